@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief core: the few scalar operations on which equal bits everywhere rest.
+///
+/// Every function here is exact or correctly rounded, branch-free where a hot loop calls it, and callable on host and
+/// device. Numbers are taken apart as integers, so that neither -ffast-math nor flush-to-zero can change a result.
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cstdint>
+
+/// Marks a function that kernels inline on host and device.
+#define GLOBALQ_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
+
+namespace globalq {
+
+/// A size that is given at run time instead of as a template argument, as in std::dynamic_extent.
+inline constexpr std::uint32_t dynamic = 0;
+
+/// The order of a maximum norm.
+inline constexpr std::uint32_t infinity = 0xffffffffU;
+
+GLOBALQ_FUNCTION std::uint32_t bits_of(float x) { return Kokkos::bit_cast<std::uint32_t>(x); }
+GLOBALQ_FUNCTION std::uint64_t bits_of(double x) { return Kokkos::bit_cast<std::uint64_t>(x); }
+GLOBALQ_FUNCTION float float_of(std::uint32_t bits) { return Kokkos::bit_cast<float>(bits); }
+GLOBALQ_FUNCTION double double_of(std::uint64_t bits) { return Kokkos::bit_cast<double>(bits); }
+
+inline constexpr std::uint32_t float_sign = 0x80000000U;
+inline constexpr std::uint32_t float_magnitude = 0x7fffffffU;
+inline constexpr std::uint32_t float_infinity = 0x7f800000U;
+inline constexpr std::uint32_t float_nan = 0x7fc00000U;
+inline constexpr std::uint64_t double_magnitude = 0x7fffffffffffffffULL;
+inline constexpr std::uint64_t double_infinity = 0x7ff0000000000000ULL;
+inline constexpr std::uint64_t double_nan = 0x7ff8000000000000ULL;
+
+/// A float product rounded once, never fused into a following sum by a device compiler.
+GLOBALQ_FUNCTION float multiply(float a, float b) {
+  KOKKOS_IF_ON_DEVICE((return __fmul_rn(a, b);))
+  KOKKOS_IF_ON_HOST((return a * b;))
+}
+
+/// The magnitude of @p a with the sign bit of @p sign. Also keeps a product in @p a from being fused into a sum.
+GLOBALQ_FUNCTION float with_sign(float a, std::uint32_t sign) {
+  return float_of((bits_of(a) & float_magnitude) | (sign & float_sign));
+}
+
+GLOBALQ_FUNCTION constexpr std::uint32_t rotate_left(std::uint32_t x, int r) {
+  return (x << (r & 31)) | (x >> ((32 - r) & 31));
+}
+
+/// 2^e as a float, exact.
+/// @pre -126 <= e <= 127
+GLOBALQ_FUNCTION float power_of_two_float(int e) {
+  return float_of(static_cast<std::uint32_t>(127 + e) << 23);
+}
+
+/// 2^e as a double, exact; 0 below 2^-1074.
+/// @pre e <= 1023
+GLOBALQ_FUNCTION double power_of_two(int e) {
+  if (e >= -1022) return double_of(static_cast<std::uint64_t>(1023 + e) << 52);
+  return e < -1074 ? 0.0 : double_of(std::uint64_t{1} << (e + 1074));
+}
+
+/// The e with 2^e <= |x| < 2^(e+1), also for subnormal x; -1075 for zero.
+GLOBALQ_FUNCTION int exponent_of(double x) {
+  std::uint64_t const bits = bits_of(x) & double_magnitude;
+  int const field = static_cast<int>(bits >> 52);
+  if (field != 0) return field - 1023;
+  int e = -1075;
+  for (std::uint64_t m = bits; m != 0; m >>= 1) ++e;
+  return e;
+}
+
+/// Keeps a double product or quotient from being fused with, or reassociated into, what follows.
+/// The scales that all workers compute must not depend on how each worker's binary was compiled.
+inline double rounded(double x) {
+  double volatile stored = x;
+  return stored;
+}
+
+/// ceil(log2 n) for n >= 1.
+constexpr int log2_ceil(std::uint64_t n) { return n <= 1 ? 0 : std::bit_width(n - 1); }
+
+/// ceil(a / b) without overflow.
+/// @pre b > 0
+template <class T>
+GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+}  // namespace globalq

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief core: all that a schedule sees of an operator: frames of bytes that can be combined and finished.
+///
+/// What is compiled is therefore operators plus schedules, not operators times schedules times transports.
+
+#include "arithmetic.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+namespace globalq {
+
+/// A range of a vector, in values.
+struct segment {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  bool empty() const { return count == 0; }
+};
+
+/// A frame that came from somewhere: the sum of @c terms workers, last encoded by @c worker.
+struct source {
+  std::span<std::byte const> frame;
+  int terms = 1;
+  int worker = 0;
+};
+
+/// The numbers inside a frame, for a transport that adds them itself.
+struct payload {
+  enum class kind : std::uint8_t { none, int8, int16, int32, float32 };
+  kind type = kind::none;
+  void* data = nullptr;
+  std::uint64_t count = 0;
+};
+
+/// One worker's view of one call: its values, the common scales, and how frames are made, added and read.
+///
+/// Frames are independent of each other; nothing is kept between calls of these functions. An operator's rounding
+/// happens in combine() only, once a call, so the result of a reduction is decided at one worker and passed on.
+class codec {
+ public:
+  virtual ~codec() = default;
+
+  /// Bytes of the frame of a segment that sums @p terms workers; 0 for an empty segment.
+  virtual std::size_t frame_bytes(segment part, int terms) const = 0;
+
+  /// Writes the frame of: own values (if @p own) plus the sources, in this order.
+  /// @param out  frame_bytes(part, terms of all) bytes
+  /// @throws frame_error when a source is no valid frame of this segment
+  virtual void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) = 0;
+
+  /// Writes the mean of all workers into the caller's vector, from frames that together hold every worker.
+  /// @throws frame_error when a source is no valid frame of this segment
+  virtual void finish(segment part, std::span<source const> sources) = 0;
+
+  /// The numbers of a frame, when a plain sum of them is the sum of the frames; kind::none otherwise.
+  virtual payload numbers(segment part, std::span<std::byte> frame) const = 0;
+
+  /// Declares that numbers() of this frame now sum @p terms workers.
+  virtual void declare(std::span<std::byte> frame, int terms) const = 0;
+};
+
+/// How a vector is cut: n segments, at multiples of the grain, and each segment into chunks that are sent in turn.
+///
+/// The segments depend on length, bucket and number of segments only. Chunks subdivide them and change no bit.
+class layout {
+ public:
+  /// @param grain  multiple of the random tile and the bucket, > 0
+  /// @param chunk  values of a chunk, 0: a segment is one chunk; rounded up to the grain
+  layout(std::uint64_t length, int parts, std::uint64_t grain, std::uint64_t chunk)
+      : length_(length),
+        parts_(static_cast<std::uint64_t>(parts)),
+        grain_(grain),
+        grains_(divide_up(length, grain)) {
+    std::uint64_t const longest = part(0).count;
+    chunk_ = chunk == 0 || chunk >= longest ? longest : divide_up(chunk, grain) * grain;
+    rounds_ = longest == 0 ? 0 : divide_up(longest, chunk_);
+  }
+
+  std::uint64_t length() const { return length_; }
+  /// Chunks of the longest segment.
+  std::uint64_t rounds() const { return rounds_; }
+
+  /// Segment i of the parts; the first ones are the longest, the last ones may be empty.
+  segment part(int i) const {
+    std::uint64_t const p = static_cast<std::uint64_t>(i);
+    std::uint64_t const each = grains_ / parts_, more = grains_ % parts_;
+    std::uint64_t const a = p * each + std::min(p, more), b = (p + 1) * each + std::min(p + 1, more);
+    std::uint64_t const first = std::min(a * grain_, length_);
+    return {first, std::min(b * grain_, length_) - first};
+  }
+
+  /// Chunk @p round of segment @p i; empty when the segment has fewer chunks.
+  segment piece(int i, std::uint64_t round) const {
+    segment const s = part(i);
+    std::uint64_t const at = std::min(round * chunk_, s.count);
+    return {s.first + at, std::min(chunk_, s.count - at)};
+  }
+
+ private:
+  std::uint64_t length_, parts_, grain_, grains_, chunk_ = 0, rounds_ = 0;
+};
+
+/// Bytes that are reused: grows, never shrinks, is not cleared.
+class byte_buffer {
+ public:
+  std::span<std::byte> get(std::size_t bytes) {
+    if (bytes > capacity_) {
+      data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment})));
+      capacity_ = bytes;
+    }
+    return {data_.get(), bytes};
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  struct release {
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
+  };
+  std::unique_ptr<std::byte, release> data_;
+  std::size_t capacity_ = 0;
+};
+
+/// The frames a schedule holds during a call, reused by the next one.
+class frame_pool {
+ public:
+  frame_pool() = default;
+
+  /// A pool that only counts: frames have a size but no memory (plans run a schedule without data).
+  static frame_pool counting() {
+    frame_pool p;
+    p.counts_ = true;
+    return p;
+  }
+
+  /// Frame number @p slot with room for @p bytes; its contents are undefined.
+  std::span<std::byte> get(std::size_t slot, std::size_t bytes) {
+    if (slot >= frames_.size()) {
+      frames_.resize(slot + 1);
+      sizes_.resize(slot + 1);
+    }
+    sizes_[slot] = std::max(sizes_[slot], bytes);
+    return counts_ ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes) : frames_[slot].get(bytes);
+  }
+
+  /// An empty list of sources with room for @p n.
+  std::vector<source>& sources(std::size_t n) {
+    sources_.clear();
+    sources_.reserve(n);
+    return sources_;
+  }
+
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (std::size_t s : sizes_) sum += s;
+    return sum;
+  }
+
+ private:
+  std::vector<byte_buffer> frames_;
+  std::vector<std::size_t> sizes_;
+  bool counts_ = false;
+  std::vector<source> sources_;
+};
+
+}  // namespace globalq

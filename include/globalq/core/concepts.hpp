@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief core: the doors: what each kind of policy must offer.
+///
+/// Users extend globalq by writing a type that satisfies one of these concepts; nothing is registered. Policies are
+/// small trivially copyable values whose member functions are scalar, branch-free and callable on host and device; the
+/// kernels supply the loop, the vectorisation and the memory traffic. Transport and Schedule have pages of their own.
+
+#include "arithmetic.hpp"
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+namespace globalq {
+
+/// The two codes around a magnitude: the upper one is right with probability threshold / 2^32.
+///
+/// Codes are signed relative to the value: -1 is code 1 with the opposite sign (symmetric levels without zero).
+struct neighbours {
+  std::int32_t lower;
+  std::int32_t upper;
+  std::uint32_t threshold;
+};
+
+/// Maps magnitudes to codes and back: t = |x| * extent / unit in [0, extent()], code in [0, max_code()].
+///
+/// @c locate must be exact: given t, the bias is at most 2^-32 of the gap.
+template <class L>
+concept LevelScheme = std::is_trivially_copyable_v<L> &&
+    requires(L const levels, float t, std::uint32_t code) {
+  { levels.extent() } -> std::same_as<float>;            // t of a value as large as the norm
+  { levels.max_code() } -> std::same_as<std::uint32_t>;  // largest code that encoding gives
+  { levels.locate(t) } -> std::same_as<neighbours>;
+  { levels.value(code) } -> std::same_as<float>;  // the level of a code, on the scale of extent()
+};
+
+/// Decides between two neighbouring levels, and may take part in decoding (random shift).
+template <class R>
+concept RoundingScheme = std::is_trivially_copyable_v<R> && requires(R const rounding, std::uint32_t word) {
+  { R::word_per_coordinate } -> std::convertible_to<bool>;         // else one word a bucket
+  { rounding.shifts() } -> std::convertible_to<bool>;              // adds shift() when decoding
+  { rounding.word(word) } -> std::same_as<std::uint32_t>;          // the word to decide with
+  { rounding.up(word, word, word) } -> std::convertible_to<bool>;  // threshold, word, sign mask
+  { rounding.shift(word) } -> std::same_as<double>;                // in units of the gap
+};
+
+/// Lanes (signed integers, one a value) to bytes and back.
+template <class W>
+concept WireFormat = std::is_trivially_copyable_v<W> && std::signed_integral<typename W::lane> &&
+    requires(W const wire, typename W::lane* lanes, std::byte* bytes, std::uint64_t n, int count,
+             bool zero_free) {
+  { wire.largest_code(zero_free) } -> std::same_as<std::uint32_t>;
+  { wire.bytes(n) } -> std::same_as<std::uint64_t>;  // of n lanes; n is a multiple of 8 or last
+  { wire.identifier() } -> std::same_as<std::uint8_t>;
+  wire.pack(lanes, count, bytes, zero_free);
+  { wire.unpack(bytes, count, lanes, zero_free) } -> std::same_as<bool>;  // true: bad bytes
+};
+
+/// Says how codes are added; see reduce/.
+template <class Op>
+concept ReduceOperator = std::is_empty_v<Op> && requires {
+  { Op::name() } -> std::convertible_to<char const*>;
+};
+
+/// Says which norm scales the values: order inside a worker and over the workers, and over how many values.
+template <class N>
+concept NormScheme = std::is_trivially_copyable_v<N> && requires(N const norm) {
+  { norm.bucket } -> std::convertible_to<std::uint64_t>;  // values that share a scale; 0: the whole vector
+  { norm.inner() } -> std::same_as<std::uint32_t>;        // q, order within a worker
+  { norm.outer() } -> std::same_as<std::uint32_t>;        // p, order over the workers
+  { N::is_local } -> std::convertible_to<bool>;           // each worker its own
+  { norm.fixed_unit() } -> std::same_as<double>;          // > 0: given, nothing is measured
+};
+
+}  // namespace globalq

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief levels: 0 and b^-(k-1) for k = 1..s (exponential, or natural, dithering).
+
+#include "table.hpp"
+
+#include <string>
+
+namespace globalq::levels {
+
+/// Marks base 2, whose levels are read from a float's exponent field.
+struct binary {};
+
+/// @brief The levels 0 and 2^-(k-1), k = 1..s; code 0 is zero, code k is 2^-(k-1).
+///
+/// Codes fall as magnitudes rise. Codes can be added by reduce::exponential, for which they are moved up by the
+/// headroom h of the schedule (each addition may double a value): code k + h.
+/// @tparam S  number of levels above zero, or @c dynamic; none: the largest that fits
+/// @pre       1 <= s <= 127; h <= 127, or 95 when s > 95
+/// @source    Xin et al. (Global-QSGD), definition of Global-E_s with its indexing corrected; Horvath et al. 2019
+template <std::uint32_t S = dynamic, class Base = binary>
+class exponential {
+  static_assert(std::is_same_v<Base, binary>, "globalq: levels::exponential takes base 2 (binary) or double");
+
+ public:
+  static constexpr bool evenly_spaced = false;
+  static constexpr bool is_binary = true;
+  static constexpr std::uint32_t limit = 127;
+  static_assert(S <= limit,
+                "globalq: levels::exponential holds at most 127 levels: 2^-126 is float32's smallest");
+
+  constexpr exponential() = default;
+  constexpr explicit exponential(std::uint32_t s) requires(S == dynamic) : s_(s) {}
+
+  /// Levels above zero; 0: the largest number that fits.
+  GLOBALQ_FUNCTION constexpr std::uint32_t size() const { return S != dynamic ? S : s_; }
+  GLOBALQ_FUNCTION constexpr std::uint32_t headroom() const { return headroom_; }
+  GLOBALQ_FUNCTION constexpr std::uint32_t max_code() const { return size() + headroom_; }
+  GLOBALQ_FUNCTION float extent() const { return power_of_two_float(stretch()); }
+
+  /// Exact: the mantissa of t is the fraction between two powers of two; below the last level a power of two scales it.
+  GLOBALQ_FUNCTION neighbours locate(float t) const {
+    std::uint32_t const b = bits_of(t);
+    std::int32_t const k =
+        128 + stretch() + static_cast<std::int32_t>(headroom_) - static_cast<std::int32_t>(b >> 23);
+    std::int32_t const last = static_cast<std::int32_t>(max_code());
+    bool const below = k > last;
+    // t / (smallest level), exact; cut below 1 as an integer (unused there): a float select would not vectorise
+    std::uint32_t const part =
+        bits_of(multiply(t, power_of_two_float(static_cast<int>(size()) - 1 - stretch())));
+    std::uint32_t const small =
+        static_cast<std::uint32_t>(float_of(part < 0x3f7fffffU ? part : 0x3f7fffffU) * 0x1p32F);
+    return {below ? 0 : k, below ? last : k - 1, below ? small : b << 9};
+  }
+
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const {
+    std::uint32_t const field = 128 + static_cast<std::uint32_t>(stretch()) + headroom_ - code;
+    return code == 0 ? 0.0F : float_of(field << 23);
+  }
+
+  constexpr exponential resized(std::uint32_t s) const {
+    exponential e = *this;
+    e.s_ = s;
+    return e;
+  }
+
+  /// The same scheme with codes moved up by h.
+  constexpr exponential with_headroom(std::uint32_t h) const {
+    exponential e = *this;
+    e.headroom_ = h;
+    return e;
+  }
+
+  /// The largest headroom that float32 can decode.
+  constexpr std::uint32_t headroom_limit() const { return 127U - static_cast<std::uint32_t>(stretch()); }
+
+ private:
+  /// Many levels are stretched upwards so that no product is subnormal.
+  GLOBALQ_FUNCTION constexpr int stretch() const { return size() > 95 ? static_cast<int>(size()) - 95 : 0; }
+
+  std::uint32_t s_ = S;
+  std::uint32_t headroom_ = 0;
+};
+
+/// @brief The levels 0 and b^-(k-1), k = 1..s, for any base b > 1.
+///
+/// Held as a table; codes can't be added, so they are decoded, added and encoded again.
+/// @throws configuration_error unless 1 < b, 1 <= s <= 127 and b^(s-1) < 2^94
+template <>
+class exponential<dynamic, double> : public detail::level_table {
+ public:
+  exponential(std::uint32_t s, double base) : level_table(powers(s, base)) {}
+
+ private:
+  static level_table powers(std::uint32_t s, double base) {
+    if (!(base > 1.0) || !(base < 0x1p60))
+      throw configuration_error("globalq: levels::exponential: base " + std::to_string(base) +
+                                " is not above 1; use 2 (fast) or another base above 1");
+    if (s < 1 || s > limit)
+      throw configuration_error("globalq: levels::exponential: " + std::to_string(s) + " levels; use 1 to " +
+                                std::to_string(limit));
+    double values[limit] = {};
+    double v = 1.0;
+    for (std::uint32_t k = 0; k < s; ++k) {
+      values[s - 1 - k] = v;
+      v = rounded(v / base);
+    }
+    if (!(values[0] > 0x1p-94))
+      throw configuration_error("globalq: levels::exponential: base " + std::to_string(base) + " with " +
+                                std::to_string(s) +
+                                " levels reaches below 2^-94; use fewer levels or a smaller base");
+    return level_table({values, s}, /*zero_free=*/false, /*reversed=*/true);
+  }
+};
+
+exponential(std::uint32_t)->exponential<dynamic, binary>;
+exponential(int)->exponential<dynamic, binary>;
+exponential(std::uint32_t, double)->exponential<dynamic, double>;
+exponential(int, double)->exponential<dynamic, double>;
+
+}  // namespace globalq::levels

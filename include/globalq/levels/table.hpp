@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief levels: any ascending levels, given at run time (learned levels, for instance).
+
+#include "../core/concepts.hpp"
+#include "../core/error.hpp"
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace globalq::levels {
+
+namespace detail {
+
+/// What all tables share: up to 127 magnitudes in (0, 1], the last one 1, and zero or minus the first below them.
+class level_table {
+ public:
+  static constexpr bool evenly_spaced = false;
+  static constexpr std::uint32_t limit = 127;
+
+  /// @param magnitudes  the non-zero levels, ascending, the last one 1
+  /// @param zero_free   levels are +-magnitudes without zero
+  /// @param reversed    code 1 is the largest level instead of the smallest
+  level_table(std::span<double const> magnitudes, bool zero_free, bool reversed)
+      : size_(static_cast<std::uint32_t>(magnitudes.size())),
+        first_(zero_free ? -1 : 0),
+        flip_(reversed ? -1 : 0),
+        offset_(reversed ? static_cast<std::int32_t>(magnitudes.size()) + 2 : 0) {
+    for (std::uint32_t k = 0; k < size_; ++k) level_[k + 1] = static_cast<float>(magnitudes[k]);
+    level_[0] = zero_free ? -level_[1] : 0.0F;
+    for (std::uint32_t k = 0; k < size_; ++k)
+      rate_[k] = 0x1p32 / (static_cast<double>(level_[k + 1]) - static_cast<double>(level_[k]));
+    for (std::uint32_t k = size_ + 1; k < capacity; ++k) level_[k] = 2.0F;  // above every t
+  }
+
+  /// Non-zero magnitudes.
+  GLOBALQ_FUNCTION std::uint32_t size() const { return size_; }
+  GLOBALQ_FUNCTION std::uint32_t max_code() const { return size_; }
+  GLOBALQ_FUNCTION bool zero_free() const { return first_ != 0; }
+  GLOBALQ_FUNCTION float extent() const { return 1.0F; }
+
+  /// Seven halvings; the fraction is taken in double, exact to 2^-52.
+  GLOBALQ_FUNCTION neighbours locate(float t) const {
+    std::int32_t k = 0;  // written out: an inner loop would keep the loop over values from being vectorised
+    k += level_[k + 64] <= t ? 64 : 0;
+    k += level_[k + 32] <= t ? 32 : 0;
+    k += level_[k + 16] <= t ? 16 : 0;
+    k += level_[k + 8] <= t ? 8 : 0;
+    k += level_[k + 4] <= t ? 4 : 0;
+    k += level_[k + 2] <= t ? 2 : 0;
+    k += level_[k + 1] <= t ? 1 : 0;
+    double const above = static_cast<double>(t) - static_cast<double>(level_[k]);
+    std::int64_t const threshold = static_cast<std::int64_t>(above * rate_[k]);
+    std::int32_t const last = static_cast<std::int32_t>(size_);
+    std::int32_t const up = k + 1 > last ? last : k + 1;
+    return {code_of(k), code_of(up),
+            static_cast<std::uint32_t>(threshold > 0xffffffffLL ? 0xffffffffLL : threshold)};
+  }
+
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const {
+    std::uint32_t const k = (code ^ static_cast<std::uint32_t>(flip_)) + static_cast<std::uint32_t>(offset_);
+    return code == 0 ? 0.0F : level_[k & (capacity - 1)];
+  }
+
+ private:
+  static constexpr std::int32_t capacity = 128;
+
+  /// Index to code: itself or, reversed, size + 1 - index, without a branch.
+  GLOBALQ_FUNCTION std::int32_t code_of(std::int32_t k) const { return k == 0 ? first_ : (k ^ flip_) + offset_; }
+
+  float level_[capacity] = {};
+  double rate_[capacity] = {};
+  std::uint32_t size_ = 0;
+  std::int32_t first_ = 0;   // code of index 0: zero, or -1: minus the first level
+  std::int32_t flip_ = 0;    // -1 when code 1 is the largest level
+  std::int32_t offset_ = 0;  // size + 2 then
+};
+
+/// Checks that levels ascend to 1, with a sentence that names the first one at fault.
+inline void check_ascending(std::vector<double> const& levels, double above, char const* who) {
+  std::string const start = std::string("globalq: levels::") + who + ": ";
+  if (levels.empty() || levels.size() > level_table::limit)
+    throw configuration_error(start + std::to_string(levels.size()) + " non-zero levels; give 1 to " +
+                              std::to_string(level_table::limit));
+  double before = above;
+  for (std::size_t k = 0; k < levels.size(); ++k) {
+    if (!(static_cast<float>(levels[k]) > static_cast<float>(before)))
+      throw configuration_error(start + "level " + std::to_string(levels[k]) + " does not lie above " +
+                                std::to_string(before) + "; levels must ascend strictly (as float32)");
+    before = levels[k];
+  }
+  if (levels.back() != 1.0)
+    throw configuration_error(start + "the last level is " + std::to_string(levels.back()) +
+                              ", not 1; divide all levels by it");
+  if (levels.front() < 0x1p-94)
+    throw configuration_error(start + "the first non-zero level lies below 2^-94; use a larger one");
+}
+
+}  // namespace detail
+
+/// @brief Ascending levels 0 = l_0 < l_1 < ... < l_s = 1; the code of a level is its index.
+///
+/// @throws configuration_error unless the levels ascend strictly from 0 to 1
+/// @source Faghri et al. 2020 (ALQ), section 3
+class table : public detail::level_table {
+ public:
+  /// @param levels  0, l_1, ..., 1; at most 128
+  explicit table(std::span<double const> levels) : level_table(checked(levels)) {}
+  table(std::initializer_list<double> levels)
+      : table(std::span<double const>(levels.begin(), levels.size())) {}
+
+ private:
+  static level_table checked(std::span<double const> levels) {
+    if (levels.empty() || levels[0] != 0.0)
+      throw configuration_error(
+          "globalq: levels::table: the first level must be 0; for levels without zero use "
+          "levels::symmetric");
+    std::vector<double> const magnitudes(levels.begin() + 1, levels.end());
+    detail::check_ascending(magnitudes, 0.0, "table");
+    return level_table(magnitudes, false, false);
+  }
+};
+
+/// @brief Levels -1 = -l_s < ... < -l_1 < l_1 < ... < l_s = 1, without zero; the code of +-l_k is +-k.
+///
+/// A magnitude below l_1 is rounded to minus or plus l_1.
+/// @throws configuration_error unless 0 < l_1 < ... < l_s = 1
+/// @source Faghri et al. 2020 (ALQ, AMQ), section 3.3 and appendix B.3
+class symmetric : public detail::level_table {
+ public:
+  /// @param levels  l_1, ..., 1; at most 127
+  explicit symmetric(std::span<double const> levels) : level_table(checked(levels)) {}
+  symmetric(std::initializer_list<double> levels)
+      : symmetric(std::span<double const>(levels.begin(), levels.size())) {}
+
+ private:
+  static level_table checked(std::span<double const> levels) {
+    std::vector<double> const magnitudes(levels.begin(), levels.end());
+    detail::check_ascending(magnitudes, 0.0, "symmetric");
+    return level_table(magnitudes, true, false);
+  }
+};
+
+}  // namespace globalq::levels

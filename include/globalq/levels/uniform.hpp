@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief levels: k/s for k = 0..s (standard dithering).
+
+#include "../core/concepts.hpp"
+
+namespace globalq::levels {
+
+/// @brief The levels k/s, k = 0..s; the code of a level is k.
+///
+/// The only scheme whose codes can be added as integers.
+/// @tparam S  number of levels above zero, or @c dynamic. Without a number (uniform<>{}) the largest that fits is
+///            chosen where workers, schedule and wire are known.
+/// @pre       1 <= s <= 2^24: beyond that a float32 has no fraction left to round
+/// @source    Alistarh et al. 2017 (QSGD), section 3.1; Xin et al. (Global-QSGD), definition of Global-L_s with its
+///            indexing corrected
+template <std::uint32_t S = dynamic>
+class uniform {
+ public:
+  static constexpr bool evenly_spaced = true;
+  static constexpr std::uint32_t limit = 1U << 24;
+  static_assert(S <= limit,
+                "globalq: levels::uniform holds at most 2^24 levels: float32 has no fraction beyond that");
+
+  constexpr uniform() = default;
+  constexpr explicit uniform(std::uint32_t s) requires(S == dynamic) : s_(s) {}
+
+  /// Levels above zero; 0: the largest number that fits.
+  GLOBALQ_FUNCTION constexpr std::uint32_t size() const { return S != dynamic ? S : s_; }
+  GLOBALQ_FUNCTION constexpr std::uint32_t max_code() const { return size(); }
+  GLOBALQ_FUNCTION float extent() const { return static_cast<float>(size()); }
+
+  /// Exact: t - floor(t) and its product with 2^32 are representable.
+  GLOBALQ_FUNCTION neighbours locate(float t) const {
+    std::int32_t const k = static_cast<std::int32_t>(t);
+    return {k, k + 1, static_cast<std::uint32_t>((t - static_cast<float>(k)) * 0x1p32F)};
+  }
+
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const {
+    return static_cast<float>(static_cast<std::int32_t>(code));
+  }
+
+  /// The same scheme with s levels.
+  constexpr uniform resized(std::uint32_t s) const {
+    uniform u = *this;
+    u.s_ = s;
+    return u;
+  }
+
+ private:
+  std::uint32_t s_ = S;
+};
+
+uniform(std::uint32_t)->uniform<dynamic>;
+uniform(int)->uniform<dynamic>;
+
+}  // namespace globalq::levels

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief norm: which norm scales the values, and over how many of them.
+
+#include "../core/concepts.hpp"
+
+namespace globalq::norm {
+
+/// @brief max |x| over all coordinates of all workers: the default of Global-QSGD.
+struct linf {
+  std::uint64_t bucket = 0;  ///< values that share a scale; 0: the whole vector
+  static constexpr bool is_local = false;
+
+  constexpr std::uint32_t inner() const { return infinity; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
+/// @brief The norm (sum_i ||x_i||_q^p)^(1/p) over all workers: q inside a worker, p over the workers.
+///
+/// @tparam Q,P  orders: 1 to 64, or globalq::infinity; or @c dynamic: given at run time
+/// @source Xin et al. (Global-QSGD), Definition 3.1, with the order of q and p that its theory uses
+template <std::uint32_t Q = dynamic, std::uint32_t P = dynamic>
+struct l {
+  std::uint64_t bucket = 0;
+  static constexpr bool is_local = false;
+
+  constexpr std::uint32_t inner() const { return Q; }
+  constexpr std::uint32_t outer() const { return P; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
+/// @brief A global norm whose orders are given at run time.
+template <>
+struct l<dynamic, dynamic> {
+  std::uint32_t q = 2;
+  std::uint32_t p = 2;
+  std::uint64_t bucket = 0;
+  static constexpr bool is_local = false;
+
+  constexpr std::uint32_t inner() const { return q; }
+  constexpr std::uint32_t outer() const { return p; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
+/// @brief Each worker scales by its own norm ||x_i||_q (QSGD, CGX). Scales travel in front of the codes.
+/// @tparam Q  order: 1 to 64, or globalq::infinity; or @c dynamic
+template <std::uint32_t Q = dynamic>
+struct local {
+  std::uint64_t bucket = 0;
+  static constexpr bool is_local = true;
+
+  constexpr std::uint32_t inner() const { return Q; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
+/// @brief A local norm whose order is given at run time.
+template <>
+struct local<dynamic> {
+  std::uint32_t q = 2;
+  std::uint64_t bucket = 0;
+  static constexpr bool is_local = true;
+
+  constexpr std::uint32_t inner() const { return q; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
+/// @brief An absolute scale: nothing is measured or exchanged for it. A larger value anywhere is an error everywhere.
+/// @source the step of IntSGD and of QSDP's theory
+struct fixed {
+  double unit = 1;
+  std::uint64_t bucket = 0;
+  static constexpr bool is_local = false;
+
+  constexpr std::uint32_t inner() const { return infinity; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_unit() const { return unit; }
+};
+
+}  // namespace globalq::norm

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief norm: the statistic of a part of a vector, and how statistics are put together.
+///
+/// A statistic is the bit pattern of max|x| (so that NaN > infinity > finite survives an integer maximum) and the sum
+/// of (|x| / 2^e)^q, e the exponent of that maximum. Scaling by powers of two is exact and nothing overflows. Parts are
+/// combined along a fixed tree over blocks of 4,096 values: the same bits for every thread count and backend. Powers are
+/// taken of numbers cut to 26 bits, so that each product is exact in double and a fused multiply-add changes nothing.
+
+#include "../core/dtype.hpp"
+
+#include <cmath>
+
+namespace globalq::norm {
+
+/// Values of a block of the tree.
+inline constexpr int block_values = 4096;
+
+/// Largest finite order of a norm.
+inline constexpr std::uint32_t max_order = 64;
+
+/// max|x| and the scaled sum of powers of some values.
+struct statistic {
+  std::uint64_t max_bits = 0;  ///< of |x| as a double
+  double sum = 0;              ///< of (|x| / 2^exponent)^q; unused for q = infinity
+
+  GLOBALQ_FUNCTION double max() const { return double_of(max_bits); }
+  GLOBALQ_FUNCTION bool finite() const { return max_bits < double_infinity; }
+  GLOBALQ_FUNCTION int exponent() const { return exponent_of(max()); }
+};
+
+/// The statistic of both parts.
+GLOBALQ_FUNCTION statistic merge(statistic const& a, statistic const& b, std::uint32_t q) {
+  statistic r;
+  r.max_bits = a.max_bits < b.max_bits ? b.max_bits : a.max_bits;
+  if (q == infinity || !r.finite()) return r;
+  int const e = r.exponent();
+  // the smaller part is scaled down by an exact power of two; what underflows is below any rounding
+  auto const scaled = [&](statistic const& s) {
+    if (s.max_bits == 0) return 0.0;
+    std::int64_t const shift = static_cast<std::int64_t>(q) * (s.exponent() - e);
+    return shift < -1074 ? 0.0 : s.sum * power_of_two(static_cast<int>(shift));
+  };
+  double const sa = scaled(a), sb = scaled(b);
+  r.sum = sa + sb;
+  return r;
+}
+
+namespace detail {
+
+/// A double cut to 26 significant bits: the product of two such is exact.
+GLOBALQ_FUNCTION double cut26(double x) { return double_of(bits_of(x) & ~std::uint64_t{0x7ffffff}); }
+
+/// Bit patterns of max|x| of count values, as a double's.
+template <class Word, class Widen>
+GLOBALQ_FUNCTION std::uint64_t max_pattern(Word const* x, int count, Word magnitude, Widen const& widen) {
+  Word const* __restrict in = x;
+  Word top = 0;
+  for (int i = 0; i < count; ++i) {
+    Word const m = static_cast<Word>(in[i] & magnitude);
+    top = top < m ? m : top;
+  }
+  return widen(top);
+}
+
+/// NaN as the one quiet NaN, everything else exact.
+GLOBALQ_FUNCTION std::uint64_t as_double_bits(float x) {
+  std::uint32_t const m = bits_of(x) & float_magnitude;
+  if (m > float_infinity) return double_nan;
+  if (m == float_infinity) return double_infinity;
+  return bits_of(static_cast<double>(float_of(m)));
+}
+
+}  // namespace detail
+
+/// The bit pattern of max|x| over [first, first + count), as a double's; NaN above infinity above all numbers.
+GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int count) {
+  switch (x.type) {
+    case dtype::float64:
+      return detail::max_pattern(static_cast<std::uint64_t const*>(x.data) + first, count, double_magnitude,
+                                 [](std::uint64_t m) { return m > double_infinity ? double_nan : m; });
+    case dtype::float16:
+      return detail::max_pattern(static_cast<std::uint16_t const*>(x.data) + first, count,
+                                 std::uint16_t{0x7fff},
+                                 [](std::uint16_t m) { return detail::as_double_bits(float16::widen(m)); });
+    case dtype::bfloat16:
+      return detail::max_pattern(static_cast<std::uint16_t const*>(x.data) + first, count,
+                                 std::uint16_t{0x7fff},
+                                 [](std::uint16_t m) { return detail::as_double_bits(bfloat16::widen(m)); });
+    default:
+      return detail::max_pattern(static_cast<std::uint32_t const*>(x.data) + first, count, float_magnitude,
+                                 [](std::uint32_t m) { return detail::as_double_bits(float_of(m)); });
+  }
+}
+
+/// Adds |z|^q of count values to 16 partial sums. q is finite.
+/// @param z  values of magnitude below 2 (already divided by a power of two)
+GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, double* partial) {
+  float const* __restrict in = z;
+  double* __restrict sums = partial;
+  auto const rows = [&](auto power) {
+    int i = 0;
+    for (; i + 16 <= count; i += 16)
+      for (int j = 0; j < 16; ++j)
+        sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
+    for (int j = 0; i + j < count; ++j)
+      sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
+  };
+  if (q == 1)
+    rows([](double v) { return v; });
+  else if (q == 2)
+    rows([](double v) { return v * v; });  // 24 bits each: exact
+  else
+    rows([q](double v) {
+      double p = v;
+      for (std::uint32_t k = 1; k < q; ++k) p = detail::cut26(p) * v;
+      return p;
+    });
+}
+
+/// The sum of 16 partial sums along a fixed tree.
+GLOBALQ_FUNCTION double add_up(double const* partial) {
+  double s[16];
+  for (int j = 0; j < 16; ++j) s[j] = partial[j];
+  for (int half = 8; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) s[j] += s[j + half];
+  return s[0];
+}
+
+/// The exponent to load values with so that their magnitudes are below 2, within what load() takes.
+GLOBALQ_FUNCTION int load_exponent(dtype type, int exponent) {
+  int const low = type == dtype::float64 ? -1022 : -126, high = type == dtype::float64 ? 1023 : 127;
+  int const e = -exponent;
+  return e < low ? low : (e > high ? high : e);
+}
+
+/// The statistic of one block of at most block_values values.
+GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, int count, std::uint32_t q) {
+  statistic s;
+  s.max_bits = max_bits(x, first, count);
+  if (q == infinity || !s.finite() || s.max_bits == 0) return s;
+  int const e = s.exponent();
+  int const loaded = load_exponent(x.type, e);
+  // subnormal maxima can't be brought to [1, 2) in one step: the rest is an exact power of two of the sum
+  double partial[16] = {};
+  constexpr int step = 256;
+  float buffer[step];
+  for (int i = 0; i < count; i += step) {
+    int const m = count - i < step ? count - i : step;
+    float const* z = load<step>(x, first + static_cast<std::uint64_t>(i), m, loaded, buffer);
+    int const missing = -e - loaded;
+    if (missing != 0) {
+      float const factor = power_of_two_float(missing > 127 ? 127 : missing);
+      for (int k = 0; k < m; ++k) buffer[k] = multiply(z[k], factor);
+      z = buffer;
+    }
+    add_powers(z, m, q, partial);
+  }
+  s.sum = add_up(partial);
+  return s;
+}
+
+/// x^(1/q), the same bits wherever it is computed: sqrt, or a fixed number of Newton steps in +, * and /.
+/// @pre x = 0 or 1 <= x < 2^64, 1 <= q <= 64
+inline double root(double x, std::uint32_t q) {
+  if (q == 1 || x == 0) return x;
+  if (q == 2) return rounded(std::sqrt(x));
+  double const order = static_cast<double>(q);
+  double y =
+      power_of_two(exponent_of(x) / static_cast<int>(q) + 1);  // from above: Newton falls monotonically
+  for (std::uint32_t step = 0; step < 16 + 2 * q; ++step) {
+    double power = 1;
+    for (std::uint32_t k = 1; k < q; ++k) power = rounded(power * y);
+    double const quotient = rounded(x / power);
+    double const rest = rounded((order - 1) * y);
+    y = rounded(rounded(rest + quotient) / order);
+  }
+  return y;
+}
+
+/// ||x||_q / 2^exponent of a statistic.
+inline double relative_norm(statistic const& s, std::uint32_t q) {
+  if (s.max_bits == 0) return 0;
+  double const top = s.max() * power_of_two(-(s.exponent() < -1023 ? -1023 : s.exponent()));
+  double const tiny = s.exponent() < -1023 ? power_of_two(-1023 - s.exponent()) : 1.0;
+  double const max = rounded(top * tiny);  // in [1, 2)
+  if (q == infinity) return max;
+  double const r = root(s.sum, q);
+  return r < max ? max : r;  // a norm is never below its largest coordinate, whatever was rounded
+}
+
+}  // namespace globalq::norm

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief random: which bits a coordinate gets: a pure function of seed, step, worker, purpose and coordinate.
+///
+/// The mapping is part of the wire contract (a test pins it) and is the same on host and device:
+///
+/// - key = seed (low word, high word);
+/// - counter word 0 = low 32 bits of the group; word 1 = group bits 32..43, purpose << 12, step bits 32..47 << 16;
+///   word 2 = low 32 bits of the step; word 3 = worker;
+/// - coordinate i = 256 t + 64 w + 4 l + r (0 <= w < 4, 0 <= l < 16, 0 <= r < 4) takes word w of group 16 t + l,
+///   rotated left by 8 r bits.
+///
+/// So four neighbours share a word, each seeing a marginally uniform 32-bit number. Their decisions are nearly
+/// independent: for up-probabilities p >= 2^-24 the correlation of two of them is at most 1/256; below, at
+/// p = 2^-k, it is at most 2^(k-32) (both events then need the same 32 bits). The mapping makes loads of a GPU thread
+/// 16 bytes wide and the words of a host tile straight vectors.
+
+#include "philox.hpp"
+
+namespace globalq::random {
+
+/// What random bits are used for. Two uses never share a word.
+enum class purpose : std::uint32_t {
+  encode = 0,           ///< a worker's own values
+  reduce = 1,           ///< adding two exponential codes; keyed by the worker that sent the frame
+  requantise = 2,       ///< a partial sum
+  shift = 3,            ///< random shift of a worker's own values; group = bucket
+  shift_requantise = 4  ///< random shift of a partial sum; group = bucket
+};
+
+/// Largest step, worker and vector length that the counter can tell apart.
+inline constexpr std::uint64_t max_step = (std::uint64_t{1} << 48) - 1;
+inline constexpr std::uint64_t max_length = std::uint64_t{1} << 48;
+
+/// Rounds of Philox used by the library.
+inline constexpr int rounds = 10;
+
+/// Values whose words are drawn together.
+inline constexpr int tile_values = 256;
+
+/// Everything but the coordinate.
+struct stream {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t worker = 0;
+  purpose use = purpose::encode;
+
+  /// The four words of a group.
+  GLOBALQ_FUNCTION words4 group(std::uint64_t g) const {
+    return philox<rounds>(
+        {{static_cast<std::uint32_t>(g),
+          (static_cast<std::uint32_t>(g >> 32) & 0xfffU) | (static_cast<std::uint32_t>(use) << 12) |
+              (static_cast<std::uint32_t>(step >> 32) << 16),
+          static_cast<std::uint32_t>(step), worker}},
+        static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+  }
+
+  /// The word of one coordinate: the definition; kernels use fill().
+  GLOBALQ_FUNCTION std::uint32_t word(std::uint64_t i) const {
+    std::uint64_t const tile = i / tile_values;
+    int const in_tile = static_cast<int>(i % tile_values);
+    words4 const w = group(16 * tile + static_cast<std::uint64_t>(in_tile / 4 % 16));
+    return rotate_left(w.word[in_tile / 64], 8 * (in_tile % 4));
+  }
+};
+
+/// The words of a thread's share of a tile: groups [lane, lane + Lanes) of its 16.
+///
+/// @tparam Lanes  16 on a host thread (256 values), 2 on a GPU thread (32 values)
+/// @param out     16 * Lanes words: four rows of 4 * Lanes, row w holding values 64 w + 4 lane ... of the tile
+template <int Lanes>
+GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::uint32_t* out) {
+  static_assert(Lanes >= 1 && Lanes <= 16);
+  std::uint32_t* __restrict words = out;
+  std::uint32_t raw[4 * Lanes];
+  for (int l = 0; l < Lanes; ++l) {
+    words4 const v = s.group(16 * tile + static_cast<std::uint64_t>(lane + l));
+    raw[l] = v.word[0];
+    raw[Lanes + l] = v.word[1];
+    raw[2 * Lanes + l] = v.word[2];
+    raw[3 * Lanes + l] = v.word[3];
+  }
+  for (int q = 0; q < 4 * Lanes; ++q) {
+    std::uint32_t const w = raw[q];
+    words[4 * q] = w;
+    words[4 * q + 1] = rotate_left(w, 8);
+    words[4 * q + 2] = rotate_left(w, 16);
+    words[4 * q + 3] = rotate_left(w, 24);
+  }
+}
+
+}  // namespace globalq::random

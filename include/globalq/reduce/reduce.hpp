@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief reduce: how the codes of several workers become the code of their sum.
+
+#include "../core/concepts.hpp"
+
+namespace globalq::reduce {
+
+/// Chosen from levels, norm, wire and schedule, never from what fits (docs/design.md, "Which reduce").
+struct automatic {
+  static constexpr char const* name() { return "auto"; }
+};
+
+/// Codes are added as integers: exact, in any order. Evenly spaced levels and one norm for all workers.
+struct sum {
+  static constexpr char const* name() { return "sum"; }
+  static constexpr bool draws = false;
+
+  template <class Lane>
+  GLOBALQ_FUNCTION static Lane add(Lane a, Lane b, std::uint32_t /*word*/) {
+    return static_cast<Lane>(a + b);
+  }
+};
+
+/// Decode, add in float32, encode again: works for every level scheme and norm, one rounding a hop.
+struct requantise {
+  static constexpr char const* name() { return "requantise"; }
+};
+
+}  // namespace globalq::reduce

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief rounding: the stochastic decision with one word for a whole bucket: what random shift and nearest share.
+
+#include "../core/concepts.hpp"
+
+namespace globalq::rounding::detail {
+
+/// Random shift, its unshifted variant and rounding to nearest as data, so that one kernel serves the three.
+struct one_word {
+  static constexpr bool word_per_coordinate = false;
+
+  bool shift_back = false;  ///< negative values see the complement of the word, and decoding adds the shift
+  bool constant = false;    ///< always the word 2^31 - 1: up iff the fraction is at least one half
+
+  GLOBALQ_FUNCTION constexpr bool shifts() const { return shift_back; }
+  GLOBALQ_FUNCTION constexpr std::uint32_t word(std::uint32_t drawn) const {
+    return constant ? 0x7fffffffU : drawn;
+  }
+  GLOBALQ_FUNCTION constexpr bool up(std::uint32_t threshold, std::uint32_t word, std::uint32_t sign) const {
+    return (word ^ (shift_back ? sign : 0U)) < threshold;
+  }
+  /// u = (word + 1) / 2^32 - 1/2 in (-1/2, 1/2], in units of the gap.
+  GLOBALQ_FUNCTION constexpr double shift(std::uint32_t word) const {
+    return shift_back ? (static_cast<double>(word) + 1.0) * 0x1p-32 - 0.5 : 0.0;
+  }
+};
+
+}  // namespace globalq::rounding::detail

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief rounding: up with probability equal to the fraction, independently for every coordinate and worker.
+
+#include "../core/concepts.hpp"
+
+namespace globalq::rounding {
+
+/// @brief Unbiased: E[decode(encode(x))] = x for every coordinate, however small (bias at most 2^-32 of a gap).
+///
+/// The variance of a coordinate between levels a <= y <= c is (c - y)(y - a).
+/// @source  Alistarh et al. 2017 (QSGD), section 3.1
+struct stochastic {
+  static constexpr bool word_per_coordinate = true;
+  static constexpr bool unbiased = true;
+
+  GLOBALQ_FUNCTION constexpr bool shifts() const { return false; }
+  GLOBALQ_FUNCTION constexpr std::uint32_t word(std::uint32_t drawn) const { return drawn; }
+  GLOBALQ_FUNCTION constexpr bool up(std::uint32_t threshold, std::uint32_t word,
+                                     std::uint32_t /*sign*/) const {
+    return word < threshold;
+  }
+  GLOBALQ_FUNCTION constexpr double shift(std::uint32_t /*word*/) const { return 0; }
+};
+
+}  // namespace globalq::rounding

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: 1 to 8 bits a code, packed without gaps: magnitude below, sign on top.
+
+#include "../core/concepts.hpp"
+#include "../core/error.hpp"
+
+#include <string>
+
+namespace globalq::wire {
+
+/// @brief Codes of B bits, eight of them in B bytes, the first in the lowest bits.
+///
+/// A code is its magnitude (B-1 bits) with the sign above it. Levels without zero store magnitude - 1, so that all
+/// patterns are used; with zero, "minus zero" is refused when decoded.
+/// @tparam B  bits, or @c dynamic: given at run time
+/// @shape n codes: ceil(n * B / 8) bytes; unused bits at the end are zero
+/// @throws configuration_error when bits given at run time are not 1 to 8
+template <std::uint32_t B = dynamic>
+class packed {
+ public:
+  using lane = std::int8_t;
+  static constexpr bool is_integer = false;
+  static_assert(B <= 8,
+                "globalq: wire::packed holds 1 to 8 bits a code; use wire::int16 or wire::int32 for more");
+
+  constexpr packed() requires(B != dynamic) = default;
+  explicit packed(std::uint32_t bits) requires(B == dynamic) : bits_(static_cast<std::uint8_t>(bits)) {
+    if (bits < 1 || bits > 8)
+      throw configuration_error("globalq: wire::packed: " + std::to_string(bits) +
+                                " bits a code; use 1 to 8, or wire::int16 or wire::int32 for more");
+  }
+
+  GLOBALQ_FUNCTION constexpr int bits() const { return B != dynamic ? static_cast<int>(B) : bits_; }
+  constexpr std::uint32_t largest_code(bool zero_free) const {
+    std::uint32_t const patterns = 1U << (bits() - 1);
+    std::uint32_t const largest = zero_free ? patterns : patterns - 1;
+    return largest < 127 ? largest : 127;
+  }
+  GLOBALQ_FUNCTION constexpr std::uint64_t bytes(std::uint64_t n) const {
+    return n / 8 * static_cast<std::uint64_t>(bits()) +
+           divide_up<std::uint64_t>(n % 8 * static_cast<std::uint64_t>(bits()), 8);
+  }
+  constexpr std::uint8_t identifier() const { return static_cast<std::uint8_t>(16 + bits()); }
+
+  /// @pre out has room for bytes(count)
+  GLOBALQ_FUNCTION void pack(std::int8_t const* lanes, int count, std::byte* out, bool zero_free) const {
+    with_bits([&](auto b) { pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
+  }
+
+  /// @returns true when a byte could not have come from pack()
+  GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* lanes, bool zero_free) const {
+    bool bad = false;
+    with_bits([&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+    return bad;
+  }
+
+ private:
+  template <class F>
+  GLOBALQ_FUNCTION void with_bits(F&& f) const {
+    if constexpr (B != dynamic) {
+      f(std::integral_constant<int, static_cast<int>(B)>{});
+    } else {
+      switch (bits_) {
+        case 1:
+          return f(std::integral_constant<int, 1>{});
+        case 2:
+          return f(std::integral_constant<int, 2>{});
+        case 3:
+          return f(std::integral_constant<int, 3>{});
+        case 4:
+          return f(std::integral_constant<int, 4>{});
+        case 5:
+          return f(std::integral_constant<int, 5>{});
+        case 6:
+          return f(std::integral_constant<int, 6>{});
+        case 7:
+          return f(std::integral_constant<int, 7>{});
+        default:
+          return f(std::integral_constant<int, 8>{});
+      }
+    }
+  }
+
+  /// Magnitude and sign in the low Bits bits.
+  template <int Bits>
+  GLOBALQ_FUNCTION static std::uint32_t field(std::int8_t code, int origin) {
+    std::int32_t const c = code;
+    std::int32_t const sign = c >> 31;
+    return static_cast<std::uint32_t>(((c ^ sign) - sign - origin) | (sign & (1 << (Bits - 1))));
+  }
+
+  template <int Bits>
+  GLOBALQ_FUNCTION static std::int8_t code(std::uint32_t field, int origin) {
+    std::int32_t const m = static_cast<std::int32_t>(field & ((1U << (Bits - 1)) - 1)) + origin;
+    std::int32_t const sign = -static_cast<std::int32_t>((field >> (Bits - 1)) & 1U);
+    return static_cast<std::int8_t>((m ^ sign) - sign);
+  }
+
+  template <int Bits>
+  GLOBALQ_FUNCTION static void pack_as(std::int8_t const* lanes, int count, std::byte* out, int origin) {
+    std::int8_t const* __restrict in = lanes;
+    std::uint8_t* __restrict bytes = reinterpret_cast<std::uint8_t*>(out);
+    if constexpr (8 % Bits == 0) {  // whole codes in a byte: vectorises
+      constexpr int each = 8 / Bits;
+      int const whole = count / each;
+      for (int j = 0; j < whole; ++j) {
+        std::uint32_t b = 0;
+        for (int k = 0; k < each; ++k) b |= field<Bits>(in[each * j + k], origin) << (Bits * k);
+        bytes[j] = static_cast<std::uint8_t>(b);
+      }
+      if (count % each != 0) {
+        std::uint32_t b = 0;
+        for (int k = 0; k < count % each; ++k) b |= field<Bits>(in[each * whole + k], origin) << (Bits * k);
+        bytes[whole] = static_cast<std::uint8_t>(b);
+      }
+    } else {
+      for (int j = 0; j < count; j += 8) {
+        int const m = count - j < 8 ? count - j : 8;
+        std::uint64_t b = 0;
+        for (int k = 0; k < m; ++k)
+          b |= static_cast<std::uint64_t>(field<Bits>(in[j + k], origin)) << (Bits * k);
+        int const n = (m * Bits + 7) / 8;
+        for (int k = 0; k < n; ++k) bytes[j / 8 * Bits + k] = static_cast<std::uint8_t>(b >> (8 * k));
+      }
+    }
+  }
+
+  template <int Bits>
+  GLOBALQ_FUNCTION static bool unpack_as(std::byte const* in, int count, std::int8_t* lanes, int origin) {
+    std::uint8_t const* __restrict bytes = reinterpret_cast<std::uint8_t const*>(in);
+    std::int8_t* __restrict out = lanes;
+    constexpr std::uint32_t mask = (1U << Bits) - 1;
+    if constexpr (8 % Bits == 0) {
+      constexpr int each = 8 / Bits;
+      int const whole = count / each;
+      for (int j = 0; j < whole; ++j)
+        for (int k = 0; k < each; ++k)
+          out[each * j + k] = code<Bits>((bytes[j] >> (Bits * k)) & mask, origin);
+      for (int k = 0; k < count % each; ++k)
+        out[each * whole + k] = code<Bits>((bytes[whole] >> (Bits * k)) & mask, origin);
+    } else {
+      for (int j = 0; j < count; j += 8) {
+        int const m = count - j < 8 ? count - j : 8;
+        int const n = (m * Bits + 7) / 8;
+        std::uint64_t b = 0;
+        for (int k = 0; k < n; ++k) b |= static_cast<std::uint64_t>(bytes[j / 8 * Bits + k]) << (8 * k);
+        for (int k = 0; k < m; ++k)
+          out[j + k] = code<Bits>(static_cast<std::uint32_t>(b >> (Bits * k)) & mask, origin);
+      }
+    }
+    return unused_bits<Bits>(bytes, count) || (origin == 0 && minus_zero<Bits>(bytes, count));
+  }
+
+  /// Whether bits behind the last code are set.
+  template <int Bits>
+  GLOBALQ_FUNCTION static bool unused_bits(std::uint8_t const* bytes, int count) {
+    int const used = count * Bits % 8;
+    return used != 0 && (bytes[count * Bits / 8] >> used) != 0;
+  }
+
+  /// Whether some code is a sign without a magnitude.
+  template <int Bits>
+  GLOBALQ_FUNCTION static bool minus_zero(std::uint8_t const* __restrict bytes, int count) {
+    constexpr std::uint32_t mask = (1U << Bits) - 1, sign = 1U << (Bits - 1);
+    std::uint32_t bad = 0;
+    if constexpr (8 % Bits == 0) {
+      int const all = (count * Bits + 7) / 8;
+      for (int j = 0; j < all; ++j)
+        for (int k = 0; k < 8 / Bits; ++k)
+          bad |= ((static_cast<std::uint32_t>(bytes[j]) >> (Bits * k)) & mask) == sign;
+    } else {
+      for (int i = 0; i < count; ++i) {
+        int const at = i * Bits;
+        std::uint32_t const low = bytes[at / 8];
+        std::uint32_t const high = at % 8 + Bits > 8 ? bytes[at / 8 + 1] : 0U;
+        bad |= (((low | high << 8) >> (at % 8)) & mask) == sign;
+      }
+    }
+    return bad != 0;
+  }
+
+  std::uint8_t bits_ = static_cast<std::uint8_t>(B);
+};
+
+}  // namespace globalq::wire
