@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: any operator behind one type, for programs that compose at run time.
+
+#include "quantizer.hpp"
+
+namespace globalq {
+
+/// @brief Holds any quantizer, or uncompressed; copies share it.
+///
+/// Costs one virtual call a frame. Policies that do not fit together are refused when the call is set up.
+class any_quantizer {
+ public:
+  template <class Operator>
+  requires(!std::is_same_v<std::remove_cvref_t<Operator>, any_quantizer>) any_quantizer(Operator const& op)
+      : held_(std::make_shared<model<Operator>>(op)) {}
+
+  detail::operator_facts facts() const { return held_->facts(); }
+  std::uint64_t parameter_hash() const { return held_->parameter_hash(); }
+  std::vector<double> magnitudes() const { return held_->magnitudes(); }
+  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                     detail::resolution const& r,
+                                                     kernel::host_executor const& on) const {
+    return held_->make_codec(f, r, on);
+  }
+
+ private:
+  struct door {
+    virtual ~door() = default;
+    virtual detail::operator_facts facts() const = 0;
+    virtual std::uint64_t parameter_hash() const = 0;
+    virtual std::vector<double> magnitudes() const = 0;
+    virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
+                                                               detail::resolution const&,
+                                                               kernel::host_executor const&) const = 0;
+  };
+
+  template <class Operator>
+  struct model final : door {
+    explicit model(Operator const& o) : op(o) {}
+    detail::operator_facts facts() const override { return detail::facts_of(op); }
+    std::uint64_t parameter_hash() const override { return detail::parameter_hash(op); }
+    std::vector<double> magnitudes() const override { return detail::magnitudes(op); }
+    std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                       detail::resolution const& r,
+                                                       kernel::host_executor const& on) const override {
+      return detail::make_codec(op, f, r, on);
+    }
+    Operator op;
+  };
+
+  std::shared_ptr<door const> held_;
+};
+
+namespace detail {
+inline operator_facts facts_of(any_quantizer const& op) { return op.facts(); }
+inline std::uint64_t parameter_hash(any_quantizer const& op) { return op.parameter_hash(); }
+inline std::vector<double> magnitudes(any_quantizer const& op) { return op.magnitudes(); }
+inline std::unique_ptr<operator_codec> make_codec(any_quantizer const& op, operator_facts const& f,
+                                                  resolution const& r, kernel::host_executor const& on) {
+  return op.make_codec(f, r, on);
+}
+}  // namespace detail
+
+}  // namespace globalq

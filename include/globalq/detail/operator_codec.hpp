@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: what allreduce_mean asks of any operator: a codec that is told about each call.
+
+#include "../core/codec.hpp"
+#include "../core/dtype.hpp"
+#include "../core/error.hpp"
+#include "../kernel/operands.hpp"
+#include "../wire/frame.hpp"
+
+namespace globalq::detail {
+
+/// One call of one worker.
+struct call {
+  const_vector x;
+  mutable_vector y;
+  std::uint64_t length = 0;
+  int rank = 0;
+  int workers = 1;
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
+  int wide = 0;
+};
+
+/// A codec between calls.
+class operator_codec : public codec {
+ public:
+  virtual void begin(call const& c) {
+    call_ = c;
+    faults_ = 0;
+  }
+
+  /// Checks every code of the sources, so that a following finish() can't meet a bad one.
+  /// @throws frame_error naming the worker
+  virtual void verify(segment, std::span<source const>) {}
+
+  /// What the kernels found since begin().
+  std::uint32_t faults() const { return faults_; }
+
+  /// Bytes it holds.
+  virtual std::size_t workspace_bytes() const { return 0; }
+
+ protected:
+  /// Throws the error of a frame that the kernels found bad.
+  void check_codes(std::span<source const> sources) {
+    if ((faults_ & kernel::bad_code) == 0) return;
+    std::string who;
+    for (source const& s : sources) who += (who.empty() ? "" : ", ") + std::to_string(s.worker);
+    throw frame_error(
+        "globalq: decode: rank " + std::to_string(call_.rank) +
+        ": a code out of range in a frame from worker " + who +
+        "; the bytes were damaged or made by another operator, and the output is now unspecified");
+  }
+
+  call call_;
+  std::uint32_t faults_ = 0;
+};
+
+/// Fingerprints and what else is computed from a name.
+inline std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
+  h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6) + (h >> 2);
+  h ^= h >> 30;
+  h *= 0xBF58476D1CE4E5B9ULL;
+  h ^= h >> 27;
+  h *= 0x94D049BB133111EBULL;
+  return h ^ (h >> 31);
+}
+inline std::uint64_t hash(std::uint64_t h, std::string const& text) {
+  h = hash(h, text.size());
+  for (char c : text) h = hash(h, static_cast<unsigned char>(c));
+  return h;
+}
+
+}  // namespace globalq::detail

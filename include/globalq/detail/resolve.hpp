@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
+
+#include "../core/error.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace globalq {
+
+/// How the codes of several workers become the code of their sum.
+enum class method : std::uint8_t {
+  none,         ///< not on the way: every worker decodes all frames and adds in float32 (allgather)
+  sum,          ///< integer addition of codes
+  exponential,  ///< rounded addition of powers of two
+  requantise,   ///< decode, add in float32, encode again
+  plain         ///< float32 values, no quantisation
+};
+
+constexpr char const* name_of(method m) {
+  switch (m) {
+    case method::none:
+      return "none";
+    case method::sum:
+      return "sum";
+    case method::exponential:
+      return "exponential";
+    case method::requantise:
+      return "requantise";
+    default:
+      return "plain";
+  }
+}
+
+namespace detail {
+
+/// What the user asked for.
+enum class request : std::uint8_t { automatic, sum, exponential, requantise };
+
+/// What a schedule says of itself; see schedule/concept.hpp.
+struct schedule_facts {
+  char const* name = "";
+  int height = 0;             ///< additions on the longest path (headroom of the exponential reduce)
+  bool combines = true;       ///< false: every worker gets every frame
+  bool native = false;        ///< the transport adds numbers itself
+  bool one_addition = false;  ///< all frames of a segment meet at one worker, so one encoding serves them all
+};
+
+/// What an operator is made of, as numbers.
+struct operator_facts {
+  std::string name;    ///< for people and for the fingerprint: all policies with their parameters
+  bool plain = false;  ///< uncompressed float32
+  bool evenly_spaced = false;
+  bool binary = false;  ///< base-2 exponential levels
+  bool zero_free = false;
+  std::uint32_t size = 0;      ///< levels above zero; 0: as many as fit
+  std::uint32_t limit = 0;     ///< the most the scheme can have
+  std::uint32_t q = 0, p = 0;  ///< orders of the norm
+  std::uint64_t bucket = 0;
+  bool local = false;
+  double fixed_unit = 0;
+  bool unbiased = true;
+  bool shifts = false;
+  bool integer_wire = false;
+  std::uint32_t largest_code = 0;
+  int wire_bits = 0;
+  std::string wire;
+  request reduce = request::automatic;
+};
+
+/// The outcome: a method with its numbers, or a sentence.
+struct resolution {
+  method how = method::none;
+  std::uint32_t size = 0;
+  std::uint32_t headroom = 0;
+  std::string refusal;  ///< empty when it fits
+  bool fits() const { return refusal.empty(); }
+};
+
+inline std::string number(std::uint64_t x) { return std::to_string(x); }
+
+/// The narrowest integer wire that holds a code; empty when none does.
+inline std::string wire_for(std::uint64_t code) {
+  if (code <= 127) return "int8";
+  if (code <= 32767) return "int16";
+  if (code <= 2147483647) return "int32";
+  return {};
+}
+
+inline method choose_method(operator_facts const& op, schedule_facts const& s) {
+  switch (op.reduce) {
+    case request::sum:
+      return method::sum;
+    case request::exponential:
+      return method::exponential;
+    case request::requantise:
+      return method::requantise;
+    default:
+      break;
+  }
+  if (!s.combines) return method::none;
+  if (s.native) return method::sum;
+  if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
+  if (op.binary && !op.local && !s.one_addition) return method::exponential;
+  return method::requantise;
+}
+
+/// Whether the policies fit together for @p workers workers on a schedule, and with which numbers.
+///
+/// The choice of the method depends on the policies alone, never on what fits.
+inline resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
+  resolution r;
+  auto const refuse = [&](std::string const& what) {
+    r.refusal = "globalq: allreduce_mean: " + op.name + " on " + s.name + " with " +
+                number(static_cast<std::uint64_t>(workers)) + (workers == 1 ? " worker: " : " workers: ") +
+                what;
+    return r;
+  };
+  if (op.plain) {
+    r.how = method::plain;
+    return r;
+  }
+  r.how = choose_method(op, s);
+  auto const bad_order = [](std::uint32_t order) {
+    return order == 0 || (order > 64 && order != 0xffffffffU);
+  };
+  if (bad_order(op.q) || bad_order(op.p)) return refuse("the orders of a norm are 1 to 64 or infinity");
+  if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
+    return refuse("norm::fixed needs a unit above 0 and at most 1e300");
+  if (op.shifts && !op.evenly_spaced)
+    return refuse(
+        "shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>");
+  if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
+    return refuse(std::string("reduce::") + name_of(r.how) +
+                  " cannot add codes of this level scheme; use reduce::requantise, or schedule allgather");
+  if (s.native && r.how != method::sum)
+    return refuse(std::string("schedule native adds integers inside the transport, reduce::") +
+                  name_of(r.how) + " cannot run there; use schedule ring, tree, sra or allgather");
+  if (r.how == method::sum) {
+    if (!op.evenly_spaced)
+      return refuse(
+          s.native
+              ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
+                "sra or allgather"
+              : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
+                "reduce::requantise");
+    if (op.local)
+      return refuse(
+          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise on "
+          "schedule ring, tree, sra or allgather");
+    if (s.native && !op.integer_wire)
+      return refuse(
+          "schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
+          "sra");
+  }
+  if (r.how == method::exponential) {
+    if (!op.binary)
+      return refuse(
+          "reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
+          "or "
+          "reduce::requantise");
+    if (op.local)
+      return refuse(
+          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise");
+  }
+
+  std::uint64_t const largest = op.largest_code, n = static_cast<std::uint64_t>(workers);
+  std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);
+  if (r.how == method::sum) {
+    std::uint64_t const most = std::min<std::uint64_t>(largest / n, op.limit);
+    if (op.size == 0 && most >= 1) {
+      r.size = static_cast<std::uint32_t>(most);
+      return r;
+    }
+    if (op.size >= 1 && op.size <= op.limit && op.size <= most) {
+      r.size = op.size;
+      return r;
+    }
+    std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
+    std::string const wider = wire_for(wanted * n);
+    std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
+    if (!wider.empty() && wanted <= op.limit)
+      remedy += (remedy.empty() ? "no level fits it: use wire " : ", or wire ") + wider;
+    if (remedy.empty()) remedy = "use reduce::requantise, whose codes do not grow with the number of workers";
+    return refuse(number(n) + " workers x " + number(wanted) + (wanted == 1 ? " level" : " levels") +
+                  " sum to " + number(n * wanted) + holds + "; " + remedy);
+  }
+  if (r.how == method::exponential) {
+    std::uint64_t const h = static_cast<std::uint64_t>(s.height);
+    auto const most_with = [&](std::uint64_t head) -> std::uint64_t {
+      if (head >= largest || head > 127) return 0;
+      return std::min({largest - head, std::uint64_t{op.limit}, 222 - head});
+    };
+    std::uint64_t const most = most_with(h);
+    if ((op.size == 0 && most >= 1) || (op.size >= 1 && op.size <= most)) {
+      r.size = op.size == 0 ? static_cast<std::uint32_t>(most) : op.size;
+      r.headroom = static_cast<std::uint32_t>(h);
+      return r;
+    }
+    std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
+    std::uint64_t tree = 0;
+    while ((std::uint64_t{1} << tree) < n) ++tree;
+    std::string remedy;
+    auto const add = [&](std::string const& text) { remedy += (remedy.empty() ? "" : ", or ") + text; };
+    if (most >= 1) add("use at most " + number(most) + (most == 1 ? " level" : " levels"));
+    if (tree < h && wanted <= most_with(tree))
+      add("use schedule tree, which needs a headroom of " + number(tree) + " only");
+    if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
+      add("use wire " + wire_for(wanted + h));
+    add("use reduce::requantise");
+    return refuse(number(wanted) + (wanted == 1 ? " level" : " levels") + " and a headroom of " + number(h) +
+                  " (an addition may raise a value by one exponent, and " + number(h) +
+                  " lie on the longest path) make codes up to " + number(wanted + h) + holds + "; " + remedy);
+  }
+  std::uint64_t const most = std::min<std::uint64_t>(largest, op.limit);
+  if (op.size == 0 && most >= 1) {
+    r.size = static_cast<std::uint32_t>(most);
+    return r;
+  }
+  if (op.size >= 1 && op.size <= most) {
+    r.size = op.size;
+    return r;
+  }
+  std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
+  if (wanted > op.limit)
+    return refuse(number(wanted) + " levels are more than the scheme can have; use at most " + number(most));
+  std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level, or" : " levels, or")
+                                 : "no level fits it: use";
+  return refuse("codes reach " + number(wanted) + holds + "; " + remedy + " wire " +
+                (most < 1 ? "packed with 2 bits or more, or int8" : wire_for(wanted)));
+}
+
+}  // namespace detail
+}  // namespace globalq

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: the operator: a norm, levels, a rounding, a wire format and a reduce, composed.
+
+#include "detail/composed_codec.hpp"
+#include "detail/plain_codec.hpp"
+#include "levels/exponential.hpp"
+#include "levels/table.hpp"
+#include "levels/uniform.hpp"
+#include "norm/norms.hpp"
+#include "reduce/exponential.hpp"
+#include "reduce/reduce.hpp"
+#include "rounding/nearest.hpp"
+#include "rounding/random_shift.hpp"
+#include "rounding/stochastic.hpp"
+#include "wire/integer.hpp"
+#include "wire/packed.hpp"
+
+#include <memory>
+#include <typeinfo>
+
+namespace globalq {
+
+/// @brief An operator: what is done to a vector between a worker and the wire.
+///
+/// Whether the policies fit together is asked here as far as types tell; the rest where workers and schedule are known.
+/// @tparam Norm      which norm scales the values; norm/norms.hpp
+/// @tparam Levels    which magnitudes have codes; levels/
+/// @tparam Rounding  how one of two neighbouring levels is chosen; rounding/
+/// @tparam Wire      how codes become bytes; wire/
+/// @tparam Reduce    how codes are added; reduce/; automatic: chosen from the others
+/// @source Xin et al. (Global-QSGD), Definition 3.1; Alistarh et al. 2017 (QSGD) with norm::local
+template <NormScheme Norm, LevelScheme Levels, RoundingScheme Rounding, WireFormat Wire,
+          ReduceOperator Reduce = reduce::automatic>
+struct quantizer {
+  static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
+  static constexpr bool binary = detail::is_binary<Levels>();
+  static constexpr bool shifts_back = [] {
+    if constexpr (requires { Rounding::shifts_back; }) return bool{Rounding::shifts_back};
+    return false;
+  }();
+
+  static_assert(!shifts_back || evenly_spaced,
+                "globalq: shifting back needs evenly spaced levels. Use levels::uniform, or "
+                "rounding::random_shift<false>; see docs/composing.md");
+  static_assert(
+      !std::is_same_v<Reduce, reduce::sum> || evenly_spaced,
+      "globalq: reduce::sum cannot add codes of this level scheme. Uniform levels pair with reduce::sum, "
+      "exponential levels of base 2 with reduce::exponential, all levels with reduce::requantise; see "
+      "docs/composing.md");
+  static_assert(
+      !std::is_same_v<Reduce, reduce::exponential> || binary,
+      "globalq: reduce::exponential cannot add codes of this level scheme. It adds powers of two: use "
+      "levels::exponential with base 2, or reduce::requantise; see docs/composing.md");
+  static_assert(!Norm::is_local ||
+                    !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
+                "globalq: codes scaled by different norms cannot be added. Use a global norm, or "
+                "reduce::requantise; see "
+                "docs/composing.md");
+
+  Norm norm;
+  Levels levels;
+  Rounding rounding;
+  Wire wire;
+  [[no_unique_address]] Reduce reduce{};
+};
+
+template <class N, class L, class R, class W>
+quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
+template <class N, class L, class R, class W, class Op>
+quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
+
+/// @brief No quantisation: float32 on the wire, over the same schedules; the baseline to compare with.
+struct uncompressed {};
+
+namespace detail {
+
+inline std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
+
+/// Levels whose parameters are not just their number put them into the fingerprint through their values.
+template <class L>
+std::uint64_t level_hash(L const& levels) {
+  std::uint64_t h = hash(0, static_cast<std::uint64_t>(bits_of(levels.extent())));
+  for (std::uint32_t code = 0; code <= levels.max_code() && code <= 256; ++code)
+    h = hash(h, static_cast<std::uint64_t>(bits_of(levels.value(code))));
+  return h;
+}
+
+template <class N, class L, class R, class W, class Op>
+operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
+  using levels_type = kernel_levels<L>;
+  operator_facts f;
+  f.evenly_spaced = adds_as_integers<L>();
+  f.binary = is_binary<L>();
+  if constexpr (requires { op.levels.zero_free(); }) f.zero_free = op.levels.zero_free();
+  if constexpr (requires { op.levels.size(); }) {
+    f.size = op.levels.size();
+  } else {
+    f.size = op.levels.max_code();
+  }
+  if constexpr (requires { levels_type::limit; }) {
+    f.limit = levels_type::limit;
+  } else {
+    f.limit = f.size;
+  }
+  f.q = op.norm.inner();
+  f.p = op.norm.outer();
+  f.bucket = op.norm.bucket;
+  f.local = N::is_local;
+  f.fixed_unit = op.norm.fixed_unit();
+  f.shifts = op.rounding.shifts();
+  if constexpr (requires { R::unbiased; }) f.unbiased = R::unbiased;
+  if constexpr (requires { W::is_integer; }) f.integer_wire = W::is_integer;
+  f.largest_code = op.wire.largest_code(f.zero_free);
+  if constexpr (requires { op.wire.bits(); }) f.wire_bits = op.wire.bits();
+  f.wire = f.integer_wire ? "int" + number(static_cast<std::uint64_t>(f.wire_bits))
+                          : "packed:" + number(static_cast<std::uint64_t>(f.wire_bits));
+  if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
+  if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
+  if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
+
+  std::string const size = f.size == 0 ? "" : ":" + number(f.size);
+  std::string levels =
+      f.evenly_spaced ? "uniform" + size : (f.binary ? "exponential" + size : "levels" + size);
+  if (std::is_base_of_v<levels::detail::level_table, L>)
+    levels = (f.zero_free ? "symmetric" : "table") + size;
+  std::string rounding = "rounding";
+  if constexpr (std::is_same_v<R, rounding::stochastic>) rounding = "stochastic";
+  if constexpr (std::is_base_of_v<rounding::detail::one_word, R>)
+    rounding = op.rounding.constant ? "nearest"
+                                    : (op.rounding.shift_back ? "random-shift" : "random-shift-unshifted");
+  f.name = (f.fixed_unit > 0 ? "fixed"
+            : f.local        ? "local:" + order_name(f.q)
+                             : "l:" + order_name(f.q) + "," + order_name(f.p)) +
+           (f.bucket != 0 ? " bucket " + number(f.bucket) : "") + " " + levels + " " + rounding + " " +
+           f.wire + " " + Op::name();
+  return f;
+}
+
+inline operator_facts facts_of(uncompressed const&) {
+  operator_facts f;
+  f.plain = true;
+  f.name = "float32";
+  f.q = f.p = infinity;
+  return f;
+}
+
+/// What only the values of the levels tell; 0 when their number tells all.
+template <class N, class L, class R, class W, class Op>
+std::uint64_t parameter_hash(quantizer<N, L, R, W, Op> const& op) {
+  std::uint64_t h = bits_of(op.norm.fixed_unit());
+  if constexpr (!requires { op.levels.resized(1U); }) h = hash(h, level_hash(op.levels));
+  h = hash(h, std::string(typeid(R).name()));
+  return h;
+}
+inline std::uint64_t parameter_hash(uncompressed const&) { return 0; }
+
+/// The levels with the numbers that were decided.
+template <class L>
+kernel_levels<L> sized(L const& levels, resolution const& r) {
+  if constexpr (requires { levels.with_headroom(1U); }) {
+    return levels.resized(r.size).with_headroom(r.headroom);
+  } else if constexpr (requires { levels.resized(1U); }) {
+    return levels.resized(r.size);
+  } else {
+    return levels;
+  }
+}
+
+template <class N, class L, class R, class W, class Op>
+std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
+                                           resolution const& r, kernel::host_executor const& on) {
+  using codec_type = composed_codec<kernel_levels<L>, kernel_rounding<R>, W>;
+  return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+}
+inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
+                                                  resolution const&, kernel::host_executor const& on) {
+  return std::make_unique<plain_codec>(on);
+}
+
+/// The level magnitudes as fractions of the norm, ascending, zero left out: what variance bounds need.
+template <class N, class L, class R, class W, class Op>
+std::vector<double> magnitudes(quantizer<N, L, R, W, Op> const& op) {
+  std::vector<double> m;
+  if constexpr (!requires { op.levels.resized(1U); }) {
+    for (std::uint32_t code = 1; code <= op.levels.max_code(); ++code)
+      m.push_back(static_cast<double>(op.levels.value(code)) / static_cast<double>(op.levels.extent()));
+    std::sort(m.begin(), m.end());
+  }
+  return m;
+}
+inline std::vector<double> magnitudes(uncompressed const&) { return {}; }
+
+}  // namespace detail
+}  // namespace globalq

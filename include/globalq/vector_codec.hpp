@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: an operator by itself: one vector to a frame and back, for research code and parameter servers.
+
+#include "any_quantizer.hpp"
+#include "detail/vector.hpp"
+#include "norm/reduction.hpp"
+
+namespace globalq {
+
+/// What selects the random bits of an encoding; a frame is decoded with the key it was encoded with.
+struct encoding_key {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;  ///< below 2^48
+  std::uint32_t worker = 0;
+};
+
+/// @brief Encodes vectors by their own norm: the unbiased compressor C of an operator, E[C(x)] = x.
+///
+/// The scale travels in the frame, so a frame is complete by itself. Not to be shared by threads.
+/// @determinism the same frame for the same key on every machine, space and number of threads
+/// @source Alistarh et al. 2017 (QSGD), section 3; norms over workers reduce to their inner norm here
+class vector_codec {
+ public:
+  /// @param op     a quantizer or any_quantizer
+  /// @param space  where kernels run; a host execution space
+  /// @throws configuration_error when the policies do not fit together
+  template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
+  explicit vector_codec(Operator const& op, Space const& space = Space())
+      : on_(space), facts_(detail::facts_of(op)) {
+    if (facts_.plain)
+      throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
+    facts_.local = facts_.fixed_unit == 0;
+    facts_.reduce = detail::request::automatic;
+    detail::resolution const r = detail::resolve(facts_, {"vector_codec", 0, false, false, false}, 1);
+    if (!r.fits()) throw configuration_error(r.refusal);
+    levels_ = r.size;
+    codec_ = detail::make_codec(op, facts_, r, on_);
+  }
+
+  /// Levels above zero.
+  std::uint32_t levels() const { return levels_; }
+
+  /// Bytes of the frame of a vector.
+  std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
+    prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
+    return codec_->frame_bytes({0, length}, 1);
+  }
+
+  /// Writes the frame of @p x.
+  /// @shape frame: frame_bytes(length, type) bytes
+  /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x
+  template <Vector V>
+  void encode(V const& x, encoding_key key, std::span<std::byte> frame) {
+    auto const* const data = detail::data_of(x);
+    std::uint64_t const length = detail::size_of_vector(x);
+    dtype const type = dtype_of<detail::value_of<V const>>::value;
+    kernel::float_environment const exact;
+    expect_size(frame.size(), frame_bytes(length, type));
+    if (length == 0) return;
+    std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
+    statistics_.resize(buckets);
+    norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{{data, type}, facts_.q},
+                            statistics_, parts_);
+    units_.resize(buckets);
+    for (std::uint64_t b = 0; b < buckets; ++b) {
+      if (!statistics_[b].finite())
+        throw non_finite_error("globalq: encode: values " + std::to_string(b * facts_.bucket) +
+                               " and following hold NaN or infinity; nothing was written");
+      if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
+        throw configuration_error("globalq: encode: a value of magnitude " +
+                                  std::to_string(statistics_[b].max()) + " exceeds the unit " +
+                                  std::to_string(facts_.fixed_unit) + " of norm::fixed");
+      units_[b] =
+          facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, type, 0);
+    }
+    prepare({data, type}, {nullptr, type}, length, key, 1);
+    codec_->combine({0, length}, true, {}, frame);
+  }
+
+  /// Writes what a frame stands for into @p y.
+  /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then
+  template <Vector V>
+  void decode(std::span<std::byte const> frame, encoding_key key, V&& y) {
+    source const one{frame, 1, static_cast<int>(key.worker)};
+    mean({&one, 1}, key, std::forward<V>(y));
+  }
+
+  /// Writes the mean of several frames, all of terms 1, added in the order given.
+  /// @param frames  their workers select the random bits, key.worker is not used
+  template <Vector V>
+  void mean(std::span<source const> frames, encoding_key key, V&& y) {
+    auto* const data = detail::data_of(y);
+    std::uint64_t const length = detail::size_of_vector(y);
+    dtype const type = dtype_of<detail::value_of<V>>::value;
+    kernel::float_environment const exact;
+    if (length == 0) return;
+    units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
+    prepare({nullptr, type}, {data, type}, length, key, static_cast<int>(frames.size()));
+    codec_->verify({0, length}, frames);
+    codec_->finish({0, length}, frames);
+  }
+
+ private:
+  void prepare(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, int workers) {
+    if (key.step > random::max_step)
+      throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +
+                                " is above 2^48 - 1");
+    detail::call c;
+    c.x = x;
+    c.y = y;
+    c.length = length;
+    c.rank = static_cast<int>(key.worker);
+    c.workers = workers;
+    c.seed = key.seed;
+    c.step = key.step;
+    c.units = units_;
+    codec_->begin(c);
+  }
+
+  static void expect_size(std::size_t have, std::size_t need) {
+    if (have != need)
+      throw configuration_error("globalq: encode: the frame has " + std::to_string(have) +
+                                " bytes and needs " + std::to_string(need) + "; ask frame_bytes()");
+  }
+
+  kernel::host_executor on_;
+  detail::operator_facts facts_;
+  std::uint32_t levels_ = 0;
+  std::unique_ptr<detail::operator_codec> codec_;
+  std::vector<norm::statistic> statistics_, parts_;
+  std::vector<double> units_;
+};
+
+}  // namespace globalq
