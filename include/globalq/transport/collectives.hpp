@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: exchanges of small values among all workers, for any transport.
+///
+/// All workers call each of these functions, in the same order, with the same sizes. Nothing is allocated.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "globalq/core/error.hpp"
+#include "globalq/transport/concept.hpp"
+
+namespace globalq::transport {
+namespace detail {
+
+/// "0.3 s"
+inline std::string seconds_text(std::chrono::nanoseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(time).count());
+  return text;
+}
+
+/// Throws unless `peer` is a worker.
+template <class T>
+void expect_peer(T const& t, char const* operation, int peer) {
+  if (peer < 0 || peer >= t.size())
+    throw configuration_error{globalq::detail::worker_message(
+        operation, t.rank(), t.size(), "there is no worker " + std::to_string(peer),
+        "name a worker between 0 and " + std::to_string(t.size() - 1))};
+}
+
+/// Throws unless `all` has room for the bytes of every worker.
+template <class T>
+void expect_room_for_all(T const& t, std::size_t mine_bytes, std::size_t all_bytes) {
+  auto const workers = static_cast<std::size_t>(t.size());
+  if (all_bytes % workers != 0 || all_bytes / workers != mine_bytes)
+    throw configuration_error{globalq::detail::worker_message(
+        "allgather", t.rank(), t.size(),
+        std::to_string(mine_bytes) + " bytes of each worker do not fill the " + std::to_string(all_bytes) +
+            " bytes given for the result",
+        "give " + std::to_string(workers) + " times the bytes of one worker")};
+}
+
+/// Copies a worker's bytes to its slot, unless they lie there already.
+inline void copy_to_own_slot(std::span<std::byte const> mine, std::span<std::byte> all, int rank) {
+  std::byte* const slot = all.data() + static_cast<std::size_t>(rank) * mine.size();
+  if (!mine.empty() && slot != mine.data()) std::memmove(slot, mine.data(), mine.size());
+}
+
+/// allgather() by n - 1 sends: in round k every worker sends to the k-th after it.
+template <Transport T>
+void allgather_by_messages(T& t, std::span<std::byte const> mine, std::span<std::byte> all) {
+  int const workers = t.size();
+  copy_to_own_slot(mine, all, t.rank());
+  for (int distance = 1; distance < workers; ++distance) {
+    int const to = (t.rank() + distance) % workers;
+    int const from = (t.rank() - distance + workers) % workers;
+    auto const slot = all.subspan(static_cast<std::size_t>(from) * mine.size(), mine.size());
+    auto incoming = t.recv_async(from, slot);
+    auto outgoing = t.send_async(to, mine);
+    t.wait(incoming);
+    t.wait(outgoing);
+  }
+}
+
+}  // namespace detail
+
+/// @brief Gives every worker the bytes of all: slot r of `all` becomes what worker r calls `mine`.
+///
+/// Uses the transport's own allgather where it has one, else n - 1 sends.
+/// @param t     endpoint of this worker; all workers call
+/// @param mine  this worker's bytes; may be its own slot of `all`
+/// @param all   the result, in order of ranks
+/// @shape       mine: b bytes, the same b on every worker; all: size() * b bytes
+/// @throws      configuration_error when `all` has another size; transport_error
+/// @complexity  (n - 1) b bytes sent; n - 1 rounds without an own allgather
+template <Transport T>
+void allgather(T& t, std::span<std::byte const> mine, std::span<std::byte> all) {
+  detail::expect_room_for_all(t, mine.size(), all.size());
+  if constexpr (OwnAllgather<T>) {
+    t.allgather(mine, all);
+  } else {
+    detail::allgather_by_messages(t, mine, all);
+  }
+}
+
+/// @brief Gives every worker the values of all: `all[r]` becomes what worker r calls `mine`.
+///
+/// The object representation travels: workers must share it, padding included.
+/// @shape   all: size() values
+/// @throws  configuration_error when `all` has another size; transport_error
+template <Transport T, class Value>
+requires std::is_trivially_copyable_v<Value>
+void allgather_value(T& t, Value const& mine, std::span<Value> all) {
+  allgather(t, std::as_bytes(std::span{&mine, 1}), std::as_writable_bytes(all));
+}
+
+/// @brief Gives every worker the bytes of worker `root`, along a binomial tree.
+/// @shape       bytes: b on every worker
+/// @throws      configuration_error when there is no such root; transport_error
+/// @complexity  ceil(log2 n) rounds; at most ceil(log2 n) b bytes sent by one worker
+template <Transport T>
+void broadcast(T& t, int root, std::span<std::byte> bytes) {
+  detail::expect_peer(t, "broadcast", root);
+  int const workers = t.size();
+  int const place = (t.rank() - root + workers) % workers;  // the root has place 0
+  int reach = 1;  // places that hold the bytes after the rounds so far
+  if (place != 0) {
+    while (reach * 2 <= place) reach *= 2;
+    auto incoming = t.recv_async((place - reach + root) % workers, bytes);
+    t.wait(incoming);
+    reach *= 2;
+  }
+  for (; place + reach < workers; reach *= 2) {
+    auto outgoing = t.send_async((place + reach + root) % workers, bytes);
+    t.wait(outgoing);
+  }
+}
+
+/// @brief Returns the value of worker `root` on every worker.
+/// @throws  configuration_error when there is no such root; transport_error
+template <Transport T, class Value>
+requires std::is_trivially_copyable_v<Value> Value broadcast_value(T& t, int root, Value value) {
+  broadcast(t, root, std::as_writable_bytes(std::span{&value, 1}));
+  return value;
+}
+
+/// @brief Returns when every worker has called it.
+/// @throws      transport_error
+/// @complexity  ceil(log2 n) rounds of empty messages
+template <Transport T>
+void barrier(T& t) {
+  int const workers = t.size();
+  for (int distance = 1; distance < workers; distance *= 2) {
+    auto incoming = t.recv_async((t.rank() - distance + workers) % workers, {});
+    auto outgoing = t.send_async((t.rank() + distance) % workers, {});
+    t.wait(incoming);
+    t.wait(outgoing);
+  }
+}
+
+}  // namespace globalq::transport
