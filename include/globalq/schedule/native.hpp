@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief schedule: the transport's own Allreduce, for sums of integers (exact in any order).
+
+#include "concept.hpp"
+
+#include <string>
+
+namespace globalq::schedule {
+
+/// @brief Hands the codes to the transport's library, whose order of additions is its own.
+///
+/// For integer sums only: a randomised addition would round differently on two workers. With globalq::uncompressed it is
+/// the library's float32 Allreduce, the only case in which bit-identical results are not promised.
+/// @complexity bytes sent: the library's; 2 S (n-1)/n is assumed
+struct native {
+  static constexpr char const* name = "native";
+  static globalq::detail::schedule_facts facts(int workers) { return {name, workers - 1, true, true, false}; }
+  static int parts(int) { return 1; }
+  static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
+
+  template <Transport T>
+  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+    static_assert(
+        transport::OwnAllreduceSum<T, std::int8_t>,
+        "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
+        "schedule::ring, tree, scatter_reduce_allgather or allgather with this transport");
+    for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
+      segment const part = cut.piece(0, round);
+      auto const frame = frames.get(0, c.frame_bytes(part, 1));
+      c.combine(part, true, {}, frame);
+      payload const p = c.numbers(part, frame);
+      switch (p.type) {
+        case payload::kind::int8:
+          t.allreduce_sum(std::span(static_cast<std::int8_t*>(p.data), p.count));
+          break;
+        case payload::kind::int16:
+          t.allreduce_sum(std::span(static_cast<std::int16_t*>(p.data), p.count));
+          break;
+        case payload::kind::int32:
+          t.allreduce_sum(std::span(static_cast<std::int32_t*>(p.data), p.count));
+          break;
+        case payload::kind::float32:
+          t.allreduce_sum(std::span(static_cast<float*>(p.data), p.count));
+          break;
+        default:
+          break;  // refused when the call was set up
+      }
+      c.declare(frame, t.size());
+      source const done{frame, t.size(), t.rank()};
+      c.finish(part, {&done, 1});
+    }
+  }
+};
+
+}  // namespace globalq::schedule
