@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief Everything: workers agree on the mean of their vectors while sending a fraction of the bytes.
+
+#include "allreduce_mean.hpp"
+#include "any_quantizer.hpp"
+#include "plan.hpp"
+#include "quantizer.hpp"
+#include "schedule/any.hpp"
+#include "transport/threads.hpp"
+#include "vector_codec.hpp"
+#if __has_include(<globalq/version.hpp>)
+#include <globalq/version.hpp>
+#endif
+#if defined(GLOBALQ_HAS_MPI)
+#include "transport/mpi.hpp"
+#endif
