@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Kokkos, which every user needs, and MPI, which globalq::mpi needs.
+
+# The order of the search: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the
+# system; where none is found, the pinned tag is fetched.
+if(NOT TARGET Kokkos::kokkos)
+  include(FetchContent)
+  set(kokkos_hint ${PROJECT_SOURCE_DIR}/.deps/kokkos)
+  FetchContent_Declare(
+    Kokkos
+    GIT_REPOSITORY https://github.com/kokkos/kokkos.git
+    GIT_TAG 4.7.01
+    GIT_SHALLOW TRUE
+    FIND_PACKAGE_ARGS 4.6 HINTS ${kokkos_hint})
+  find_package(Kokkos 4.6 QUIET HINTS ${kokkos_hint})
+  if(NOT Kokkos_FOUND)
+    message(STATUS "globalq: no Kokkos >= 4.6 found, fetching 4.7.01; without a network run scripts/bootstrap once")
+    option(Kokkos_ENABLE_SERIAL "Kokkos: the Serial space" ON)
+  endif()
+  FetchContent_MakeAvailable(Kokkos)
+endif()
+
+string(TOUPPER "${GLOBALQ_ENABLE_MPI}" enable_mpi)
+if(enable_mpi STREQUAL "AUTO")
+  find_package(MPI QUIET COMPONENTS CXX)
+elseif(GLOBALQ_ENABLE_MPI)
+  find_package(MPI REQUIRED COMPONENTS CXX)
+endif()

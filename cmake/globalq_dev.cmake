@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warnings and sanitizers for this project's own programs. Users of globalq::globalq inherit none of this.
+
+option(GLOBALQ_WARNINGS_AS_ERRORS "Warnings fail the build of tests, examples and benchmarks" OFF)
+set(GLOBALQ_SANITIZER
+    ""
+    CACHE STRING "Sanitizer of tests and examples: empty, address (with undefined behaviour) or thread")
+set_property(CACHE GLOBALQ_SANITIZER PROPERTY STRINGS "" address thread)
+
+add_library(globalq_dev INTERFACE)
+target_compile_options(globalq_dev INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow>")
+if(GLOBALQ_WARNINGS_AS_ERRORS)
+  target_compile_options(globalq_dev INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+endif()
+
+if(GLOBALQ_SANITIZER STREQUAL "address")
+  set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(GLOBALQ_SANITIZER STREQUAL "thread")
+  set(sanitizer_flags -fsanitize=thread)
+elseif(GLOBALQ_SANITIZER)
+  message(FATAL_ERROR "GLOBALQ_SANITIZER is '${GLOBALQ_SANITIZER}'; it may be empty, 'address' or 'thread'")
+endif()
+if(GLOBALQ_SANITIZER)
+  target_compile_options(globalq_dev INTERFACE ${sanitizer_flags} -fno-omit-frame-pointer -g1)
+  target_link_options(globalq_dev INTERFACE ${sanitizer_flags})
+  # Suites that can be large build one representative of each policy when this is defined.
+  target_compile_definitions(globalq_dev INTERFACE GLOBALQ_TEST_REPRESENTATIVES)
+endif()

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# Install, export and version file. globalq::mpi has an export file of its own, so that users without MPI can still
+# use an installation that was made with it.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/globalq)
+
+install(TARGETS globalq EXPORT globalqTargets FILE_SET HEADERS)
+install(EXPORT globalqTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+set(GLOBALQ_WITH_MPI OFF)
+if(TARGET globalq_mpi)
+  set(GLOBALQ_WITH_MPI ON)
+  install(TARGETS globalq_mpi EXPORT globalqMpiTargets)
+  install(EXPORT globalqMpiTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+endif()
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/globalqConfig.cmake INSTALL_DESTINATION ${config_dir})
+# Before 1.0 a change of the second number may break users.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake COMPATIBILITY SameMinorVersion
+                                 ARCH_INDEPENDENT)
+install(FILES ${PROJECT_BINARY_DIR}/globalqConfig.cmake ${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake
+        DESTINATION ${config_dir})

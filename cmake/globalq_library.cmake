@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# The targets that users link: globalq::globalq, and globalq::mpi where MPI is enabled and found.
+
+set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
+file(GLOB_RECURSE GLOBALQ_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/globalq/*.hpp)
+
+add_library(globalq INTERFACE)
+add_library(globalq::globalq ALIAS globalq)
+target_compile_features(globalq INTERFACE cxx_std_20)
+target_link_libraries(globalq INTERFACE Kokkos::kokkos)
+target_sources(
+  globalq
+  INTERFACE FILE_SET
+            HEADERS
+            BASE_DIRS
+            ${PROJECT_SOURCE_DIR}/include
+            ${GLOBALQ_GENERATED_DIR}
+            FILES
+            ${GLOBALQ_HEADERS}
+            ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp)
+
+if(GLOBALQ_ENABLE_MPI AND MPI_CXX_FOUND)
+  add_library(globalq_mpi INTERFACE)
+  add_library(globalq::mpi ALIAS globalq_mpi)
+  set_target_properties(globalq_mpi PROPERTIES EXPORT_NAME mpi)
+  target_link_libraries(globalq_mpi INTERFACE globalq MPI::MPI_CXX)
+  target_compile_definitions(globalq_mpi INTERFACE GLOBALQ_HAS_MPI OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+endif()

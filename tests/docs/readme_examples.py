@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The code shown in README.md is the code of a compiled example, line for line.
+
+usage: readme_examples.py SOURCE_DIR
+"""
+import pathlib
+import re
+import sys
+
+root = pathlib.Path(sys.argv[1])
+readme = (root / "README.md").read_text()
+example = (root / "examples/first_mean.cpp").read_text()
+inner = re.search(r"//! \[first-mean\]\n(.*?)//! \[first-mean\]", example, re.S).group(1).strip()
+blocks = [b.strip() for b in re.findall(r"```cpp\n(.*?)```", readme, re.S)]
+if inner not in blocks:
+    sys.exit("README.md does not show examples/first_mean.cpp as it is; copy the part between the markers")
+for command in ("scripts/demo", "scripts/test"):
+    if command not in readme:
+        sys.exit(f"README.md does not name {command}")
+for path in re.findall(r"\]\(((?:docs|LICENSE|CONTRIBUTING|CHANGELOG|examples)[^)]*)\)", readme):
+    if not (root / path).exists():
+        sys.exit(f"README.md links to {path}, which does not exist")
+print("README.md agrees with its examples")

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief One vector to a frame and back: round trips, pinned bytes, damaged bytes.
+
+#include <globalq/vector_codec.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace gq = globalq;
+
+namespace {
+
+/// Values k / 512 from a generator of integers: the same bits under every compiler.
+std::vector<float> values(std::size_t count, std::uint32_t seed = 1) {
+  std::mt19937 draw(seed);
+  std::vector<float> v(count);
+  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
+  return v;
+}
+
+std::vector<std::byte> encode(gq::vector_codec& codec, std::vector<float> const& x, gq::encoding_key key) {
+  std::vector<std::byte> frame(codec.frame_bytes(x.size()));
+  codec.encode(x, key, frame);
+  return frame;
+}
+
+std::string hex(std::span<std::byte const> bytes) {
+  std::string text;
+  for (std::byte b : bytes) {
+    text += "0123456789abcdef"[static_cast<int>(b) >> 4];
+    text += "0123456789abcdef"[static_cast<int>(b) & 15];
+  }
+  return text;
+}
+
+std::vector<gq::any_quantizer> operators() {
+  gq::rounding::stochastic const dice;
+  gq::levels::table const table{0, 0.125, 0.5, 1};
+  gq::levels::symmetric const symmetric{0.25, 0.5, 0.75, 1};
+  return {
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::exponential<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::l<2, 2>{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<1>{}, table, dice, gq::wire::packed<3>{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 64}, symmetric, dice, gq::wire::packed<3>{}},
+      gq::quantizer{gq::norm::linf{.bucket = 32}, gq::levels::uniform{5}, gq::rounding::random_shift<>{}, gq::wire::int16{}},
+      gq::quantizer{gq::norm::linf{}, table, gq::rounding::random_shift<false>{}, gq::wire::packed<5>{}},
+      gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}},
+  };
+}
+
+}  // namespace
+
+TEST(VectorCodec, the_mean_of_many_decodings_is_the_vector) {
+  std::vector<float> const x = values(300);
+  for (gq::any_quantizer const& op : operators()) {
+    gq::vector_codec codec{op, Kokkos::Serial()};
+    constexpr int draws = 2000;
+    std::vector<double> sum(x.size()), squares(x.size());
+    std::vector<float> y(x.size());
+    for (int k = 0; k < draws; ++k) {
+      gq::encoding_key const key{7, static_cast<std::uint64_t>(k), 3};
+      std::vector<std::byte> const frame = encode(codec, x, key);
+      codec.decode(frame, key, y);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sum[i] += y[i];
+        squares[i] += (y[i] - x[i]) * static_cast<double>(y[i] - x[i]);
+      }
+    }
+    // One test for all coordinates: sum_i (error of the mean)^2 against sum_i variance / draws. Pooled, since the sample
+    // variance of a coordinate that is rarely rounded up says little. The ratio has mean 1 and, for independent
+    // coordinates of variance v_i, standard deviation sqrt(2 sum v_i^2) / sum v_i; a shared shift makes buckets of
+    // coordinates move together, at worst all of them.
+    double error = 0, variance = 0, variance2 = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double const e = sum[i] / draws - x[i], v = squares[i] / draws;
+      error += e * e * draws;
+      variance += v;
+      variance2 += v * v;
+    }
+    bool const shared = op.facts().name.find("shift") != std::string::npos;
+    double const deviation = shared ? std::sqrt(2.0) : std::sqrt(2 * variance2) / variance;
+    EXPECT_LT(error / variance, 1 + 5 * deviation) << op.facts().name;
+  }
+}
+
+TEST(VectorCodec, an_encoding_is_a_function_of_its_key) {
+  std::vector<float> const x = values(1000);
+  for (gq::any_quantizer const& op : operators()) {
+    gq::vector_codec one{op, Kokkos::Serial()}, two{op};
+    EXPECT_EQ(encode(one, x, {1, 2, 3}), encode(two, x, {1, 2, 3})) << op.facts().name;
+    EXPECT_NE(encode(one, x, {1, 2, 3}), encode(two, x, {2, 2, 3})) << op.facts().name;
+    EXPECT_NE(encode(one, x, {1, 2, 3}), encode(two, x, {1, 3, 3})) << op.facts().name;
+    EXPECT_NE(encode(one, x, {1, 2, 3}), encode(two, x, {1, 2, 4})) << op.facts().name;
+  }
+}
+
+TEST(VectorCodec, the_bytes_of_a_frame_are_pinned) {
+  std::vector<float> const x = values(9);
+  std::vector<std::string> frames;
+  for (gq::any_quantizer const& op : operators()) {
+    gq::vector_codec codec{op};
+    frames.push_back(hex(encode(codec, x, {1, 2, 3})));
+  }
+  // Changing these bytes is a change of the format: raise wire::format_version.
+  std::vector<std::string> const pinned = {
+      "677101010100000009000000000000000000d1800000000000000000000000000969231c7feac1a792",
+      "677101010100000009000000000000000000d1800000000000000000000000000402030401fcfeffff",
+      "67710114010000000900000000000000560f3f81000000000000000000000000311103ba0b",
+      "677101130100000009000000000000000068f2810000000000000000000000000910d405",
+      "677101130100000009000000000000000000d1800000000000000000000000001030d606",
+      "677101020100000009000000000000000000d18000000000000000000000000000000400010001000500fffffdfffcfffcff",
+      "677101150100000009000000000000000000d180000000000000000000000000608430a29413",
+      "6771011701000000090000000000000082caa1902136a556",
+  };
+  EXPECT_EQ(frames, pinned);
+}
+
+TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone_or_a_valid_result) {
+  std::vector<float> const x = values(200);
+  for (gq::any_quantizer const& op : operators()) {
+    gq::vector_codec codec{op, Kokkos::Serial()};
+    std::vector<std::byte> const good = encode(codec, x, {1, 2, 3});
+    int errors = 0;
+    std::vector<float> y(x.size());
+    auto const attempt = [&](std::span<std::byte const> frame) {
+      std::fill(y.begin(), y.end(), 7.0F);
+      try {
+        codec.decode(frame, {1, 2, 3}, y);
+      } catch (gq::frame_error const&) {
+        ++errors;
+        ASSERT_THAT(y, testing::Each(7.0F));
+      }
+    };
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      std::vector<std::byte> bad = good;
+      bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      attempt(bad);
+    }
+    EXPECT_GE(errors, 128) << "every bit of the header matters";
+    for (std::size_t size = 0; size < good.size(); ++size) {
+      int const before = errors;
+      attempt(std::span(good).first(size));
+      ASSERT_EQ(errors, before + 1);
+    }
+    std::mt19937 draw(5);
+    for (int k = 0; k < 200; ++k) {
+      std::vector<std::byte> noise(good.size());
+      for (std::byte& b : noise) b = static_cast<std::byte>(draw());
+      std::copy_n(good.begin(), 16, noise.begin());
+      attempt(noise);
+    }
+  }
+}
+
+TEST(VectorCodec, several_frames_decode_to_their_mean) {
+  gq::vector_codec codec{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};
+  std::vector<float> const a{1, -1, 0.5F, 0}, b{-2, 2, 1, 0};  // all are levels: nothing is rounded
+  std::vector<std::byte> const fa = encode(codec, a, {1, 1, 0}), fb = encode(codec, b, {1, 1, 1});
+  std::vector<float> y(4);
+  codec.mean(std::vector<gq::source>{{fa, 1, 0}, {fb, 1, 1}}, {1, 1, 0}, y);
+  EXPECT_THAT(y, testing::ElementsAre(-0.5F, 0.5F, 0.75F, 0.0F));
+}
+
+TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
+  gq::vector_codec codec{gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform{4}, gq::rounding::stochastic{},
+                                       gq::wire::int8{}}};
+  std::vector<float> x{0.5F, 2.0F};
+  std::vector<std::byte> frame(codec.frame_bytes(2));
+  EXPECT_THROW(codec.encode(x, {}, frame), gq::configuration_error);
+  x[1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(codec.encode(x, {}, frame), gq::non_finite_error);
+  x[1] = 0.25F;
+  EXPECT_THROW(codec.encode(x, {}, std::span(frame).first(3)), gq::configuration_error);
+  EXPECT_THROW(codec.encode(x, {.step = std::uint64_t{1} << 48}, frame), gq::configuration_error);
+  EXPECT_THROW(gq::vector_codec{gq::uncompressed{}}, gq::configuration_error);
+}
+
+TEST(VectorCodec, strided_views_are_refused_and_contiguous_ones_taken) {
+  gq::vector_codec codec{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::nearest{}, gq::wire::int8{}}};
+  Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> grid("grid", 4, 6);
+  Kokkos::deep_copy(grid, 0.25);
+  std::vector<std::byte> frame(codec.frame_bytes(24, gq::dtype::float64));
+  codec.encode(grid, {}, frame);
+  Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> back("back", 4, 6);
+  codec.decode(frame, {}, back);
+  EXPECT_EQ(back(3, 5), 0.25);
+  auto const column = Kokkos::subview(grid, Kokkos::ALL, 2);
+  EXPECT_THROW(codec.encode(column, {}, frame), gq::configuration_error);
+}
