@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief compose: an operator from words, for programs whose user chooses the policies.
+///
+/// The kernels of all compositions are compiled once, in the library globalq_compose.
+
+#include <globalq/any_quantizer.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace compose {
+
+/// @brief The words that make an operator, as a command line has them.
+struct description {
+  std::string norm = "linf";            ///< linf, l:Q,P or local:Q; orders are 1 to 64 or inf
+  std::string levels;                   ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
+                                        ///< symmetric:L1,..,1; empty: uniform
+  std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest
+  std::string wire = "int8";            ///< int8, int16, int32 or packed:B; B is 1 to 8
+  std::string reduce = "auto";          ///< auto, sum, exponential or requantise
+  std::uint64_t bucket = 0;             ///< values that share a scale; 0: the whole vector
+};
+
+/// @brief The most values that a bucket may have: no vector is longer.
+inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
+
+/// @brief Makes the operator that the words describe.
+///
+/// `uniform` and `exponential` without a size have as many levels as fit. With levels `none` nothing is
+/// quantised, and all other words must be left as they are.
+/// @throws globalq::configuration_error naming the option, its value and what is allowed, also where the
+///         policies do not fit together; what depends on workers and schedule is refused by allreduce_mean
+globalq::any_quantizer make(description const& words);
+
+}  // namespace compose

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief compose: numbers and lists from text, strictly: the whole of it is used, or it is refused.
+
+#include <globalq/core/error.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace compose {
+
+/// @brief Throws the error of an option: its name, its value, what is wrong, and what would be right.
+[[noreturn]] inline void refuse(std::string_view option, std::string_view value, std::string_view what,
+                                std::string_view remedy) {
+  std::string text{"globalq: option "};
+  text.append(option).append(": \"").append(value).append("\" ").append(what).append("; ").append(remedy);
+  throw globalq::configuration_error{text};
+}
+
+/// @brief Whether all of `text` is a number of this type, which then lies in `number`.
+template <class Number>
+bool is_number(std::string_view text, Number& number) {
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return false;
+  if constexpr (std::floating_point<Number>) return std::isfinite(number);
+  return true;
+}
+
+/// @brief A whole number in [least, most], in decimal digits only.
+/// @param value  what the user wrote, for the message; `text` is the part of it that is the number
+inline std::uint64_t whole_number(std::string_view option, std::string_view value, std::string_view text,
+                                  std::uint64_t least, std::uint64_t most) {
+  std::uint64_t number = 0;
+  if (!is_number(text, number) || number < least || number > most)
+    refuse(option, value,
+           value == text ? "is not such a number"
+                         : "holds \"" + std::string{text} + "\", which is not such a number",
+           "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return number;
+}
+
+/// @brief A finite number, such as 0.25 or 1e-3.
+inline double real_number(std::string_view option, std::string_view value, std::string_view text) {
+  double number = 0;
+  if (!is_number(text, number))
+    refuse(option, value, "holds \"" + std::string{text} + "\", which is not a finite number",
+           "give decimal numbers, such as 0.25 or 1e-3");
+  return number;
+}
+
+/// @brief The parts of a text between separators; one part where there is none.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    std::size_t const at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+}  // namespace compose

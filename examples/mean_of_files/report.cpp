@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief mean_of_files: what rank 0 tells about a run.
+
+#include "report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+
+namespace mean_of_files {
+
+std::string as_json(report const& numbers) {
+  auto const or_null = [](std::optional<double> const& number) {
+    return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json object;
+  object["workers"] = numbers.workers;
+  object["length"] = numbers.length;
+  object["bytes_sent"] = numbers.bytes_sent;
+  if (numbers.bytes_modelled) object["bytes_modelled"] = true;
+  object["bits_per_value"] = numbers.bits_per_value;
+  object["seconds"] = numbers.seconds;
+  object["identical"] = numbers.identical;
+  object["nmse"] = or_null(numbers.nmse);
+  object["theta_bound"] = or_null(numbers.theta_bound);
+  return object.dump() + "\n";
+}
+
+std::string as_text(report const& numbers) {
+  auto const line = [](char const* name, std::string const& value) {
+    std::string text{name};
+    text.resize(18, ' ');
+    return text + value + "\n";
+  };
+  auto const real = [](double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g", number);
+    return std::string{text};
+  };
+  auto const or_none = [&](std::optional<double> const& number) { return number ? real(*number) : "none"; };
+  return line("workers", std::to_string(numbers.workers)) + line("length", std::to_string(numbers.length)) +
+         line("bytes sent",
+              std::to_string(numbers.bytes_sent) + (numbers.bytes_modelled ? " (modelled)" : "")) +
+         line("bits a value", real(numbers.bits_per_value)) + line("seconds", real(numbers.seconds)) +
+         line("identical", numbers.identical ? "yes" : "NO") + line("nmse", or_none(numbers.nmse)) +
+         line("bound on nmse", or_none(numbers.theta_bound));
+}
+
+}  // namespace mean_of_files
