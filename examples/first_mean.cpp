@@ -21,7 +21,8 @@ int main() {
     mean(gradient, /*step=*/0);  // in place; identical bits on every worker
 
     if (workers.rank() == 0)
-      std::cout << "about 1.5: " << gradient[0] << ", sent " << mean.plan(gradient.size()).bytes_sent << " bytes\n";
+      std::cout << "about 1.5: " << gradient[0] << ", sent " << mean.plan(gradient.size()).bytes_sent
+                << " bytes\n";
   });
 }
 //! [first-mean]

@@ -130,9 +130,10 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_base_of_v<rounding::detail::one_word, R>)
     rounding = op.rounding.constant ? "nearest"
                                     : (op.rounding.shift_back ? "random-shift" : "random-shift-unshifted");
-  f.name = (f.fixed_unit > 0 ? "fixed"
-            : f.local        ? "local:" + order_name(f.q)
-                             : "l:" + order_name(f.q) + "," + order_name(f.p)) +
+  f.name = (f.fixed_unit > 0                     ? "fixed"
+            : f.local                            ? "local:" + order_name(f.q)
+            : f.q == infinity && f.p == infinity ? std::string("linf")
+                                                 : "l:" + order_name(f.q) + "," + order_name(f.p)) +
            (f.bucket != 0 ? " bucket " + number(f.bucket) : "") + " " + levels + " " + rounding + " " +
            f.wire + " " + Op::name();
   return f;

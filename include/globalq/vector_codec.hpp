@@ -95,6 +95,9 @@ class vector_codec {
     std::uint64_t const length = detail::size_of_vector(y);
     dtype const type = dtype_of<detail::value_of<V>>::value;
     kernel::float_environment const exact;
+    if (frames.empty())
+      throw configuration_error(
+          "globalq: vector_codec: the mean of no frames is not defined; give at least one");
     if (length == 0) return;
     units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
     prepare({nullptr, type}, {data, type}, length, key, static_cast<int>(frames.size()));

@@ -15,7 +15,8 @@ int main() {
   gq::transport::threads cluster{4};
   cluster.run([&](auto& workers) {
     std::array<float, 3> x{1, 0, static_cast<float>(workers.rank() % 2)};
-    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{1}, gq::rounding::stochastic{}, gq::wire::int8{}};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{1}, gq::rounding::stochastic{},
+                           gq::wire::int8{}};
     gq::allreduce_mean mean{workers, op, gq::schedule::ring{}};
     mean(x, 0);
     if (workers.rank() == 0) good = good && x == std::array<float, 3>{1, 0, 0.5F};

@@ -47,7 +47,8 @@ std::vector<gq::any_quantizer> operators() {
       gq::quantizer{gq::norm::l<2, 2>{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
       gq::quantizer{gq::norm::local<1>{}, table, dice, gq::wire::packed<3>{}},
       gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 64}, symmetric, dice, gq::wire::packed<3>{}},
-      gq::quantizer{gq::norm::linf{.bucket = 32}, gq::levels::uniform{5}, gq::rounding::random_shift<>{}, gq::wire::int16{}},
+      gq::quantizer{gq::norm::linf{.bucket = 32}, gq::levels::uniform{5}, gq::rounding::random_shift<>{},
+                    gq::wire::int16{}},
       gq::quantizer{gq::norm::linf{}, table, gq::rounding::random_shift<false>{}, gq::wire::packed<5>{}},
       gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}},
   };
@@ -158,7 +159,8 @@ TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone_or_a_
 }
 
 TEST(VectorCodec, several_frames_decode_to_their_mean) {
-  gq::vector_codec codec{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};
+  gq::vector_codec codec{
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};
   std::vector<float> const a{1, -1, 0.5F, 0}, b{-2, 2, 1, 0};  // all are levels: nothing is rounded
   std::vector<std::byte> const fa = encode(codec, a, {1, 1, 0}), fb = encode(codec, b, {1, 1, 1});
   std::vector<float> y(4);
@@ -167,8 +169,8 @@ TEST(VectorCodec, several_frames_decode_to_their_mean) {
 }
 
 TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
-  gq::vector_codec codec{gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform{4}, gq::rounding::stochastic{},
-                                       gq::wire::int8{}}};
+  gq::vector_codec codec{gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform{4},
+                                       gq::rounding::stochastic{}, gq::wire::int8{}}};
   std::vector<float> x{0.5F, 2.0F};
   std::vector<std::byte> frame(codec.frame_bytes(2));
   EXPECT_THROW(codec.encode(x, {}, frame), gq::configuration_error);
@@ -181,7 +183,8 @@ TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
 }
 
 TEST(VectorCodec, strided_views_are_refused_and_contiguous_ones_taken) {
-  gq::vector_codec codec{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::nearest{}, gq::wire::int8{}}};
+  gq::vector_codec codec{
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::nearest{}, gq::wire::int8{}}};
   Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> grid("grid", 4, 6);
   Kokkos::deep_copy(grid, 0.25);
   std::vector<std::byte> frame(codec.frame_bytes(24, gq::dtype::float64));

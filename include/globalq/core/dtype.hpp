@@ -215,15 +215,18 @@ struct store_scale {
   double wide = 1;  ///< factor * post, for float64
 
   store_scale() = default;
+  /// Near the ends of the range the scale is rounded down: as many levels as make up the norm must not exceed it.
   GLOBALQ_FUNCTION explicit store_scale(double scale) : wide(scale) {
     int const e = exponent_of(scale);
+    if (e > 900 && e < 1024) wide = double_of(bits_of(scale) - 1);
     if (scale == 0 || (e > -90 && e < 90)) {
       factor = static_cast<float>(scale);
     } else {
       int const shift = e < -126 ? -126 : (e > 120 ? 120 : e);
       post = power_of_two_float(shift);
       double const rest = scale * power_of_two(-shift);
-      factor = rest < 0x1p120 ? static_cast<float>(rest) : 0x1p120F;  // only float64 has such scales
+      double const down = double_of(bits_of(rest) & ~std::uint64_t{0x1fffffff});
+      factor = rest < 0x1p120 ? static_cast<float>(down) : 0x1p120F;  // only float64 has such scales
     }
   }
 

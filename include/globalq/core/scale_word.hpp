@@ -5,7 +5,8 @@
 ///
 /// Range 2^-255 to 2^256 with 24 significant bits: every float32 maximum exactly, and every norm or partial sum of
 /// float32 vectors without overflow or subnormals. Words order as the scales do, so an integer maximum is the maximum.
-/// Rounding is upwards: a scale never lies below the norm. float64 vectors use the double itself.
+/// Rounding is upwards: a scale never lies below the computed norm, nor that below the largest coordinate. float64
+/// vectors use the double itself.
 
 #include "dtype.hpp"
 
@@ -15,7 +16,7 @@ namespace globalq {
 constexpr std::size_t scale_bytes(dtype type) { return type == dtype::float64 ? 8 : 4; }
 
 /// The smallest word whose scale is at least @p unit.
-/// @pre 0 <= unit < 2^256
+/// @pre 0 <= unit <= 2^256 - 2^232
 GLOBALQ_FUNCTION std::uint32_t scale_word(double unit) {
   if (!(unit > 0)) return 0;
   std::uint64_t const up =

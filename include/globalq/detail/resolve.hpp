@@ -128,14 +128,16 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };
   if (bad_order(op.q) || bad_order(op.p)) return refuse("the orders of a norm are 1 to 64 or infinity");
+  if (op.bucket > (std::uint64_t{1} << 48))
+    return refuse("buckets hold at most 2^48 values; use 0 for the whole vector");
   if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
     return refuse("norm::fixed needs a unit above 0 and at most 1e300");
   if (op.shifts && !op.evenly_spaced)
     return refuse(
         "shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>");
   if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
-    return refuse(std::string("reduce::") + name_of(r.how) +
-                  " cannot add codes of this level scheme; use reduce::requantise, or schedule allgather");
+    return refuse(std::string("reduce::") + name_of(r.how) + " cannot add codes of this level scheme; use " +
+                  (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise"));
   if (s.native && r.how != method::sum)
     return refuse(std::string("schedule native adds integers inside the transport, reduce::") +
                   name_of(r.how) + " cannot run there; use schedule ring, tree, sra or allgather");
@@ -184,9 +186,18 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
     if (!wider.empty() && wanted <= op.limit)
       remedy += (remedy.empty() ? "no level fits it: use wire " : ", or wire ") + wider;
-    if (remedy.empty()) remedy = "use reduce::requantise, whose codes do not grow with the number of workers";
-    return refuse(number(n) + " workers x " + number(wanted) + (wanted == 1 ? " level" : " levels") +
-                  " sum to " + number(n * wanted) + holds + "; " + remedy);
+    std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
+    std::uint64_t const widest = std::min<std::uint64_t>(2147483647 / n, op.limit);
+    if (remedy.empty() && encodable >= 1)
+      remedy = (wanted <= encodable ? "use " : "use at most " + number(encodable) + " levels with ") +
+               std::string("reduce::requantise") + (s.native ? " on schedule ring, tree or sra" : "") +
+               ", whose codes do not grow with the number of workers";
+    if (remedy.empty())
+      remedy =
+          "no level fits it: use wire " + wire_for(widest * n) + " and at most " + number(widest) + " levels";
+    return refuse(number(n) + (n == 1 ? " worker x " : " workers x ") + number(wanted) +
+                  (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) + holds + "; " +
+                  remedy);
   }
   if (r.how == method::exponential) {
     std::uint64_t const h = static_cast<std::uint64_t>(s.height);
@@ -210,7 +221,13 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
       add("use schedule tree, which needs a headroom of " + number(tree) + " only");
     if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
       add("use wire " + wire_for(wanted + h));
-    add("use reduce::requantise");
+    std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
+    if (wanted <= encodable) add("use reduce::requantise");
+    if (remedy.empty() && encodable >= 1)
+      add("use at most " + number(encodable) + " levels with reduce::requantise");
+    if (remedy.empty())
+      add("use reduce::requantise with wire " + wire_for(std::min<std::uint64_t>(wanted, op.limit)) +
+          (wanted > op.limit ? " and at most " + number(op.limit) + " levels" : std::string()));
     return refuse(number(wanted) + (wanted == 1 ? " level" : " levels") + " and a headroom of " + number(h) +
                   " (an addition may raise a value by one exponent, and " + number(h) +
                   " lie on the longest path) make codes up to " + number(wanted + h) + holds + "; " + remedy);
@@ -225,12 +242,16 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     return r;
   }
   std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
-  if (wanted > op.limit)
-    return refuse(number(wanted) + " levels are more than the scheme can have; use at most " + number(most));
-  std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level, or" : " levels, or")
-                                 : "no level fits it: use";
-  return refuse("codes reach " + number(wanted) + holds + "; " + remedy + " wire " +
-                (most < 1 ? "packed with 2 bits or more, or int8" : wire_for(wanted)));
+  std::uint64_t const possible = std::min<std::uint64_t>(wanted, op.limit);
+  std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
+  if (possible > largest && (wanted <= op.limit || most < 1))
+    remedy += std::string(remedy.empty() ? "no level fits it: use" : ", or") + " wire " + wire_for(possible);
+  if (wanted > op.limit) {
+    if (most < 1) remedy += " and at most " + number(op.limit) + " levels";
+    return refuse(number(wanted) + " levels are more than the " + number(op.limit) +
+                  " that the scheme can have" + holds + "; " + remedy);
+  }
+  return refuse("codes reach " + number(wanted) + holds + "; " + remedy);
 }
 
 }  // namespace detail

@@ -57,7 +57,7 @@ class host_executor {
   static void run_on(void const* space, std::uint64_t count, void const* context, work f) {
     Kokkos::parallel_for("globalq",
                          Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(
-                             *static_cast<Space const*>(space), 0, count),
+                             *static_cast<Space const*>(space), 0, count, Kokkos::ChunkSize(1)),
                          [=](std::uint64_t i) {
                            float_environment const exact;
                            f(context, i);

@@ -75,13 +75,15 @@ GLOBALQ_FUNCTION void codes(Levels const& levels, Rounding const& rounding, floa
 /// Whether all codes are in range; with @p zero_free zero is not.
 template <class Lane>
 GLOBALQ_FUNCTION bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
+  using magnitude = std::make_unsigned_t<Lane>;  // narrow on purpose: 64 bytes a vector
   Lane const* __restrict in = lanes;
-  std::uint32_t top = 0, zero = 0;
+  magnitude top = 0, zero = 0;
   for (int i = 0; i < count; ++i) {
-    std::int32_t const c = in[i], s = c >> 31;
-    std::uint32_t const m = static_cast<std::uint32_t>(c ^ s) - static_cast<std::uint32_t>(s);
+    magnitude const c = static_cast<magnitude>(in[i]);
+    magnitude const m =
+        in[i] < 0 ? static_cast<magnitude>(magnitude{0} - c) : c;  // the lowest number is too large
     top = top < m ? m : top;
-    zero |= m == 0 ? 1U : 0U;
+    zero = static_cast<magnitude>(zero | (m == 0 ? 1 : 0));
   }
   return top <= limit && !(zero_free && zero != 0);
 }
@@ -186,7 +188,7 @@ struct operands {
     });
   }
 
-  /// The sum of own values (unencoded) and decoded sources in a row.
+  /// The sum of own values (unencoded) and decoded sources in a row; at least one of them is there.
   ///
   /// In units of unit / extent (one norm for all) or of 2^reference (local norms). Several frames are added in float32 in
   /// the order given; frames encoded again count as terms times their value.
@@ -204,8 +206,6 @@ struct operands {
             load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
         for (int i = 0; i < m; ++i) acc[at + i] = with_sign(multiply(z[i], s.gain), bits_of(z[i]));
       });
-    } else {
-      for (int i = 0; i < r.count; ++i) acc[i] = 0.0F;
     }
     lane lanes[N];
     for (int k = 0; k < source_count; ++k) {
@@ -219,12 +219,17 @@ struct operands {
         }
         float const shift = shift_of(s, b);
         local_copy<Levels> scheme = levels;
-        for (int i = 0; i < m; ++i) {
-          std::int32_t const c = lanes[at + i], sign = c >> 31;
+        auto const term = [&](int i) {
+          std::int32_t const c = lanes[i], sign = c >> 31;
           float const v = with_sign(scheme.value(static_cast<std::uint32_t>((c ^ sign) - sign)),
                                     static_cast<std::uint32_t>(sign)) +
                           shift;
-          acc[at + i] += with_sign(multiply(v, factor), bits_of(v));
+          return with_sign(multiply(v, factor), bits_of(v));
+        };
+        if (k == 0 && !own) {
+          for (int i = at; i < at + m; ++i) acc[i] = term(i);
+        } else {
+          for (int i = at; i < at + m; ++i) acc[i] += term(i);
         }
       });
     }

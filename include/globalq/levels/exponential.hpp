@@ -86,7 +86,7 @@ class exponential {
 /// @brief The levels 0 and b^-(k-1), k = 1..s, for any base b > 1.
 ///
 /// Held as a table; codes can't be added, so they are decoded, added and encoded again.
-/// @throws configuration_error unless 1 < b, 1 <= s <= 127 and b^(s-1) < 2^94
+/// @throws configuration_error unless 1 < b, 1 <= s <= 127 and b^(s-1) <= 2^94
 template <>
 class exponential<dynamic, double> : public detail::level_table {
  public:
@@ -94,9 +94,9 @@ class exponential<dynamic, double> : public detail::level_table {
 
  private:
   static level_table powers(std::uint32_t s, double base) {
-    if (!(base > 1.0) || !(base < 0x1p60))
-      throw configuration_error("globalq: levels::exponential: base " + std::to_string(base) +
-                                " is not above 1; use 2 (fast) or another base above 1");
+    std::string const start = "globalq: levels::exponential: base " + std::to_string(base);
+    if (!(base > 1.0))
+      throw configuration_error(start + " is not above 1; use 2 (fast) or another base above 1");
     if (s < 1 || s > limit)
       throw configuration_error("globalq: levels::exponential: " + std::to_string(s) + " levels; use 1 to " +
                                 std::to_string(limit));
@@ -106,10 +106,12 @@ class exponential<dynamic, double> : public detail::level_table {
       values[s - 1 - k] = v;
       v = rounded(v / base);
     }
-    if (!(values[0] > 0x1p-94))
-      throw configuration_error("globalq: levels::exponential: base " + std::to_string(base) + " with " +
-                                std::to_string(s) +
+    if (!(values[0] >= 0x1p-94))
+      throw configuration_error(start + " with " + std::to_string(s) +
                                 " levels reaches below 2^-94; use fewer levels or a smaller base");
+    if (s > 1 && !(static_cast<float>(values[s - 2]) < 1.0F))
+      throw configuration_error(start +
+                                " is so close to 1 that its levels are equal as float32; use a larger base");
     return level_table({values, s}, /*zero_free=*/false, /*reversed=*/true);
   }
 };

@@ -69,7 +69,9 @@ class level_table {
   static constexpr std::int32_t capacity = 128;
 
   /// Index to code: itself or, reversed, size + 1 - index, without a branch.
-  GLOBALQ_FUNCTION std::int32_t code_of(std::int32_t k) const { return k == 0 ? first_ : (k ^ flip_) + offset_; }
+  GLOBALQ_FUNCTION std::int32_t code_of(std::int32_t k) const {
+    return k == 0 ? first_ : (k ^ flip_) + offset_;
+  }
 
   float level_[capacity] = {};
   double rate_[capacity] = {};

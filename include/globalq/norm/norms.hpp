@@ -5,6 +5,8 @@
 
 #include "../core/concepts.hpp"
 
+#include <limits>
+
 namespace globalq::norm {
 
 /// @brief max |x| over all coordinates of all workers: the default of Global-QSGD.
@@ -77,7 +79,9 @@ struct fixed {
 
   constexpr std::uint32_t inner() const { return infinity; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const { return unit; }
+  constexpr double fixed_unit() const {
+    return unit > 0 ? unit : std::numeric_limits<double>::quiet_NaN();  // refused with the other parameters
+  }
 };
 
 }  // namespace globalq::norm

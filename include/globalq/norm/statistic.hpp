@@ -162,7 +162,7 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
 }
 
 /// x^(1/q), the same bits wherever it is computed: sqrt, or a fixed number of Newton steps in +, * and /.
-/// @pre x = 0 or 1 <= x < 2^64, 1 <= q <= 64
+/// @pre x = 0 or 1 <= x < 2^1000, 1 <= q <= 64
 inline double root(double x, std::uint32_t q) {
   if (q == 1 || x == 0) return x;
   if (q == 2) return rounded(std::sqrt(x));

@@ -12,8 +12,10 @@
 ///   rotated left by 8 r bits.
 ///
 /// So four neighbours share a word, each seeing a marginally uniform 32-bit number. Their decisions are nearly
-/// independent: for up-probabilities p >= 2^-24 the correlation of two of them is at most 1/256; below, at
-/// p = 2^-k, it is at most 2^(k-32) (both events then need the same 32 bits). The mapping makes loads of a GPU thread
+/// independent. For up-probabilities with min(p, 1-p) >= 2^-24 the correlation of two of them is at most 1/256 when both
+/// are the same power of two, 2/257 when both are equal, and 1/16 + 1/256 + 2^-12 whatever they are (2^-12 and 2^-4 nest);
+/// the covariance is at most 2^-10 + 2^-26 + 2^-32 at any probabilities. Two events of probability 2^-k below 2^-24
+/// correlate by at most 2^(k-32): both then need the same 32 bits. Tests count these exactly. The mapping makes loads of a GPU thread
 /// 16 bytes wide and the words of a host tile straight vectors.
 
 #include "philox.hpp"
