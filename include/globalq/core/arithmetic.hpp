@@ -79,6 +79,16 @@ inline double rounded(double x) {
   return stored;
 }
 
+/// Keeps the order of additions where a host compiler was told to change it (-ffast-math); costs nothing elsewhere.
+template <class T>
+GLOBALQ_FUNCTION void keep_order(T& sums) {
+#if defined(__FAST_MATH__) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+m"(sums));
+#else
+  (void)sums;
+#endif
+}
+
 /// ceil(log2 n) for n >= 1.
 constexpr int log2_ceil(std::uint64_t n) { return n <= 1 ? 0 : std::bit_width(n - 1); }
 

@@ -212,9 +212,16 @@ GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int coun
 struct store_scale {
   float factor = 1;
   float post = 1;
-  double wide = 1;  ///< factor * post, for float64
+  double wide = 1;       ///< factor * post, for float64
+  double wide_post = 1;  ///< then this power of two: below 1 where wide alone would be subnormal
 
   store_scale() = default;
+  /// A scale times 2^-128, for float64 vectors of numbers near the smallest.
+  GLOBALQ_FUNCTION static store_scale tiny(double scale) {
+    store_scale s(scale);
+    s.wide_post = 0x1p-128;
+    return s;
+  }
   /// Near the ends of the range the scale is rounded down: as many levels as make up the norm must not exceed it.
   GLOBALQ_FUNCTION explicit store_scale(double scale) : wide(scale) {
     int const e = exponent_of(scale);
@@ -246,7 +253,9 @@ GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, st
       double* __restrict out = static_cast<double*>(y.data) + first;
       std::uint64_t top = 0;
       for (int i = 0; i < count; ++i) {
-        double const r = static_cast<double>(source[i]) * scale.wide;
+        double const p = static_cast<double>(source[i]) * scale.wide;
+        std::uint64_t const sign = bits_of(static_cast<double>(source[i])) & ~double_magnitude;
+        double const r = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
         std::uint64_t const m = bits_of(r) & double_magnitude;
         top = top < m ? m : top;
         out[i] = r;

@@ -18,7 +18,7 @@ inline double combine_norms(std::span<double const> a, std::uint32_t p) {
   if (p == infinity || top == 0) return top;
   double sum = 0;
   for (double v : a) {
-    double const share = rounded(v / top);
+    double const share = rounded(v / rounded(top));  // else -ffast-math multiplies by a reciprocal
     double power = share;
     for (std::uint32_t k = 1; k < p; ++k) power = rounded(power * share);
     sum = rounded(sum + power);

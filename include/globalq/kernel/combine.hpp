@@ -131,11 +131,13 @@ struct write_mean {
       for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
         // a single encoded sum of n workers has scale n * unit, so its mean has scale unit
         double const share = one_encoded_sum && !o.local ? 1.0 : workers;
-        double const unit = o.local ? power_of_two(o.reference(b))
-                                    : o.unit(b) / (static_cast<double>(o.levels.extent()) * share);
-        double const scale = (o.local ? unit / share : unit) * power_of_two(o.wide);
-        if (store<N>(y, o.first + part.first + static_cast<std::uint64_t>(at), m, store_scale(scale),
-                     sum + at))
+        double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
+        double const levels = o.local ? share : static_cast<double>(o.levels.extent()) * share;
+        // float64 near its smallest: divided after an exact multiplication, or digits would be lost
+        bool const tiny = unit < 0x1p-800;
+        store_scale const scale =
+            tiny ? store_scale::tiny(unit * 0x1p128 / levels) : store_scale(unit / levels * power_of_two(o.wide));
+        if (store<N>(y, o.first + part.first + static_cast<std::uint64_t>(at), m, scale, sum + at))
           o.report(out_of_range);
       });
     }

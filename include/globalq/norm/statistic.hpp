@@ -101,9 +101,11 @@ GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, dou
   double* __restrict sums = partial;
   auto const rows = [&](auto power) {
     int i = 0;
-    for (; i + 16 <= count; i += 16)
+    for (; i + 16 <= count; i += 16) {
       for (int j = 0; j < 16; ++j)
         sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
+      keep_order(*reinterpret_cast<double(*)[16]>(partial));
+    }
     for (int j = 0; i + j < count; ++j)
       sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
   };
@@ -123,8 +125,10 @@ GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, dou
 GLOBALQ_FUNCTION double add_up(double const* partial) {
   double s[16];
   for (int j = 0; j < 16; ++j) s[j] = partial[j];
-  for (int half = 8; half > 0; half /= 2)
+  for (int half = 8; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) s[j] += s[j + half];
+    keep_order(s);
+  }
   return s[0];
 }
 
@@ -174,7 +178,7 @@ inline double root(double x, std::uint32_t q) {
     for (std::uint32_t k = 1; k < q; ++k) power = rounded(power * y);
     double const quotient = rounded(x / power);
     double const rest = rounded((order - 1) * y);
-    y = rounded(rounded(rest + quotient) / order);
+    y = rounded(rounded(rest + quotient) / rounded(order));  // else -ffast-math multiplies by a reciprocal
   }
   return y;
 }
