@@ -21,25 +21,27 @@ std::vector<gq::any_quantizer> representatives() {
       gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5}, gq::rounding::random_shift<>{},
                     gq::wire::packed<5>{}},
       gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int16{}},
-      gq::quantizer{gq::norm::local<3>{.bucket = 512}, gq::levels::symmetric{0.25, 0.5, 1}, dice, gq::wire::packed<3>{}},
+      gq::quantizer{gq::norm::local<3>{.bucket = 512}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                    gq::wire::packed<3>{}},
       gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1}, gq::rounding::nearest{},
                     gq::wire::int32{}},
-      gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{}, gq::rounding::random_shift<false>{},
-                    gq::wire::packed<2>{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
+                    gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}},
       gq::uncompressed{},
   };
 }
 
 /// Averages pseudo-random vectors of n workers; returns the results' bits.
 template <class Value>
-std::vector<std::vector<Value>> averages(gq::any_quantizer const& op, char const* schedule, int n, std::size_t d,
-                                         std::uint64_t chunk) {
+std::vector<std::vector<Value>> averages(gq::any_quantizer const& op, char const* schedule, int n,
+                                         std::size_t d, std::uint64_t chunk) {
   std::vector<std::vector<Value>> results(static_cast<std::size_t>(n));
   gq::transport::threads cluster{n};
   cluster.run([&](auto& workers) {
     std::mt19937 draw(static_cast<std::uint32_t>(workers.rank()) + 1);
     std::vector<Value> x(d + 1);
-    for (Value& v : x) v = static_cast<Value>(static_cast<float>(static_cast<int>(draw() % 2001) - 1000) * 0x1p-9F);
+    for (Value& v : x)
+      v = static_cast<Value>(static_cast<float>(static_cast<int>(draw() % 2001) - 1000) * 0x1p-9F);
     std::span<Value> const unaligned = std::span(x).subspan(1);
     gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 3, .chunk_values = chunk}};
     mean(unaligned, 0);

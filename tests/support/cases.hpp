@@ -46,8 +46,8 @@ struct composition {
   std::string schedule = "ring";
 
   std::string text() const {
-    return norm + " bucket " + std::to_string(bucket) + ' ' + levels + ' ' + rounding + ' ' + wire + ' ' + reduce + " on " +
-           schedule;
+    return norm + " bucket " + std::to_string(bucket) + ' ' + levels + ' ' + rounding + ' ' + wire + ' ' +
+           reduce + " on " + schedule;
   }
 };
 
@@ -58,8 +58,10 @@ inline constexpr double fixed_unit = 64;
 inline gq::any_quantizer make_operator(composition const& c) {
   if (c.norm == "fixed") {  // no word of compose: uniform levels, int8 and packed stand for all
     gq::norm::fixed const unit{fixed_unit, c.bucket};
-    std::uint32_t const s = c.levels == "uniform" ? 0 : static_cast<std::uint32_t>(std::stoul(c.levels.substr(8)));
-    if (c.wire == "int8") return gq::quantizer{unit, gq::levels::uniform<>{s}, gq::rounding::stochastic{}, gq::wire::int8{}};
+    std::uint32_t const s =
+        c.levels == "uniform" ? 0 : static_cast<std::uint32_t>(std::stoul(c.levels.substr(8)));
+    if (c.wire == "int8")
+      return gq::quantizer{unit, gq::levels::uniform<>{s}, gq::rounding::stochastic{}, gq::wire::int8{}};
     return gq::quantizer{unit, gq::levels::uniform<>{s}, gq::rounding::stochastic{},
                          gq::wire::packed<>{static_cast<std::uint32_t>(std::stoul(c.wire.substr(7)))}};
   }
@@ -70,8 +72,10 @@ inline gq::any_quantizer make_operator(composition const& c) {
 
 template <class T>
 T value_from(double x) {
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) return static_cast<T>(x);
-  else return T(static_cast<float>(x));
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>)
+    return static_cast<T>(x);
+  else
+    return T(static_cast<float>(x));
 }
 inline double to_double(double x) { return x; }
 inline double to_double(float x) { return static_cast<double>(x); }
@@ -80,7 +84,8 @@ inline double to_double(gq::bfloat16 x) { return static_cast<double>(static_cast
 
 template <class T>
 struct traits {
-  using word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+  using word = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
   static constexpr gq::dtype type = gq::dtype_of<T>::value;
   static constexpr word nan = type == gq::dtype::float64   ? static_cast<word>(0x7ff8000000000000ULL)
                               : type == gq::dtype::float32 ? static_cast<word>(0x7fc00000ULL)
@@ -92,7 +97,10 @@ struct traits {
                                                                 : static_cast<word>(0x7f80);
   static constexpr word sign = static_cast<word>(word{1} << (8 * sizeof(T) - 1));
   /// Mantissa bits, the implied one left out.
-  static constexpr int digits = type == gq::dtype::float64 ? 52 : type == gq::dtype::float32 ? 23 : type == gq::dtype::float16 ? 10 : 7;
+  static constexpr int digits = type == gq::dtype::float64   ? 52
+                                : type == gq::dtype::float32 ? 23
+                                : type == gq::dtype::float16 ? 10
+                                                             : 7;
   /// Smallest subnormal.
   static double tiniest() {
     return type == gq::dtype::float64   ? 0x1p-1074
@@ -114,7 +122,8 @@ enum class input { normal, zeros, one_nonzero, equal_maxima, denormals, largest,
 inline constexpr input inputs[] = {input::normal,    input::zeros,   input::one_nonzero, input::equal_maxima,
                                    input::denormals, input::largest, input::small};
 inline char const* name_of(input k) {
-  constexpr char const* names[] = {"normal", "zeros", "one non-zero", "equal maxima", "denormals", "largest", "2^-20 of the norm"};
+  constexpr char const* names[] = {"normal",    "zeros",   "one non-zero",     "equal maxima",
+                                   "denormals", "largest", "2^-20 of the norm"};
   return names[static_cast<int>(k)];
 }
 
@@ -130,11 +139,15 @@ T value_at(input kind, std::uint64_t seed, int rank, int workers, std::uint64_t 
       for (int s = 0; s < 64; s += 16) k += static_cast<int>((h >> s) & 0x3fff) - 0x2000;
       return value_from<T>(k * 0x1p-14);
     }
-    case input::zeros: return from_word<T>(negative ? traits<T>::sign : word{0});
-    case input::one_nonzero: return value_from<T>(rank == workers / 2 && i == length / 2 ? -1.25 : 0.0);
-    case input::equal_maxima: return value_from<T>(3.0);
+    case input::zeros:
+      return from_word<T>(negative ? traits<T>::sign : word{0});
+    case input::one_nonzero:
+      return value_from<T>(rank == workers / 2 && i == length / 2 ? -1.25 : 0.0);
+    case input::equal_maxima:
+      return value_from<T>(3.0);
     case input::denormals:
-      return from_word<T>(static_cast<word>((h % 100 + (i == 0 ? 1 : 0)) | (negative ? traits<T>::sign : word{0})));
+      return from_word<T>(
+          static_cast<word>((h % 100 + (i == 0 ? 1 : 0)) | (negative ? traits<T>::sign : word{0})));
     case input::largest: {  // two thirds are the largest, the rest is smaller
       word const top = static_cast<word>(traits<T>::infinity - 1);
       return from_word<T>(static_cast<word>((h % 3 == 0 ? static_cast<word>(top - (h >> 8) % 64) : top) |

@@ -213,13 +213,14 @@ struct store_scale {
   float factor = 1;
   float post = 1;
   double wide = 1;       ///< factor * post, for float64
-  double wide_post = 1;  ///< then this power of two: below 1 where wide alone would be subnormal
+  double wide_post = 1;  ///< then this power of two, where wide alone would leave the range
 
   store_scale() = default;
-  /// A scale times 2^-128, for float64 vectors of numbers near the smallest.
-  GLOBALQ_FUNCTION static store_scale tiny(double scale) {
+  /// scale * post for float64 near the ends of its range; post is a power of two. Above 1 the scale is rounded down.
+  GLOBALQ_FUNCTION static store_scale in_two(double scale, double post) {
     store_scale s(scale);
-    s.wide_post = 0x1p-128;
+    s.wide = post > 1 ? double_of(bits_of(scale) - 1) : scale;
+    s.wide_post = post;
     return s;
   }
   /// Near the ends of the range the scale is rounded down: as many levels as make up the norm must not exceed it.

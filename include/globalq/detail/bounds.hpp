@@ -68,7 +68,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
   t.binary = op.binary;
   t.evenly_spaced = op.evenly_spaced;
   t.zero_free = op.zero_free;
-  t.shifts = op.shifts;
+  t.shifts = op.shifts && !keeps_scale_of_sums(op, r.how);
   if (op.evenly_spaced) {
     t.first = 1.0 / r.size;
   } else if (op.binary) {

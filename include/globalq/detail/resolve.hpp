@@ -108,6 +108,11 @@ inline method choose_method(operator_facts const& op, schedule_facts const& s) {
   return method::requantise;
 }
 
+/// Whether sums of k terms are encoded at k times the norm, which their values must not exceed.
+inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
+  return how == method::requantise && !op.local;
+}
+
 /// Whether the policies fit together for @p workers workers on a schedule, and with which numbers.
 ///
 /// The choice of the method depends on the policies alone, never on what fits.

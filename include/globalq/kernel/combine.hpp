@@ -133,10 +133,10 @@ struct write_mean {
         double const share = one_encoded_sum && !o.local ? 1.0 : workers;
         double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
         double const levels = o.local ? share : static_cast<double>(o.levels.extent()) * share;
-        // float64 near its smallest: divided after an exact multiplication, or digits would be lost
-        bool const tiny = unit < 0x1p-800;
-        store_scale const scale =
-            tiny ? store_scale::tiny(unit * 0x1p128 / levels) : store_scale(unit / levels * power_of_two(o.wide));
+        // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
+        store_scale const scale = unit < 0x1p-800 ? store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128)
+                                  : o.wide != 0   ? store_scale::in_two(unit / levels, power_of_two(o.wide))
+                                                  : store_scale(unit / levels);
         if (store<N>(y, o.first + part.first + static_cast<std::uint64_t>(at), m, scale, sum + at))
           o.report(out_of_range);
       });

@@ -11,7 +11,8 @@ namespace globalq::rounding {
 ///
 /// One r for each (seed, step, worker, bucket): it costs no bytes, since every worker recomputes it. The code is
 /// k = floor(x/delta - u + 1/2), one of the two neighbours of x/delta, so nothing is reserved. Unbiased; the errors of
-/// the coordinates of a bucket depend on each other by design.
+/// the coordinates of a bucket depend on each other by design. Where sums under a global norm are encoded again (requantise)
+/// the grid is never shifted back: a decoded value may pass the norm by half a gap, and would be cut off.
 /// @tparam ShiftBack  true: decoding adds r, the variance is delta^2/12 whatever x is, and levels must be evenly
 ///                    spaced; false: stochastic rounding with one shared u, for any levels
 /// @source Markov 2024 (thesis), Definition 1 and Lemma 5; the published variance formula belongs to the variant that

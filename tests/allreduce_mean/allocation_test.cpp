@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief After the first call with a length nothing is allocated, for every method and schedule.
+
+#include "tests/support/cases.hpp"
+
+#include <globalq/allreduce_mean.hpp>
+#include <globalq/transport/threads.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1);
+  void* p = nullptr;
+  if (posix_memalign(&p, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes == 0 ? 1 : bytes) != 0)
+    throw std::bad_alloc();
+  return p;
+}
+}  // namespace
+
+// every allocation of this program goes through these
+void* operator new(std::size_t n) { return allocate(n, alignof(std::max_align_t)); }
+void* operator new[](std::size_t n) { return allocate(n, alignof(std::max_align_t)); }
+void* operator new(std::size_t n, std::align_val_t a) { return allocate(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a) { return allocate(n, static_cast<std::size_t>(a)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace gq = globalq;
+using support::composition;
+
+namespace {
+
+template <class T, class Space>
+void expect_none(composition const& c, gq::any_quantizer const& op, int n, std::size_t d,
+                 std::uint64_t chunk) {
+  gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{60}}};
+  cluster.run([&](auto& workers) {
+    Space const space;
+    gq::allreduce_mean mean{
+        workers, op, gq::schedule::any{c.schedule}, {.seed = 1, .chunk_values = chunk}, space};
+    std::vector<T> x(d), y(d);
+    for (std::size_t i = 0; i < d; ++i)
+      x[i] = support::value_at<T>(support::input::normal, 1, workers.rank(), n, i, d);
+    mean(x, y, 0);
+    mean(x, 1);
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) allocations = 0, counting = true;
+    gq::transport::barrier(workers);
+    mean(x, y, 2);
+    mean(x, 3);
+    mean(std::span<T>(x).first(d / 2), 4);  // a shorter one fits into the same memory
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) counting = false;
+    gq::transport::barrier(workers);
+  });
+  EXPECT_EQ(allocations.load(), 0) << c.text() << ", n = " << n << ", d = " << d << ", chunks of " << chunk
+                                   << ", " << gq::name_of(gq::dtype_of<T>::value) << ", " << Space::name();
+}
+
+TEST(Allocation, the_counter_counts) {
+  allocations = 0;
+  counting = true;
+  auto* volatile p = new int(3);
+  delete p;
+  counting = false;
+  EXPECT_EQ(allocations.load(), 1);
+}
+
+TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {
+  int cases = 0;
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"})
+    for (char const* norm : {"linf", "l:2,2", "local:2", "plain"})
+      for (std::uint64_t bucket : {0U, 128U})
+        for (char const* levels : {"uniform:7", "exponential:3", "table:0,0.1,0.4,1"})
+          for (char const* reduce : {"sum", "exponential", "requantise", "auto"}) {
+            composition const c{norm, bucket, levels, "stochastic", "int8", reduce, schedule};
+            std::optional<gq::any_quantizer> op;
+            if (c.norm == "plain") {
+              if (bucket != 0 || c.levels != "uniform:7" || c.reduce != "auto") continue;
+              op.emplace(gq::uncompressed{});
+            } else {
+              try {
+                op.emplace(support::make_operator(c));
+              } catch (gq::configuration_error const&) {
+                continue;
+              }
+            }
+            for (int n : {1, 3}) {
+              if (!gq::plan_for(*op, gq::schedule::any{schedule}, n, 1).fits) continue;
+              expect_none<float, Kokkos::Serial>(c, *op, n, 9000, 0);
+              expect_none<double, Kokkos::DefaultHostExecutionSpace>(c, *op, n, 9000, 1000);
+              cases += 2;
+            }
+          }
+  RecordProperty("cases", cases);
+  EXPECT_GT(cases, 100);
+}
+
+}  // namespace

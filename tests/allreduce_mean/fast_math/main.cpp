@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief Prints a hash of the results of some compositions. Built with several sets of flags, -ffast-math among them
+///        (linked with it too, so that subnormals are flushed outside the library): all must print the same.
+///
+/// Inputs are made of bit patterns: a generator that divides would change under -ffast-math by itself.
+
+#include <globalq/globalq.hpp>
+
+#include <cstdio>
+
+namespace gq = globalq;
+
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+/// 40 binades from 2^-20 on; one value in sixteen is subnormal (all are, when asked).
+std::vector<std::uint32_t> floats(std::uint64_t seed, bool subnormal) {
+  std::vector<std::uint32_t> x(100'003);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    std::uint64_t const h = mix(mix(seed) + i);
+    std::uint32_t const mantissa = static_cast<std::uint32_t>(h >> 8) & 0x7fffffU;
+    std::uint32_t const exponent =
+        subnormal || h % 16 == 0 ? 0 : 107 + static_cast<std::uint32_t>(h >> 40) % 40;
+    x[i] = (static_cast<std::uint32_t>(h >> 63) << 31) | (exponent << 23) | mantissa;
+  }
+  return x;
+}
+std::vector<std::uint64_t> doubles(std::uint64_t seed, bool subnormal) {
+  std::vector<std::uint64_t> x(30'011);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    std::uint64_t const h = mix(mix(seed) + i), g = mix(h);
+    std::uint64_t const exponent = subnormal || h % 16 == 0 ? 0 : 1003 + (h >> 40) % 40;
+    x[i] = (h >> 63 << 63) | (exponent << 52) | (g >> 12);
+  }
+  return x;
+}
+
+std::uint64_t hash(std::uint64_t h, void const* data, std::size_t bytes) {
+  auto const* p = static_cast<unsigned char const*>(data);
+  for (std::size_t i = 0; i < bytes; ++i) h = (h ^ p[i]) * 0x100000001B3ULL;
+  return h;
+}
+
+template <class T, class Word>
+std::uint64_t run(gq::any_quantizer const& op, char const* schedule,
+                  std::vector<Word> (*make)(std::uint64_t, bool), bool subnormal) {
+  constexpr int n = 3;
+  std::vector<std::vector<Word>> all(n);
+  gq::transport::threads cluster{n};
+  cluster.run([&](auto& workers) {
+    auto const r = static_cast<std::size_t>(workers.rank());
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 9}};
+    std::vector<Word> x = make(r, subnormal);
+    std::vector<T> values(x.size());
+    std::memcpy(values.data(), x.data(), x.size() * sizeof(Word));
+    mean(values, 3);
+    std::memcpy(x.data(), values.data(), x.size() * sizeof(Word));
+    all[r] = x;
+  });
+  std::uint64_t h = 14695981039346656037ULL;
+  for (auto const& x : all) h = hash(h, x.data(), x.size() * sizeof(Word));
+  return h;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Kokkos::ScopeGuard const kokkos(argc, argv);
+  gq::rounding::stochastic const stochastic;
+  gq::wire::packed<> const bits{8};
+  struct named {
+    char const* name;
+    gq::any_quantizer op;
+    char const* schedule;
+  };
+  gq::levels::uniform<> const uniform{7};
+  gq::levels::exponential<> const powers{12};
+  gq::levels::table const table{0, 0.01, 0.1, 0.4, 1};
+  named const all[] = {
+      {"uniform linf sum ring",
+       gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity}, uniform, stochastic, bits, gq::reduce::sum{}},
+       "ring"},
+      {"uniform l2 requantise ring",
+       gq::quantizer{gq::norm::l<>{2, 2}, uniform, stochastic, bits, gq::reduce::requantise{}}, "ring"},
+      {"uniform l3,1 bucket 100 allgather",
+       gq::quantizer{gq::norm::l<>{3, 1, 100}, uniform, stochastic, bits, gq::reduce::requantise{}},
+       "allgather"},
+      {"uniform local 2 bucket 128 tree", gq::quantizer{gq::norm::local<>{2, 128}, uniform, stochastic, bits},
+       "tree"},
+      {"uniform l1 shift sra",
+       gq::quantizer{gq::norm::l<>{1, 1}, uniform, gq::rounding::random_shift<>{}, bits, gq::reduce::sum{}},
+       "sra"},
+      {"exponential linf tree",
+       gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity}, powers, stochastic, bits}, "tree"},
+      {"exponential l2 requantise sra",
+       gq::quantizer{gq::norm::l<>{2, 2}, powers, stochastic, bits, gq::reduce::requantise{}}, "sra"},
+      {"table local inf ring", gq::quantizer{gq::norm::local<>{gq::infinity}, table, stochastic, bits},
+       "ring"},
+      {"table linf bucket 100 sra",
+       gq::quantizer{gq::norm::l<>{gq::infinity, gq::infinity, 100}, table, stochastic, bits}, "sra"},
+      {"uncompressed ring", gq::uncompressed{}, "ring"},
+  };
+  for (named const& each : all) {
+    std::printf("%s:", each.name);
+    for (bool subnormal : {false, true}) {
+      std::printf(" %016llx",
+                  static_cast<unsigned long long>(run<float>(each.op, each.schedule, floats, subnormal)));
+      std::printf(" %016llx",
+                  static_cast<unsigned long long>(run<double>(each.op, each.schedule, doubles, subnormal)));
+    }
+    std::printf("\n");
+  }
+}

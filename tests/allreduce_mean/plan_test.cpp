@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief A plan says beforehand what a call does: its bytes are those that are sent, its theta is spec 5's.
+
+#include "tests/support/cases.hpp"
+
+#include <globalq/allreduce_mean.hpp>
+#include <globalq/transport/threads.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace gq = globalq;
+using support::composition;
+
+namespace {
+
+gq::plan plan_of(composition const& c, int n, std::uint64_t d, gq::dtype type = gq::dtype::float32) {
+  return gq::plan_for(support::make_operator(c), gq::schedule::any{c.schedule}, n, d, type);
+}
+composition linf(char const* levels, char const* wire, char const* reduce, char const* schedule) {
+  return {"linf", 0, levels, "stochastic", wire, reduce, schedule};
+}
+
+TEST(Plan, its_bytes_are_those_of_the_busiest_worker) {
+  std::vector<composition> const list = {
+      linf("uniform:7", "int8", "auto", ""),
+      linf("exponential:3", "packed:5", "requantise", ""),
+      linf("uniform:1", "packed:2", "requantise", ""),
+      {"l:2,2", 100, "uniform:7", "stochastic", "int16", "auto", ""},
+      {"local:2", 0, "uniform:7", "stochastic", "packed:4", "auto", ""},
+      {"local:inf", 128, "uniform:7", "stochastic", "packed:7", "auto", ""},
+      {"plain", 0, "", "", "", "", ""}};
+  for (composition c : list)
+    for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+      c.schedule = schedule;
+      gq::any_quantizer const op =
+          c.norm == "plain" ? gq::any_quantizer(gq::uncompressed{}) : support::make_operator(c);
+      for (int n = 1; n <= 9; ++n) {
+        gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{60}}};
+        std::vector<std::uint64_t> sent(static_cast<std::size_t>(n));
+        for (std::uint64_t chunk : {0U, 700U})
+          for (std::uint64_t d : {0U, 1U, 255U, 256U, 257U, 1300U, 30'000U}) {
+            auto const measure = [&]<class T>(T) {
+              gq::plan expected;
+              cluster.run([&](auto& workers) {
+                gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.chunk_values = chunk}};
+                std::vector<T> x(d, T(1.0F));
+                std::uint64_t const before = workers.bytes_sent();
+                mean(x, 1);
+                sent[static_cast<std::size_t>(workers.rank())] = workers.bytes_sent() - before;
+                if (workers.rank() == 0) expected = mean.plan(d, gq::dtype_of<T>::value);
+              });
+              std::uint64_t const most = *std::max_element(sent.begin(), sent.end());
+              EXPECT_EQ(expected.bytes_sent, most)
+                  << c.text() << ", n = " << n << ", d = " << d << ", chunks of " << chunk << ", "
+                  << gq::name_of(gq::dtype_of<T>::value);
+              EXPECT_FALSE(expected.bytes_modelled);
+            };
+            measure(float{});
+            if (n % 3 == 0) measure(double{});
+            if (HasFailure()) return;
+          }
+      }
+    }
+}
+
+TEST(Plan, its_bytes_are_those_of_the_busiest_of_a_hundred_workers) {
+  // beyond 64 workers only some ranks are looked at; the busiest must be among them
+  for (composition c : {linf("uniform:1", "int8", "auto", ""),
+                        composition{"l:2,2", 128, "uniform:1", "stochastic", "int8", "auto", ""}})
+    for (char const* schedule : {"ring", "tree", "sra", "allgather"})
+      for (std::uint64_t d : {1U, 256U, 5000U, 25'600U, 25'700U, 30'000U, 40'100U, 100'003U}) {
+        c.schedule = schedule;
+        gq::any_quantizer const op = support::make_operator(c);
+        gq::detail::operator_facts const facts = op.facts();
+        gq::schedule::any const s{schedule};
+        int const n = 100;
+        std::uint64_t most = 0;
+        for (int r = 0; r < n; ++r) {
+          gq::detail::counting_transport t(r, n);
+          gq::detail::counting_codec codec(facts, gq::dtype::float32);
+          gq::frame_pool frames = gq::frame_pool::counting();
+          if (gq::detail::exchanges_units(facts))
+            gq::detail::agree_on_units(
+                t,
+                std::span<double>(static_cast<double*>(nullptr), gq::divide_up<std::uint64_t>(d, c.bucket)),
+                facts.p, gq::dtype::float32, frames);
+          s(t, codec, gq::layout(d, s.parts(n), gq::detail::grain_of(facts), 0), frames);
+          most = std::max(most, t.bytes() + 64 * static_cast<std::uint64_t>(n - 1));
+        }
+        EXPECT_EQ(plan_of(c, n, d).bytes_sent, most) << c.text() << ", d = " << d;
+      }
+}
+
+TEST(Plan, of_the_native_schedule_is_modelled) {
+  gq::plan const p = plan_of(linf("uniform:7", "int8", "auto", "native"), 4, 8000);
+  EXPECT_TRUE(p.bytes_modelled);
+  EXPECT_EQ(p.bytes_sent, 8000U * 2 * 3 / 4 + 64 * 3);
+}
+
+TEST(Plan, counts_the_bits_of_a_value_with_header_and_scales) {
+  EXPECT_DOUBLE_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), 4, 8000).bits_per_value,
+                   8.0 * (16 + 4000) / 8000);
+  EXPECT_DOUBLE_EQ(plan_of(linf("uniform:7", "int16", "auto", "ring"), 4, 100).bits_per_value,
+                   8.0 * (16 + 200) / 100);
+  // 10 scales of 4 bytes, padded to 48
+  EXPECT_DOUBLE_EQ(
+      plan_of({"local:2", 100, "uniform:7", "stochastic", "packed:4", "auto", "sra"}, 4, 1000).bits_per_value,
+      8.0 * (16 + 48 + 500) / 1000);
+  EXPECT_DOUBLE_EQ(plan_of({"local:2", 100, "uniform:7", "stochastic", "packed:4", "auto", "sra"}, 4, 1000,
+                           gq::dtype::float64)
+                       .bits_per_value,
+                   8.0 * (16 + 80 + 500) / 1000);
+  EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), 4, 0).bits_per_value, 0);
+}
+
+TEST(Plan, counts_the_roundings_on_the_longest_path) {
+  for (int n : {1, 2, 3, 8, 9}) {
+    int const height = n == 1 ? 0 : (n == 2 ? 1 : (n == 3 ? 2 : (n == 8 ? 3 : 4)));
+    EXPECT_EQ(plan_of(linf("uniform:7", "int8", "sum", "ring"), n, 10).rounding_steps, 1);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), n, 10).rounding_steps, n);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "tree"), n, 10).rounding_steps, 1 + height);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "sra"), n, 10).rounding_steps,
+              n == 1 ? 1 : 2);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "auto", "allgather"), n, 10).rounding_steps, 1);
+    EXPECT_EQ(plan_of(linf("exponential:3", "int8", "auto", "tree"), n, 10).rounding_steps, 1 + height);
+  }
+}
+
+TEST(Plan, theta_is_that_of_the_specification_for_one_rounding) {
+  // n = 4 workers of d = 100 values: D = 400, and min(D / 4 s^2, sqrt(D) / s) / n
+  auto const theta = [](composition const& c) { return plan_of(c, 4, 100).theta; };
+  EXPECT_NEAR(theta(linf("uniform:7", "int8", "sum", "ring")), 400.0 / 196 / 4, 1e-12);
+  EXPECT_NEAR(theta(linf("uniform:7", "int8", "auto", "native")), 400.0 / 196 / 4, 1e-12);
+  EXPECT_NEAR(theta(linf("uniform:1", "packed:2", "auto", "allgather")), 20.0 / 4, 1e-12);
+  EXPECT_NEAR(theta({"l:2,2", 0, "uniform:7", "stochastic", "int8", "sum", "tree"}), 400.0 / 196 / 4, 1e-12);
+  // buckets of 25: D = 100 for a global norm, 25 for local ones
+  EXPECT_NEAR(theta({"linf", 25, "uniform:7", "stochastic", "int8", "sum", "ring"}), 100.0 / 196 / 4, 1e-12);
+  EXPECT_NEAR(theta({"local:inf", 25, "uniform:7", "stochastic", "int8", "auto", "allgather"}),
+              25.0 / 196 / 4, 1e-12);
+  // q = p = 1: c = sqrt(100) sqrt(4) = 20, D becomes c^2 D, sqrt(D) becomes c sqrt(D)
+  EXPECT_NEAR(theta({"l:1,1", 0, "uniform:7", "stochastic", "int8", "sum", "ring"}), 20.0 * 20 / 7 / 4,
+              1e-12);
+  EXPECT_NEAR(theta({"l:1,2", 0, "uniform:60", "stochastic", "int16", "sum", "ring"}),
+              std::min(100.0 * 400 / (4 * 3600), 10.0 * 20 / 60) / 4, 1e-12);
+  EXPECT_NEAR(theta({"local:1", 0, "uniform:7", "stochastic", "int8", "auto", "allgather"}),
+              std::min(100.0 * 100 / 196, 10.0 * 10 / 7) / 4, 1e-12);
+  // random shift: delta^2 / 12 a coordinate; without shifting back it is stochastic rounding
+  EXPECT_NEAR(theta({"linf", 0, "uniform:7", "random-shift", "int8", "sum", "ring"}), 400.0 / (12 * 49) / 4,
+              1e-12);
+  EXPECT_NEAR(theta({"linf", 0, "uniform:7", "random-shift-unshifted", "int8", "sum", "ring"}),
+              400.0 / 196 / 4, 1e-12);
+  EXPECT_TRUE(std::isnan(theta({"linf", 0, "uniform:7", "nearest", "int8", "sum", "ring"})));
+  // exponential: 1/8 + min(sqrt(D) / 2^(s-1), D / 2^(2(s-1)))
+  EXPECT_NEAR(theta(linf("exponential:5", "int8", "auto", "allgather")), (0.125 + 20.0 / 16) / 4, 1e-12);
+  EXPECT_NEAR(theta(linf("exponential:10", "int8", "auto", "allgather")), (0.125 + 400.0 / (512.0 * 512)) / 4,
+              1e-12);
+  EXPECT_NEAR(plan_of(linf("exponential:10", "int8", "auto", "allgather"), 4, 100).iterations_factor,
+              1 + 0.125 + 400.0 / (512.0 * 512), 1e-12);
+  EXPECT_EQ(plan_of(linf("uniform:7", "int8", "sum", "ring"), 4, 0).theta, 0);
+}
+
+TEST(Plan, theta_counts_every_rounding_on_the_way) {
+  // exponential reduce on a chain of 4: (1 + w) / 8n times sum over k of k (9/8)^(n-k), k = 2 .. 4
+  double const w = 0.125 + 400.0 / (512.0 * 512);
+  double const chain = 2 * 81.0 / 64 + 3 * 9.0 / 8 + 4;
+  EXPECT_NEAR(plan_of(linf("exponential:10", "int8", "exponential", "ring"), 4, 100).theta,
+              (w + (1 + w) / 8 * chain) / 4, 1e-12);
+  // on a tree of 4: pairs, then both pairs
+  EXPECT_NEAR(plan_of(linf("exponential:10", "int8", "exponential", "tree"), 4, 100).theta,
+              (w + (1 + w) / 8 * (2 * 9.0 / 8 + 4)) / 4, 1e-12);
+  // requantised once: the sum is one vector of 100 values with scale 4, and E||sum||^2 <= 4 + w times that of the inputs
+  double const u = 400.0 / 196;
+  double const once = std::min(100.0 * 16 / 196, std::sqrt(100 * (4 + u)) * 4 / 7);
+  EXPECT_NEAR(plan_of(linf("uniform:7", "packed:4", "requantise", "sra"), 4, 100).theta, (u + once) / 4,
+              1e-12);
+
+  // more roundings on the way never promise less variance, and more levels never more
+  for (char const* levels : {"uniform:7", "exponential:5", "table:0,0.1,0.4,1"}) {
+    auto const of = [&](char const* schedule) {
+      return plan_of(linf(levels, "int8", "requantise", schedule), 8, 1000).theta;
+    };
+    double const none = plan_of(linf(levels, "int8", "auto", "allgather"), 8, 1000).theta;
+    EXPECT_LT(none, of("sra")) << levels;
+    EXPECT_LE(of("sra"), of("tree")) << levels;
+    EXPECT_LE(of("tree"), of("ring")) << levels;
+  }
+  for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+    double before = 1e300;
+    for (int s = 1; s <= 127; ++s) {
+      double const t =
+          plan_of({"linf", 0, "uniform:" + std::to_string(s), "stochastic", "int8", "requantise", schedule},
+                  8, 1000)
+              .theta;
+      EXPECT_LE(t, before);
+      before = t;
+    }
+  }
+  // papers' formula: (9/8)^62 at n = 64 on a ring
+  EXPECT_GT(plan_of(linf("exponential", "int8", "auto", "ring"), 64, 1000).theta,
+            100 * plan_of(linf("exponential", "int8", "auto", "tree"), 64, 1000).theta);
+}
+
+TEST(Plan, of_thousands_of_workers_takes_less_than_two_seconds) {
+  for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+    auto const start = std::chrono::steady_clock::now();
+    gq::plan const p = plan_of(linf("uniform:1", "int16", "auto", schedule), 4096, 100'000'000);
+    gq::plan const q = plan_of(
+        {"l:2,2", 128, "exponential:3", "stochastic", "packed:5", "requantise", schedule}, 4096, 100'000'000);
+    EXPECT_TRUE(p.fits) << p.refusal;
+    EXPECT_TRUE(q.fits) << q.refusal;
+    EXPECT_GT(q.theta, 0);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0)
+        << schedule;
+  }
+}
+
+TEST(Plan, refuses_with_the_numbers_and_does_not_throw) {
+  gq::plan const p = plan_of(linf("uniform:100", "int8", "sum", "ring"), 8, 10);
+  EXPECT_FALSE(p.fits);
+  for (char const* part : {"8 workers", "100", "800", "127", "use at most 15 levels", "int16"})
+    EXPECT_NE(p.refusal.find(part), std::string::npos) << p.refusal;
+  gq::plan const q = plan_of(linf("uniform", "int8", "sum", "ring"), 200, 10);
+  EXPECT_FALSE(q.fits);
+  EXPECT_NE(q.refusal.find("int16"), std::string::npos) << q.refusal;
+  EXPECT_EQ(q.refusal.find("at most 0"), std::string::npos) << q.refusal;
+  gq::plan const e = plan_of(linf("exponential:120", "int8", "exponential", "ring"), 16, 10);
+  EXPECT_FALSE(e.fits);
+  EXPECT_NE(e.refusal.find("use at most 112 levels"), std::string::npos) << e.refusal;
+}
+
+TEST(Plan, knows_the_method_the_levels_and_the_memory) {
+  auto const how = [](char const* levels, char const* wire, char const* schedule) {
+    return plan_of(linf(levels, wire, "auto", schedule), 4, 10).reduce;
+  };
+  EXPECT_EQ(how("uniform", "int8", "ring"), gq::method::sum);
+  EXPECT_EQ(how("uniform", "int8", "native"), gq::method::sum);
+  EXPECT_EQ(how("uniform", "int8", "allgather"), gq::method::none);
+  EXPECT_EQ(how("uniform", "packed:8", "ring"), gq::method::requantise);
+  EXPECT_EQ(how("exponential", "int8", "ring"), gq::method::exponential);
+  EXPECT_EQ(how("exponential", "packed:4", "tree"), gq::method::exponential);
+  EXPECT_EQ(how("exponential", "int8", "sra"), gq::method::requantise);
+  EXPECT_EQ(how("exponential:5:1.5", "int8", "ring"), gq::method::requantise);
+  EXPECT_EQ(how("table:0,1", "int8", "tree"), gq::method::requantise);
+  EXPECT_EQ(plan_of(linf("uniform", "int8", "auto", "ring"), 4, 10).levels, 31U);
+  EXPECT_EQ(plan_of(linf("uniform", "packed:4", "auto", "ring"), 4, 10).levels, 7U);
+  EXPECT_EQ(plan_of(linf("uniform", "int32", "auto", "ring"), 4, 10).levels, 1U << 24);
+  EXPECT_EQ(plan_of(linf("exponential", "int8", "auto", "tree"), 4, 10).levels, 125U);
+  // ring: two frames of a segment and one that arrives
+  gq::plan const p = plan_of(linf("uniform", "int8", "auto", "ring"), 4, 4096);
+  EXPECT_EQ(p.workspace_bytes, 3U * (16 + 1024));
+}
+
+}  // namespace

@@ -1,0 +1,19 @@
+// expect-error: globalq: reduce::exponential cannot add codes of this level scheme
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief Uniform codes are added as integers.
+
+#include <globalq/quantizer.hpp>
+
+namespace gq = globalq;
+
+[[maybe_unused]] auto const accepted =
+    gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, gq::rounding::stochastic{}, gq::wire::int8{},
+                  gq::reduce::sum{}};
+
+#ifndef GLOBALQ_COMPILE_FAIL_OFF
+[[maybe_unused]] auto const refused =
+    gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, gq::rounding::stochastic{}, gq::wire::int8{},
+                  gq::reduce::exponential{}};
+#endif
