@@ -20,12 +20,13 @@ enum class non_finite : std::uint8_t {
   error  ///< every worker throws non_finite_error; nothing is changed unless a result overflowed on the way
 };
 
-/// Options of a call; seed and non_finite must be the same on every worker.
+/// Options of a call; the same on every worker.
 struct options {
   std::uint64_t seed = 0;
   globalq::non_finite non_finite = globalq::non_finite::propagate;
-  std::uint64_t chunk_values =
-      0;  ///< values sent at a time, 0: a whole segment; changes no bit of the result
+  /// Values sent at a time, 0: a whole segment. Changes no bit of the result. Workers that differ in it get an
+  /// error from the transport, since the sizes of their messages differ.
+  std::uint64_t chunk_values = 0;
 };
 
 /// @brief Averages vectors over the workers of a transport.
