@@ -243,6 +243,26 @@ struct store_scale {
   }
 };
 
+namespace detail {
+
+/// Rounds scaled values to a type of 16 bits; returns the largest magnitude's bit pattern.
+template <class Half>
+GLOBALQ_FUNCTION std::uint32_t convert_out(float const* in, int count, store_scale const scale,
+                                           std::uint16_t* out) {
+  float const* __restrict source = in;
+  std::uint16_t* __restrict target = out;
+  std::uint32_t top = 0;
+  for (int i = 0; i < count; ++i) {
+    std::uint16_t const r = Half::round(scale(source[i]));
+    std::uint32_t const m = r & 0x7fffU;
+    top = top < m ? m : top;
+    target[i] = r;
+  }
+  return top;
+}
+
+}  // namespace detail
+
 /// Writes v[0 .. count) times a scale as values [first, first + count).
 /// @returns true when a result is beyond the type's range (stored as infinity then)
 template <int N>
@@ -263,28 +283,12 @@ GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, st
       }
       return top >= double_infinity;
     }
-    case dtype::float16: {
-      std::uint16_t* __restrict out = static_cast<std::uint16_t*>(y.data) + first;
-      std::uint32_t top = 0;
-      for (int i = 0; i < count; ++i) {
-        std::uint16_t const r = float16::round(scale(source[i]));
-        std::uint32_t const m = r & 0x7fffU;
-        top = top < m ? m : top;
-        out[i] = r;
-      }
-      return top >= 0x7c00U;
-    }
-    case dtype::bfloat16: {
-      std::uint16_t* __restrict out = static_cast<std::uint16_t*>(y.data) + first;
-      std::uint32_t top = 0;
-      for (int i = 0; i < count; ++i) {
-        std::uint16_t const r = bfloat16::round(scale(source[i]));
-        std::uint32_t const m = r & 0x7fffU;
-        top = top < m ? m : top;
-        out[i] = r;
-      }
-      return top >= 0x7f80U;
-    }
+    case dtype::float16:
+      return detail::convert_out<float16>(source, count, scale,
+                                          static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
+    case dtype::bfloat16:
+      return detail::convert_out<bfloat16>(source, count, scale,
+                                           static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
     default: {
       float* __restrict out = static_cast<float*>(y.data) + first;
       std::uint32_t top = 0;

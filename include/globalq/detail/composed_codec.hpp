@@ -111,17 +111,6 @@ class composed_codec final : public operator_codec {
     return p;
   }
 
-  void declare(std::span<std::byte> frame, int terms) const override {
-    if (frame.empty()) return;
-    std::uint32_t const t = static_cast<std::uint32_t>(terms);
-    std::memcpy(frame.data() + offsetof(wire::frame_header, terms), &t, sizeof t);
-  }
-
-  std::size_t workspace_bytes() const override {
-    return parts_.capacity() * sizeof(norm::statistic) + statistics_.capacity() * sizeof(norm::statistic) +
-           views_.capacity() * sizeof(kernel::source_view);
-  }
-
  private:
   using operands = kernel::operands<Levels, Rounding, Wire>;
 

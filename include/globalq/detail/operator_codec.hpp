@@ -39,8 +39,11 @@ class operator_codec : public codec {
   /// What the kernels found since begin().
   std::uint32_t faults() const { return faults_; }
 
-  /// Bytes it holds.
-  virtual std::size_t workspace_bytes() const { return 0; }
+  void declare(std::span<std::byte> frame, int terms) const override {
+    if (frame.empty()) return;
+    std::uint32_t const t = static_cast<std::uint32_t>(terms);
+    std::memcpy(frame.data() + offsetof(wire::frame_header, terms), &t, sizeof t);
+  }
 
  protected:
   /// Throws the error of a frame that the kernels found bad.

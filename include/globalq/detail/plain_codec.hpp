@@ -42,12 +42,6 @@ class plain_codec final : public operator_codec {
     return {payload::kind::float32, frame.data() + wire::header_bytes, part.count};
   }
 
-  void declare(std::span<std::byte> frame, int terms) const override {
-    if (frame.empty()) return;
-    std::uint32_t const t = static_cast<std::uint32_t>(terms);
-    std::memcpy(frame.data() + offsetof(wire::frame_header, terms), &t, sizeof t);
-  }
-
  private:
   struct add {
     segment part;
