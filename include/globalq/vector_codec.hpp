@@ -87,10 +87,25 @@ class vector_codec {
     mean({&one, 1}, key, std::forward<V>(y));
   }
 
+  /// y += what a frame stands for, as error feedback and parameter servers need it; beyond the type's range: infinity.
+  /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then
+  template <Vector V>
+  void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
+    source const one{frame, 1, static_cast<int>(key.worker)};
+    read({&one, 1}, key, y, [this](segment all, auto frames) { codec_->add_decoded(all, frames); });
+  }
+
   /// Writes the mean of several frames, all of terms 1, added in the order given.
   /// @param frames  their workers select the random bits, key.worker is not used
   template <Vector V>
   void mean(std::span<source const> frames, encoding_key key, V&& y) {
+    read(frames, key, y, [this](segment all, auto valid) { codec_->finish(all, valid); });
+  }
+
+ private:
+  /// Checks frames, then lets @p use write what they stand for.
+  template <class V, class Use>
+  void read(std::span<source const> frames, encoding_key key, V& y, Use const& use) {
     auto* const data = detail::data_of(y);
     std::uint64_t const length = detail::size_of_vector(y);
     dtype const type = dtype_of<detail::value_of<V>>::value;
@@ -102,10 +117,9 @@ class vector_codec {
     units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
     prepare({nullptr, type}, {data, type}, length, key, static_cast<int>(frames.size()));
     codec_->verify({0, length}, frames);
-    codec_->finish({0, length}, frames);
+    use(segment{0, length}, frames);
   }
 
- private:
   void prepare(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, int workers) {
     if (key.step > random::max_step)
       throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +

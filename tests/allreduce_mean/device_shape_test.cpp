@@ -30,9 +30,9 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
   gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
     for (std::uint64_t bucket : {0U, 100U})
-      for (std::uint64_t count : {1U, 31U, 32U, 63U, 64U, 65U, 255U, 256U, 257U, 300U, 1000U})
+      for (std::uint64_t count : {1U, 31U, 32U, 63U, 64U, 65U, 255U, 256U, 257U, 300U, 1023U, 1024U, 1025U, 2500U})
         for (std::uint64_t first : {std::uint64_t{0}, std::uint64_t{6400}}) {
-          std::uint64_t const d = first + count, tiles = gq::divide_up<std::uint64_t>(count, 256);
+          std::uint64_t const d = first + count;
           std::vector<std::byte> values(d * 8);
           for (std::uint64_t i = 0; i < d; ++i) {
             float const v = support::value_at<float>(support::input::normal, 1, 0, 1, i, d);
@@ -66,12 +66,13 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
           o.step = 6;
           o.own = true;
           o.faults = &faults;
+          o.settle();
 
           std::size_t const bytes = wire.bytes(count);
           auto const both = [&](char const* what, std::size_t size, auto const& body) {
             std::vector<std::byte> a(size + 1, std::byte{0x55}), b(size + 1, std::byte{0x55});
-            host.tiles(tiles, body(a.data()));
-            device.tiles(tiles, body(b.data()));
+            host.values(count, body(a.data()));
+            device.values(count, body(b.data()));
             EXPECT_TRUE(support::same_bytes(a, b))
                 << name << ": " << what << ", " << gq::name_of(type) << ", bucket " << bucket << ", count "
                 << count << ", first " << first;

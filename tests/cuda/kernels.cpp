@@ -25,12 +25,12 @@ using space = Kokkos::DefaultHostExecutionSpace;
 #endif
 
 template <class Op, class Operands>
-void launch(Operands const& o, std::byte* out, gq::mutable_vector y, std::uint64_t tiles) {
+void launch(Operands const& o, std::byte* out, gq::mutable_vector y, std::uint64_t count) {
   gq::kernel::device_executor<space> const on{space()};
-  on.tiles(tiles, gq::kernel::add_codes<Operands, Op>{o, out});
-  on.tiles(tiles, gq::kernel::add_values<Operands>{o, out, out});
-  on.tiles(tiles, gq::kernel::check_codes<Operands>{o});
-  on.tiles(tiles, gq::kernel::write_mean<Operands>{o, y});
+  on.values(count, gq::kernel::add_codes<Operands, Op>{o, out});
+  on.values(count, gq::kernel::add_values<Operands>{o, out, out});
+  on.values(count, gq::kernel::check_codes<Operands>{o});
+  on.values(count, gq::kernel::write_mean<Operands>{o, y});
 }
 
 template <class L, class R, class W>

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 namespace gq = globalq;
@@ -98,6 +99,46 @@ TEST(VectorCodec, an_encoding_is_a_function_of_its_key) {
     EXPECT_NE(encode(one, x, {1, 2, 3}), encode(two, x, {1, 3, 3})) << op.facts().name;
     EXPECT_NE(encode(one, x, {1, 2, 3}), encode(two, x, {1, 2, 4})) << op.facts().name;
   }
+}
+
+template <class T>
+void expect_decode_add_is_an_addition() {
+  for (std::size_t length : {std::size_t{1}, std::size_t{255}, std::size_t{1300}})
+    for (gq::any_quantizer const& op : operators()) {
+      gq::vector_codec codec{op, Kokkos::Serial()};
+      std::vector<float> const x = values(length), y = values(length, 2);
+      std::vector<T> input(length), decoded(length), sum(length);
+      for (std::size_t i = 0; i < length; ++i) {
+        input[i] = T(x[i]);
+        sum[i] = T(y[i]);
+      }
+      gq::encoding_key const key{3, 4, 5};
+      std::vector<std::byte> frame(codec.frame_bytes(length, gq::dtype_of<T>::value));
+      codec.encode(input, key, frame);
+      codec.decode(frame, key, decoded);
+      std::vector<T> const start = sum;
+      codec.decode_add(frame, key, sum);
+      for (std::size_t i = 0; i < length; ++i) {
+        double const v = static_cast<double>(static_cast<float>(decoded[i]));
+        double const before = static_cast<double>(static_cast<float>(start[i]));
+        double const after = static_cast<double>(static_cast<float>(sum[i]));
+        // 16-bit types round what decode() writes and the sum once each; others are exact up to the sum's rounding
+        double const unit = sizeof(T) == 2 ? (std::is_same_v<T, gq::bfloat16> ? 0x1p-8 : 0x1p-11) : 0x1p-24;
+        ASSERT_NEAR(after, before + v, unit * (std::fabs(v) + std::fabs(before + v) + std::fabs(v)))
+            << op.facts().name << ", value " << i << " of " << length;
+      }
+      frame[3] = std::byte{99};
+      std::vector<T> const untouched = sum;
+      EXPECT_THROW(codec.decode_add(frame, key, sum), gq::frame_error);
+      EXPECT_EQ(0, std::memcmp(untouched.data(), sum.data(), length * sizeof(T)));
+    }
+}
+
+TEST(VectorCodec, decode_add_adds_what_decode_writes) {
+  expect_decode_add_is_an_addition<float>();
+  expect_decode_add_is_an_addition<double>();
+  expect_decode_add_is_an_addition<gq::float16>();
+  expect_decode_add_is_an_addition<gq::bfloat16>();
 }
 
 TEST(VectorCodec, the_bytes_of_a_frame_are_pinned) {

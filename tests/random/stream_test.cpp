@@ -43,6 +43,34 @@ void expect_fill_is_word() {
 }
 
 TEST(Stream, fill_equals_word_for_a_whole_tile) { expect_fill_is_word<16>(); }
+
+TEST(Stream, fill_equals_word_for_several_tiles_and_stops_behind_the_last_that_is_needed) {
+  stream const s{77, 8, 9, purpose::reduce};
+  for (int count : {1, 255, 256, 257, 513, 1024}) {
+    std::vector<std::uint32_t> words(1024 + 256, 0xdeadbeefU);
+    fill<64>(s, 11, 0, words.data(), count);
+    int const drawn = (count + 255) / 256 * 256;
+    for (int i = 0; i < drawn; ++i)
+      ASSERT_EQ(words[static_cast<std::size_t>(i)], s.word(256 * 11 + static_cast<std::uint64_t>(i))) << i;
+    for (int i = drawn; i < 1280; ++i) ASSERT_EQ(words[static_cast<std::size_t>(i)], 0xdeadbeefU) << i;
+  }
+}
+
+// The loop for this machine and the portable one. Groups near the ends of the counter words that differ within a tile.
+TEST(Stream, hand_written_and_portable_words_are_equal) {
+  for (std::uint64_t seed : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}})
+    for (std::uint64_t step : {std::uint64_t{0}, std::uint64_t{1} << 32, (std::uint64_t{1} << 48) - 1})
+      for (std::uint32_t worker : {0U, 1U, 0xffffffffU})
+        for (purpose use : all_purposes)
+          for (std::uint64_t tile : {std::uint64_t{0}, (std::uint64_t{1} << 28) - 1, std::uint64_t{1} << 28,
+                                     (std::uint64_t{1} << 40) - 1}) {
+            stream const s{seed, step, worker, use};
+            std::array<std::uint32_t, 256> here{}, portable{};
+            fill<16>(s, tile, 0, here.data());
+            gq::random::detail::fill_portable<16>(s, tile, 0, portable.data());
+            ASSERT_EQ(here, portable) << "seed " << seed << " step " << step << " tile " << tile;
+          }
+}
 TEST(Stream, fill_equals_word_for_every_share_of_a_tile) {
   expect_fill_is_word<1>();
   expect_fill_is_word<2>();

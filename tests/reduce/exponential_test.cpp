@@ -18,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -190,5 +191,81 @@ TEST(ExponentialReduce, a_chain_of_h_additions_lowers_a_code_by_at_most_h) {
 
 static_assert(gq::ReduceOperator<exponential>);
 static_assert(exponential::draws);
+
+/// A tile function adds as the scalar rule does, all pairs of codes, words with many low zeros among them.
+template <class Rule>
+void expect_tiles_equal_the_rule() {
+  if constexpr (requires(std::int8_t * p) { Rule::add_tiles(p, p, gq::random::stream{}, 0, 1, p); }) {
+    std::uint64_t state = 88172645463325252ULL;
+    auto const next = [&] {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      return state;
+    };
+    std::vector<std::int8_t> a(1024), b(1024), sum(1024);
+    for (int round = 0; round < 400; ++round) {
+      gq::random::stream const s{next(), next() >> 16, static_cast<std::uint32_t>(next()),
+                                 gq::random::purpose::reduce};
+      std::uint64_t const tile = next() >> 24;
+      int const tiles = 1 + round % 4, largest = round % 3 == 0 ? 6 : 127;
+      std::uint32_t bits = 0;
+      for (std::size_t i = 0; i < 1024; ++i) {
+        auto const code = [&] {
+          return static_cast<std::int8_t>(
+              static_cast<int>(next() % (2U * static_cast<unsigned>(largest) + 1U)) - largest);
+        };
+        a[i] = code();
+        b[i] = code();
+        sum[i] = 99;
+        if (i < 256U * static_cast<unsigned>(tiles))
+          bits |= static_cast<std::uint32_t>(std::abs(a[i]) | std::abs(b[i]));
+      }
+      EXPECT_EQ(Rule::add_tiles(a.data(), b.data(), s, tile, tiles, sum.data()), bits);
+      for (std::size_t i = 0; i < 1024; ++i) {
+        if (i >= 256U * static_cast<unsigned>(tiles)) {
+          ASSERT_EQ(sum[i], 99) << "behind the last tile";
+        } else {
+          ASSERT_EQ(sum[i], Rule::add(a[i], b[i], s.word(256 * tile + i)))
+              << int{a[i]} << " + " << int{b[i]} << ", value " << i;
+        }
+      }
+      Rule::add_tiles(a.data(), b.data(), s, tile, tiles, b.data());  // in place
+      for (std::size_t i = 0; i < 256U * static_cast<unsigned>(tiles); ++i) ASSERT_EQ(b[i], sum[i]) << i;
+    }
+  } else {
+    GTEST_SKIP() << "this machine has no tile function of its own";
+  }
+}
+
+TEST(ExponentialReduce, tiles_equal_the_scalar_rule) { expect_tiles_equal_the_rule<exponential>(); }
+
+#if GLOBALQ_AVX512
+/// Words that a stream gives rarely: their low bits, rotated to every coordinate, are zero up to any number.
+TEST(ExponentialReduce, rare_words_are_decided_as_the_scalar_rule_does) {
+  std::uint32_t salt = 1;
+  for (int zeros = 0; zeros <= 32; ++zeros)
+    for (int turn = 0; turn < 4; ++turn)
+      for (int a = -127; a <= 127; a += 3) {
+        alignas(64) std::uint32_t raw[64];
+        for (std::uint32_t& w : raw) {
+          salt = salt * 1664525U + 1013904223U;
+          w = gq::rotate_left(zeros == 32 ? 0U : salt << zeros, 8 * turn);
+        }
+        gq::random::detail::tile_words words;
+        for (int w = 0; w < 4; ++w) words.word[w] = _mm512_load_si512(raw + 16 * w);
+        std::int8_t x[256], y[256], sum[256];
+        for (int i = 0; i < 256; ++i) {
+          x[i] = static_cast<std::int8_t>(a);
+          y[i] = static_cast<std::int8_t>(i == 0 ? 0 : i - 128);
+        }
+        gq::reduce::detail::add_tiles<exponential>(
+            x, y, [&](int) { return words; }, 1, sum);
+        for (int i = 0; i < 256; ++i)
+          ASSERT_EQ(sum[i], exponential::add(x[i], y[i], gq::rotate_left(raw[i / 4], 8 * (i % 4))))
+              << a << " + " << int{y[i]} << ", zeros " << zeros << ", turn " << turn;
+      }
+}
+#endif
 
 }  // namespace

@@ -10,8 +10,32 @@
 #include <bit>
 #include <cstdint>
 
+/// Whether the loops that compilers do not bring to speed are written out for AVX-512 (detail/avx512.hpp beside their
+/// portable twins, which give the same bits). Define GLOBALQ_AVX512 as 0 to do without.
+#if !defined(GLOBALQ_AVX512)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_AVX512 1
+#else
+#define GLOBALQ_AVX512 0
+#endif
+#endif
+
 /// Marks a function that kernels inline on host and device.
 #define GLOBALQ_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
+
+/// Marks a host function that must be inlined.
+#if defined(__GNUC__)
+#define GLOBALQ_ALWAYS_INLINE [[gnu::always_inline]] inline
+#else
+#define GLOBALQ_ALWAYS_INLINE inline
+#endif
+
+/// Before a loop: its iterations do not depend on each other, though the compiler can't know (bytes may alias anything).
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define GLOBALQ_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define GLOBALQ_INDEPENDENT
+#endif
 
 namespace globalq {
 

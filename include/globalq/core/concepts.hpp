@@ -26,7 +26,7 @@ struct neighbours {
 
 /// Maps magnitudes to codes and back: t = |x| * extent / unit in [0, extent()], code in [0, max_code()].
 ///
-/// @c locate must be exact: given t, the bias is at most 2^-32 of the gap.
+/// Levels rise or fall with their codes. @c locate must be exact: given t, the bias is at most 2^-32 of the gap.
 template <class L>
 concept LevelScheme = std::is_trivially_copyable_v<L> &&
     requires(L const levels, float t, std::uint32_t code) {

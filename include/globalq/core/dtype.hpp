@@ -148,11 +148,17 @@ struct mutable_vector {
 
 namespace detail {
 
+/// A number known when compiling.
+template <int N>
+struct fixed_count {
+  GLOBALQ_FUNCTION constexpr operator int() const { return N; }
+};
+
 /// Calls f with a compile-time count where that is known to be the usual one, so that its loop has no tail.
 template <int Usual, class F>
 GLOBALQ_FUNCTION void with_count(int count, F&& f) {
   if (count == Usual)
-    f(std::integral_constant<int, Usual>{});
+    f(fixed_count<Usual>{});
   else
     f(count);
 }
@@ -245,15 +251,16 @@ struct store_scale {
 
 namespace detail {
 
-/// Rounds scaled values to a type of 16 bits; returns the largest magnitude's bit pattern.
-template <class Half>
+/// Rounds scaled values, plus what is there with Add, to a type of 16 bits; returns the largest magnitude's bit pattern.
+template <class Half, bool Add>
 GLOBALQ_FUNCTION std::uint32_t convert_out(float const* in, int count, store_scale const scale,
                                            std::uint16_t* out) {
   float const* __restrict source = in;
   std::uint16_t* __restrict target = out;
   std::uint32_t top = 0;
   for (int i = 0; i < count; ++i) {
-    std::uint16_t const r = Half::round(scale(source[i]));
+    float const v = scale(source[i]);
+    std::uint16_t const r = Half::round(Add ? Half::widen(target[i]) + v : v);
     std::uint32_t const m = r & 0x7fffU;
     top = top < m ? m : top;
     target[i] = r;
@@ -263,9 +270,9 @@ GLOBALQ_FUNCTION std::uint32_t convert_out(float const* in, int count, store_sca
 
 }  // namespace detail
 
-/// Writes v[0 .. count) times a scale as values [first, first + count).
+/// Writes v[0 .. count) times a scale as values [first, first + count), or adds it to them.
 /// @returns true when a result is beyond the type's range (stored as infinity then)
-template <int N>
+template <int N, bool Add = false>
 GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const scale,
                             float const* v) {
   float const* __restrict source = v;
@@ -276,7 +283,8 @@ GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, st
       for (int i = 0; i < count; ++i) {
         double const p = static_cast<double>(source[i]) * scale.wide;
         std::uint64_t const sign = bits_of(static_cast<double>(source[i])) & ~double_magnitude;
-        double const r = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
+        double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
+        double const r = Add ? out[i] + value : value;
         std::uint64_t const m = bits_of(r) & double_magnitude;
         top = top < m ? m : top;
         out[i] = r;
@@ -284,17 +292,17 @@ GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, st
       return top >= double_infinity;
     }
     case dtype::float16:
-      return detail::convert_out<float16>(source, count, scale,
-                                          static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
+      return detail::convert_out<float16, Add>(source, count, scale,
+                                               static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
     case dtype::bfloat16:
-      return detail::convert_out<bfloat16>(source, count, scale,
-                                           static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
+      return detail::convert_out<bfloat16, Add>(source, count, scale,
+                                                static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
     default: {
       float* __restrict out = static_cast<float*>(y.data) + first;
       std::uint32_t top = 0;
       detail::with_count<N>(count, [&](auto n) {
         for (int i = 0; i < n; ++i) {
-          float const r = scale(source[i]);
+          float const r = Add ? out[i] + scale(source[i]) : scale(source[i]);
           std::uint32_t const m = bits_of(r) & float_magnitude;
           top = top < m ? m : top;
           out[i] = r;

@@ -66,36 +66,31 @@ class composed_codec final : public operator_codec {
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
-    std::uint64_t const tiles = divide_up<std::uint64_t>(part.count, kernel::tile_values);
     bool const leaf = sources.empty();
     if (leaf && local_) write_scales(part, scales, [&](std::uint64_t b) { return call_.units[b]; });
     if (leaf || how_ == method::sum || how_ == method::exponential) {
       if (is_binary<Levels>() && !leaf && how_ == method::exponential) {
         if constexpr (is_binary<Levels>())
-          on_.tiles(tiles, kernel::add_codes<operands, reduce::exponential>{o, codes});
+          on_.values(part.count, kernel::add_codes<operands, reduce::exponential>{o, codes});
       } else {
-        on_.tiles(tiles, kernel::add_codes<operands, reduce::sum>{o, codes});
+        on_.values(part.count, kernel::add_codes<operands, reduce::sum>{o, codes});
       }
     } else {
       if (local_) measure_sum(o, part, scales);
-      on_.tiles(tiles, kernel::add_values<operands>{o, codes, scales});
+      on_.values(part.count, kernel::add_values<operands>{o, codes, scales});
     }
     check_codes(sources);
     wire::write_header(out, wire_.identifier(), terms, part.count);
   }
 
-  void finish(segment part, std::span<source const> sources) override {
-    if (part.empty()) return;
-    operands const o = prepare(part, false, sources, call_.workers);
-    on_.tiles(divide_up<std::uint64_t>(part.count, kernel::tile_values),
-              kernel::write_mean<operands>{o, call_.y});
-    check_codes(sources);
-  }
+  void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+
+  void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
 
   void verify(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    on_.tiles(divide_up<std::uint64_t>(part.count, kernel::tile_values), kernel::check_codes<operands>{o});
+    on_.values(part.count, kernel::check_codes<operands>{o});
     check_codes(sources);
   }
 
@@ -113,6 +108,14 @@ class composed_codec final : public operator_codec {
 
  private:
   using operands = kernel::operands<Levels, Rounding, Wire>;
+
+  template <bool Add>
+  void write(segment part, std::span<source const> sources) {
+    if (part.empty()) return;
+    operands const o = prepare(part, false, sources, call_.workers);
+    on_.values(part.count, kernel::write_mean<operands, Add>{o, call_.y});
+    check_codes(sources);
+  }
 
   std::uint64_t scales_of(segment part) const {
     return !local_ ? 0 : (bucket_ == 0 ? 1 : divide_up(part.count, bucket_));
@@ -150,6 +153,7 @@ class composed_codec final : public operator_codec {
     o.own = own;
     o.terms = terms;
     o.faults = &faults_;
+    o.settle();
     return o;
   }
 

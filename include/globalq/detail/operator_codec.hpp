@@ -36,6 +36,11 @@ class operator_codec : public codec {
   /// @throws frame_error naming the worker
   virtual void verify(segment, std::span<source const>) {}
 
+  /// finish(), added to what the output holds; for operators that vector_codec takes.
+  virtual void add_decoded(segment, std::span<source const>) {
+    throw configuration_error("globalq: decode_add: this operator has no codes");
+  }
+
   /// What the kernels found since begin().
   std::uint32_t faults() const { return faults_; }
 

@@ -24,8 +24,7 @@ class plain_codec final : public operator_codec {
     for (source const& s : sources) terms += s.terms;
     check(part, sources);
     float* const target = reinterpret_cast<float*>(out.data() + wire::header_bytes);
-    on_.tiles(divide_up<std::uint64_t>(part.count, kernel::tile_values),
-              add{part, call_.x, own, exponent(), sources, target, mutable_vector{}, 0});
+    on_.values(part.count, add{part, call_.x, own, exponent(), sources, target, mutable_vector{}, 0});
     wire::write_header(out, wire::float32_identifier, terms, part.count);
   }
 
@@ -33,8 +32,7 @@ class plain_codec final : public operator_codec {
     if (part.empty()) return;
     check(part, sources);
     double const scale = call_.units[0] / static_cast<double>(call_.workers) * power_of_two(call_.wide);
-    on_.tiles(divide_up<std::uint64_t>(part.count, kernel::tile_values),
-              add{part, call_.x, false, 0, sources, nullptr, call_.y, scale, &faults_});
+    on_.values(part.count, add{part, call_.x, false, 0, sources, nullptr, call_.y, scale, &faults_});
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {

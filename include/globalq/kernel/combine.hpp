@@ -15,49 +15,90 @@ struct add_codes {
   Operands o;
   std::byte* out;
 
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    o.prefetch(index);
+    o.prefetch_target(out, index);
+  }
+
   template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t tile, int lane) const {
-    using code = typename Operands::lane;
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
     constexpr int N = row_values<Lanes>;
     constexpr bool stochastic = decltype(o.rounding)::word_per_coordinate;
-    std::uint64_t const global = o.first / tile_values + tile;
+    std::uint64_t const tile = o.first / tile_values + index * share_tiles<Lanes>;
+    int const count = row_of<Lanes>(index, lane, 0, o.count).count;
     std::uint32_t words[16 * Lanes];
-    code mine[rows<Lanes>][N];
+    code buffer[rows<Lanes>][N];
+    code const* sum[rows<Lanes>] = {};
     if (o.own) {
       if constexpr (stochastic)
-        random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::encode), global,
-                            lane, words);
-      for (int r = 0; r < rows<Lanes>; ++r)
-        o.template encode_own<N>(row_of<Lanes>(tile, lane, r, o.count), words + r * N, mine[r]);
+        random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::encode), tile, lane,
+                            words, count);
+      for (int r = 0; r < rows<Lanes>; ++r) {
+        row const part = row_of<Lanes>(index, lane, r, o.count);
+        code* const codes = o.template target<N>(out, part, buffer[r]);
+        o.template encode_own<N>(part, words + r * N, codes);
+        sum[r] = codes;
+      }
     }
     for (int k = 0; k < o.source_count; ++k) {
       source_view const s = o.sources[k];
       bool const first = k == 0 && !o.own;
+      if (add_whole_tiles<Lanes>(k, tile, row_of<Lanes>(index, lane, 0, o.count), buffer[0], sum[0]))
+        continue;
       if constexpr (Op::draws) {
         if (!first)
-          random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce), global,
-                              lane, words);
+          random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce), tile,
+                              lane, words, count);
       }
       for (int r = 0; r < rows<Lanes>; ++r) {
-        row const part = row_of<Lanes>(tile, lane, r, o.count);
-        code other[N];
-        o.unpack(s, part, other);
-        code* __restrict a = mine[r];
-        code const* __restrict b = other;
-        std::uint32_t const* __restrict w = words + r * N;
+        row const part = row_of<Lanes>(index, lane, r, o.count);
         if (first) {
-          for (int i = 0; i < part.count; ++i) a[i] = b[i];
+          sum[r] = o.template read_checked<N>(s, part, buffer[r]);
         } else {
-          detail::with_count<N>(part.count, [&](auto n) {
-            for (int i = 0; i < n; ++i) a[i] = Op::add(a[i], b[i], Op::draws ? w[i] : 0U);
-          });
+          code other[N];
+          code const* const theirs = o.template read_checked<N>(s, part, other);
+          code* const result = o.template target<N>(out, part, buffer[r]);
+          add<Op, N>(sum[r], theirs, part.count, words + r * N, result);
+          sum[r] = result;
         }
       }
     }
-    for (int r = 0; r < rows<Lanes>; ++r) {
-      row const part = row_of<Lanes>(tile, lane, r, o.count);
-      if (part.count > 0) o.wire.pack(mine[r], part.count, out + o.wire.bytes(part.first), o.zero_free);
+    for (int r = 0; r < rows<Lanes>; ++r)
+      o.template write<N>(sum[r], row_of<Lanes>(index, lane, r, o.count), out);
+  }
+
+ private:
+  using code = typename Operands::lane;
+
+  /// Adds source k of whole random tiles by the operator's own loop for this machine, where it has one.
+  template <int Lanes>
+  GLOBALQ_FUNCTION bool add_whole_tiles(int k, std::uint64_t tile, row const part, code* buffer,
+                                        code const*& sum) const {
+    if constexpr (Lanes >= 16 && requires { Op::add_tiles(sum, sum, random::stream{}, tile, 1, buffer); }) {
+      constexpr int N = row_values<Lanes>;
+      if (part.count % tile_values != 0) return false;
+      source_view const s = o.sources[k];
+      if (k == 0 && !o.own) {
+        if (o.source_count == 1) return false;
+        sum = o.template read<N>(s, part, buffer);
+        if (sum == buffer) o.template check<N>(sum, part, s);  // else with the next source
+        return true;
+      }
+      code other[N];
+      code const* const theirs = o.template read<N>(s, part, other);
+      code* const result = o.template target<N>(out, part, buffer);
+      std::uint32_t const bits =
+          Op::add_tiles(sum, theirs, o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce),
+                        tile, part.count / tile_values, result);
+      if (bits > o.limit_of(s)) {  // perhaps
+        o.template check<N>(theirs, part, s);
+        if (k == 1 && !o.own)
+          o.template check<N>(o.template read<N>(o.sources[0], part, other), part, o.sources[0]);
+      }
+      sum = result;
+      return true;
     }
+    return false;
   }
 };
 
@@ -68,18 +109,24 @@ struct add_values {
   std::byte* out;
   std::byte const* out_scales;  ///< local norms: the scales of the sum, as they travel
 
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    o.prefetch(index);
+    o.prefetch_target(out, index);
+  }
+
   template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t tile, int lane) const {
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
     using code = typename Operands::lane;
     constexpr int N = row_values<Lanes>;
     constexpr bool stochastic = decltype(o.rounding)::word_per_coordinate;
     std::uint32_t words[16 * Lanes];
     if constexpr (stochastic)
       random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::requantise),
-                          o.first / tile_values + tile, lane, words);
+                          o.first / tile_values + index * share_tiles<Lanes>, lane, words,
+                          row_of<Lanes>(index, lane, 0, o.count).count);
     source_view const result{nullptr, out_scales, o.terms, o.rank};
     for (int r = 0; r < rows<Lanes>; ++r) {
-      row const part = row_of<Lanes>(tile, lane, r, o.count);
+      row const part = row_of<Lanes>(index, lane, r, o.count);
       if (part.count == 0) continue;
       float sum[N];
       code lanes[N];
@@ -103,44 +150,89 @@ template <class Operands>
 struct check_codes {
   Operands o;
 
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { o.prefetch(index); }
+
   template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t tile, int lane) const {
-    typename Operands::lane lanes[row_values<Lanes>];
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
+    constexpr int N = row_values<Lanes>;
+    typename Operands::lane buffer[N];
     for (int k = 0; k < o.source_count; ++k)
       for (int r = 0; r < rows<Lanes>; ++r)
-        o.unpack(o.sources[k], row_of<Lanes>(tile, lane, r, o.count), lanes);
+        o.template read_checked<N>(o.sources[k], row_of<Lanes>(index, lane, r, o.count), buffer);
   }
 };
 
-/// Frames that together hold every worker -> the mean.
-template <class Operands>
+/// Frames that together hold every worker -> the mean, written to a vector or added to it.
+template <class Operands, bool Add = false>
 struct write_mean {
   Operands o;
   mutable_vector y;
+  store_scale whole;  ///< where there are no buckets and no scales in the frames
+
+  write_mean(Operands const& operands, mutable_vector to) : o(operands), y(to) {
+    if (o.bucket == 0 && !o.local) whole = scale_in(0);
+  }
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    o.prefetch(index);
+    std::size_t const width = size_of(y.type);
+    kernel::prefetch<true>(static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width,
+                           host_values * width);
+  }
 
   template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t tile, int lane) const {
-    constexpr int N = row_values<Lanes>;
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
     for (int r = 0; r < rows<Lanes>; ++r) {
-      row const part = row_of<Lanes>(tile, lane, r, o.count);
+      row const part = row_of<Lanes>(index, lane, r, o.count);
       if (part.count == 0) continue;
-      float sum[N];
-      bool const one_encoded_sum = o.source_count == 1 && !o.summed;
-      o.template accumulate<N>(part, !one_encoded_sum, sum);
-      double const workers = static_cast<double>(o.workers);
-      for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
-        // a single encoded sum of n workers has scale n * unit, so its mean has scale unit
-        double const share = one_encoded_sum && !o.local ? 1.0 : workers;
-        double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
-        double const levels = o.local ? share : static_cast<double>(o.levels.extent()) * share;
-        // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
-        store_scale const scale = unit < 0x1p-800 ? store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128)
-                                  : o.wide != 0   ? store_scale::in_two(unit / levels, power_of_two(o.wide))
-                                                  : store_scale(unit / levels);
-        if (store<N>(y, o.first + part.first + static_cast<std::uint64_t>(at), m, scale, sum + at))
-          o.report(out_of_range);
-      });
+      if (o.source_count == 1 && y.type == dtype::float32)
+        decode<row_values<Lanes>>(part);
+      else
+        add_and_store<row_values<Lanes>>(part);
     }
+  }
+
+ private:
+  /// A single encoded sum of n workers has scale n * unit, so its mean has scale unit.
+  GLOBALQ_FUNCTION bool one_encoded_sum() const { return o.source_count == 1 && !o.summed; }
+
+  /// What accumulated values are multiplied by in a bucket.
+  GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b) const {
+    return o.bucket == 0 && !o.local ? whole : scale_in(b);
+  }
+  GLOBALQ_FUNCTION store_scale scale_in(std::uint64_t b) const {
+    double const share = one_encoded_sum() && !o.local ? 1.0 : static_cast<double>(o.workers);
+    double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
+    double const levels = o.local ? share : static_cast<double>(o.levels.extent()) * share;
+    // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
+    if (unit < 0x1p-800) return store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128);
+    if (o.wide != 0) return store_scale::in_two(unit / levels, power_of_two(o.wide));
+    return store_scale(unit / levels);
+  }
+
+  template <int N>
+  GLOBALQ_FUNCTION void add_and_store(row const part) const {
+    float sum[N];
+    o.template accumulate<N>(part, !one_encoded_sum(), sum);
+    for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+      if (store<N, Add>(y, o.first + part.first + static_cast<std::uint64_t>(at), m, scale_of(b), sum + at))
+        o.report(out_of_range);
+    });
+  }
+
+  /// The same for one frame and float32: from codes to the vector without a stop.
+  template <int N>
+  GLOBALQ_FUNCTION void decode(row const part) const {
+    typename Operands::lane buffer[N];
+    source_view const s = o.sources[0];
+    auto const* const lanes = o.template read_checked<N>(s, part, buffer);
+    for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+      float* const out = static_cast<float*>(y.data) + o.first + part.first + at;
+      std::uint32_t const top =
+          kernel::decode<N, Add>(o.levels, lanes + at, m, o.shift_of(s, b),
+                                 o.factor_of(s, b, !one_encoded_sum()), scale_of(b), o.limit_of(s), out);
+      if (top >= float_infinity) o.report(out_of_range);
+    });
   }
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what the loops work on, and the two steps they share: values to codes, frames to a sum of values.
+/// @brief kernel: what one call works on, and the steps that its loop bodies share.
 
 #include "../core/concepts.hpp"
 #include "../core/scale_word.hpp"
 #include "executor.hpp"
+#include "loops.hpp"
 
 namespace globalq::kernel {
 
@@ -40,54 +41,6 @@ GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, d
   return {loaded, static_cast<float>(target / (unit * power_of_two(loaded + wide)))};
 }
 
-/// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.
-template <class Policy>
-using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy const&>;
-
-/// Codes of count values. The loop that every composition shares.
-///
-/// t = |z| * gain, clamped to [0, extent] as an integer, is all that the level scheme sees: no product feeds a sum.
-/// @param words   a word for each value, or unused
-/// @param shared  the word of the bucket, or unused
-template <int N, class Levels, class Rounding, class Lane>
-GLOBALQ_FUNCTION void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z,
-                            int count, std::uint32_t const* words, std::uint32_t shared, Lane* out) {
-  float const* __restrict in = z;
-  std::uint32_t const* __restrict random = words;
-  Lane* __restrict lanes = out;
-  std::uint32_t const top = bits_of(levels.extent());
-  local_copy<Levels> scheme = levels;
-  detail::with_count<N>(count, [&](auto n) {
-    for (int i = 0; i < n; ++i) {
-      std::uint32_t const b = bits_of(in[i]);
-      std::uint32_t const sign = static_cast<std::uint32_t>(static_cast<std::int32_t>(b) >> 31);
-      std::uint32_t const m = bits_of(multiply(float_of(b & float_magnitude), gain));
-      neighbours const c = scheme.locate(float_of(m < top ? m : top));
-      std::uint32_t word = shared;
-      if constexpr (Rounding::word_per_coordinate) word = random[i];
-      std::int32_t const code = rounding.up(c.threshold, word, sign) ? c.upper : c.lower;
-      std::int32_t const s = static_cast<std::int32_t>(sign);
-      lanes[i] = static_cast<Lane>((code ^ s) - s);
-    }
-  });
-}
-
-/// Whether all codes are in range; with @p zero_free zero is not.
-template <class Lane>
-GLOBALQ_FUNCTION bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
-  using magnitude = std::make_unsigned_t<Lane>;  // narrow on purpose: 64 bytes a vector
-  Lane const* __restrict in = lanes;
-  magnitude top = 0, zero = 0;
-  for (int i = 0; i < count; ++i) {
-    magnitude const c = static_cast<magnitude>(in[i]);
-    magnitude const m =
-        in[i] < 0 ? static_cast<magnitude>(magnitude{0} - c) : c;  // the lowest number is too large
-    top = top < m ? m : top;
-    zero = static_cast<magnitude>(zero | (m == 0 ? 1 : 0));
-  }
-  return top <= limit && !(zero_free && zero != 0);
-}
-
 /// Everything that the loops of one call on one segment need.
 ///
 /// Values are indexed within the vector; rows and tiles within the segment, whose start is a multiple of a tile.
@@ -117,7 +70,13 @@ struct operands {
   bool own = false;
   int terms = 1;           ///< of own and sources together
   bool codes_add = false;  ///< a frame's codes are integer sums of its workers' codes
+  input_scale whole{};     ///< of encode_own(), where there are no buckets
   std::uint32_t* faults = nullptr;
+
+  /// Computes what follows from the other members once for all values; the last step of filling this in.
+  void settle() {
+    if (own && bucket == 0) whole = input_scale_of(x.type, units[0], wide, levels.extent());
+  }
 
   GLOBALQ_FUNCTION void report(fault f) const { Kokkos::atomic_or(faults, static_cast<std::uint32_t>(f)); }
 
@@ -169,10 +128,56 @@ struct operands {
     return levels.max_code() * (codes_add ? static_cast<std::uint32_t>(s.terms) : 1U);
   }
 
-  /// Reads a row of a frame into lanes.
-  GLOBALQ_FUNCTION void unpack(source_view const& s, row const r, lane* lanes) const {
-    bool const bad = wire.unpack(s.codes + wire.bytes(r.first), r.count, lanes, zero_free);
-    if (bad || !in_range(lanes, r.count, limit_of(s), zero_free)) report(bad_code);
+  /// The codes of a row of a frame, not checked: where they lie if lanes travel as they are, else in the buffer.
+  template <int N>
+  GLOBALQ_FUNCTION lane const* read(source_view const& s, row const r, lane* buffer) const {
+    std::byte const* const bytes = s.codes + wire.bytes(r.first);
+    if constexpr (travels_as_lanes<N>) return reinterpret_cast<lane const*>(bytes);
+    if (wire.unpack(bytes, r.count, buffer, zero_free)) report(bad_code);
+    return buffer;
+  }
+
+  /// Where the codes of a row are written: into the frame if lanes travel as they are, else into the buffer.
+  template <int N>
+  GLOBALQ_FUNCTION lane* target(std::byte* out, row const r, lane* buffer) const {
+    if constexpr (travels_as_lanes<N>) return reinterpret_cast<lane*>(out + wire.bytes(r.first));
+    return buffer;
+  }
+
+  /// Brings the codes of a row into a frame, if target() has not done so.
+  template <int N>
+  GLOBALQ_FUNCTION void write(lane const* lanes, row const r, std::byte* out) const {
+    if (r.count == 0) return;
+    std::byte* const bytes = out + wire.bytes(r.first);
+    if (static_cast<void const*>(lanes) != bytes) wire.pack(lanes, r.count, bytes, zero_free);
+  }
+
+  template <int N>
+  GLOBALQ_FUNCTION void check(lane const* lanes, row const r, source_view const& s) const {
+    if (!in_range<N>(lanes, r.count, limit_of(s), zero_free)) report(bad_code);
+  }
+
+  /// read() and check().
+  template <int N>
+  GLOBALQ_FUNCTION lane const* read_checked(source_view const& s, row const r, lane* buffer) const {
+    lane const* const lanes = read<N>(s, r, buffer);
+    check<N>(lanes, r, s);
+    return lanes;
+  }
+
+  /// Asks for the input of host_values values.
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    std::uint64_t const at = index * host_values;
+    std::size_t const width = size_of(x.type);
+    if (own)
+      kernel::prefetch(static_cast<std::byte const*>(x.data) + (first + at) * width, host_values * width);
+    for (int k = 0; k < source_count; ++k)
+      kernel::prefetch(sources[k].codes + wire.bytes(at), wire.bytes(host_values));
+  }
+
+  /// Asks for the codes of host_values values of a frame that will be written.
+  GLOBALQ_ALWAYS_INLINE void prefetch_target(std::byte* out, std::uint64_t index) const {
+    kernel::prefetch<true>(out + wire.bytes(index * host_values), wire.bytes(host_values));
   }
 
   /// The codes of this worker's own values in a row.
@@ -180,7 +185,7 @@ struct operands {
   GLOBALQ_FUNCTION void encode_own(row const r, std::uint32_t const* words, lane* lanes) const {
     float buffer[N];
     for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
-      input_scale const s = input_scale_of(x.type, unit(b), wide, levels.extent());
+      input_scale const s = bucket == 0 ? whole : input_scale_of(x.type, unit(b), wide, levels.extent());
       float const* z =
           load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
       codes<N>(levels, rounding, s.gain, z, m, words + (Rounding::word_per_coordinate ? at : 0),
@@ -195,45 +200,46 @@ struct operands {
   /// @param multiply_terms  false: a single frame is wanted in units of its own scale
   template <int N>
   GLOBALQ_FUNCTION void accumulate(row const r, bool multiply_terms, float* sum) const {
-    float* __restrict acc = sum;
     if (own) {
       float buffer[N];
       for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
         double const u = local ? power_of_two(reference(b)) : unit(b);
         input_scale const s =
             input_scale_of(x.type, u, wide, local ? 1.0 : static_cast<double>(levels.extent()));
-        float const* __restrict z =
+        float const* const z =
             load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
-        for (int i = 0; i < m; ++i) acc[at + i] = with_sign(multiply(z[i], s.gain), bits_of(z[i]));
+        scaled<N>(z, m, s.gain, sum + at);
       });
     }
-    lane lanes[N];
+    lane buffer[N];
     for (int k = 0; k < source_count; ++k) {
       source_view const s = sources[k];
-      unpack(s, r, lanes);
+      lane const* const lanes = read_checked<N>(s, r, buffer);
       for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
-        float factor = multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
-        if (local) {
-          double const u = travelled_unit(s, b);
-          factor = static_cast<float>(u * power_of_two(-reference(b)) / static_cast<double>(levels.extent()));
-        }
-        float const shift = shift_of(s, b);
-        local_copy<Levels> scheme = levels;
-        auto const term = [&](int i) {
-          std::int32_t const c = lanes[i], sign = c >> 31;
-          float const v = with_sign(scheme.value(static_cast<std::uint32_t>((c ^ sign) - sign)),
-                                    static_cast<std::uint32_t>(sign)) +
-                          shift;
-          return with_sign(multiply(v, factor), bits_of(v));
-        };
-        if (k == 0 && !own) {
-          for (int i = at; i < at + m; ++i) acc[i] = term(i);
-        } else {
-          for (int i = at; i < at + m; ++i) acc[i] += term(i);
-        }
+        float const shift = shift_of(s, b), factor = factor_of(s, b, multiply_terms);
+        if (k == 0 && !own)
+          values<N, false>(levels, lanes + at, m, shift, factor, sum + at);
+        else
+          values<N, true>(levels, lanes + at, m, shift, factor, sum + at);
       });
     }
   }
+
+  /// What the levels of a frame are multiplied by in a bucket, see accumulate().
+  GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms) const {
+    if (local)
+      return static_cast<float>(travelled_unit(s, b) * power_of_two(-reference(b)) /
+                                static_cast<double>(levels.extent()));
+    return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
+  }
+
+ private:
+  /// Whether a frame holds lanes as a host thread reads them (a GPU thread takes its share into registers).
+  template <int N>
+  static constexpr bool travels_as_lanes = [] {
+    if constexpr (requires { Wire::is_integer; }) return Wire::is_integer && N >= tile_values;
+    return false;
+  }();
 };
 
 }  // namespace globalq::kernel

@@ -41,6 +41,9 @@ class uniform {
     return static_cast<float>(static_cast<std::int32_t>(code));
   }
 
+  /// value() of a code with its sign, in one step.
+  GLOBALQ_FUNCTION static float signed_value(std::int32_t code) { return static_cast<float>(code); }
+
   /// The same scheme with s levels.
   constexpr uniform resized(std::uint32_t s) const {
     uniform u = *this;

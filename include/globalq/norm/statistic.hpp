@@ -52,16 +52,22 @@ namespace detail {
 /// A double cut to 26 significant bits: the product of two such is exact.
 GLOBALQ_FUNCTION double cut26(double x) { return double_of(bits_of(x) & ~std::uint64_t{0x7ffffff}); }
 
-/// Bit patterns of max|x| of count values, as a double's.
-template <class Word, class Widen>
-GLOBALQ_FUNCTION std::uint64_t max_pattern(Word const* x, int count, Word magnitude, Widen const& widen) {
+/// The largest of count bit patterns without their signs.
+template <class Word>
+GLOBALQ_FUNCTION Word largest_pattern(Word const* x, int count, Word magnitude) {
   Word const* __restrict in = x;
   Word top = 0;
   for (int i = 0; i < count; ++i) {
     Word const m = static_cast<Word>(in[i] & magnitude);
     top = top < m ? m : top;
   }
-  return widen(top);
+  return top;
+}
+
+/// The bit pattern of max|x| of count values, as a double's.
+template <class Word, class Widen>
+GLOBALQ_FUNCTION std::uint64_t max_pattern(Word const* x, int count, Word magnitude, Widen const& widen) {
+  return widen(largest_pattern(x, count, magnitude));
 }
 
 /// NaN as the one quiet NaN, everything else exact.
@@ -95,7 +101,7 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
 }
 
 /// Adds |z|^q of count values to 16 partial sums. q is finite.
-/// @param z  values of magnitude below 2 (already divided by a power of two)
+/// @param z  values so scaled that no power leaves the range of a double
 GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, double* partial) {
   float const* __restrict in = z;
   double* __restrict sums = partial;
@@ -139,29 +145,50 @@ GLOBALQ_FUNCTION int load_exponent(dtype type, int exponent) {
   return e < low ? low : (e > high ? high : e);
 }
 
+/// Largest order for which powers of any float32 fit a double: 2^(-149 * 6) is normal.
+inline constexpr std::uint32_t max_unscaled_order = 6;
+
 /// The statistic of one block of at most block_values values.
+///
+/// Low powers of float32 and shorter types fit a double as they are: one pass, scaled at the end, which is exact.
 GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, int count, std::uint32_t q) {
   statistic s;
-  s.max_bits = max_bits(x, first, count);
-  if (q == infinity || !s.finite() || s.max_bits == 0) return s;
-  int const e = s.exponent();
+  bool const unscaled = x.type != dtype::float64 && q <= max_unscaled_order;
+  if (!unscaled) {
+    s.max_bits = max_bits(x, first, count);
+    if (q == infinity || !s.finite() || s.max_bits == 0) return s;
+  }
+  int const e = unscaled ? 0 : s.exponent();
   int const loaded = load_exponent(x.type, e);
-  // subnormal maxima can't be brought to [1, 2) in one step: the rest is an exact power of two of the sum
+  // float64 near the ends of its range can't be brought to [1, 2) in one step: the rest is another power of two
+  int const missing = -e - loaded;
   double partial[16] = {};
+  std::uint32_t top = 0;
   constexpr int step = 256;
   float buffer[step];
   for (int i = 0; i < count; i += step) {
     int const m = count - i < step ? count - i : step;
     float const* z = load<step>(x, first + static_cast<std::uint64_t>(i), m, loaded, buffer);
-    int const missing = -e - loaded;
     if (missing != 0) {
       float const factor = power_of_two_float(missing > 127 ? 127 : missing);
       for (int k = 0; k < m; ++k) buffer[k] = multiply(z[k], factor);
       z = buffer;
     }
+    if (unscaled) {
+      std::uint32_t const most =
+          detail::largest_pattern(reinterpret_cast<std::uint32_t const*>(z), m, float_magnitude);
+      top = top < most ? most : top;
+    }
     add_powers(z, m, q, partial);
   }
   s.sum = add_up(partial);
+  if (unscaled) {
+    s.max_bits = detail::as_double_bits(float_of(top));
+    if (!s.finite() || s.max_bits == 0)
+      s.sum = 0;
+    else
+      s.sum *= power_of_two(-s.exponent() * static_cast<int>(q));
+  }
   return s;
 }
 

@@ -18,6 +18,7 @@
 /// correlate by at most 2^(k-32): both then need the same 32 bits. Tests count these exactly. The mapping makes loads of a GPU thread
 /// 16 bytes wide and the words of a host tile straight vectors.
 
+#include "detail/avx512.hpp"
 #include "philox.hpp"
 
 namespace globalq::random {
@@ -48,14 +49,18 @@ struct stream {
   std::uint32_t worker = 0;
   purpose use = purpose::encode;
 
+  /// The counter of a group.
+  GLOBALQ_FUNCTION words4 counter(std::uint64_t g) const {
+    return {{static_cast<std::uint32_t>(g),
+             (static_cast<std::uint32_t>(g >> 32) & 0xfffU) | (static_cast<std::uint32_t>(use) << 12) |
+                 (static_cast<std::uint32_t>(step >> 32) << 16),
+             static_cast<std::uint32_t>(step), worker}};
+  }
+
   /// The four words of a group.
   GLOBALQ_FUNCTION words4 group(std::uint64_t g) const {
-    return philox<rounds>(
-        {{static_cast<std::uint32_t>(g),
-          (static_cast<std::uint32_t>(g >> 32) & 0xfffU) | (static_cast<std::uint32_t>(use) << 12) |
-              (static_cast<std::uint32_t>(step >> 32) << 16),
-          static_cast<std::uint32_t>(step), worker}},
-        static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+    return philox<rounds>(counter(g), static_cast<std::uint32_t>(seed),
+                          static_cast<std::uint32_t>(seed >> 32));
   }
 
   /// The word of one coordinate: the definition; kernels use fill().
@@ -67,15 +72,11 @@ struct stream {
   }
 };
 
-/// The words of a thread's share of a tile: groups [lane, lane + Lanes) of its 16.
-///
-/// @tparam Lanes  16 on a host thread (256 values), 2 on a GPU thread (32 values)
-/// @param out     16 * Lanes words: four rows of 4 * Lanes, row w holding values 64 w + 4 lane ... of the tile
+namespace detail {
+
+/// Words of groups [lane, lane + Lanes) of a tile, as drawn: word w of group lane + l at raw[Lanes * w + l].
 template <int Lanes>
-GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::uint32_t* out) {
-  static_assert(Lanes >= 1 && Lanes <= 16);
-  std::uint32_t* __restrict words = out;
-  std::uint32_t raw[4 * Lanes];
+GLOBALQ_FUNCTION void draw(stream const& s, std::uint64_t tile, int lane, std::uint32_t* raw) {
   for (int l = 0; l < Lanes; ++l) {
     words4 const v = s.group(16 * tile + static_cast<std::uint64_t>(lane + l));
     raw[l] = v.word[0];
@@ -83,12 +84,52 @@ GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::u
     raw[2 * Lanes + l] = v.word[2];
     raw[3 * Lanes + l] = v.word[3];
   }
+}
+
+/// fill() in portable code.
+template <int Lanes>
+GLOBALQ_FUNCTION void fill_portable(stream const& s, std::uint64_t tile, int lane, std::uint32_t* out) {
+  std::uint32_t* __restrict words = out;
+  std::uint32_t raw[4 * Lanes];
+  draw<Lanes>(s, tile, lane, raw);
   for (int q = 0; q < 4 * Lanes; ++q) {
     std::uint32_t const w = raw[q];
     words[4 * q] = w;
     words[4 * q + 1] = rotate_left(w, 8);
     words[4 * q + 2] = rotate_left(w, 16);
     words[4 * q + 3] = rotate_left(w, 24);
+  }
+}
+
+#if GLOBALQ_AVX512
+/// The words of all groups of a tile.
+inline tile_words draw_tile(stream const& s, std::uint64_t tile) {
+  return philox_tile<rounds>(s.counter(16 * tile).word, static_cast<std::uint32_t>(s.seed),
+                             static_cast<std::uint32_t>(s.seed >> 32));
+}
+#endif
+
+}  // namespace detail
+
+/// The words of a thread's share: groups [lane, lane + Lanes) of a tile; with 16 lanes or more, tiles as a whole.
+///
+/// @tparam Lanes  a multiple of 16 on a host thread (16 values each), 2 on a GPU thread (32 values)
+/// @param count   how many values need words, from the first on; others may get none
+/// @param out     16 * Lanes words. Fewer than 16 lanes: four rows of 4 * Lanes, row w holding values 64 w + 4 lane ...
+template <int Lanes>
+GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::uint32_t* out,
+                           int count = 16 * Lanes) {
+  if constexpr (Lanes >= 16) {
+    static_assert(Lanes % 16 == 0);
+    for (int at = 0; at < count; at += tile_values, ++tile)
+#if GLOBALQ_AVX512
+      detail::spread(detail::draw_tile(s, tile), out + at);
+#else
+      detail::fill_portable<16>(s, tile, 0, out + at);
+#endif
+  } else {
+    static_assert(Lanes >= 1);
+    detail::fill_portable<Lanes>(s, tile, lane, out);
   }
 }
 

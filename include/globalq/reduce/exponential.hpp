@@ -4,6 +4,8 @@
 /// @brief reduce: the sum of two powers of two, rounded without bias to a power of two, in integers only.
 
 #include "../core/concepts.hpp"
+#include "../random/stream.hpp"
+#include "detail/avx512.hpp"
 
 namespace globalq::reduce {
 
@@ -40,6 +42,17 @@ struct exponential {
     std::int32_t const e = opposite != 0 && delta == 0 ? 0 : moved;
     return static_cast<Lane>((e ^ sign) - sign);
   }
+
+#if GLOBALQ_AVX512
+  /// add() of the 256 codes of each of some tiles, with their words of stream @p s: out = a + b; out may be a or b.
+  /// @returns the bits that the magnitudes of a and b have: at least the largest of them
+  static std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, random::stream const& s,
+                                 std::uint64_t tile, int tiles, std::int8_t* out) {
+    return detail::add_tiles<exponential>(
+        a, b, [&](int t) { return random::detail::draw_tile(s, tile + static_cast<std::uint64_t>(t)); },
+        tiles, out);
+  }
+#endif
 };
 
 }  // namespace globalq::reduce

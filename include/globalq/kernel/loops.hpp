@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loops over the values of a row: values to codes, codes to values, a check of codes.
+///
+/// Each is written once for all policies, without a branch, and is a function of its own on a host, so that whether a
+/// compiler turns it into vectors does not depend on what surrounds it (inlined, some were 20 times slower).
+
+#include "../core/concepts.hpp"
+#include "../core/dtype.hpp"
+
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_LOOP [[gnu::noinline]] inline
+#else
+#define GLOBALQ_LOOP GLOBALQ_FUNCTION
+#endif
+
+namespace globalq::kernel {
+
+/// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.
+template <class Policy>
+using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy const&>;
+
+/// Codes of count values.
+///
+/// t = |z| * gain, clamped to [0, extent] as an integer, is all that the level scheme sees: no product feeds a sum.
+/// @param words   a word for each value, or unused
+/// @param shared  the word of the bucket, or unused
+template <int N, class Levels, class Rounding, class Lane>
+GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z, int count,
+                        std::uint32_t const* words, std::uint32_t shared, Lane* out) {
+  std::uint32_t const top = bits_of(levels.extent());
+  local_copy<Levels> scheme = levels;
+  Rounding const decide = rounding;
+  detail::with_count<N>(count, [=, &scheme](auto n) {
+    float const* __restrict in = z;
+    std::uint32_t const* __restrict random = words;
+    Lane* __restrict lanes = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      std::uint32_t const b = bits_of(in[i]);
+      bool const negative = static_cast<std::int32_t>(b) < 0;
+      std::uint32_t const m = bits_of(multiply(float_of(b & float_magnitude), gain));
+      neighbours const c = scheme.locate(float_of(m < top ? m : top));
+      std::uint32_t word = shared;
+      if constexpr (Rounding::word_per_coordinate) word = random[i];
+      std::int32_t const code = decide.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
+      lanes[i] = static_cast<Lane>(negative ? -code : code);
+    }
+  });
+}
+
+/// Whether all codes are in range; with @p zero_free zero is not.
+template <int N = 256, class Lane>
+GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
+  Lane low = 0, high = 0;  // narrow on purpose: 64 bytes a vector
+  bool zero = false;
+  detail::with_count<N>(count, [&](auto n) {
+    Lane const* __restrict in = lanes;
+    int const end = n;
+    Lane least = 0, most = 0;
+    for (int i = 0; i < end; ++i) {
+      least = in[i] < least ? in[i] : least;
+      most = most < in[i] ? in[i] : most;
+    }
+    low = least;
+    high = most;
+    if (!zero_free) return;
+    Lane found = 0;
+    for (int i = 0; i < end; ++i) found = static_cast<Lane>(found | (in[i] == 0 ? 1 : 0));
+    zero = found != 0;
+  });
+  std::int64_t const largest = limit;
+  return high <= largest && low >= -largest && !zero;
+}
+
+/// z * gain, kept from being fused into a sum.
+template <int N>
+GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
+  detail::with_count<N>(count, [=](auto n) {
+    float const* __restrict in = z;
+    float* __restrict result = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) result[i] = with_sign(multiply(in[i], gain), bits_of(in[i]));
+  });
+}
+
+/// What a code stands for, on the scale of extent().
+template <class Levels>
+GLOBALQ_FUNCTION float level_of(Levels const& levels, std::int32_t code) {
+  if constexpr (requires { levels.signed_value(code); }) {
+    return levels.signed_value(code);
+  } else {
+    return with_sign(levels.value(static_cast<std::uint32_t>(code < 0 ? -code : code)),
+                     static_cast<std::uint32_t>(code));
+  }
+}
+
+/// (level + shift) * factor, kept from being fused into a sum.
+template <class Levels>
+GLOBALQ_FUNCTION float value_of(Levels const& levels, std::int32_t code, float shift, float factor) {
+  float const v = level_of(levels, code) + shift;
+  return with_sign(multiply(v, factor), bits_of(v));
+}
+
+/// The values of count codes, written to or added to @p out.
+template <int N, bool Add, class Levels, class Lane>
+GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, float shift, float factor,
+                         float* out) {
+  local_copy<Levels> scheme = levels;
+  detail::with_count<N>(count, [=, &scheme](auto n) {
+    Lane const* __restrict in = lanes;
+    float* __restrict result = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      float const v = value_of(scheme, in[i], shift, factor);
+      result[i] = Add ? result[i] + v : v;
+    }
+  });
+}
+
+/// The values of count codes, brought to the scale of a float32 vector and written or added to it.
+/// @param limit  the largest code that can occur: with code 1 it bounds the values, since levels rise or fall with codes
+/// @returns the bit pattern of the largest magnitude, or 0 where nothing can be out of range
+template <int N, bool Add, class Levels, class Lane>
+GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
+                                  float factor, store_scale const& to, std::uint32_t limit, float* out) {
+  local_copy<Levels> scheme = levels;
+  store_scale const scale = to;
+  std::uint32_t largest = 0;
+  detail::with_count<N>(count, [=, &scheme, &largest](auto n) {
+    Lane const* __restrict in = lanes;
+    float* __restrict result = out;
+    int const end = n;
+    float const first = scheme.value(1), last = scheme.value(limit);
+    float const most = first < last ? last : first;
+    if (shift == 0 && factor == 1 && scale.post == 1 &&
+        most * scale.factor < 0x1p127F) {  // as good as always
+      float const times = scale.factor;
+      GLOBALQ_INDEPENDENT
+      for (int i = 0; i < end; ++i) {
+        float const level = level_of(scheme, in[i]);
+        if constexpr (Add)
+          result[i] += with_sign(multiply(level, times), bits_of(level));
+        else
+          result[i] = multiply(level, times);
+      }
+      return;
+    }
+    std::uint32_t top = 0;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      float const decoded = scale(value_of(scheme, in[i], shift, factor));
+      float const v = Add ? result[i] + decoded : decoded;
+      std::uint32_t const magnitude = bits_of(v) & float_magnitude;
+      top = top < magnitude ? magnitude : top;
+      result[i] = v;
+    }
+    largest = top;
+  });
+  return largest;
+}
+
+/// a + b by a reduce operator on codes.
+template <class Op, int N, class Lane>
+GLOBALQ_LOOP void add(Lane const* a, Lane const* b, int count, std::uint32_t const* words, Lane* out) {
+  detail::with_count<N>(count, [=](auto n) {
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) out[i] = Op::add(a[i], b[i], Op::draws ? words[i] : 0U);
+  });
+}
+
+}  // namespace globalq::kernel

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief random: the words of a tile, written out for AVX-512: the same bits as the portable loop, three times as fast.
+///
+/// A compiler multiplies 64-bit lanes here and moves halves between vectors every round. Here each half of the 16 groups
+/// stays in the low words of 64-bit lanes, where vpmuludq reads them; what is in the high words is never looked at. The
+/// first two rounds work on the counter words that all groups share as scalars. The masked intrinsics are the plain
+/// instructions: g++ 12 warns of its own header in the unmasked ones.
+
+#include "../../core/arithmetic.hpp"
+
+#if GLOBALQ_AVX512
+
+#include <immintrin.h>
+
+namespace globalq::random::detail {
+
+/// The 16 groups of a tile: lane l of word w is word w of group l.
+struct tile_words {
+  __m512i word[4];
+};
+
+/// @param counter  of group 0 (its first word a multiple of 16)
+template <int Rounds>
+inline tile_words philox_tile(std::uint32_t const (&counter)[4], std::uint32_t key0, std::uint32_t key1) {
+  static_assert(Rounds >= 2);
+  constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U, w0 = 0x9E3779B9U, w1 = 0xBB67AE85U;
+  constexpr auto all = static_cast<__mmask8>(-1);
+  auto const same = [](std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
+  auto const high = [](__m512i x) { return _mm512_maskz_srli_epi64(all, x, 32); };
+  auto const mixed = [](__m512i a, __m512i b, __m512i c) {
+    return _mm512_maskz_ternarylogic_epi64(all, a, b, c, 0x96);
+  };
+  __m512i const times0 = same(m0), times1 = same(m1);
+  // round 1: only the first word differs between groups; round 2: only the product of the third
+  std::uint64_t const q1 = std::uint64_t{m1} * counter[2];
+  std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ key0,
+                      a1 = static_cast<std::uint32_t>(q1);
+  std::uint64_t const p2 = std::uint64_t{m0} * a0;
+  std::uint32_t const key0_2 = key0 + w0, key1_2 = key1 + w1;
+  __m512i c[2][4];
+  for (int half = 0; half < 2; ++half) {
+    __m512i const lane = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
+                                          same(counter[0] + 8U * static_cast<std::uint32_t>(half)));
+    __m512i const p = _mm512_maskz_mul_epu32(all, lane, times0);
+    __m512i const c2 = _mm512_xor_si512(high(p), same(counter[3] ^ key1));
+    __m512i const q = _mm512_maskz_mul_epu32(all, c2, times1);
+    c[half][0] = _mm512_xor_si512(high(q), same(a1 ^ key0_2));
+    c[half][1] = q;
+    c[half][2] = _mm512_xor_si512(p, same(static_cast<std::uint32_t>(p2 >> 32) ^ key1_2));
+    c[half][3] = same(static_cast<std::uint32_t>(p2));
+  }
+  for (std::uint32_t round = 2; round < Rounds; ++round) {
+    __m512i const k0 = same(key0 + round * w0), k1 = same(key1 + round * w1);
+    for (auto& x : c) {
+      __m512i const p = _mm512_maskz_mul_epu32(all, x[0], times0),
+                    q = _mm512_maskz_mul_epu32(all, x[2], times1);
+      x[0] = mixed(high(q), x[1], k0);
+      x[2] = mixed(high(p), x[3], k1);
+      x[1] = q;
+      x[3] = p;
+    }
+  }
+  __m512i const low = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  tile_words t;
+  for (int w = 0; w < 4; ++w) t.word[w] = _mm512_permutex2var_epi32(c[0][w], low, c[1][w]);
+  return t;
+}
+
+/// The word of every value: each word four times, rotated by 0, 8, 16 and 24 bits.
+inline void spread(tile_words const& t, std::uint32_t* out) {
+  for (int w = 0; w < 4; ++w) {
+    for (int k = 0; k < 4; ++k) {
+      __m512i const lane = _mm512_add_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+                                            _mm512_set1_epi32(4 * k));
+      __m512i const turn = _mm512_setr_epi32(0, 8, 16, 24, 0, 8, 16, 24, 0, 8, 16, 24, 0, 8, 16, 24);
+      constexpr auto all = static_cast<__mmask16>(-1);
+      _mm512_storeu_si512(
+          out + 64 * w + 16 * k,
+          _mm512_maskz_rolv_epi32(all, _mm512_maskz_permutexvar_epi32(all, lane, t.word[w]), turn));
+    }
+  }
+}
+
+}  // namespace globalq::random::detail
+
+#endif
