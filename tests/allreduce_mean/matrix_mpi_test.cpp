@@ -5,7 +5,8 @@
 
 #include "matrix.hpp"
 
-#include <globalq/transport/mpi.hpp>
+#include <globalq/transport/shared_memory.hpp>
+#include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
 
@@ -40,6 +41,42 @@ TEST(MatrixMpi, what_fits_keeps_the_promises) {
   std::vector<trial> const trials = sample({world_size()}, 1'000'000, 400);
   RecordProperty("trials", static_cast<int>(trials.size()));
   run_on_mpi(trials);
+}
+
+/// This worker's result of one mean of normal values.
+template <class T>
+std::vector<float> mean_over(T& workers, gq::any_quantizer const& op, composition const& c, std::uint64_t d) {
+  std::vector<float> x(d);
+  for (std::uint64_t i = 0; i < d; ++i)
+    x[i] = value_at<float>(input::normal, 3, workers.rank(), workers.size(), i, d);
+  gq::allreduce_mean mean{workers, op, gq::schedule::any{c.schedule}, {.seed = 3}, Kokkos::Serial{}};
+  mean(x, 0);
+  return x;
+}
+
+TEST(MatrixMpi, every_road_between_workers_gives_the_same_bits) {
+  using gq::transport::mpi;
+  constexpr gq::transport::options patient{.deadline = std::chrono::seconds{60}};
+  mpi alone{MPI_COMM_WORLD, patient, mpi::largest_piece, {.enabled = false}};
+  mpi pairs{MPI_COMM_WORLD, patient, mpi::largest_piece, {.group = 2, .ring_bytes = 1024}};
+  gq::transport::shared_memory one_copy{MPI_COMM_WORLD, patient};
+  gq::transport::shared_memory two_copies{MPI_COMM_WORLD, patient, {.single_copy = false, .ring_bytes = 512}};
+  operators made;
+  for (composition const& c : one_for_each_policy()) {
+    auto const& op = made.get(c);
+    if (!gq::plan_for(op, gq::schedule::any{c.schedule}, world_size(), 1).fits) continue;
+    std::uint64_t const d = 30'011;
+    std::vector<float> expected;
+    gq::transport::threads cluster{world_size(), patient};
+    cluster.run([&](auto& workers) {
+      auto const mean = mean_over(workers, op, c, d);
+      if (workers.rank() == 0) expected = mean;
+    });
+    for (mpi* road : {&alone, &pairs, static_cast<mpi*>(&one_copy), static_cast<mpi*>(&two_copies)}) {
+      auto const mean = mean_over(*road, op, c, d);
+      EXPECT_TRUE(same_bytes(mean, expected)) << c.text() << ", sharing with " << road->shares_memory();
+    }
+  }
 }
 
 TEST(MatrixMpi, long_vectors_keep_the_promises) {

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@ namespace globalq_test {
 namespace {
 
 using gq::transport::mpi;
+using gq::transport::sharing;
 
 static_assert(gq::Transport<mpi>);
 static_assert(gq::transport::OwnAllgather<mpi>);
@@ -54,6 +56,25 @@ struct mpi_harness {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(mpi, transport_suite, mpi_harness);
 
+/// No shared memory.
+constexpr sharing nothing{.enabled = false};
+
+template <sharing const& within_node>
+struct mpi_harness_with : mpi_harness {
+  template <class Body>
+  static void run(int, options const& settings, Body const& body) {
+    mpi workers{MPI_COMM_WORLD, settings, mpi::largest_piece, within_node};
+    body(workers);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(mpi_alone, transport_suite, mpi_harness_with<nothing>);
+
+/// Two workers a node, rings that are soon full, and every message through them.
+constexpr sharing pairs{.group = 2, .single_copy = false, .ring_bytes = 1024};
+INSTANTIATE_TYPED_TEST_SUITE_P(mpi_of_several_nodes, transport_suite, mpi_harness_with<pairs>);
+
 bool contains(std::string const& text, std::string const& part) {
   return text.find(part) != std::string::npos;
 }
@@ -63,6 +84,9 @@ TEST(Mpi, refuses_what_cannot_work) {
   EXPECT_THROW((mpi{MPI_COMM_WORLD, {.deadline = std::chrono::seconds{0}}}), gq::configuration_error);
   EXPECT_THROW((mpi{MPI_COMM_WORLD, {}, 0}), gq::configuration_error);
   EXPECT_THROW((mpi{MPI_COMM_WORLD, {}, mpi::largest_piece + 1}), gq::configuration_error);
+  EXPECT_THROW((mpi{MPI_COMM_WORLD, {}, 1, {.group = -1}}), gq::configuration_error);
+  EXPECT_THROW((mpi{MPI_COMM_WORLD, {}, 1, {.ring_bytes = 128}}), gq::configuration_error);
+  EXPECT_THROW((mpi{MPI_COMM_WORLD, {}, 1, {.ring_bytes = 1000}}), gq::configuration_error);
   mpi t{MPI_COMM_WORLD};
   std::byte byte{};
   EXPECT_THROW(static_cast<void>(t.send_async(t.size(), std::span{&byte, 1})), gq::configuration_error);
@@ -94,8 +118,103 @@ TEST(Mpi, its_messages_do_not_mix_with_the_callers) {
   EXPECT_EQ(from_theirs, 100 + previous);
 }
 
+TEST(Mpi, workers_of_a_node_share_memory_unless_told_otherwise) {
+  int const others = processes() - 1;
+  EXPECT_EQ((mpi{MPI_COMM_WORLD}.shares_memory()), others);
+  EXPECT_EQ((mpi{MPI_COMM_WORLD, {}, mpi::largest_piece, nothing}.shares_memory()), 0);
+  EXPECT_EQ((mpi{MPI_COMM_WORLD, {}, mpi::largest_piece, {.group = 1}}.shares_memory()), 0);
+  mpi const t{MPI_COMM_WORLD, {}, mpi::largest_piece, pairs};
+  bool const alone = t.rank() == others && others % 2 == 0;
+  EXPECT_EQ(t.shares_memory(), alone ? 0 : 1);
+}
+
+TEST(Mpi, one_worker_can_switch_sharing_off_for_all) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == processes() - 1) setenv("GLOBALQ_SHARED_MEMORY", "off", 1);
+  EXPECT_EQ((mpi{MPI_COMM_WORLD}.shares_memory()), 0);
+  unsetenv("GLOBALQ_SHARED_MEMORY");
+}
+
+TEST(Mpi, waiting_within_a_node_moves_messages_between_nodes) {
+  if (processes() < 3) GTEST_SKIP() << "needs three processes";
+  mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};
+  std::vector<std::byte> const out = pattern(0, 2, std::size_t{4} << 20);
+  std::vector<std::byte> in(out.size());
+  int token = 0;
+  auto const bytes = std::as_writable_bytes(std::span{&token, 1});
+  // 0 waits for 1 of its own node, which waits for 2 of another, which waits for the long message of 0.
+  if (t.rank() == 0) {
+    auto incoming = t.recv_async(1, bytes);
+    auto outgoing = t.send_async(2, out);
+    t.wait(incoming);
+    t.wait(outgoing);
+  } else if (t.rank() == 1) {
+    auto incoming = t.recv_async(2, bytes);
+    t.wait(incoming);
+    auto outgoing = t.send_async(0, bytes);
+    t.wait(outgoing);
+  } else if (t.rank() == 2) {
+    auto incoming = t.recv_async(0, in);
+    t.wait(incoming);
+    EXPECT_EQ(in, out);
+    auto outgoing = t.send_async(1, bytes);
+    t.wait(outgoing);
+  }
+}
+
+TEST(Mpi, waiting_between_nodes_moves_messages_within_a_node) {
+  if (processes() < 3) GTEST_SKIP() << "needs three processes";
+  mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};
+  std::vector<std::byte> const out = pattern(0, 1, 100003);  // a hundred times the ring
+  std::vector<std::byte> in(out.size());
+  int token = 0;
+  auto const bytes = std::as_writable_bytes(std::span{&token, 1});
+  // 0 waits for 2 of another node, which waits for 1, which waits for the long message of 0.
+  if (t.rank() == 0) {
+    auto incoming = t.recv_async(2, bytes);
+    auto outgoing = t.send_async(1, out);
+    t.wait(incoming);
+    t.wait(outgoing);
+  } else if (t.rank() == 1) {
+    auto incoming = t.recv_async(0, in);
+    t.wait(incoming);
+    EXPECT_EQ(in, out);
+    auto outgoing = t.send_async(2, bytes);
+    t.wait(outgoing);
+  } else if (t.rank() == 2) {
+    auto incoming = t.recv_async(1, bytes);
+    t.wait(incoming);
+    auto outgoing = t.send_async(0, bytes);
+    t.wait(outgoing);
+  }
+}
+
+TEST(Mpi, a_failure_is_heard_within_the_node_at_once) {
+  if (processes() < 2) GTEST_SKIP() << "needs two processes";
+  mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};
+  auto const start = std::chrono::steady_clock::now();
+  int const first = t.rank() / 2 * 2;
+  std::byte byte{};
+  if (t.shares_memory() == 0) {
+    // alone on its node: there is nobody to hear of
+  } else if (t.rank() == first) {
+    auto const unused = t.recv_async(first + 1, std::span{&byte, 1});
+  } else {
+    auto const text = transport_failure([&] {
+      auto incoming = t.recv_async(first, std::span{&byte, 1});
+      t.wait(incoming);
+    });
+    EXPECT_EQ(text, "globalq: recv: rank " + std::to_string(t.rank()) + " of " + std::to_string(t.size()) +
+                        ": rank " + std::to_string(first) +
+                        " failed: a request was destroyed before it was waited for; mend what it reports");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, patient.deadline / 2);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 TEST(Mpi, long_messages_are_cut_in_pieces) {
-  mpi t{MPI_COMM_WORLD, patient, 1000};
+  mpi t{MPI_COMM_WORLD, patient, 1000, nothing};
   int const next = (t.rank() + 1) % t.size();
   int const previous = (t.rank() - 1 + t.size()) % t.size();
   for (std::size_t const bytes : counts{0, 999, 1000, 1001, 2000, 100003}) {
@@ -124,7 +243,7 @@ TEST(Mpi, sizes_that_differ_in_their_pieces_are_an_error) {
   if (processes() < 2) GTEST_SKIP() << "needs two processes";
   for (sizes const differ : {sizes{1000, 1001}, sizes{1001, 1000}, sizes{2000, 1000}, sizes{1000, 2000},
                              sizes{1, 1000}, sizes{1500, 1600}, sizes{1600, 1500}}) {
-    mpi t{MPI_COMM_WORLD, impatient, 1000};
+    mpi t{MPI_COMM_WORLD, impatient, 1000, nothing};
     std::vector<std::byte> bytes(2000);
     if (t.rank() == 0) {
       auto const text = transport_failure([&] {
@@ -143,7 +262,7 @@ TEST(Mpi, sizes_that_differ_in_their_pieces_are_an_error) {
 }
 
 TEST(Mpi, a_failed_wait_breaks_the_transport_for_good) {
-  mpi t{MPI_COMM_WORLD, impatient};
+  mpi t{MPI_COMM_WORLD, impatient, mpi::largest_piece, nothing};
   std::byte byte{};
   int const previous = (t.rank() - 1 + t.size()) % t.size();
   auto incoming = t.recv_async(previous, std::span{&byte, 1});
@@ -209,7 +328,7 @@ TEST(Mpi, buffers_of_a_send_that_nobody_receives_live_on) {
   auto buffers =
       std::make_shared<std::vector<std::byte>>(std::size_t{1} << 20);  // too long to be sent eagerly
   {
-    mpi t{MPI_COMM_WORLD, impatient};
+    mpi t{MPI_COMM_WORLD, impatient, mpi::largest_piece, nothing};
     if (t.rank() == 0) {
       try {
         auto outgoing = t.send_async(1, *buffers);

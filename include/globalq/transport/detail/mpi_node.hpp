@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: finds the processes of an MPI communicator that run on one node, and joins them by memory.
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "globalq/transport/detail/shared_node.hpp"
+
+namespace globalq::transport::detail {
+
+/// Memory that several processes map. It has a name only until all have.
+class shared_mapping {
+ public:
+  shared_mapping() = default;
+  shared_mapping(shared_mapping const&) = delete;
+  shared_mapping& operator=(shared_mapping const&) = delete;
+  ~shared_mapping() {
+    unlink();
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+
+  std::byte* memory() const { return memory_; }
+  char const* name() const { return name_; }
+  static constexpr std::size_t name_bytes = 48;
+
+  /// Makes zeroed memory under a new name; 0 or errno. All of it is there afterwards: a full file system would
+  /// otherwise end processes by a signal later.
+  int create(std::size_t bytes) {
+    static std::atomic<unsigned> count{0};
+    int file = -1;
+    for (int attempt = 0; attempt < 100 && file < 0; ++attempt) {
+      auto const salt = std::chrono::steady_clock::now().time_since_epoch().count();
+      std::snprintf(name_, sizeof name_, "/globalq-%lx-%x-%llx", static_cast<unsigned long>(::getpid()),
+                    ++count, static_cast<unsigned long long>(salt));
+      file = ::shm_open(name_, O_CREAT | O_EXCL | O_RDWR, 0600);
+      if (file < 0 && errno != EEXIST) break;
+    }
+    if (file < 0) return forget_name(errno);
+    named_ = true;
+    int problem = ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+#if defined(__linux__)
+    while (problem == 0 && (problem = ::posix_fallocate(file, 0, static_cast<off_t>(bytes))) == EINTR)
+      problem = 0;
+#endif
+    return map(file, bytes, problem);
+  }
+
+  /// Maps what another process created; 0 or errno.
+  int open(char const* name, std::size_t bytes) {
+    int const file = ::shm_open(name, O_RDWR, 0600);
+    return file < 0 ? errno : map(file, bytes, 0);
+  }
+
+  void unlink() {
+    if (std::exchange(named_, false)) ::shm_unlink(name_);
+  }
+
+ private:
+  int forget_name(int problem) {
+    name_[0] = '\0';
+    return problem;
+  }
+
+  int map(int file, std::size_t bytes, int problem) {
+    int flags = MAP_SHARED;
+#if defined(__linux__)
+    flags |= MAP_POPULATE;
+#endif
+    if (problem == 0) {
+      void* const there = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+      if (there == MAP_FAILED)
+        problem = errno;
+      else
+        memory_ = static_cast<std::byte*>(there), bytes_ = bytes;
+    }
+    ::close(file);
+    return problem;
+  }
+
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool named_ = false;
+  char name_[name_bytes] = {};
+};
+
+/// The processes of a communicator that share memory with this one.
+struct mpi_node {
+  std::unique_ptr<shared_mapping> mapping;  // outlives the node
+  std::unique_ptr<shared_node>
+      node;                ///< none: this process is alone on its node, or sharing is off or failed
+  std::vector<int> place;  ///< of each rank of the communicator in the node, -1 elsewhere
+  int first = 0;           ///< lowest rank of the communicator on this node
+  int processes = 1;       ///< of the communicator on this node
+  std::string obstacle;    ///< why the node has no shared memory though it should
+
+  /// The place of a rank in the node, for its messages; -1: they go by MPI, and so do a process's to itself.
+  int place_of(int rank) const { return node == nullptr ? -1 : place[static_cast<std::size_t>(rank)]; }
+};
+
+/// Joins the processes of this node. All processes of the communicator call.
+/// @param communicator  returns errors
+/// @param group         at most so many processes of a node, neighbours in rank, share memory; 0: all
+/// @param check         called with the code of each MPI call and its name; throws unless it is MPI_SUCCESS
+template <class Check>
+mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size_t ring_bytes,
+                   std::chrono::nanoseconds longest, Check const& check) {
+  struct owned_communicator {
+    MPI_Comm comm = MPI_COMM_NULL;
+    ~owned_communicator() {
+      if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    }
+  };
+  mpi_node made;
+  int rank = 0, size = 0, mine = 0;
+  check(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
+  owned_communicator neighbours;
+  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &neighbours.comm),
+        "MPI_Comm_split_type");
+  check(MPI_Comm_rank(neighbours.comm, &mine), "MPI_Comm_rank");
+  if (group > 0) {
+    owned_communicator part;
+    check(MPI_Comm_split(neighbours.comm, mine / group, rank, &part.comm), "MPI_Comm_split");
+    std::swap(neighbours.comm, part.comm);
+    check(MPI_Comm_rank(neighbours.comm, &mine), "MPI_Comm_rank");
+  }
+  check(MPI_Comm_size(neighbours.comm, &made.processes), "MPI_Comm_size");
+  made.first = rank;
+  check(MPI_Bcast(&made.first, 1, MPI_INT, 0, neighbours.comm), "MPI_Bcast");
+  if (made.processes == 1) return made;
+
+  std::vector<int> ranks(static_cast<std::size_t>(made.processes));
+  check(MPI_Allgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, neighbours.comm), "MPI_Allgather");
+  made.place.assign(static_cast<std::size_t>(size), -1);
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    made.place[static_cast<std::size_t>(ranks[i])] = static_cast<int>(i);
+  made.place[static_cast<std::size_t>(rank)] = -1;
+
+  shared_plan const plan{made.processes, ring_bytes};
+  char name[shared_mapping::name_bytes] = {};
+  int problem = 0;
+  made.mapping = std::make_unique<shared_mapping>();
+  if (mine == 0) {
+    problem = made.mapping->create(plan.bytes());
+    if (problem == 0) shared_node::prepare(made.mapping->memory(), plan);
+    std::memcpy(name, made.mapping->name(), sizeof name);
+  }
+  check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, neighbours.comm), "MPI_Bcast");
+  if (mine != 0 && name[0] != '\0') problem = made.mapping->open(name, plan.bytes());
+  int worst = problem;
+  check(MPI_Allreduce(&problem, &worst, 1, MPI_INT, MPI_MAX, neighbours.comm), "MPI_Allreduce");
+  if (worst != 0) {
+    made.obstacle = "the system refused " + std::to_string(plan.bytes()) +
+                    " bytes of shared memory: " + std::strerror(worst);
+    made.mapping.reset();
+    return made;
+  }
+  auto node = std::make_unique<shared_node>(made.mapping->memory(), plan, mine, single_copy, longest);
+  made.mapping->unlink();  // all that joined have mapped it
+  int complete = node->complete() ? 1 : 0;
+  check(MPI_Allreduce(MPI_IN_PLACE, &complete, 1, MPI_INT, MPI_MIN, neighbours.comm), "MPI_Allreduce");
+  if (complete == 1)
+    made.node = std::move(node);
+  else
+    made.obstacle = "a process of the node did not join in time";
+  return made;
+}
+
+}  // namespace globalq::transport::detail

@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: messages between processes that share a piece of memory.
+///
+/// One process's view of that memory is a shared_node. Nothing here knows MPI: how the memory comes about is
+/// the transports' business (detail/mpi_node.hpp), and tests use threads or forked processes.
+///
+/// Short messages are copied twice: by the sender into a ring of its own for each receiver, by the receiver
+/// out of it. So the sender needs nobody's help while the ring has room. Of long messages the sender only
+/// announces the address, and the receiver reads the sender's memory (process_vm_readv) where the system lets
+/// it; otherwise they stream through the ring too. Nobody ever writes to another process's private memory, so
+/// buffers may be freed at any time once an error was reported.
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/uio.h>
+#endif
+
+namespace globalq::transport::detail {
+
+using shared_word = std::atomic<std::uint64_t>;
+static_assert(shared_word::is_always_lock_free, "globalq: shared memory needs lock-free 64-bit atomics");
+
+// ---- What lies in the shared memory -------------------------------------------------------------------------
+
+/// The messages from one process to another. Positions count bytes and never turn back; the ring holds
+/// position p at p modulo its size.
+struct shared_channel {
+  alignas(64) shared_word written{0};  ///< end of what the sender has put into the ring
+  alignas(64) shared_word taken{0};    ///< end of what the receiver has taken out, a multiple of 64
+  shared_word copied{0};               ///< messages that the receiver has read from the sender's own memory
+  shared_word readable{0};             ///< 1: the receiver can do that
+};
+
+/// In front of each message, which starts at a multiple of 64: 48 bytes share a cache line with it.
+struct shared_header {
+  std::uint64_t bytes = 0;
+  std::uint64_t address = 0;  ///< of the bytes in the sender's memory; 0: they follow in the ring
+};
+
+/// What a process brings to an allgather. Each has two, used in turn: nobody can be two turns ahead.
+struct alignas(64) shared_offer {
+  static constexpr std::size_t most_bytes = 4096 - 2 * sizeof(std::uint64_t);
+  shared_word turn{0};
+  std::uint64_t bytes = 0;
+  std::byte data[most_bytes];
+};
+
+/// One process.
+struct shared_process {
+  alignas(64) shared_word joined{0};
+  shared_word left{0};  ///< its transport was destroyed in good order
+  std::uint64_t pid = 0;
+  std::uint64_t pid_namespace = 0;  ///< 0: not known
+  std::uint64_t probe = 0;          ///< address of the next word in the process's own memory
+  std::uint64_t probe_value = 0;
+  std::uint64_t cpus[16] = {};  ///< that it may run on, a bit each
+  alignas(64) shared_offer offers[2];
+};
+
+/// The first failure of all; the others hear of it.
+struct shared_failure {
+  alignas(64) shared_word state{0};  ///< 0: none; 1: being written; 2: there
+  int rank = 0;
+  char text[1000] = {};
+};
+
+/// Where everything lies.
+class shared_plan {
+ public:
+  /// @param ring_bytes  size of each ring, a power of two of at least 256; 0: 256 KiB, less for many processes
+  explicit shared_plan(int processes, std::size_t ring_bytes = 0)
+      : processes_{static_cast<std::size_t>(processes)}, ring_bytes_{ring_bytes} {
+    constexpr std::size_t budget = std::size_t{32} << 20;  // a container often has 64 MiB of shared memory
+    if (ring_bytes_ == 0)
+      ring_bytes_ = std::clamp<std::size_t>(std::bit_floor(budget / (processes_ * processes_)), 4096, 262144);
+  }
+
+  std::size_t processes() const { return processes_; }
+  std::size_t ring_bytes() const { return ring_bytes_; }
+  std::size_t channels() const { return processes_ * processes_; }
+  std::size_t bytes() const { return ring_at(channels()); }
+
+  std::size_t process_at(std::size_t i) const { return sizeof(shared_failure) + i * sizeof(shared_process); }
+  std::size_t channel_at(std::size_t i) const { return process_at(processes_) + i * sizeof(shared_channel); }
+  std::size_t ring_at(std::size_t i) const {
+    constexpr std::size_t page = 4096;
+    return (channel_at(channels()) + page - 1) / page * page + i * ring_bytes_;
+  }
+
+ private:
+  std::size_t processes_;
+  std::size_t ring_bytes_;
+};
+
+// ---- Waiting ------------------------------------------------------------------------------------------------
+
+/// Tells the core that this is a loop that waits.
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// The turns of a loop that waits for other processes. Answers within microseconds are polled for, unless
+/// there are more processes than cores; then the core is offered to others; after a millisecond the process
+/// sleeps in between, for a time that is small compared with what it has waited already.
+class shared_pace {
+ public:
+  shared_pace(bool crowded, std::chrono::nanoseconds longest)
+      : polls_{crowded ? 5U : 2000U}, longest_{longest} {}
+
+  /// Passes a moment. True now and then: look around whether the wait is in vain.
+  /// @param attentive  something else needs the caller: no sleep
+  bool turn(bool attentive = false) {
+    if (++turns_ < polls_) {
+      relax();
+      return false;
+    }
+    auto const now = std::chrono::steady_clock::now();
+    if (turns_ == polls_) start_ = now;
+    waited_ = now - start_;
+    if (attentive || waited_ < std::chrono::milliseconds{1})
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
+    return turns_ % 16 == 0;
+  }
+
+  bool late() const { return waited_ >= longest_; }
+
+ private:
+  unsigned const polls_;
+  unsigned turns_ = 0;
+  std::chrono::nanoseconds const longest_;
+  std::chrono::nanoseconds waited_{0};
+  std::chrono::steady_clock::time_point start_{};
+};
+
+/// How a wait ended.
+enum class shared_outcome : int { done, mismatch, unreadable, failed, left, died, late };
+
+// ---- Transfers ----------------------------------------------------------------------------------------------
+
+/// One send or receive under way.
+struct shared_transfer {
+  enum class progress : int { running, done, mismatch, unreadable };
+  std::byte* data = nullptr;  ///< a sender's bytes are only read
+  std::size_t bytes = 0;
+  std::size_t moved = 0;         ///< of the payload
+  bool opened = false;           ///< its header was written or read
+  std::uint64_t address = 0;     ///< in the sender's memory, for a receive that reads there
+  std::uint64_t number = 0;      ///< among the announced sends of its channel
+  std::uint64_t peer_bytes = 0;  ///< set with `mismatch`
+  int problem = 0;               ///< errno, set with `unreadable`
+  progress state = progress::running;
+  shared_transfer* next = nullptr;  ///< in a queue or in the pool
+};
+
+/// Transfers in the order of their start.
+class shared_queue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  shared_transfer& front() { return *first_; }
+  void push(shared_transfer& t) {
+    t.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &t;
+    last_ = &t;
+  }
+  shared_transfer& pop() { return *std::exchange(first_, first_->next); }
+
+ private:
+  shared_transfer* first_ = nullptr;
+  shared_transfer* last_ = nullptr;
+};
+
+/// One end of a channel.
+struct shared_lane {
+  shared_channel* channel = nullptr;
+  std::byte* ring = nullptr;
+  std::uint64_t position = 0;   ///< of this end
+  std::uint64_t seen = 0;       ///< of the other end, when last looked at
+  std::uint64_t announced = 0;  ///< messages that travel by address: announced, or copied
+  shared_queue queue;
+  shared_queue shown;  ///< sends that were announced and not copied yet
+};
+
+// ---- One process's view -------------------------------------------------------------------------------------
+
+/// One of the processes that share a piece of memory. One thread at a time uses it.
+///
+/// Transfers move inside send, await and advance only: whoever waits for anything moves everything of its own, so no
+/// order of waits blocks, and full rings are no deadlock.
+class shared_node {
+ public:
+  /// Messages that are longer than half a ring, and than this, are announced rather than streamed.
+  static constexpr std::size_t least_announced = 4096;
+
+  /// Puts memory in order, before anybody joins.
+  /// @param memory  plan.bytes() zeroed bytes at the start of a page
+  static void prepare(std::byte* memory, shared_plan const& plan) {
+    ::new (memory) shared_failure;
+    for (std::size_t i = 0; i < plan.processes(); ++i) ::new (memory + plan.process_at(i)) shared_process;
+    for (std::size_t i = 0; i < plan.channels(); ++i) ::new (memory + plan.channel_at(i)) shared_channel;
+  }
+
+  /// Joins; returns when all have joined, or when time is up: see complete().
+  /// @param memory       prepared; owned by the caller, who keeps it until the node is destroyed
+  /// @param single_copy  reads other processes' memory where the system lets it
+  shared_node(std::byte* memory, shared_plan const& plan, int rank, bool single_copy,
+              std::chrono::nanoseconds longest)
+      : memory_{memory},
+        plan_{plan},
+        rank_{rank},
+        piece_{std::min<std::size_t>(32768, plan.ring_bytes() / 4)} {
+    auto const n = plan_.processes();
+    auto const me = static_cast<std::size_t>(rank_);
+    out_.resize(n);
+    in_.resize(n);
+    for (std::size_t peer = 0; peer < n; ++peer) {
+      out_[peer].channel = at<shared_channel>(plan_.channel_at(me * n + peer));
+      out_[peer].ring = memory_ + plan_.ring_at(me * n + peer);
+      in_[peer].channel = at<shared_channel>(plan_.channel_at(peer * n + me));
+      in_[peer].ring = memory_ + plan_.ring_at(peer * n + me);
+    }
+    introduce_myself();
+    auto const all_joined = [this] {
+      for (int peer = 0; peer < size(); ++peer)
+        if (process(peer).joined.load(std::memory_order_acquire) == 0) return false;
+      return true;
+    };
+    shared_pace pace{true, longest};
+    while (!(complete_ = all_joined()) && !(pace.turn() && pace.late())) continue;
+    if (complete_) meet_the_others(single_copy);
+  }
+
+  shared_node(shared_node const&) = delete;
+  shared_node& operator=(shared_node const&) = delete;
+
+  ~shared_node() { process(rank_).left.store(1, std::memory_order_release); }
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(plan_.processes()); }
+
+  /// Whether all joined in time; a node that is not complete cannot be used.
+  bool complete() const noexcept { return complete_; }
+
+  /// Whether transfers are under way that others may be waiting for.
+  bool busy() const noexcept { return running_ != 0; }
+
+  shared_transfer& send(int peer, std::span<std::byte const> bytes) {
+    shared_lane& to = out_[index(peer)];
+    shared_transfer& t = take(const_cast<std::byte*>(bytes.data()), bytes.size());
+    to.queue.push(t);
+    while (push(to)) continue;
+    return t;
+  }
+
+  shared_transfer& receive(int peer, std::span<std::byte> bytes) {
+    shared_transfer& t = take(bytes.data(), bytes.size());
+    in_[index(peer)].queue.push(t);  // copied later: who posts receives first wants to send soon
+    return t;
+  }
+
+  /// Waits for a transfer. Its record may be given back when the outcome is `done`.
+  /// @param aside  called while nothing moves, for the progress of another library; true if that is needed
+  template <class Aside>
+  shared_outcome await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside) {
+    auto const ended = [&] { return t.state != shared_transfer::progress::running; };
+    auto const how = await(ended, peer, longest, aside);
+    if (how != shared_outcome::done || t.state == shared_transfer::progress::done) return how;
+    bool const differs = t.state == shared_transfer::progress::mismatch;
+    return differs ? shared_outcome::mismatch : shared_outcome::unreadable;
+  }
+
+  void give_back(shared_transfer& t) { t.next = std::exchange(spare_, &t); }
+
+  /// Slot r of `all` becomes the bytes of process r.
+  /// @param culprit  set to who brought another size (mismatch), or is missing (left, died, late)
+  /// @shape mine: at most shared_offer::most_bytes, or any size where only sizes are to be compared: then `all`
+  ///        is empty
+  template <class Aside>
+  shared_outcome allgather(std::span<std::byte const> mine, std::span<std::byte> all,
+                           std::chrono::nanoseconds longest, int& culprit, Aside const& aside) {
+    std::uint64_t const turn = ++turns_;
+    bool const carries = !all.empty();
+    shared_offer& own = process(rank_).offers[turn % 2];
+    own.bytes = mine.size();
+    if (carries) std::memcpy(own.data, mine.data(), mine.size());
+    own.turn.store(turn, std::memory_order_release);
+    int step = 1;  // to the first process that has not arrived
+    auto const ready = [&] {
+      for (; step < size(); ++step) {
+        culprit = (rank_ + step) % size();
+        if (process(culprit).offers[turn % 2].turn.load(std::memory_order_acquire) != turn) return false;
+      }
+      return true;
+    };
+    auto const how = await(ready, culprit, longest, aside);
+    if (how != shared_outcome::done) return how;
+    for (culprit = 0; culprit < size(); ++culprit)
+      if (offered_bytes(culprit) != mine.size()) return shared_outcome::mismatch;
+    if (carries)
+      for (int peer = 0; peer < size(); ++peer)
+        std::memcpy(all.data() + index(peer) * mine.size(), process(peer).offers[turn % 2].data, mine.size());
+    return shared_outcome::done;
+  }
+
+  /// What a process brought to the last allgather.
+  std::uint64_t offered_bytes(int peer) { return process(peer).offers[turns_ % 2].bytes; }
+
+  /// Moves what can be moved; true if anything was.
+  bool advance() {
+    if (running_ == 0) return false;
+    bool moved = false;
+    for (auto& lane : out_)
+      if (!lane.queue.empty() || !lane.shown.empty()) moved = push(lane) || moved;
+    for (auto& lane : in_)
+      if (!lane.queue.empty()) moved = pull(lane) || moved;
+    return moved;
+  }
+
+  /// Tells the others, unless there was a failure before, and makes them distrust what they read in this
+  /// process's own memory from now on. Afterwards nobody moves bytes of this node's transfers any more.
+  void fail(int rank, std::string_view text) noexcept {
+    for (auto* side : {&out_, &in_})
+      for (auto& lane : *side) lane.queue = lane.shown = {};
+    running_ = 0;
+    std::uint64_t none = 0;
+    if (failure().state.compare_exchange_strong(none, 1)) {
+      failure().rank = rank;
+      std::size_t const length = std::min(text.size(), sizeof failure().text - 1);
+      std::memcpy(failure().text, text.data(), length);
+      failure().text[length] = '\0';
+      failure().state.store(2);
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the caller frees or changes its buffers
+  }
+
+  /// Whether a process has failed; then who was the first, and its message.
+  bool failed() { return failure().state.load() == 2; }
+  int failed_rank() { return failure().rank; }
+  char const* failure_text() { return failure().text; }
+
+  std::uint64_t pid(int peer) { return process(peer).pid; }
+
+ private:
+  template <class T>
+  T* at(std::size_t offset) {
+    return std::launder(reinterpret_cast<T*>(memory_ + offset));
+  }
+  static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
+  shared_process& process(int peer) { return *at<shared_process>(plan_.process_at(index(peer))); }
+  shared_failure& failure() { return *at<shared_failure>(0); }
+
+  static std::uint64_t round_up(std::uint64_t position) { return (position + 63) & ~std::uint64_t{63}; }
+
+  // ---- Getting acquainted
+
+  void introduce_myself() {
+    shared_process& me = process(rank_);
+    me.pid = static_cast<std::uint64_t>(::getpid());
+    struct stat space {};
+    if (::stat("/proc/self/ns/pid", &space) == 0) me.pid_namespace = static_cast<std::uint64_t>(space.st_ino);
+    probe_ = 0x676c6f62616c71ULL ^ (me.pid << 32) ^ reinterpret_cast<std::uintptr_t>(this);
+    me.probe = reinterpret_cast<std::uintptr_t>(&probe_);
+    me.probe_value = probe_;
+#if defined(__linux__)
+    cpu_set_t cpus;
+    if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
+      static_assert(sizeof cpus == sizeof me.cpus);
+      std::memcpy(me.cpus, &cpus, sizeof cpus);
+    }
+#endif
+    me.joined.store(1, std::memory_order_release);
+  }
+
+  void meet_the_others(bool single_copy) {
+    std::uint64_t cpus[16] = {};
+    for (int peer = 0; peer < size(); ++peer)
+      for (std::size_t i = 0; i < 16; ++i) cpus[i] |= process(peer).cpus[i];
+    int cores = 0;
+    for (std::uint64_t const word : cpus) cores += std::popcount(word);
+    if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+    crowded_ = size() > cores;
+    for (int peer = 0; peer < size(); ++peer) {
+      shared_process& other = process(peer);
+      std::uint64_t value = 0;
+      bool const reads = single_copy &&
+                         read_memory(other.pid, other.probe, &value, sizeof value) == sizeof value &&
+                         value == other.probe_value;  // or else the number is another process's
+      in_[index(peer)].channel->readable.store(reads ? 1 : 0, std::memory_order_release);
+    }
+  }
+
+  /// Reads another process's memory; the number of bytes read, or -1 and errno.
+  static std::int64_t read_memory(std::uint64_t pid, std::uint64_t from, void* to, std::size_t bytes) {
+#if defined(__linux__)
+    iovec const here{to, bytes};
+    iovec const there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), bytes};
+    return ::process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
+#else
+    static_cast<void>(pid), static_cast<void>(from), static_cast<void>(to), static_cast<void>(bytes);
+    errno = ENOSYS;
+    return -1;
+#endif
+  }
+
+  /// Whether a process is known to run no more. Numbers of another namespace mean other processes.
+  bool died(int peer) {
+    shared_process const& other = process(peer);
+    std::uint64_t const space = process(rank_).pid_namespace;
+    return space != 0 && other.pid_namespace == space && ::kill(static_cast<pid_t>(other.pid), 0) != 0 &&
+           errno == ESRCH;
+  }
+
+  // ---- Waiting
+
+  /// Blocks until `ready()`, or until that cannot happen any more, as `peer` is gone (ready may change it). What has arrived counts even when a process
+  /// has failed meanwhile.
+  template <class Ready, class Aside>
+  shared_outcome await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
+                       Aside const& aside) {
+    shared_pace pace{crowded_, longest};
+    for (;;) {
+      if (ready()) return shared_outcome::done;
+      if (advance()) continue;
+      if (!pace.turn(aside())) continue;
+      auto const vain = [&] {
+        if (failed()) return shared_outcome::failed;
+        if (process(peer).left.load() != 0) return shared_outcome::left;
+        if (died(peer)) return shared_outcome::died;
+        return pace.late() ? shared_outcome::late : shared_outcome::done;
+      }();
+      if (vain == shared_outcome::done) continue;
+      while (advance()) continue;  // what came before the bad news
+      return ready() ? shared_outcome::done : vain;
+    }
+  }
+
+  // ---- Moving bytes
+
+  shared_transfer& take(std::byte* data, std::size_t bytes) {
+    if (spare_ == nullptr) spare_ = &transfers_.emplace_back();
+    shared_transfer& t = *std::exchange(spare_, spare_->next);
+    t = {};
+    t.data = data;
+    t.bytes = bytes;
+    ++running_;
+    return t;
+  }
+
+  void finish(shared_transfer& t, shared_transfer::progress state) {
+    t.state = state;
+    --running_;
+  }
+
+  /// Copies between a ring and private memory.
+  void put(shared_lane& to, void const* from, std::size_t bytes) {
+    std::size_t const at = to.position % plan_.ring_bytes();
+    std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
+    std::memcpy(to.ring + at, from, first);
+    if (first != bytes) std::memcpy(to.ring, static_cast<std::byte const*>(from) + first, bytes - first);
+    to.position += bytes;
+  }
+  void get(shared_lane& from, void* to, std::size_t bytes) {
+    std::size_t const at = from.position % plan_.ring_bytes();
+    std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
+    std::memcpy(to, from.ring + at, first);
+    if (first != bytes) std::memcpy(static_cast<std::byte*>(to) + first, from.ring, bytes - first);
+    from.position += bytes;
+  }
+
+  /// Moves one piece of the first send; true if anything moved.
+  bool push(shared_lane& to) {
+    shared_channel& line = *to.channel;
+    bool moved = false;
+    while (!to.shown.empty() && line.copied.load(std::memory_order_acquire) >= to.shown.front().number) {
+      finish(to.shown.pop(), shared_transfer::progress::done);
+      moved = true;
+    }
+    if (to.queue.empty()) return moved;
+    shared_transfer& t = to.queue.front();
+    std::size_t const head = t.opened ? 0 : sizeof(shared_header);
+    std::size_t const wanted = std::min(head + t.bytes - t.moved, piece_);
+    auto const room = [&] { return plan_.ring_bytes() - (to.position - to.seen); };
+    if (room() < wanted) {
+      to.seen = line.taken.load(std::memory_order_acquire);
+      if (room() < std::max<std::size_t>(1, head)) return moved;
+    }
+    bool const announce = !t.opened && t.bytes > least_announced && 2 * t.bytes > plan_.ring_bytes() &&
+                          line.readable.load(std::memory_order_acquire) == 1;
+    if (!t.opened) {
+      shared_header const header{t.bytes, announce ? reinterpret_cast<std::uintptr_t>(t.data) : 0};
+      put(to, &header, sizeof header);
+      t.opened = true;
+    }
+    if (announce) {
+      t.number = ++to.announced;
+    } else if (t.moved != t.bytes) {
+      std::size_t const bytes = std::min({t.bytes - t.moved, piece_, static_cast<std::size_t>(room())});
+      put(to, t.data + t.moved, bytes);
+      t.moved += bytes;
+    }
+    bool const whole = announce || t.moved == t.bytes;
+    if (whole) to.position = round_up(to.position);
+    line.written.store(to.position, std::memory_order_release);
+    if (!whole) return true;
+    to.queue.pop();
+    if (announce)
+      to.shown.push(t);
+    else
+      finish(t, shared_transfer::progress::done);
+    return true;
+  }
+
+  /// Moves one piece of the first receive; true if anything moved.
+  bool pull(shared_lane& from) {
+    shared_channel& line = *from.channel;
+    shared_transfer& t = from.queue.front();
+    if (t.address != 0) return read(from, t);
+    auto const here = [&] { return from.seen - from.position; };
+    if (here() < std::min(t.bytes - t.moved, piece_) + (t.opened ? 0 : sizeof(shared_header)))
+      from.seen = line.written.load(std::memory_order_acquire);
+    bool const opens = !t.opened;
+    if (opens) {
+      if (here() == 0) return false;
+      shared_header header;
+      get(from, &header, sizeof header);
+      t.opened = true;
+      if (header.bytes != t.bytes) {
+        t.peer_bytes = header.bytes;
+        from.queue.pop();
+        finish(t, shared_transfer::progress::mismatch);
+        return true;
+      }
+      if (header.address != 0) {
+        t.address = header.address;
+        from.position = round_up(from.position);
+        line.taken.store(from.position, std::memory_order_release);
+        return read(from, t);
+      }
+    }
+    std::size_t const bytes = std::min({t.bytes - t.moved, piece_, static_cast<std::size_t>(here())});
+    if (bytes == 0 && !opens) return false;
+    if (bytes != 0) get(from, t.data + t.moved, bytes);
+    t.moved += bytes;
+    bool const whole = t.moved == t.bytes;
+    if (whole) from.position = round_up(from.position);
+    line.taken.store(from.position & ~std::uint64_t{63}, std::memory_order_release);
+    if (whole) {
+      from.queue.pop();
+      finish(t, shared_transfer::progress::done);
+    }
+    return true;
+  }
+
+  /// Reads a piece from the sender's own memory.
+  bool read(shared_lane& from, shared_transfer& t) {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    auto const peer = static_cast<int>(&from - in_.data());
+    std::int64_t const got = read_memory(process(peer).pid, t.address + t.moved, t.data + t.moved,
+                                         std::min(most, t.bytes - t.moved));
+    int const problem = errno;
+    // After a failure its sender may have freed or changed these bytes while they were read.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (failure().state.load() != 0) return false;
+    if (got <= 0) {
+      t.problem = problem;
+      from.queue.pop();
+      finish(t, shared_transfer::progress::unreadable);
+      return true;
+    }
+    t.moved += static_cast<std::size_t>(got);
+    if (t.moved != t.bytes) return true;
+    from.channel->copied.store(++from.announced, std::memory_order_release);
+    from.queue.pop();
+    finish(t, shared_transfer::progress::done);
+    return true;
+  }
+
+  std::byte* const memory_;
+  shared_plan const plan_;
+  int const rank_;
+  std::size_t const piece_;  // bytes copied at a time: sender and receiver overlap
+  bool complete_ = false;
+  bool crowded_ = false;  // more processes than cores
+  std::uint64_t probe_ = 0;
+  std::uint64_t turns_ = 0;  // allgathers so far
+  std::uint64_t running_ = 0;
+  std::vector<shared_lane> out_, in_;
+  std::deque<shared_transfer> transfers_;
+  shared_transfer* spare_ = nullptr;
+};
+
+}  // namespace globalq::transport::detail
