@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../support/floors.hpp"
+#include "operators.hpp"
+
+#include <globalq/vector_codec.hpp>
+
+namespace globalq::bench {
+namespace {
+
+template <class Value>
+stored<Value>* words_of(values<Value> const& y) {
+  return reinterpret_cast<stored<Value>*>(y.data());
+}
+
+/// A frame to values: the last step of every schedule.
+template <class Value>
+void decode(benchmark::State& state, point at) {
+  ring_codec codec(uniform_int8(), 1, at);
+  auto const x = gradient<Value>(at.n, 1);
+  values<Value> const y("decoded", at.n);
+  double const unit = codec.largest(reading(x));
+  codec.begin(reading(x), writing(y), unit);
+  byte_buffer memory;
+  auto const frame = codec.frame(memory);
+  codec.encode(frame);
+
+  codec.decode({frame, 1, 0});
+  if (!near(x, y, unit / codec.levels()))
+    return fail(state, "decoded values are not next to what was encoded");
+
+  widen_floor<stored<Value>, false> const floor{frame.data(), words_of(y),
+                                                static_cast<float>(unit / codec.levels())};
+  interleave(
+      state, {at.n, at.n * (1 + sizeof(Value))},
+      [&] {
+        codec.decode({frame, 1, 0});
+      },
+      [&] { codec.executor().items(at.n / block_values, floor); });
+}
+
+/// y += what a frame stands for, as error feedback and parameter servers do it.
+template <class Value>
+void decode_add(benchmark::State& state, point at) {
+  auto const on = at.executor();
+  auto const op = uniform_int8();
+  encoding_key const key{1, 0, 0};
+  auto const with = [&](auto const& space) {
+    vector_codec codec(op, space);
+    auto const x = gradient<Value>(at.n, 1);
+    values<Value> const y("sum", at.n), other("sum of the floor", at.n);
+    byte_buffer memory;
+    auto const frame = memory.get(codec.frame_bytes(at.n, dtype_of<Value>::value));
+    codec.encode(x, key, frame);
+
+    double max = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      max = std::max(max, std::fabs(static_cast<double>(static_cast<float>(x(i)))));
+      y(i) = Value(1.0F);
+    }
+    codec.decode_add(frame, key, y);
+    values<float> const added("added", at.n);
+    for (std::size_t i = 0; i < y.size(); ++i) added(i) = static_cast<float>(y(i)) - 1.0F;
+    double const rounding = unit_roundoff<Value>() * (1 + 2 * max);
+    if (!near(x, added, max / codec.levels() + rounding))
+      return fail(state, "what was added is not next to what was encoded");
+
+    std::uint64_t calls = 0;
+    widen_floor<stored<Value>, true> const floor{frame.data(), words_of(other),
+                                                 static_cast<float>(max / codec.levels())};
+    interleave(
+        state, {at.n, at.n * (1 + 2 * sizeof(Value))},
+        [&] {
+          if (++calls % 4096 == 0) Kokkos::deep_copy(y, Value(0.0F));  // sums of 16 bits would overflow
+          codec.decode_add(frame, key, y);
+        },
+        [&] { on.items(at.n / block_values, floor); });
+  };
+  if (at.threads == 1)
+    with(Kokkos::Serial());
+  else
+    with(Kokkos::DefaultHostExecutionSpace());
+}
+
+
+template <class Value>
+void add_type(std::string const& suffix) {
+  add("decode/uniform/int8" + suffix, decode<Value>);
+  add("decode_add/uniform/int8" + suffix, decode_add<Value>);
+}
+
+}  // namespace
+
+void add_decoders() {
+  add_type<float>("");
+  add_type<float16>("/float16");
+  add_type<bfloat16>("/bfloat16");
+}
+
+}  // namespace globalq::bench

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief peers: the algorithms as papers print them: random floats for the whole vector first, then a loop over the
+///        values with floor, log2 and exp2.
+///
+/// The random floats come from a cheap generator, cheaper than the ones of common libraries, and all loops run on the
+/// threads of the library's own kernels, in blocks of the same size.
+
+#include "peer.hpp"
+
+#include <cmath>
+
+namespace globalq::bench {
+namespace {
+
+constexpr std::uint64_t block = 4096;
+
+/// body(i) for every value.
+template <class Body>
+void for_each_value(task const& t, Body const& body) {
+  t.on.items(divide_up(t.n, block), [&](std::uint64_t b) {
+    std::uint64_t const end = std::min(t.n, (b + 1) * block);
+    for (std::uint64_t i = b * block; i < end; ++i) body(i);
+  });
+}
+
+/// Uniform in [0, 1).
+void draw(task const& t, float* u) {
+  for_each_value(t, [=](std::uint64_t i) {
+    u[i] = static_cast<float>(mix((i + 1) * 0x9E3779B97F4A7C15ULL) >> 40) * 0x1p-24F;
+  });
+}
+
+constexpr int smallest = 126;  ///< code k is 2^-(k-1) times the norm; code 0 is zero
+
+/// Alistarh et al. 2017 (QSGD): sign(x) floor(s |x| / norm + u).
+std::int8_t encode_uniform(float x, float norm, float u) {
+  float const level = std::floor(127.0F * std::fabs(x) / norm + u);
+  return static_cast<std::int8_t>(x < 0 ? -level : level);
+}
+
+/// Horvath et al. 2019: the power of two below, or with a probability that makes it unbiased the one above.
+std::int8_t encode_exponential(float x, float norm, float u) {
+  float const magnitude = std::fabs(x) / norm;
+  if (magnitude == 0) return 0;
+  float const lower = std::floor(std::log2(magnitude));
+  float const power = lower < -smallest ? 0.0F : std::exp2(lower);
+  float const gap = power == 0 ? std::exp2(-static_cast<float>(smallest)) : power;
+  bool const up = u < (magnitude - power) / gap;
+  int code = up ? -static_cast<int>(lower) : 1 - static_cast<int>(lower);
+  if (power == 0) code = up ? smallest + 1 : 0;
+  return static_cast<std::int8_t>(x < 0 ? -code : code);
+}
+
+float decode_exponential(std::int8_t code, float norm) {
+  if (code == 0) return 0;
+  float const magnitude = norm * std::pow(2.0F, 1.0F - std::fabs(static_cast<float>(code)));
+  return code < 0 ? -magnitude : magnitude;
+}
+
+class uniform final : public peer {
+ public:
+  explicit uniform(task const& t) : task_(t), u_("u", t.n), codes_("codes", t.n) {}
+
+  void run() override {
+    float* const u = u_.data();
+    float const* const x = task_.x.data();
+    std::int8_t* const codes = codes_.data();
+    float const norm = static_cast<float>(task_.norm);
+    draw(task_, u);
+    for_each_value(task_, [=](std::uint64_t i) { codes[i] = encode_uniform(x[i], norm, u[i]); });
+  }
+
+  double error() override {
+    return relative_error(
+        task_.n, [&](std::uint64_t i) { return double{task_.x(i)}; },
+        [&](std::uint64_t i) { return codes_(i) * task_.norm / 127; });
+  }
+
+ private:
+  task task_;
+  values<float> u_;
+  values<std::int8_t> codes_;
+};
+
+class exponential final : public peer {
+ public:
+  explicit exponential(task const& t) : task_(t), u_("u", t.n), codes_("codes", t.n) {}
+
+  void run() override {
+    float* const u = u_.data();
+    float const* const x = task_.x.data();
+    std::int8_t* const codes = codes_.data();
+    float const norm = static_cast<float>(task_.norm);
+    draw(task_, u);
+    for_each_value(task_, [=](std::uint64_t i) { codes[i] = encode_exponential(x[i], norm, u[i]); });
+  }
+
+  double error() override {
+    return relative_error(
+        task_.n, [&](std::uint64_t i) { return double{task_.x(i)}; },
+        [&](std::uint64_t i) {
+          return double{decode_exponential(codes_(i), static_cast<float>(task_.norm))};
+        });
+  }
+
+ private:
+  task task_;
+  values<float> u_;
+  values<std::int8_t> codes_;
+};
+
+/// Xin et al. (Global-QSGD): both codes as floats, their sum, and its exponent rounded again. The scale is twice the
+/// norm, which no sum exceeds.
+class reduce_exponential final : public peer {
+ public:
+  explicit reduce_exponential(task const& t)
+      : task_(t),
+        scale_(2 * static_cast<float>(t.norm)),
+        u_("u", t.n),
+        a_("a", t.n),
+        b_("b", t.n),
+        sum_("sum", t.n) {
+    draw(task_, u_.data());
+    for (std::uint64_t i = 0; i < t.n; ++i) {
+      a_(i) = encode_exponential(t.x(i), scale_, u_(i));
+      b_(i) = encode_exponential(t.other(i), scale_, 1 - 0x1p-24F - u_(i));
+    }
+  }
+
+  void run() override {
+    float* const u = u_.data();
+    std::int8_t const *const a = a_.data(), *const b = b_.data();
+    std::int8_t* const sum = sum_.data();
+    float const scale = scale_;
+    draw(task_, u);
+    for_each_value(task_, [=](std::uint64_t i) {
+      float const total = decode_exponential(a[i], scale) + decode_exponential(b[i], scale);
+      sum[i] = encode_exponential(total, scale, u[i]);
+    });
+  }
+
+  double error() override {
+    return relative_error(
+        task_.n, [&](std::uint64_t i) { return double{task_.x(i)} + double{task_.other(i)}; },
+        [&](std::uint64_t i) { return double{decode_exponential(sum_(i), scale_)}; });
+  }
+
+ private:
+  task task_;
+  float scale_;
+  values<float> u_;
+  values<std::int8_t> a_, b_, sum_;
+};
+
+template <class Peer>
+std::unique_ptr<peer> make(task const& t) {
+  return std::make_unique<Peer>(t);
+}
+
+}  // namespace
+
+std::vector<named_peer> published_peers() {
+  return {
+      {"published: encode uniform int8", make<uniform>},
+      {"published: encode exponential int8", make<exponential>},
+      {"published: reduce exponential int8", make<reduce_exponential>},
+  };
+}
+
+}  // namespace globalq::bench

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief bench: a kernel and its floor, timed in turn.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace globalq::bench {
+
+/// Seconds of @p calls calls.
+template <class F>
+double seconds_of(F&& f, std::int64_t calls) {
+  auto const start = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < calls; ++i) f();
+  benchmark::ClobberMemory();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// How many calls last long enough that neither the clock nor an interrupt decides.
+template <class F>
+std::int64_t calls_of_a_sample(F&& f) {
+  constexpr double shortest = 200e-6;
+  std::int64_t calls = 1;
+  f();  // touches memory, wakes threads
+  while (seconds_of(f, calls) < shortest) calls *= 2;
+  return calls;
+}
+
+/// @param share  0.5 for the median
+inline double quantile(std::vector<double> samples, double share) {
+  auto const at =
+      samples.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(samples.size() - 1));
+  std::nth_element(samples.begin(), at, samples.end());
+  return *at;
+}
+
+/// What one call works on.
+struct amount {
+  std::uint64_t values;
+  std::uint64_t bytes;  ///< read and written, by the kernel and by its floor alike
+};
+
+/// Times kernel, floor, kernel, floor, ... and reports the medians, so that both meet the same neighbours, clock rate and
+/// caches.
+///
+/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (how far the quartiles of this
+/// ratio over single turns lie apart, as a share of it), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of
+/// the kernel. Benchmarks count calls of the kernel, with manual time.
+/// @returns floor_ratio
+template <class Kernel, class Floor>
+double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor) {
+  constexpr std::size_t fewest = 9;
+  std::int64_t const kernel_calls = calls_of_a_sample(kernel), floor_calls = calls_of_a_sample(floor);
+  std::vector<double> of_kernel, of_floor, ratios;
+  auto const sample = [&] {
+    double const seconds = seconds_of(kernel, kernel_calls);
+    of_kernel.push_back(seconds / static_cast<double>(kernel_calls));
+    of_floor.push_back(seconds_of(floor, floor_calls) / static_cast<double>(floor_calls));
+    ratios.push_back(of_floor.back() / of_kernel.back());
+    return seconds;
+  };
+  while (state.KeepRunningBatch(kernel_calls)) state.SetIterationTime(sample());
+  while (of_kernel.size() < fewest) sample();
+
+  double const seconds = quantile(of_kernel, 0.5), ratio = quantile(of_floor, 0.5) / seconds;
+  double const ns = 1e9 / static_cast<double>(each.values);
+  state.counters["floor_ratio"] = ratio;
+  state.counters["spread"] = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / quantile(ratios, 0.5);
+  state.counters["ns_per_value"] = seconds * ns;
+  state.counters["floor_ns_per_value"] = seconds * ratio * ns;
+  state.counters["bytes_per_second"] = static_cast<double>(each.bytes) / seconds;
+  return ratio;
+}
+
+/// Whether a check of a result failed in this process.
+inline bool failed = false;
+
+/// Reports a wrong result in place of a time.
+inline void fail(benchmark::State& state, std::string const& what) {
+  failed = true;
+  state.SkipWithError(what.c_str());
+}
+
+}  // namespace globalq::bench
