@@ -71,7 +71,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
       ->capture_default_str();
   app.add_option("--execution", text.execution, "serial|openmp; openmp has OMP_NUM_THREADS threads a worker")
       ->capture_default_str();
-  app.add_option("--chunk-values", text.chunk_values, "values sent at a time; 0: a whole segment")
+  app.add_option("--chunk-values", text.chunk_values, "values sent at a time; 0: chosen by the library")
       ->capture_default_str();
   app.add_option("--deadline", text.deadline, "seconds that a wait for other workers may take")
       ->capture_default_str();

@@ -24,7 +24,7 @@ enum class non_finite : std::uint8_t {
 struct options {
   std::uint64_t seed = 0;
   globalq::non_finite non_finite = globalq::non_finite::propagate;
-  /// Values sent at a time, 0: a whole segment. Changes no bit of the result. Workers that differ in it get an
+  /// Values sent at a time, 0: chosen by the library. Changes no bit of the result. Workers that differ in it get an
   /// error from the transport, since the sizes of their messages differ.
   std::uint64_t chunk_values = 0;
 };
@@ -91,7 +91,7 @@ class allreduce_mean {
   /// What a call with vectors of @p length values does and costs.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
     return detail::make_plan(facts_, magnitudes_, schedule_, workers_.size(), length, type,
-                             settings_.chunk_values);
+                             settings_.chunk_values, chunk_bytes());
   }
 
   /// How codes are added, how many levels there are, and how many codes are kept free for growth.
@@ -144,6 +144,11 @@ class allreduce_mean {
     } else {
       return kernel::host_executor(Kokkos::DefaultHostExecutionSpace());
     }
+  }
+
+  std::size_t chunk_bytes() const {
+    if constexpr (transport::OwnChunkBytes<Transport>) return workers_.chunk_bytes();
+    return detail::default_chunk_bytes;
   }
 
   std::string message(std::string const& what) const {
@@ -227,7 +232,7 @@ class allreduce_mean {
     c.units = std::span<double const>(units_).first(plain ? 1 : buckets);
     c.wide = wide_;
     codec_->begin(c);
-    std::uint64_t const chunk = detail::usable_chunk(facts_, resolved_, settings_.chunk_values);
+    std::uint64_t const chunk = detail::chunk_of(facts_, resolved_, settings_.chunk_values, chunk_bytes());
     schedule_(workers_, *codec_, layout(length, schedule_.parts(n), detail::grain_of(facts_), chunk),
               memory_->frames);
     if ((codec_->faults() & kernel::out_of_range) != 0)

@@ -249,9 +249,9 @@ TEST(Plan, knows_the_method_the_levels_and_the_memory) {
   EXPECT_EQ(plan_of(linf("uniform", "packed:4", "auto", "ring"), 4, 10).levels, 7U);
   EXPECT_EQ(plan_of(linf("uniform", "int32", "auto", "ring"), 4, 10).levels, 1U << 24);
   EXPECT_EQ(plan_of(linf("exponential", "int8", "auto", "tree"), 4, 10).levels, 125U);
-  // ring: two frames of a segment and one that arrives
+  // ring, one chunk: four frames that arrive and four that leave, in turns
   gq::plan const p = plan_of(linf("uniform", "int8", "auto", "ring"), 4, 4096);
-  EXPECT_EQ(p.workspace_bytes, 3U * (16 + 1024));
+  EXPECT_EQ(p.workspace_bytes, 8U * (16 + 1024));
 }
 
 }  // namespace

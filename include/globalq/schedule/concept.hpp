@@ -9,7 +9,8 @@
 /// - `parts(workers)`: into how many segments a vector is cut,
 /// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
 /// - `operator()(transport, codec, layout, frame_pool)`: the collective itself, for any Transport.
-/// It sees bytes only. Every worker runs the same code with its own rank; a frame is finished by the worker that
+/// It sees bytes only, and cuts them into chunks so that encoding, transfer, adding and decoding overlap: while one chunk
+/// is on its way, the next one is computed. Chunks change no bit. Every worker runs the same code with its own rank; a frame is finished by the worker that
 /// combined it and by all others from the same bytes, so all results are bit-identical.
 
 #include "../core/codec.hpp"
@@ -41,27 +42,38 @@ typename T::request recv(T& t, int from, std::span<std::byte> frame) {
 }
 
 /// Transfers under way, in memory that the next call reuses. Leaving the scope by an exception gives them up.
+///
+/// They are kept in sets, each of which is waited for by itself: those of a chunk, say, while another is on its way.
 template <Transport T>
 class transfers {
  public:
-  transfers() { list().clear(); }
-  ~transfers() { list().clear(); }
+  static constexpr int most_sets = 8;
+
+  transfers() { clear(); }
+  ~transfers() { clear(); }
   transfers(transfers const&) = delete;
   transfers& operator=(transfers const&) = delete;
 
-  void send(T& t, int to, std::span<std::byte const> frame) { list().push_back(detail::send(t, to, frame)); }
-  void recv(T& t, int from, std::span<std::byte> frame) { list().push_back(detail::recv(t, from, frame)); }
-  std::size_t size() const { return list().size(); }
-  void wait(T& t, std::size_t i) { t.wait(list()[i]); }
-  void wait_all(T& t) {
-    for (auto& q : list()) t.wait(q);
-    list().clear();
+  void send(T& t, int to, std::span<std::byte const> frame, int set = 0) {
+    lists()[set].push_back(detail::send(t, to, frame));
+  }
+  void recv(T& t, int from, std::span<std::byte> frame, int set = 0) {
+    lists()[set].push_back(detail::recv(t, from, frame));
+  }
+  void wait(T& t, std::size_t i, int set = 0) { t.wait(lists()[set][i]); }
+  void wait_all(T& t, int set = 0) {
+    for (auto& q : lists()[set]) t.wait(q);
+    lists()[set].clear();
   }
 
  private:
-  static std::vector<typename T::request>& list() {
-    thread_local std::vector<typename T::request> requests;
-    return requests;
+  using list = std::vector<typename T::request>;
+  static list* lists() {
+    thread_local list all[most_sets];
+    return all;
+  }
+  static void clear() {
+    for (int set = 0; set < most_sets; ++set) lists()[set].clear();
   }
 };
 

@@ -7,7 +7,7 @@
 
 namespace globalq::schedule {
 
-/// @brief 2(n-1) messages of a segment each; the least bytes, the longest chain of additions.
+/// @brief 2(n-1) messages of a segment each, in chunks; the least bytes, the longest chain of additions.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1
 struct ring {
   static constexpr char const* name = "ring";
@@ -20,40 +20,56 @@ struct ring {
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank(), right = (r + 1) % n, left = (r + n - 1) % n;
-    for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
-      auto const piece = [&](int i) { return cut.piece((i % n + n) % n, round); };
-      std::size_t slot = 0;  // two frames: one arrives while the other leaves
-      auto current = frames.get(slot, c.frame_bytes(piece(r - 1), 1));
-      c.combine(piece(r - 1), true, {}, current);
-      for (int k = 1; k < n; ++k) {
-        segment const part = piece(r - 1 - k);
-        auto const arriving = frames.get(2, c.frame_bytes(part, k));
-        auto incoming = detail::recv(t, left, arriving);
-        auto outgoing = detail::send(t, right, std::span<std::byte const>(current));
-        t.wait(incoming);
-        source const from{arriving, k, left};
-        auto const next = frames.get(1 - slot, c.frame_bytes(part, k + 1));
-        c.combine(part, true, {&from, 1}, next);
-        t.wait(outgoing);
-        slot = 1 - slot;
-        current = next;
+    std::uint64_t const chunks = cut.rounds();
+    // Work is a sequence of items: groups of chunks one after the other, in a group hop after hop, in a hop chunk after
+    // chunk. Hop 0 encodes, hops 1 .. n-1 add what arrives and the last of these completes a segment; hops n .. 2n-2 pass
+    // complete segments on. What an item waits for was sent one hop before, so while it travels the other chunks of the
+    // group are worked on. At least as many slots as chunks in a group: else all could wait for their right neighbours.
+    constexpr std::uint64_t group = 4, ahead = 2, most_slots = group + ahead + 1;
+    std::uint64_t const slots = std::min(group, chunks) + ahead + 1;
+    std::uint64_t const hops = static_cast<std::uint64_t>(2 * n - 1), items = hops * chunks;
+    typename T::request arriving[most_slots], leaving[most_slots];
+    struct item {
+      int hop;
+      segment part;
+      int owner;
+    };
+    auto const at = [&](std::uint64_t j) {
+      std::uint64_t const first = j / (hops * group) * group, in_group = j - hops * first;
+      std::uint64_t const width = std::min(group, chunks - first);
+      int const hop = static_cast<int>(in_group / width), owner = ((r - 1 - hop) % n + n) % n;
+      return item{hop, cut.piece(owner, first + in_group % width), owner};
+    };
+    auto const arrival = [&](std::uint64_t j, item const& i) {
+      return frames.get(j % slots, c.frame_bytes(i.part, std::min(i.hop, n)));
+    };
+    std::uint64_t expected = 0;
+    for (std::uint64_t j = 0; j < items; ++j) {
+      for (; expected < items && expected <= j + ahead; ++expected) {
+        item const next = at(expected);
+        if (next.hop == 0) continue;
+        t.wait(leaving[expected % slots]);  // the slot's frame may be on its way still
+        arriving[expected % slots] = detail::recv(t, left, arrival(expected, next));
       }
-      int const mine = n == 1 ? r - 1 : r;  // the segment that this worker completed
-      source done{current, n, r};
-      c.finish(piece(mine), {&done, 1});
-      for (int k = 1; k < n; ++k) {
-        int const i = ((r - k) % n + n) % n;
-        auto const arriving = frames.get(1 - slot, c.frame_bytes(piece(i), n));
-        auto incoming = detail::recv(t, left, arriving);
-        auto outgoing = detail::send(t, right, std::span<std::byte const>(current));
-        t.wait(incoming);
-        done = {arriving, n, i};
-        c.finish(piece(i), {&done, 1});
-        t.wait(outgoing);
-        slot = 1 - slot;
-        current = arriving;
+      item const i = at(j);
+      std::span<std::byte> frame;
+      if (i.hop != 0) {
+        t.wait(arriving[j % slots]);
+        frame = arrival(j, i);
+      }
+      if (i.hop < n) {
+        source const from{frame, i.hop, left};
+        t.wait(leaving[j % slots]);
+        frame = frames.get(slots + j % slots, c.frame_bytes(i.part, i.hop + 1));
+        c.combine(i.part, true, std::span(&from, i.hop == 0 ? 0U : 1U), frame);
+      }
+      if (i.hop < 2 * n - 2) leaving[j % slots] = detail::send(t, right, std::span<std::byte const>(frame));
+      if (i.hop >= n - 1) {
+        source const done{frame, n, n == 1 ? r : i.owner};
+        c.finish(i.part, {&done, 1});
       }
     }
+    for (auto& q : leaving) t.wait(q);
   }
 };
 

@@ -19,43 +19,59 @@ struct scatter_reduce_allgather {
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
-    auto const slots = static_cast<std::size_t>(n);
+    std::uint64_t const rounds = cut.rounds();
     detail::transfers<T> under_way;
-    for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
-      auto const piece = [&](int i) { return cut.piece(i, round); };
-      segment const mine = piece(r);
-      std::vector<source>& arrived = frames.sources(slots);
-      for (int p = 0; p < n; ++p) {
-        if (p == r) continue;
-        auto const frame = frames.get(static_cast<std::size_t>(p), c.frame_bytes(mine, 1));
-        under_way.recv(t, p, frame);
-        arrived.push_back({frame, 1, p});
-      }
+    // slots of a chunk: n frames in, n frames out, the sum; while the sums of one chunk travel, another is encoded
+    auto const slot = [&](std::uint64_t round, int i) {
+      return static_cast<std::size_t>(i + (2 * n + 1) * static_cast<int>(round % 2));
+    };
+    auto const leaf_set = [](std::uint64_t round) { return static_cast<int>(round % 2); };
+    auto const sum_set = [](std::uint64_t round) { return 2 + static_cast<int>(round % 2); };
+    auto const theirs = [&](std::uint64_t round, int p) {
+      return frames.get(slot(round, p), c.frame_bytes(cut.piece(p, round), n));
+    };
+
+    auto const encode = [&](std::uint64_t round) {
+      segment const mine = cut.piece(r, round);
+      for (int p = 0; p < n; ++p)
+        if (p != r) under_way.recv(t, p, frames.get(slot(round, p), c.frame_bytes(mine, 1)), leaf_set(round));
       for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbour: no one is flooded
         int const p = (r + k) % n;
-        auto const frame = frames.get(slots + static_cast<std::size_t>(p), c.frame_bytes(piece(p), 1));
-        c.combine(piece(p), true, {}, frame);
-        under_way.send(t, p, frame);
+        auto const frame = frames.get(slot(round, n + p), c.frame_bytes(cut.piece(p, round), 1));
+        c.combine(cut.piece(p, round), true, {}, frame);
+        under_way.send(t, p, frame, leaf_set(round));
       }
-      under_way.wait_all(t);
-      auto const sum = frames.get(2 * slots, c.frame_bytes(mine, n));
-      c.combine(mine, true, arrived, sum);
-      auto const theirs = [&](int p) {
-        return frames.get(static_cast<std::size_t>(p), c.frame_bytes(piece(p), n));
-      };
+    };
+    auto const add = [&](std::uint64_t round) {
+      segment const mine = cut.piece(r, round);
+      under_way.wait_all(t, leaf_set(round));
+      std::vector<source>& arrived = frames.sources(static_cast<std::size_t>(n));
       for (int p = 0; p < n; ++p)
-        if (p != r) under_way.recv(t, p, theirs(p));
-      for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, sum);
-      source done{sum, n, r};
+        if (p != r) arrived.push_back({frames.get(slot(round, p), c.frame_bytes(mine, 1)), 1, p});
+      auto const sum = frames.get(slot(round, 2 * n), c.frame_bytes(mine, n));
+      c.combine(mine, true, arrived, sum);
+      for (int p = 0; p < n; ++p)
+        if (p != r) under_way.recv(t, p, theirs(round, p), sum_set(round));
+      for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, sum, sum_set(round));
+      source const done{sum, n, r};
       c.finish(mine, {&done, 1});
+    };
+    auto const finish = [&](std::uint64_t round) {
       std::size_t arrival = 0;
       for (int p = 0; p < n; ++p) {
         if (p == r) continue;
-        under_way.wait(t, arrival++);
-        done = {theirs(p), n, p};
-        c.finish(piece(p), {&done, 1});
+        under_way.wait(t, arrival++, sum_set(round));
+        source const done{theirs(round, p), n, p};
+        c.finish(cut.piece(p, round), {&done, 1});
       }
-      under_way.wait_all(t);
+      under_way.wait_all(t, sum_set(round));
+    };
+
+    if (rounds != 0) encode(0);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      add(round);
+      if (round + 1 < rounds) encode(round + 1);
+      finish(round);
     }
   }
 };

@@ -25,37 +25,58 @@ struct tree {
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
-    for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
+    std::uint64_t const rounds = cut.rounds();
+    constexpr std::size_t most = 32;  // children; then come the own sum and the whole one
+    int child[most], below[most], children = 0, terms = 1, parent = 1;
+    for (; parent < n && (r & parent) == 0; parent *= 2) {
+      if (r + parent >= n) continue;
+      child[children] = r + parent;
+      below[children] = std::min(parent, n - r - parent);
+      terms += below[children++];
+    }
+    detail::transfers<T> under_way;
+    auto const slot = [](std::uint64_t round, std::size_t i) { return i + (most + 2) * (round % 2); };
+    auto const up_set = [](std::uint64_t round) { return static_cast<int>(round % 2); };
+    auto const down_set = [](std::uint64_t round) { return 2 + static_cast<int>(round % 2); };
+    auto const frame_of = [&](std::uint64_t round, int k) {
+      return frames.get(slot(round, static_cast<std::size_t>(k)),
+                        c.frame_bytes(cut.piece(0, round), below[k]));
+    };
+    auto const whole = [&](std::uint64_t round) {
+      return frames.get(slot(round, r == 0 ? most : most + 1), c.frame_bytes(cut.piece(0, round), n));
+    };
+
+    auto const expect = [&](std::uint64_t round) {
+      for (int k = 0; k < children; ++k) under_way.recv(t, child[k], frame_of(round, k), up_set(round));
+    };
+    auto const add = [&](std::uint64_t round) {
       segment const part = cut.piece(0, round);
-      std::vector<source>& children = frames.sources(32);
-      typename T::request arriving[32], leaving[32];
-      int terms = 1, m = 1, count = 0;
-      for (; m < n && (r & m) == 0; m *= 2) {
-        if (r + m >= n) continue;
-        int const below = std::min(m, n - r - m);
-        auto const frame = frames.get(static_cast<std::size_t>(count), c.frame_bytes(part, below));
-        arriving[count++] = t.recv_async(r + m, frame);
-        children.push_back({frame, below, r + m});
-        terms += below;
-      }
-      for (int k = 0; k < count; ++k) t.wait(arriving[k]);
-      auto const mine = frames.get(32, c.frame_bytes(part, terms));
-      c.combine(part, true, children, mine);
-      std::span<std::byte> all = mine;
-      if (r != 0) {
-        auto up = t.send_async(r - m, std::span<std::byte const>(mine));
-        all = frames.get(33, c.frame_bytes(part, n));
-        auto down = t.recv_async(r - m, all);
-        t.wait(up);
-        t.wait(down);
-      }
-      int sent = 0;
-      for (m /= 2; m > 0; m /= 2)
-        if (r + m < n) leaving[sent++] = t.send_async(r + m, std::span<std::byte const>(all));
+      under_way.wait_all(t, up_set(round));
+      std::vector<source>& sources = frames.sources(most);
+      for (int k = 0; k < children; ++k) sources.push_back({frame_of(round, k), below[k], child[k]});
+      auto const mine = frames.get(slot(round, most), c.frame_bytes(part, terms));
+      c.combine(part, true, sources, mine);
+      if (r == 0) return;
+      under_way.recv(t, r - parent, whole(round), down_set(round));
+      under_way.send(t, r - parent, mine, down_set(round));
+    };
+    auto const finish = [&](std::uint64_t round) {
+      segment const part = cut.piece(0, round);
+      under_way.wait_all(t, down_set(round));
+      auto const all = whole(round);
+      for (int k = children; k-- > 0;) under_way.send(t, child[k], all, down_set(round));
       source const done{all, n, 0};
       c.finish(part, {&done, 1});
-      for (int k = 0; k < sent; ++k) t.wait(leaving[k]);
+      under_way.wait_all(t, down_set(round));
+    };
+
+    if (rounds != 0) expect(0);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      if (round + 1 < rounds) expect(round + 1);
+      add(round);
+      if (round > 0) finish(round - 1);
     }
+    if (rounds != 0) finish(rounds - 1);
   }
 };
 

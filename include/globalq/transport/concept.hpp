@@ -41,7 +41,7 @@ struct options {
 ///   therefore are declared before requests, so that they outlive them.
 ///
 /// Optional members, used when present: see OwnAllgather, OwnAllreduceSum, OwnBytesSent, OwnName,
-/// OwnExecution and OwnRetain. No registration is needed: a type that has the members is a transport.
+/// OwnExecution, OwnChunkBytes and OwnRetain. No registration is needed: a type that has the members is a transport.
 template <class T>
 concept Transport = requires {
   typename T::request;
@@ -98,6 +98,12 @@ template <class T>
 concept OwnExecution = Transport<T> && requires(T& t) {
   typename T::execution_space;
   { t.execution() } -> std::convertible_to<typename T::execution_space>;
+};
+
+/// @brief Knows how many bytes a message had best have when a vector is sent in many; the same on every worker.
+template <class T>
+concept OwnChunkBytes = Transport<T> && requires(T const& t) {
+  { t.chunk_bytes() } -> std::same_as<std::size_t>;
 };
 
 /// @brief Keeps a caller's buffers alive for transfers that can neither finish nor be cancelled.

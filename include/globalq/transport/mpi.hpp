@@ -155,6 +155,14 @@ class mpi {
   /// @brief With how many other workers this one exchanges messages through shared memory.
   [[nodiscard]] int shares_memory() const noexcept { return here_.node == nullptr ? 0 : here_.processes - 1; }
 
+  /// @brief How long messages had best be when a vector is sent in many.
+  ///
+  /// Between nodes short enough for MPI to send them at once, without asking the receiver (up to 64 KiB over TCP): over
+  /// links of 1 Gbit/s means take 0.6 to 0.8 of the time that messages of 256 KiB take.
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept {
+    return std::size_t{shares_memory() + 1 == size_ ? 256U : 32U} << 10;
+  }
+
   /// @brief Bytes handed over for sending so far: those of each send, n - 1 times the own bytes of an
   ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
