@@ -81,7 +81,6 @@ void decode_add(benchmark::State& state, point at) {
     with(Kokkos::DefaultHostExecutionSpace());
 }
 
-
 template <class Value>
 void add_type(std::string const& suffix) {
   add("decode/uniform/int8" + suffix, decode<Value>);

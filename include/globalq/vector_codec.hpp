@@ -50,7 +50,8 @@ class vector_codec {
 
   /// Writes the frame of @p x.
   /// @shape frame: frame_bytes(length, type) bytes
-  /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x
+  /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x: decode()
+  ///         refuses the frame then
   template <Vector V>
   void encode(V const& x, encoding_key key, std::span<std::byte> frame) {
     auto const* const data = detail::data_of(x);
@@ -60,14 +61,19 @@ class vector_codec {
     expect_size(frame.size(), frame_bytes(length, type));
     if (length == 0) return;
     std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
+    units_.resize(buckets);
+    prepare({data, type}, {nullptr, type}, length, key, 1);
+    // in one pass where that can be; if not, or if values are not finite, the norms first
+    if (codec_->encode_measured({0, length}, units_, frame)) return;
     statistics_.resize(buckets);
     norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{{data, type}, facts_.q},
                             statistics_, parts_);
-    units_.resize(buckets);
     for (std::uint64_t b = 0; b < buckets; ++b) {
-      if (!statistics_[b].finite())
+      if (!statistics_[b].finite()) {
+        std::memset(frame.data(), 0, wire::header_bytes);
         throw non_finite_error("globalq: encode: values " + std::to_string(b * facts_.bucket) +
-                               " and following hold NaN or infinity; nothing was written");
+                               " and following hold NaN or infinity; the frame was made invalid");
+      }
       if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
         throw configuration_error("globalq: encode: a value of magnitude " +
                                   std::to_string(statistics_[b].max()) + " exceeds the unit " +

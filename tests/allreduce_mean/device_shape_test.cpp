@@ -30,7 +30,8 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
   gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
     for (std::uint64_t bucket : {0U, 100U})
-      for (std::uint64_t count : {1U, 31U, 32U, 63U, 64U, 65U, 255U, 256U, 257U, 300U, 1023U, 1024U, 1025U, 2500U})
+      for (std::uint64_t count :
+           {1U, 31U, 32U, 63U, 64U, 65U, 255U, 256U, 257U, 300U, 1023U, 1024U, 1025U, 2500U})
         for (std::uint64_t first : {std::uint64_t{0}, std::uint64_t{6400}}) {
           std::uint64_t const d = first + count;
           std::vector<std::byte> values(d * 8);

@@ -235,6 +235,21 @@ TEST(Load, float32_without_an_exponent_is_not_copied) {
   EXPECT_EQ(gq::load<64>({x.data(), dtype::float32}, 9, 3, 0, buffer), x.data() + 9);
 }
 
+TEST(Load, every_half_is_widened_by_the_loop_as_by_the_function) {
+  std::vector<std::uint16_t> all(1U << 16);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> buffer(all.size());
+  for (dtype type : {dtype::float16, dtype::bfloat16}) {
+    gq::load<1024>({all.data(), type}, 0, static_cast<int>(all.size()), 0, buffer.data());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      float const v = type == dtype::float16 ? float16::widen(all[i]) : bfloat16::widen(all[i]);
+      // a product makes NaN quiet
+      std::uint32_t const expected = std::isnan(v) ? gq::bits_of(v) | 0x400000U : gq::bits_of(v);
+      ASSERT_EQ(gq::bits_of(buffer[i]), expected) << gq::name_of(type) << ' ' << i;
+    }
+  }
+}
+
 // --- Storing -----------------------------------------------------------------------------------------------
 
 std::vector<double> scales() {
@@ -320,6 +335,26 @@ TEST(Store, every_type_gets_the_product_rounded_to_it_at_an_unaligned_start) {
       ASSERT_EQ(half[i], float16::round(r));
       ASSERT_EQ(brain[i], bfloat16::round(r));
     }
+  }
+}
+
+// A stride that is coprime to all powers of two meets every exponent, sign and rounding; NaN, infinity and what rounds to
+// zero are among them.
+TEST(Store, halves_are_rounded_by_the_loop_as_by_the_function) {
+  std::vector<float> dense;
+  for (std::uint64_t b = 0; b < std::uint64_t{1} << 32; b += 4093)
+    dense.push_back(gq::float_of(static_cast<std::uint32_t>(b)));
+  for (std::uint32_t h = 0; h < 0x10000U;
+       ++h)  // the halves, and the middles between them and their neighbours
+    for (std::uint32_t half_way : {0U, 0x0fffU, 0x1000U, 0x1001U})
+      dense.push_back(gq::float_of(gq::bits_of(float16::widen(static_cast<std::uint16_t>(h))) + half_way));
+  std::vector<std::uint16_t> out(dense.size());
+  for (dtype type : {dtype::float16, dtype::bfloat16}) {
+    gq::store<1024>({out.data(), type}, 0, static_cast<int>(dense.size()), gq::store_scale(1.0),
+                    dense.data());
+    for (std::size_t i = 0; i < dense.size(); ++i)
+      ASSERT_EQ(out[i], type == dtype::float16 ? float16::round(dense[i]) : bfloat16::round(dense[i]))
+          << gq::name_of(type) << ' ' << dense[i];
   }
 }
 

@@ -162,6 +162,91 @@ TEST(VectorCodec, the_bytes_of_a_frame_are_pinned) {
   EXPECT_EQ(frames, pinned);
 }
 
+/// The frame of a vector by a codec that is told the norms of all buckets.
+template <class T>
+std::vector<std::byte> encode_in_two_passes(gq::any_quantizer const& op, std::vector<T> const& x,
+                                            gq::encoding_key key) {
+  gq::kernel::host_executor const on{Kokkos::Serial()};
+  gq::detail::operator_facts facts = op.facts();
+  facts.local = true;
+  facts.reduce = gq::detail::request::automatic;
+  gq::detail::resolution const r = gq::detail::resolve(facts, {"test", 0, false, false, false}, 1);
+  auto const codec = op.make_codec(facts, r, on);
+  gq::const_vector const in{x.data(), gq::dtype_of<T>::value};
+  std::vector<gq::norm::statistic> statistics(gq::divide_up<std::uint64_t>(x.size(), facts.bucket)), parts;
+  gq::norm::bucket_statistics(on, x.size(), facts.bucket, facts.q, gq::norm::input_block{in, facts.q},
+                              std::span(statistics), parts);
+  std::vector<double> units;
+  for (gq::norm::statistic const& s : statistics)
+    units.push_back(gq::norm::local_unit(s, facts.q, in.type, 0));
+  gq::detail::call c;
+  c.x = in;
+  c.length = x.size();
+  c.rank = static_cast<int>(key.worker);
+  c.seed = key.seed;
+  c.step = key.step;
+  c.units = units;
+  codec->begin(c);
+  std::vector<std::byte> frame(codec->frame_bytes({0, x.size()}, 1));
+  codec->combine({0, x.size()}, true, {}, frame);
+  return frame;
+}
+
+template <class T>
+void expect_one_pass_equals_two() {
+  gq::rounding::stochastic const dice;
+  std::vector<gq::any_quantizer> const list = {
+      gq::quantizer{gq::norm::local<2>{32}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<2>{128}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<1>{256}, gq::levels::exponential<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{1024}, gq::levels::exponential{5}, dice,
+                    gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<2>{64}, gq::levels::uniform<>{}, gq::rounding::random_shift<>{},
+                    gq::wire::int8{}},
+  };
+  for (gq::any_quantizer const& op : list)
+    for (std::size_t length : {std::size_t{1}, std::size_t{127}, std::size_t{1024}, std::size_t{5000}})
+      for (float magnitude : {1.0F, 0x1p-14F}) {
+        std::vector<float> const source = values(length, 3);
+        std::vector<T> x(length);
+        for (std::size_t i = 0; i < length; ++i) x[i] = T(i / 128 % 5 == 4 ? 0.0F : source[i] * magnitude);
+        gq::vector_codec codec{op};
+        gq::encoding_key const key{11, 12, 13};
+        std::vector<std::byte> frame(codec.frame_bytes(length, gq::dtype_of<T>::value));
+        codec.encode(x, key, frame);
+        ASSERT_EQ(frame, encode_in_two_passes(op, x, key)) << op.facts().name << ", " << length << " values";
+      }
+}
+
+TEST(VectorCodec, norms_and_codes_in_one_pass_make_the_frame_of_two) {
+  expect_one_pass_equals_two<float>();
+  expect_one_pass_equals_two<double>();
+  expect_one_pass_equals_two<gq::float16>();
+  expect_one_pass_equals_two<gq::bfloat16>();
+}
+
+TEST(VectorCodec, a_vector_that_is_not_finite_is_named_and_leaves_no_frame) {
+  for (std::uint64_t bucket : {std::uint64_t{0}, std::uint64_t{128}, std::uint64_t{100}})
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      gq::vector_codec codec{gq::quantizer{gq::norm::local<2>{bucket}, gq::levels::uniform<>{},
+                                           gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
+      std::vector<float> x = values(3000), y(3000);
+      std::vector<std::byte> frame = encode(codec, x, {1, 2, 3});
+      x[2001] = bad;
+      try {
+        codec.encode(x, {1, 2, 3}, frame);
+        ADD_FAILURE() << bucket;
+      } catch (gq::non_finite_error const& e) {
+        std::uint64_t const first = bucket == 0 ? 0 : 2001 / bucket * bucket;
+        EXPECT_THAT(e.what(), testing::HasSubstr("values " + std::to_string(first) + " and"));
+      }
+      EXPECT_THROW(codec.decode(frame, {1, 2, 3}, y), gq::frame_error);
+      x[2001] = 0;
+      codec.encode(x, {1, 2, 3}, frame);
+      codec.decode(frame, {1, 2, 3}, y);
+    }
+}
+
 TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone_or_a_valid_result) {
   std::vector<float> const x = values(200);
   for (gq::any_quantizer const& op : operators()) {

@@ -260,7 +260,7 @@ TEST(ExponentialReduce, rare_words_are_decided_as_the_scalar_rule_does) {
           y[i] = static_cast<std::int8_t>(i == 0 ? 0 : i - 128);
         }
         gq::reduce::detail::add_tiles<exponential>(
-            x, y, [&](int) { return words; }, 1, sum);
+            x, y, [&](int) { return words; }, 1, sum, 0);
         for (int i = 0; i < 256; ++i)
           ASSERT_EQ(sum[i], exponential::add(x[i], y[i], gq::rotate_left(raw[i / 4], 8 * (i % 4))))
               << a << " + " << int{y[i]} << ", zeros " << zeros << ", turn " << turn;

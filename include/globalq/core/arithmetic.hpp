@@ -13,7 +13,8 @@
 /// Whether the loops that compilers do not bring to speed are written out for AVX-512 (detail/avx512.hpp beside their
 /// portable twins, which give the same bits). Define GLOBALQ_AVX512 as 0 to do without.
 #if !defined(GLOBALQ_AVX512)
-#if defined(__AVX512F__) && defined(__AVX512BW__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    !defined(__CUDACC__) && !defined(__HIPCC__)
 #define GLOBALQ_AVX512 1
 #else
 #define GLOBALQ_AVX512 0
@@ -28,6 +29,14 @@
 #define GLOBALQ_ALWAYS_INLINE [[gnu::always_inline]] inline
 #else
 #define GLOBALQ_ALWAYS_INLINE inline
+#endif
+
+/// Marks a function that is a loop: of its own on a host, so that whether a compiler turns it into vectors does not
+/// depend on what surrounds it.
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_LOOP [[gnu::noinline]] inline
+#else
+#define GLOBALQ_LOOP GLOBALQ_FUNCTION
 #endif
 
 /// Before a loop: its iterations do not depend on each other, though the compiler can't know (bytes may alias anything).

@@ -6,7 +6,7 @@
 /// The type is known at run time only: a tile is converted to float32 in L1 (or in registers) and everything after
 /// that is written once. This keeps the number of compiled kernels independent of the number of types.
 
-#include "arithmetic.hpp"
+#include "detail/avx512.hpp"
 
 #include <cstddef>
 #include <type_traits>
@@ -21,15 +21,15 @@ struct float16 {
   GLOBALQ_FUNCTION explicit float16(float x) : bits(round(x)) {}
   GLOBALQ_FUNCTION explicit operator float() const { return widen(bits); }
 
-  /// Exact.
+  /// Exact; NaN becomes quiet.
   GLOBALQ_FUNCTION static float widen(std::uint16_t h) {
+    // nothing here is conditional but integers: float operations in one case only would become a branch of a loop
     std::uint32_t const magnitude = h & 0x7fffU;
-    std::uint32_t const normal = (magnitude << 13) + (112U << 23);
-    std::uint32_t const special = normal + (112U << 23);
-    std::uint32_t const tiny =
-        bits_of(multiply(static_cast<float>(static_cast<std::int32_t>(magnitude)), 0x1p-24F));
-    std::uint32_t const finite = magnitude < 0x0400U ? tiny : normal;
-    return float_of((magnitude >= 0x7c00U ? special : finite) |
+    bool const tiny = magnitude < 0x0400U, special = magnitude >= 0x7c00U;
+    std::uint32_t const raised = (magnitude << 13) + (tiny ? 113U << 23 : 112U << 23);
+    std::uint32_t const finite = bits_of(float_of(raised) - float_of(tiny ? 113U << 23 : 0U));
+    std::uint32_t const quiet = magnitude > 0x7c00U ? 1U << 22 : 0U;
+    return float_of((finite + (special ? 112U << 23 : 0U)) | quiet |
                     (static_cast<std::uint32_t>(h & 0x8000U) << 16));
   }
 
@@ -163,14 +163,43 @@ GLOBALQ_FUNCTION void with_count(int count, F&& f) {
     f(count);
 }
 
-template <int N, class Stored, class Convert>
-GLOBALQ_FUNCTION void convert_in(Stored const* in, int count, float* out, Convert const& convert) {
-  Stored const* __restrict source = in;
-  float* __restrict target = out;
-  with_count<N>(count, [&](auto n) {
-    for (int i = 0; i < n; ++i) target[i] = convert(source[i]);
+/// Values as float32, times a factor.
+template <int N, class Convert, class Stored, class Factor>
+GLOBALQ_LOOP void convert_in(Stored const* in, int count, Factor factor, float* out) {
+  if constexpr (requires { requires Convert::converts; }) return Convert::convert(in, count, factor, out);
+  with_count<N>(count, [=](auto n) {
+    Stored const* __restrict source = in;
+    float* __restrict target = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) target[i] = Convert::scaled(source[i], factor);
   });
 }
+
+/// What convert_in() does to a value.
+struct from_float64 {
+  GLOBALQ_FUNCTION static float scaled(double v, double factor) { return static_cast<float>(v * factor); }
+};
+template <class Half>
+struct from_half {
+  GLOBALQ_FUNCTION static float scaled(std::uint16_t v, float factor) {
+    return multiply(Half::widen(v), factor);
+  }
+#if GLOBALQ_AVX512
+  /// The loop, where instructions convert.
+  static constexpr bool converts = std::is_same_v<Half, float16>;
+  static void convert(std::uint16_t const* in, int count, float factor, float* out) {
+    for (int i = 0; i < count; i += 16) {
+      __mmask16 const lanes = first_lanes(count - i);
+      _mm512_mask_storeu_ps(out + i, lanes,
+                            _mm512_maskz_mul_ps(lanes, widen_halves(in + i, lanes), _mm512_set1_ps(factor)));
+    }
+  }
+#endif
+};
+struct from_float32 {
+  GLOBALQ_FUNCTION static float scaled(float v, float factor) { return multiply(v, factor); }
+};
 
 }  // namespace detail
 
@@ -184,29 +213,22 @@ template <int N>
 GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int count, int exponent,
                                    float* buffer) {
   switch (x.type) {
-    case dtype::float64: {
-      double const factor = power_of_two(exponent);
-      detail::convert_in<N>(static_cast<double const*>(x.data) + first, count, buffer,
-                            [factor](double v) { return static_cast<float>(v * factor); });
+    case dtype::float64:
+      detail::convert_in<N, detail::from_float64>(static_cast<double const*>(x.data) + first, count,
+                                                  power_of_two(exponent), buffer);
       return buffer;
-    }
-    case dtype::float16: {
-      float const factor = power_of_two_float(exponent);
-      detail::convert_in<N>(static_cast<std::uint16_t const*>(x.data) + first, count, buffer,
-                            [factor](std::uint16_t v) { return multiply(float16::widen(v), factor); });
+    case dtype::float16:
+      detail::convert_in<N, detail::from_half<float16>>(static_cast<std::uint16_t const*>(x.data) + first,
+                                                        count, power_of_two_float(exponent), buffer);
       return buffer;
-    }
-    case dtype::bfloat16: {
-      float const factor = power_of_two_float(exponent);
-      detail::convert_in<N>(static_cast<std::uint16_t const*>(x.data) + first, count, buffer,
-                            [factor](std::uint16_t v) { return multiply(bfloat16::widen(v), factor); });
+    case dtype::bfloat16:
+      detail::convert_in<N, detail::from_half<bfloat16>>(static_cast<std::uint16_t const*>(x.data) + first,
+                                                         count, power_of_two_float(exponent), buffer);
       return buffer;
-    }
     default: {
       float const* const values = static_cast<float const*>(x.data) + first;
       if (exponent == 0) return values;
-      float const factor = power_of_two_float(exponent);
-      detail::convert_in<N>(values, count, buffer, [factor](float v) { return multiply(v, factor); });
+      detail::convert_in<N, detail::from_float32>(values, count, power_of_two_float(exponent), buffer);
       return buffer;
     }
   }
@@ -251,65 +273,103 @@ struct store_scale {
 
 namespace detail {
 
-/// Rounds scaled values, plus what is there with Add, to a type of 16 bits; returns the largest magnitude's bit pattern.
-template <class Half, bool Add>
-GLOBALQ_FUNCTION std::uint32_t convert_out(float const* in, int count, store_scale const scale,
-                                           std::uint16_t* out) {
-  float const* __restrict source = in;
-  std::uint16_t* __restrict target = out;
-  std::uint32_t top = 0;
-  for (int i = 0; i < count; ++i) {
-    float const v = scale(source[i]);
-    std::uint16_t const r = Half::round(Add ? Half::widen(target[i]) + v : v);
-    std::uint32_t const m = r & 0x7fffU;
-    top = top < m ? m : top;
-    target[i] = r;
-  }
-  return top;
+/// Writes scaled values, or adds them to what is there. Returns the largest magnitude's bit pattern.
+template <int N, class Type, bool Add, class Stored>
+GLOBALQ_LOOP auto convert_out(float const* in, int count, store_scale const& to, Stored* out) {
+  using word = typename Type::word;
+  if constexpr (requires { requires Type::converts; }) return Type::template convert<Add>(in, count, to, out);
+  store_scale const scale = to;
+  word largest = 0;
+  with_count<N>(count, [=, &largest](auto n) {
+    float const* __restrict source = in;
+    Stored* __restrict target = out;
+    int const end = n;
+    word top = 0;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      Stored const r = Type::template stored<Add>(source[i], scale, target[i]);
+      word const m = Type::magnitude(r);
+      top = top < m ? m : top;
+      target[i] = r;
+    }
+    largest = top;
+  });
+  return largest;
 }
+
+/// What convert_out() does to a value.
+struct to_float64 {
+  using word = std::uint64_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static double stored(float v, store_scale const& scale, double there) {
+    double const p = static_cast<double>(v) * scale.wide;
+    std::uint64_t const sign = bits_of(static_cast<double>(v)) & ~double_magnitude;
+    double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
+    return Add ? there + value : value;
+  }
+  GLOBALQ_FUNCTION static std::uint64_t magnitude(double r) { return bits_of(r) & double_magnitude; }
+};
+template <class Half>
+struct to_half {
+  using word = std::uint32_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static std::uint16_t stored(float v, store_scale const& scale, std::uint16_t there) {
+    float const value = scale(v);
+    return Half::round(Add ? Half::widen(there) + value : value);
+  }
+  GLOBALQ_FUNCTION static std::uint32_t magnitude(std::uint16_t r) { return r & 0x7fffU; }
+#if GLOBALQ_AVX512
+  static constexpr bool converts = std::is_same_v<Half, float16>;
+  template <bool Add>
+  static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
+    __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
+    __m256i top = _mm256_setzero_si256();
+    for (int i = 0; i < count; i += 16) {
+      __mmask16 const lanes = first_lanes(count - i);
+      __m512 const v = _mm512_maskz_loadu_ps(lanes, in + i);
+      __m512 value = _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
+      if constexpr (Add) value = _mm512_maskz_add_ps(lanes, widen_halves(out + i, lanes), value);
+      __m256i const r = round_to_halves(value);
+      top = _mm256_max_epu16(top, _mm256_and_si256(r, _mm256_set1_epi16(0x7fff)));
+      _mm256_mask_storeu_epi16(out + i, lanes, r);
+    }
+    std::uint16_t each[16], largest = 0;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(each), top);
+    for (std::uint16_t m : each) largest = largest < m ? m : largest;
+    return largest;
+  }
+#endif
+};
+struct to_float32 {
+  using word = std::uint32_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static float stored(float v, store_scale const& scale, float there) {
+    return Add ? there + scale(v) : scale(v);
+  }
+  GLOBALQ_FUNCTION static std::uint32_t magnitude(float r) { return bits_of(r) & float_magnitude; }
+};
 
 }  // namespace detail
 
 /// Writes v[0 .. count) times a scale as values [first, first + count), or adds it to them.
 /// @returns true when a result is beyond the type's range (stored as infinity then)
 template <int N, bool Add = false>
-GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const scale,
+GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
                             float const* v) {
-  float const* __restrict source = v;
+  using namespace detail;
   switch (y.type) {
-    case dtype::float64: {
-      double* __restrict out = static_cast<double*>(y.data) + first;
-      std::uint64_t top = 0;
-      for (int i = 0; i < count; ++i) {
-        double const p = static_cast<double>(source[i]) * scale.wide;
-        std::uint64_t const sign = bits_of(static_cast<double>(source[i])) & ~double_magnitude;
-        double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
-        double const r = Add ? out[i] + value : value;
-        std::uint64_t const m = bits_of(r) & double_magnitude;
-        top = top < m ? m : top;
-        out[i] = r;
-      }
-      return top >= double_infinity;
-    }
+    case dtype::float64:
+      return convert_out<N, to_float64, Add>(v, count, scale, static_cast<double*>(y.data) + first) >=
+             double_infinity;
     case dtype::float16:
-      return detail::convert_out<float16, Add>(source, count, scale,
-                                               static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
+      return convert_out<N, to_half<float16>, Add>(v, count, scale,
+                                                   static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
     case dtype::bfloat16:
-      return detail::convert_out<bfloat16, Add>(source, count, scale,
-                                                static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
-    default: {
-      float* __restrict out = static_cast<float*>(y.data) + first;
-      std::uint32_t top = 0;
-      detail::with_count<N>(count, [&](auto n) {
-        for (int i = 0; i < n; ++i) {
-          float const r = Add ? out[i] + scale(source[i]) : scale(source[i]);
-          std::uint32_t const m = bits_of(r) & float_magnitude;
-          top = top < m ? m : top;
-          out[i] = r;
-        }
-      });
-      return top >= float_infinity;
-    }
+      return convert_out<N, to_half<bfloat16>, Add>(v, count, scale,
+                                                    static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
+    default:
+      return convert_out<N, to_float32, Add>(v, count, scale, static_cast<float*>(y.data) + first) >=
+             float_infinity;
   }
 }
 

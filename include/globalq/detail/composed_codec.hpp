@@ -76,11 +76,28 @@ class composed_codec final : public operator_codec {
         on_.values(part.count, kernel::add_codes<operands, reduce::sum>{o, codes});
       }
     } else {
-      if (local_) measure_sum(o, part, scales);
-      on_.values(part.count, kernel::add_values<operands>{o, codes, scales});
+      bool const fit = local_ && kernel::buckets_fit(bucket_);
+      if (fit)
+        std::memset(scales, 0, scale_bytes_of(part));
+      else if (local_)
+        measure_sum(o, part, scales);
+      on_.values(part.count, kernel::add_values<operands>{o, codes, scales, fit, q_});
     }
     check_codes(sources);
     wire::write_header(out, wire_.identifier(), terms, part.count);
+  }
+
+  bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
+    if (!local_ || !kernel::buckets_fit(bucket_) || all.empty()) return false;
+    operands o = prepare(all, true, {}, 1);
+    o.units = units.data();
+    std::byte* const scales = out.data() + wire::header_bytes;
+    std::byte* const codes = scales + scale_bytes_of(all);
+    std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
+    on_.values(all.count, kernel::encode_measured<operands>{{o, codes}, scales, units.data(), q_});
+    if ((faults_ & kernel::not_finite) != 0) return false;
+    wire::write_header(out, wire_.identifier(), 1, all.count);
+    return true;
   }
 
   void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }

@@ -32,6 +32,13 @@ class operator_codec : public codec {
     faults_ = 0;
   }
 
+  /// Writes the frame of own values and their local norms in one pass, where buckets are short enough.
+  /// @param units  one a bucket, written
+  /// @returns false when that was not done, or values are NaN or infinity: the frame is none then
+  virtual bool encode_measured(segment, std::span<double> /*units*/, std::span<std::byte> /*out*/) {
+    return false;
+  }
+
   /// Checks every code of the sources, so that a following finish() can't meet a bad one.
   /// @throws frame_error naming the worker
   virtual void verify(segment, std::span<source const>) {}

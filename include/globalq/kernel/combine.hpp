@@ -5,6 +5,8 @@
 ///
 /// Each reads every input once and writes its output once; what lies between stays in L1 or in registers.
 
+#include "../norm/statistic.hpp"
+#include "../reduce/reduce.hpp"
 #include "operands.hpp"
 
 namespace globalq::kernel {
@@ -16,8 +18,12 @@ struct add_codes {
   std::byte* out;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
-    o.prefetch(index);
-    o.prefetch_target(out, index);
+    constexpr bool in_place = Operands::template travels_as_lanes<static_cast<int>(host_values)>;
+    bool const encodes = o.encodes_tiles() && o.x.type == dtype::float32,
+               adds = adds_tiles<host_lanes> && in_place;
+    if (!encodes) o.prefetch_own(index);
+    if (!adds) o.prefetch_sources(index);
+    if (!(in_place && o.own && encodes) && !(adds && o.source_count > 0)) o.prefetch_target(out, index);
   }
 
   template <int Lanes>
@@ -29,7 +35,12 @@ struct add_codes {
     std::uint32_t words[16 * Lanes];
     code buffer[rows<Lanes>][N];
     code const* sum[rows<Lanes>] = {};
-    if (o.own) {
+    if (o.own && rows<Lanes> == 1) {
+      row const part = row_of<Lanes>(index, lane, 0, o.count);
+      code* const codes = o.template target<N>(out, part, buffer[0]);
+      if (o.template encode_own_tiles<N>(part, codes)) sum[0] = codes;
+    }
+    if (o.own && sum[0] == nullptr) {
       if constexpr (stochastic)
         random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::encode), tile, lane,
                             words, count);
@@ -70,11 +81,17 @@ struct add_codes {
  private:
   using code = typename Operands::lane;
 
+  /// Whether the operator has a loop for whole random tiles on this machine.
+  template <int Lanes>
+  static constexpr bool adds_tiles = Lanes >= 16 && requires(code* c) {
+    Op::add_tiles(c, c, random::stream{}, 0, 1, c);
+  };
+
   /// Adds source k of whole random tiles by the operator's own loop for this machine, where it has one.
   template <int Lanes>
   GLOBALQ_FUNCTION bool add_whole_tiles(int k, std::uint64_t tile, row const part, code* buffer,
                                         code const*& sum) const {
-    if constexpr (Lanes >= 16 && requires { Op::add_tiles(sum, sum, random::stream{}, tile, 1, buffer); }) {
+    if constexpr (adds_tiles<Lanes>) {
       constexpr int N = row_values<Lanes>;
       if (part.count % tile_values != 0) return false;
       source_view const s = o.sources[k];
@@ -87,9 +104,9 @@ struct add_codes {
       code other[N];
       code const* const theirs = o.template read<N>(s, part, other);
       code* const result = o.template target<N>(out, part, buffer);
-      std::uint32_t const bits =
-          Op::add_tiles(sum, theirs, o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce),
-                        tile, part.count / tile_values, result);
+      std::uint32_t const bits = Op::add_tiles(
+          sum, theirs, o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce), tile,
+          part.count / tile_values, result, Operands::template travels_as_lanes<N> ? o.ahead() : 0);
       if (bits > o.limit_of(s)) {  // perhaps
         o.template check<N>(theirs, part, s);
         if (k == 1 && !o.own)
@@ -102,12 +119,40 @@ struct add_codes {
   }
 };
 
+/// own values -> their local norms and their codes, on a host: both from L1.
+template <class Operands>
+struct encode_measured {
+  add_codes<Operands, reduce::sum> encode;
+  std::byte* scales;
+  double* units;    ///< one a bucket of the vector; what encode reads
+  std::uint32_t q;  ///< order of the norm
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { encode.prefetch(index); }
+
+  /// @pre buckets_fit()
+  template <int Lanes>
+  void tile(std::uint64_t index, int lane) const {
+    Operands const& o = encode.o;
+    row const part = row_of<Lanes>(index, lane, 0, o.count);
+    std::uint64_t const start = o.first + part.first;
+    for_each_run(start, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+      norm::statistic const s = norm::block_statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
+      if (!s.finite()) o.report(not_finite);
+      units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
+      o.write_scale(scales, b, units[b]);
+    });
+    encode.template tile<Lanes>(index, lane);
+  }
+};
+
 /// own values + decoded sources -> codes of the sum.
 template <class Operands>
 struct add_values {
   Operands o;
   std::byte* out;
-  std::byte const* out_scales;  ///< local norms: the scales of the sum, as they travel
+  std::byte* scales;     ///< local norms: the scales of the sum, as they travel
+  bool measure = false;  ///< local norms: whether to write them; only on a host, with buckets_fit()
+  std::uint32_t q = 0;   ///< order of the local norm
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);
@@ -116,32 +161,47 @@ struct add_values {
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    using code = typename Operands::lane;
     constexpr int N = row_values<Lanes>;
     constexpr bool stochastic = decltype(o.rounding)::word_per_coordinate;
+    row const whole = row_of<Lanes>(index, lane, 0, o.count);
+    bool const tiles = o.template has_tiles<N>(whole);
     std::uint32_t words[16 * Lanes];
-    if constexpr (stochastic)
+    if (stochastic && !tiles)
       random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::requantise),
-                          o.first / tile_values + index * share_tiles<Lanes>, lane, words,
-                          row_of<Lanes>(index, lane, 0, o.count).count);
-    source_view const result{nullptr, out_scales, o.terms, o.rank};
+                          o.first / tile_values + index * share_tiles<Lanes>, lane, words, whole.count);
     for (int r = 0; r < rows<Lanes>; ++r) {
       row const part = row_of<Lanes>(index, lane, r, o.count);
       if (part.count == 0) continue;
-      float sum[N];
-      code lanes[N];
+      float sum[N], gains[N / 64 + 1];
+      typename Operands::lane lanes[N];
       o.template accumulate<N>(part, true, sum);
       for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
-        float gain = 1.0F / static_cast<float>(o.terms);
-        if (o.local) {
-          double const u = o.travelled_unit(result, b) * power_of_two(-o.reference(b));
-          gain = u > 0 ? static_cast<float>(static_cast<double>(o.levels.extent()) / u) : 0.0F;
-        }
-        codes<N>(o.levels, o.rounding, gain, sum + at, m, words + (stochastic ? r * N + at : 0),
-                 o.shared_word(b, o.rank, true), lanes + at);
+        float const gain = gain_of<Lanes>(b, sum + at, m);
+        if (tiles)
+          o.set_gain(gains, at, m, gain);
+        else
+          codes<N>(o.levels, o.rounding, gain, sum + at, m, words + (stochastic ? r * N + at : 0),
+                   o.shared_word(b, o.rank, true), lanes + at);
       });
+      if (tiles) o.template encode_tiles<N>(part, sum, gains, random::purpose::requantise, 0, lanes);
       o.wire.pack(lanes, part.count, out + o.wire.bytes(part.first), o.zero_free);
     }
+  }
+
+ private:
+  /// What sums of a bucket are multiplied by.
+  template <int Lanes>
+  GLOBALQ_FUNCTION float gain_of(std::uint64_t b, float const* sum, int count) const {
+    if (!o.local) return 1.0F / static_cast<float>(o.terms);
+    int const reference = o.reference(b);
+    if constexpr (Lanes >= 16) {
+      if (measure) {
+        norm::statistic const s = norm::block_statistic({sum, dtype::float32}, 0, count, q);
+        o.write_scale(scales, b, norm::local_unit(s, q, o.x.type, -reference));
+      }
+    }
+    double const u = o.travelled_unit({nullptr, scales, o.terms, o.rank}, b) * power_of_two(-reference);
+    return u > 0 ? static_cast<float>(static_cast<double>(o.levels.extent()) / u) : 0.0F;
   }
 };
 
@@ -176,8 +236,8 @@ struct write_mean {
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);
     std::size_t const width = size_of(y.type);
-    kernel::prefetch<true>(static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width,
-                           host_values * width);
+    globalq::prefetch<true>(static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width,
+                            host_values * width);
   }
 
   template <int Lanes>

@@ -10,6 +10,7 @@
 /// `void prefetch(std::uint64_t index) const`, called on the host some time before 1,024 whole values are due.
 
 #include "../core/error.hpp"
+#include "../core/prefetch.hpp"
 #include "../random/stream.hpp"
 #include "float_environment.hpp"
 
@@ -24,27 +25,11 @@ using random::tile_values;
 inline constexpr int host_lanes = 64;
 inline constexpr std::uint64_t host_values = 16 * host_lanes;
 
+/// Whether a host thread has whole buckets in its piece of values, so that it can measure what it encodes there.
+constexpr bool buckets_fit(std::uint64_t bucket) { return bucket != 0 && host_values % bucket == 0; }
+
 /// Pieces of host_values in one unit of work of a host thread.
 inline constexpr std::uint64_t block_pieces = 4;
-
-/// How many pieces ahead a host thread asks for memory: some 100 ns of work each hide what a miss costs. Measured:
-/// encoding 32 Mi values takes 0.6 to 0.75 of the time it takes without.
-inline constexpr std::uint64_t pieces_ahead = 2;
-
-/// From how many values on: shorter vectors are likely to be in a cache already, and asking costs up to a fifth there.
-inline constexpr std::uint64_t prefetch_from = std::uint64_t{1} << 18;
-
-/// Asks for bytes that will be read, or written. (Always inlined, and so must be what calls it: GCC removes calls of a
-/// function that does nothing but prefetch.)
-template <bool Write = false>
-GLOBALQ_ALWAYS_INLINE void prefetch(void const* bytes, std::size_t count) {
-#if defined(__GNUC__)
-  char const* const first = static_cast<char const*>(bytes);
-  for (std::size_t at = 0; at < count; at += 64) __builtin_prefetch(first + at, Write ? 1 : 0);
-#else
-  (void)bytes, (void)count;
-#endif
-}
 
 /// Runs on any host space. The space is erased: a body is compiled once, whatever the number of spaces.
 class host_executor {
@@ -69,8 +54,8 @@ class host_executor {
       std::uint64_t const end = std::min(ctx.pieces, (block + 1) * block_pieces);
       for (std::uint64_t i = block * block_pieces; i < end; ++i) {
         if constexpr (requires { ctx.body->prefetch(i); })
-          if (ctx.count >= prefetch_from && (i + pieces_ahead + 1) * host_values <= ctx.count)
-            ctx.body->prefetch(i + pieces_ahead);
+          if (ctx.count >= prefetch_from && (i + 1) * host_values + values_ahead <= ctx.count)
+            ctx.body->prefetch(i + values_ahead / host_values);
         ctx.body->template tile<host_lanes>(i, 0);
       }
     });

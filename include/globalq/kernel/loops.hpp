@@ -9,12 +9,6 @@
 #include "../core/concepts.hpp"
 #include "../core/dtype.hpp"
 
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
-#define GLOBALQ_LOOP [[gnu::noinline]] inline
-#else
-#define GLOBALQ_LOOP GLOBALQ_FUNCTION
-#endif
-
 namespace globalq::kernel {
 
 /// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.

@@ -5,13 +5,14 @@
 
 #include "../core/concepts.hpp"
 #include "../core/scale_word.hpp"
+#include "detail/avx512.hpp"
 #include "executor.hpp"
 #include "loops.hpp"
 
 namespace globalq::kernel {
 
 /// What went wrong inside a kernel; or-ed into one word that the host reads afterwards.
-enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2 };
+enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2, not_finite = 4 };
 
 /// A checked frame, taken apart.
 struct source_view {
@@ -167,17 +168,28 @@ struct operands {
 
   /// Asks for the input of host_values values.
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
-    std::uint64_t const at = index * host_values;
+    prefetch_own(index);
+    prefetch_sources(index);
+  }
+  GLOBALQ_ALWAYS_INLINE void prefetch_own(std::uint64_t index) const {
     std::size_t const width = size_of(x.type);
     if (own)
-      kernel::prefetch(static_cast<std::byte const*>(x.data) + (first + at) * width, host_values * width);
+      globalq::prefetch(static_cast<std::byte const*>(x.data) + (first + index * host_values) * width,
+                        host_values * width);
+  }
+  GLOBALQ_ALWAYS_INLINE void prefetch_sources(std::uint64_t index) const {
     for (int k = 0; k < source_count; ++k)
-      kernel::prefetch(sources[k].codes + wire.bytes(at), wire.bytes(host_values));
+      globalq::prefetch(sources[k].codes + wire.bytes(index * host_values), wire.bytes(host_values));
   }
 
   /// Asks for the codes of host_values values of a frame that will be written.
   GLOBALQ_ALWAYS_INLINE void prefetch_target(std::byte* out, std::uint64_t index) const {
-    kernel::prefetch<true>(out + wire.bytes(index * host_values), wire.bytes(host_values));
+    globalq::prefetch<true>(out + wire.bytes(index * host_values), wire.bytes(host_values));
+  }
+
+  /// How this worker's own values are brought to the level scheme's scale in a bucket.
+  GLOBALQ_FUNCTION input_scale scale_of(std::uint64_t b) const {
+    return bucket == 0 ? whole : input_scale_of(x.type, unit(b), wide, levels.extent());
   }
 
   /// The codes of this worker's own values in a row.
@@ -185,12 +197,74 @@ struct operands {
   GLOBALQ_FUNCTION void encode_own(row const r, std::uint32_t const* words, lane* lanes) const {
     float buffer[N];
     for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
-      input_scale const s = bucket == 0 ? whole : input_scale_of(x.type, unit(b), wide, levels.extent());
+      input_scale const s = scale_of(b);
       float const* z =
           load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
       codes<N>(levels, rounding, s.gain, z, m, words + (Rounding::word_per_coordinate ? at : 0),
                shared_word(b, rank, false), lanes + at);
     });
+  }
+
+  /// encode_own() of whole random tiles by the loop for this machine, where it has one.
+  template <int N>
+  GLOBALQ_FUNCTION bool encode_own_tiles(row const r, lane* lanes) const {
+    if (!has_tiles<N>(r)) return false;
+    float buffer[N], gain[N / 64 + 1];
+    bool scaled = false;
+    for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
+      input_scale const s = scale_of(b);
+      scaled = scaled || s.exponent != 0;
+      set_gain(gain, at, m, s.gain);
+    });
+    float const* z = buffer;
+    if (scaled)
+      for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
+        std::uint64_t const from = first + r.first + static_cast<std::uint64_t>(at);
+        float const* const part = load<N>(x, from, m, scale_of(b).exponent, buffer + at);
+        if (part != buffer + at)
+          for (int i = 0; i < m; ++i) buffer[at + i] = part[i];
+      });
+    else
+      z = load<N>(x, first + r.first, r.count, 0, buffer);
+    encode_tiles<N>(r, z, gain, random::purpose::encode, z == buffer ? 0 : ahead(), lanes);
+    return true;
+  }
+
+  /// Whether encode_tiles() takes a row: whole random tiles, and scales that change at multiples of 64 values only.
+  template <int N>
+  GLOBALQ_FUNCTION bool has_tiles(row const r) const {
+    return N >= tile_values && encodes_tiles() && r.count % tile_values == 0;
+  }
+  GLOBALQ_FUNCTION bool encodes_tiles() const {
+    return detail::has_codes_of_tiles<Levels, Rounding, lane> && bucket % 64 == 0;
+  }
+
+  /// Sets the gain of values [at, at + count), one for every 64.
+  GLOBALQ_FUNCTION static void set_gain(float* gain, int at, int count, float value) {
+    for (int k = at / 64; k < (at + count) / 64; ++k) gain[k] = value;
+  }
+
+  /// The codes of a row of scaled values.
+  /// @pre has_tiles<N>(r)
+  template <int N>
+  GLOBALQ_FUNCTION void encode_tiles(row const r, float const* z, float const* gain, random::purpose use,
+                                     std::size_t asked_ahead, lane* lanes) const {
+    if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)
+      detail::codes_of_tiles(levels, rounding, z, gain, stream(static_cast<std::uint32_t>(rank), use),
+                             (first + r.first) / tile_values, r.count / tile_values, lanes, asked_ahead);
+  }
+
+  /// How many values ahead a loop that asks for memory by itself does so.
+  GLOBALQ_FUNCTION std::size_t ahead() const { return count < prefetch_from ? 0 : values_ahead; }
+
+  /// Writes the scale of a bucket as it travels.
+  /// @param unit  representable
+  GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t b, double unit) const {
+    std::uint64_t const i = bucket == 0 ? 0 : b - first / bucket;
+    if (x.type == dtype::float64)
+      reinterpret_cast<double*>(scales)[i] = unit;
+    else
+      reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
   }
 
   /// The sum of own values (unencoded) and decoded sources in a row; at least one of them is there.
@@ -233,7 +307,6 @@ struct operands {
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
- private:
   /// Whether a frame holds lanes as a host thread reads them (a GPU thread takes its share into registers).
   template <int N>
   static constexpr bool travels_as_lanes = [] {

@@ -3,7 +3,6 @@
 /// @file
 /// @brief norm: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
 
-#include "../core/scale_word.hpp"
 #include "../kernel/executor.hpp"
 #include "statistic.hpp"
 
@@ -83,15 +82,6 @@ void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bu
         tree[i] = merge(tree[i], tree[i + stride], q);
     result[b] = tree[0];
   }
-}
-
-/// ||x||_q of a part times 2^-wide, rounded up to what travels.
-inline double local_unit(statistic const& s, std::uint32_t q, dtype type, int wide) {
-  if (s.max_bits == 0) return 0;
-  int const e = s.exponent() - wide;
-  double const r = relative_norm(s, q);
-  double const unit = e < -1022 ? r * power_of_two(-1022) * power_of_two(e + 1022) : r * power_of_two(e);
-  return representable(unit, type);
 }
 
 }  // namespace globalq::norm

@@ -8,7 +8,8 @@
 /// combined along a fixed tree over blocks of 4,096 values: the same bits for every thread count and backend. Powers are
 /// taken of numbers cut to 26 bits, so that each product is exact in double and a fused multiply-add changes nothing.
 
-#include "../core/dtype.hpp"
+#include "../core/scale_word.hpp"
+#include "detail/avx512.hpp"
 
 #include <cmath>
 
@@ -127,6 +128,21 @@ GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, dou
     });
 }
 
+namespace detail {
+
+/// add_powers(), and the bit pattern of the largest magnitude.
+/// @param ahead  whether to ask for the values that come later in memory
+GLOBALQ_FUNCTION std::uint32_t add_unscaled(float const* z, int count, std::uint32_t q,
+                                            [[maybe_unused]] bool ahead, double* partial) {
+#if GLOBALQ_AVX512
+  if (q == 2) return add_squares(z, count, ahead, partial);
+#endif
+  add_powers(z, count, q, partial);
+  return largest_pattern(reinterpret_cast<std::uint32_t const*>(z), count, float_magnitude);
+}
+
+}  // namespace detail
+
 /// The sum of 16 partial sums along a fixed tree.
 GLOBALQ_FUNCTION double add_up(double const* partial) {
   double s[16];
@@ -175,11 +191,11 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
       z = buffer;
     }
     if (unscaled) {
-      std::uint32_t const most =
-          detail::largest_pattern(reinterpret_cast<std::uint32_t const*>(z), m, float_magnitude);
+      std::uint32_t const most = detail::add_unscaled(z, m, q, z != buffer, partial);
       top = top < most ? most : top;
+    } else {
+      add_powers(z, m, q, partial);
     }
-    add_powers(z, m, q, partial);
   }
   s.sum = add_up(partial);
   if (unscaled) {
@@ -219,6 +235,15 @@ inline double relative_norm(statistic const& s, std::uint32_t q) {
   if (q == infinity) return max;
   double const r = root(s.sum, q);
   return r < max ? max : r;  // a norm is never below its largest coordinate, whatever was rounded
+}
+
+/// ||x||_q of a part times 2^-wide, rounded up to what travels.
+inline double local_unit(statistic const& s, std::uint32_t q, dtype type, int wide) {
+  if (s.max_bits == 0) return 0;
+  int const e = s.exponent() - wide;
+  double const r = relative_norm(s, q);
+  double const unit = e < -1022 ? r * power_of_two(-1022) * power_of_two(e + 1022) : r * power_of_two(e);
+  return representable(unit, type);
 }
 
 }  // namespace globalq::norm

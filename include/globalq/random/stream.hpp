@@ -102,11 +102,20 @@ GLOBALQ_FUNCTION void fill_portable(stream const& s, std::uint64_t tile, int lan
 }
 
 #if GLOBALQ_AVX512
-/// The words of all groups of a tile.
-inline tile_words draw_tile(stream const& s, std::uint64_t tile) {
-  return philox_tile<rounds>(s.counter(16 * tile).word, static_cast<std::uint32_t>(s.seed),
-                             static_cast<std::uint32_t>(s.seed >> 32));
-}
+/// Draws the words of all groups of a tile, one tile after the other.
+class tile_source {
+ public:
+  explicit tile_source(stream const& s)
+      : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
+
+  tile_words operator()(std::uint64_t tile) const {
+    return philox_tile<rounds>(stream_.counter(16 * tile).word, keys_);
+  }
+
+ private:
+  stream stream_;
+  round_keys<rounds> keys_;
+};
 #endif
 
 }  // namespace detail
@@ -121,11 +130,11 @@ GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::u
                            int count = 16 * Lanes) {
   if constexpr (Lanes >= 16) {
     static_assert(Lanes % 16 == 0);
-    for (int at = 0; at < count; at += tile_values, ++tile)
 #if GLOBALQ_AVX512
-      detail::spread(detail::draw_tile(s, tile), out + at);
+    detail::tile_source const draw(s);
+    for (int at = 0; at < count; at += tile_values, ++tile) detail::spread(draw(tile), out + at);
 #else
-      detail::fill_portable<16>(s, tile, 0, out + at);
+    for (int at = 0; at < count; at += tile_values, ++tile) detail::fill_portable<16>(s, tile, 0, out + at);
 #endif
   } else {
     static_assert(Lanes >= 1);

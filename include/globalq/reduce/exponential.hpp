@@ -45,12 +45,13 @@ struct exponential {
 
 #if GLOBALQ_AVX512
   /// add() of the 256 codes of each of some tiles, with their words of stream @p s: out = a + b; out may be a or b.
+  /// @param ahead  0, or how many codes ahead to ask for memory
   /// @returns the bits that the magnitudes of a and b have: at least the largest of them
   static std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, random::stream const& s,
-                                 std::uint64_t tile, int tiles, std::int8_t* out) {
+                                 std::uint64_t tile, int tiles, std::int8_t* out, std::size_t ahead = 0) {
+    random::detail::tile_source const draw(s);
     return detail::add_tiles<exponential>(
-        a, b, [&](int t) { return random::detail::draw_tile(s, tile + static_cast<std::uint64_t>(t)); },
-        tiles, out);
+        a, b, [&](int t) { return draw(tile + static_cast<std::uint64_t>(t)); }, tiles, out, ahead);
   }
 #endif
 };

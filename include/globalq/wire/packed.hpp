@@ -98,8 +98,27 @@ class packed {
     return static_cast<std::int8_t>((m ^ sign) - sign);
   }
 
+  using eight = std::integral_constant<int, 8>;
+
+  /// The bits of m codes, at most eight, from 8 j on.
+  template <int Bits, class Count>
+  GLOBALQ_FUNCTION static std::uint64_t fields(std::uint8_t const* bytes, int j, Count m) {
+    std::uint64_t b = 0;
+    for (int k = 0; k < (m * Bits + 7) / 8; ++k)
+      b |= static_cast<std::uint64_t>(bytes[j * Bits + k]) << (8 * k);
+    return b;
+  }
+
+  /// The lowest bit of each of eight codes.
   template <int Bits>
-  GLOBALQ_FUNCTION static void pack_as(std::int8_t const* lanes, int count, std::byte* out, int origin) {
+  GLOBALQ_FUNCTION static constexpr std::uint64_t lowest() {
+    std::uint64_t ones = 0;
+    for (int k = 0; k < 8; ++k) ones |= std::uint64_t{1} << (Bits * k);
+    return ones;
+  }
+
+  template <int Bits>
+  GLOBALQ_LOOP static void pack_as(std::int8_t const* lanes, int count, std::byte* out, int origin) {
     std::int8_t const* __restrict in = lanes;
     std::uint8_t* __restrict bytes = reinterpret_cast<std::uint8_t*>(out);
     if constexpr (8 % Bits == 0) {  // whole codes in a byte: vectorises
@@ -116,19 +135,20 @@ class packed {
         bytes[whole] = static_cast<std::uint8_t>(b);
       }
     } else {
-      for (int j = 0; j < count; j += 8) {
-        int const m = count - j < 8 ? count - j : 8;
+      auto const group = [=](int j, auto m) {
         std::uint64_t b = 0;
         for (int k = 0; k < m; ++k)
-          b |= static_cast<std::uint64_t>(field<Bits>(in[j + k], origin)) << (Bits * k);
-        int const n = (m * Bits + 7) / 8;
-        for (int k = 0; k < n; ++k) bytes[j / 8 * Bits + k] = static_cast<std::uint8_t>(b >> (8 * k));
-      }
+          b |= static_cast<std::uint64_t>(field<Bits>(in[8 * j + k], origin)) << (Bits * k);
+        for (int k = 0; k < (m * Bits + 7) / 8; ++k)
+          bytes[j * Bits + k] = static_cast<std::uint8_t>(b >> (8 * k));
+      };
+      for (int j = 0; j < count / 8; ++j) group(j, eight{});
+      if (count % 8 != 0) group(count / 8, count % 8);
     }
   }
 
   template <int Bits>
-  GLOBALQ_FUNCTION static bool unpack_as(std::byte const* in, int count, std::int8_t* lanes, int origin) {
+  GLOBALQ_LOOP static bool unpack_as(std::byte const* in, int count, std::int8_t* lanes, int origin) {
     std::uint8_t const* __restrict bytes = reinterpret_cast<std::uint8_t const*>(in);
     std::int8_t* __restrict out = lanes;
     constexpr std::uint32_t mask = (1U << Bits) - 1;
@@ -141,14 +161,13 @@ class packed {
       for (int k = 0; k < count % each; ++k)
         out[each * whole + k] = code<Bits>((bytes[whole] >> (Bits * k)) & mask, origin);
     } else {
-      for (int j = 0; j < count; j += 8) {
-        int const m = count - j < 8 ? count - j : 8;
-        int const n = (m * Bits + 7) / 8;
-        std::uint64_t b = 0;
-        for (int k = 0; k < n; ++k) b |= static_cast<std::uint64_t>(bytes[j / 8 * Bits + k]) << (8 * k);
+      auto const group = [=](int j, auto m) {
+        std::uint64_t const b = fields<Bits>(bytes, j, m);
         for (int k = 0; k < m; ++k)
-          out[j + k] = code<Bits>(static_cast<std::uint32_t>(b >> (Bits * k)) & mask, origin);
-      }
+          out[8 * j + k] = code<Bits>(static_cast<std::uint32_t>(b >> (Bits * k)) & mask, origin);
+      };
+      for (int j = 0; j < count / 8; ++j) group(j, eight{});
+      if (count % 8 != 0) group(count / 8, count % 8);
     }
     return unused_bits<Bits>(bytes, count) || (origin == 0 && minus_zero<Bits>(bytes, count));
   }
@@ -160,25 +179,30 @@ class packed {
     return used != 0 && (bytes[count * Bits / 8] >> used) != 0;
   }
 
-  /// Whether some code is a sign without a magnitude.
+  /// Whether some code is a sign without a magnitude. Adding the largest magnitude to another carries into the place of
+  /// its sign unless it is zero: all codes of a byte, or of eight, in one sum.
   template <int Bits>
-  GLOBALQ_FUNCTION static bool minus_zero(std::uint8_t const* __restrict bytes, int count) {
-    constexpr std::uint32_t mask = (1U << Bits) - 1, sign = 1U << (Bits - 1);
-    std::uint32_t bad = 0;
+  GLOBALQ_LOOP static bool minus_zero(std::uint8_t const* __restrict bytes, int count) {
+    constexpr std::uint64_t sign = 1U << (Bits - 1);
+    constexpr std::uint64_t signs = lowest<Bits>() * sign, magnitudes = lowest<Bits>() * (sign - 1);
     if constexpr (8 % Bits == 0) {
       int const all = (count * Bits + 7) / 8;
-      for (int j = 0; j < all; ++j)
-        for (int k = 0; k < 8 / Bits; ++k)
-          bad |= ((static_cast<std::uint32_t>(bytes[j]) >> (Bits * k)) & mask) == sign;
-    } else {
-      for (int i = 0; i < count; ++i) {
-        int const at = i * Bits;
-        std::uint32_t const low = bytes[at / 8];
-        std::uint32_t const high = at % 8 + Bits > 8 ? bytes[at / 8 + 1] : 0U;
-        bad |= (((low | high << 8) >> (at % 8)) & mask) == sign;
+      std::uint8_t bad = 0;
+      for (int j = 0; j < all; ++j) {
+        auto const some = static_cast<std::uint8_t>((bytes[j] & magnitudes) + magnitudes);
+        bad = static_cast<std::uint8_t>(bad | (bytes[j] & signs & ~some));
       }
+      return bad != 0;
+    } else {
+      std::uint64_t bad = 0;
+      auto const group = [&](int j, auto m) {
+        std::uint64_t const b = fields<Bits>(bytes, j, m);
+        bad |= b & signs & ~((b & magnitudes) + magnitudes);
+      };
+      for (int j = 0; j < count / 8; ++j) group(j, eight{});
+      if (count % 8 != 0) group(count / 8, count % 8);
+      return bad != 0;
     }
-    return bad != 0;
   }
 
   std::uint8_t bits_ = static_cast<std::uint8_t>(B);

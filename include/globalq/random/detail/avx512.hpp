@@ -21,11 +21,31 @@ struct tile_words {
   __m512i word[4];
 };
 
+/// The keys of all rounds; the first two as numbers.
+template <int Rounds>
+struct round_keys {
+  static_assert(Rounds >= 2);
+  std::uint32_t first[2][2];
+  __m512i key[Rounds - 2][2];
+
+  round_keys(std::uint32_t key0, std::uint32_t key1) {
+    for (std::uint32_t r = 0; r < Rounds; ++r) {
+      std::uint32_t const k0 = key0 + r * 0x9E3779B9U, k1 = key1 + r * 0xBB67AE85U;
+      if (r < 2) {
+        first[r][0] = k0;
+        first[r][1] = k1;
+      } else {
+        key[r - 2][0] = _mm512_set1_epi64(k0);
+        key[r - 2][1] = _mm512_set1_epi64(k1);
+      }
+    }
+  }
+};
+
 /// @param counter  of group 0 (its first word a multiple of 16)
 template <int Rounds>
-inline tile_words philox_tile(std::uint32_t const (&counter)[4], std::uint32_t key0, std::uint32_t key1) {
-  static_assert(Rounds >= 2);
-  constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U, w0 = 0x9E3779B9U, w1 = 0xBB67AE85U;
+inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys) {
+  constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
   constexpr auto all = static_cast<__mmask8>(-1);
   auto const same = [](std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
   auto const high = [](__m512i x) { return _mm512_maskz_srli_epi64(all, x, 32); };
@@ -35,29 +55,27 @@ inline tile_words philox_tile(std::uint32_t const (&counter)[4], std::uint32_t k
   __m512i const times0 = same(m0), times1 = same(m1);
   // round 1: only the first word differs between groups; round 2: only the product of the third
   std::uint64_t const q1 = std::uint64_t{m1} * counter[2];
-  std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ key0,
+  std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ keys.first[0][0],
                       a1 = static_cast<std::uint32_t>(q1);
   std::uint64_t const p2 = std::uint64_t{m0} * a0;
-  std::uint32_t const key0_2 = key0 + w0, key1_2 = key1 + w1;
   __m512i c[2][4];
   for (int half = 0; half < 2; ++half) {
     __m512i const lane = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
                                           same(counter[0] + 8U * static_cast<std::uint32_t>(half)));
     __m512i const p = _mm512_maskz_mul_epu32(all, lane, times0);
-    __m512i const c2 = _mm512_xor_si512(high(p), same(counter[3] ^ key1));
+    __m512i const c2 = _mm512_xor_si512(high(p), same(counter[3] ^ keys.first[0][1]));
     __m512i const q = _mm512_maskz_mul_epu32(all, c2, times1);
-    c[half][0] = _mm512_xor_si512(high(q), same(a1 ^ key0_2));
+    c[half][0] = _mm512_xor_si512(high(q), same(a1 ^ keys.first[1][0]));
     c[half][1] = q;
-    c[half][2] = _mm512_xor_si512(p, same(static_cast<std::uint32_t>(p2 >> 32) ^ key1_2));
+    c[half][2] = _mm512_xor_si512(p, same(static_cast<std::uint32_t>(p2 >> 32) ^ keys.first[1][1]));
     c[half][3] = same(static_cast<std::uint32_t>(p2));
   }
-  for (std::uint32_t round = 2; round < Rounds; ++round) {
-    __m512i const k0 = same(key0 + round * w0), k1 = same(key1 + round * w1);
+  for (auto const& key : keys.key) {
     for (auto& x : c) {
       __m512i const p = _mm512_maskz_mul_epu32(all, x[0], times0),
                     q = _mm512_maskz_mul_epu32(all, x[2], times1);
-      x[0] = mixed(high(q), x[1], k0);
-      x[2] = mixed(high(p), x[3], k1);
+      x[0] = mixed(high(q), x[1], key[0]);
+      x[2] = mixed(high(p), x[3], key[1]);
       x[1] = q;
       x[3] = p;
     }

@@ -7,6 +7,7 @@
 /// whole bytes, so the low two bytes of all 64 coordinates' words are two byte shuffles, and two tables of 16 masks answer
 /// for D <= 16. What passes these with a larger D (at most 1 in 2^16) is looked at again by the scalar rule: same codes.
 
+#include "../../core/prefetch.hpp"
 #include "../../random/detail/avx512.hpp"
 
 #if GLOBALQ_AVX512
@@ -93,15 +94,21 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
 
 /// Rule::add of the 256 codes of each of some tiles: out = a + b; out may be a or b.
 /// @param words  words(t): those of tile t
+/// @param ahead  0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
 /// @returns the bits that the magnitudes of a and b have: at least the largest of them
 template <class Rule, class Words>
 [[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, Words words,
-                                                 int tiles, std::int8_t* out) {
+                                                 int tiles, std::int8_t* out, std::size_t ahead) {
   __m512i seen = _mm512_setzero_si512();
   for (int t = 0; t < tiles; ++t) {
     random::detail::tile_words const drawn = words(t);
     for (int w = 0; w < 4; ++w) {
       int const at = 256 * t + 64 * w;
+      if (ahead != 0) {
+        prefetch(a + at + ahead, 64);
+        prefetch(b + at + ahead, 64);
+        prefetch<true>(out + at + ahead, 64);
+      }
       _mm512_storeu_si512(out + at, add_exponential<Rule>(_mm512_loadu_si512(a + at),
                                                           _mm512_loadu_si512(b + at), drawn.word[w], seen));
     }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief norm: the largest magnitude and the sums of squares of float32, in one pass, written out for AVX-512.
+///
+/// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
+
+#include "../../core/prefetch.hpp"
+
+#if GLOBALQ_AVX512
+
+#include <immintrin.h>
+
+namespace globalq::norm::detail {
+
+/// Adds the squares of count values to 16 partial sums: value i to sum i % 16.
+/// @param ahead  whether to ask for the values values_ahead further on
+/// @returns the bit pattern of the largest magnitude
+inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* partial) {
+  constexpr auto all = static_cast<__mmask8>(-1);
+  __m512d low = _mm512_loadu_pd(partial), high = _mm512_loadu_pd(partial + 8);
+  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i top = _mm512_setzero_si512();
+  auto const add = [&](__m256 a, __m256 b) {
+    __m512d const wide_a = _mm512_maskz_cvtps_pd(all, a), wide_b = _mm512_maskz_cvtps_pd(all, b);
+    low = _mm512_fmadd_pd(wide_a, wide_a, low);
+    high = _mm512_fmadd_pd(wide_b, wide_b, high);
+  };
+  auto const look = [&](__m512i bits) {
+    top = _mm512_maskz_max_epu32(static_cast<__mmask16>(-1), top, _mm512_and_si512(bits, magnitude));
+  };
+  int i = 0;
+  for (; i + 16 <= count; i += 16) {
+    if (ahead) prefetch(x + i + values_ahead, 64);  // free: what bounds this loop is the chain of sums
+    look(_mm512_loadu_si512(x + i));
+    add(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i + 8));
+  }
+  if (i < count) {
+    auto const rest = static_cast<__mmask16>((1U << (count - i)) - 1U);
+    float last[16];
+    _mm512_storeu_ps(last, _mm512_maskz_loadu_ps(rest, x + i));
+    look(_mm512_loadu_si512(last));
+    add(_mm256_loadu_ps(last), _mm256_loadu_ps(last + 8));
+  }
+  _mm512_storeu_pd(partial, low);
+  _mm512_storeu_pd(partial + 8, high);
+  __m256i const half = _mm256_max_epu32(_mm512_maskz_extracti64x4_epi64(all, top, 0),
+                                        _mm512_maskz_extracti64x4_epi64(all, top, 1));
+  __m128i most = _mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
+  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
+}
+
+}  // namespace globalq::norm::detail
+
+#endif

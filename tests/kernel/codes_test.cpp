@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief The loops over codes: the one written out for AVX-512 gives the codes of the portable one.
+
+#include <globalq/kernel/detail/avx512.hpp>
+#include <globalq/kernel/loops.hpp>
+#include <globalq/levels/exponential.hpp>
+#include <globalq/levels/uniform.hpp>
+#include <globalq/rounding/stochastic.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace gq = globalq;
+
+namespace {
+
+#if GLOBALQ_AVX512
+
+constexpr int tiles = 4, count = 256 * tiles;
+constexpr std::uint64_t first_tile = 5;
+gq::random::stream const stream{0x123456789abcdefULL, 7, 3, gq::random::purpose::encode};
+
+/// Codes of both loops. @param gain  one for every 64 values
+template <class Levels>
+void expect_equal_codes(Levels const& levels, std::vector<float> const& z, std::vector<float> const& gain,
+                        std::string const& what) {
+  gq::rounding::stochastic const dice;
+  std::vector<std::uint32_t> words(count);
+  gq::random::fill<16 * tiles>(stream, first_tile, 0, words.data());
+  std::vector<std::int8_t> expected(count), found(count);
+  for (int i = 0; i < count; i += 64)
+    gq::kernel::codes<64>(levels, dice, gain[static_cast<std::size_t>(i) / 64], z.data() + i, 64,
+                          words.data() + i, 0U, expected.data() + i);
+  for (std::size_t ahead : {std::size_t{0}, std::size_t{2048}}) {
+    gq::kernel::detail::codes_of_tiles(levels, dice, z.data(), gain.data(), stream, first_tile, tiles,
+                                       found.data(), ahead);
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_EQ(found[i], expected[i])
+          << what << ", value " << i << ": " << std::hexfloat << z[i] << " * " << gain[i / 64];
+  }
+}
+
+template <class F>
+void for_each_scheme(F const& f) {
+  for (std::uint32_t s : {1U, 3U, 7U, 31U, 63U, 126U, 127U})
+    f(gq::levels::uniform<>(s), "uniform " + std::to_string(s));
+  for (std::uint32_t s : {1U, 2U, 5U, 30U, 95U, 96U, 120U, 127U})
+    for (std::uint32_t h : {0U, 2U, 7U})
+      if (s + h <= 127)
+        f(gq::levels::exponential<>(s).with_headroom(h),
+          "exponential " + std::to_string(s) + " + " + std::to_string(h));
+}
+
+std::vector<float> gains_of(float extent) {
+  std::vector<float> gain(count / 64);
+  for (std::size_t k = 0; k < gain.size(); ++k)
+    gain[k] = k % 5 == 4 ? 0.0F : extent * (k % 3 == 0 ? 1.0F : 0.7F);
+  return gain;
+}
+
+TEST(CodesOfTiles, are_those_of_the_portable_loop) {
+  for_each_scheme([](auto const& levels, std::string const& name) {
+    std::mt19937 draw(1);
+    std::normal_distribution<float> normal(0.0F, 0.3F);
+    for (int decades : {0, 8, 40}) {
+      std::vector<float> z(count);
+      for (float& v : z)
+        v = std::ldexp(normal(draw), decades == 0 ? 0 : -static_cast<int>(draw() % (3U * decades)));
+      expect_equal_codes(levels, z, gains_of(levels.extent()), name);
+    }
+  });
+}
+
+TEST(CodesOfTiles, of_zeros_levels_subnormals_and_what_exceeds_the_scale) {
+  float const infinite = std::numeric_limits<float>::infinity();
+  for_each_scheme([&](auto const& levels, std::string const& name) {
+    std::vector<float> list = {0.0F,     0x1p-149F, 0x1p-127F, 0x1p-126F, 0x1.fffffep-127F,
+                               0x1p-60F, 0.5F,      1.0F,      1.000001F, 2.0F,
+                               3.7F,     100.0F,    1e30F,     3.4e38F,   infinite};
+    for (std::uint32_t k = 1; k <= levels.size(); ++k) {
+      float const level = levels.value(levels.max_code() + 1 - k) / levels.extent();
+      list.insert(list.end(), {level, std::nextafterf(level, 0.0F), std::nextafterf(level, 2.0F)});
+    }
+    std::vector<float> z(count);
+    for (std::size_t start = 0; start < list.size(); start += 200) {
+      for (std::size_t i = 0; i < count; ++i)
+        z[i] = std::copysign(list[(start + i * 7) % list.size()], i % 2 == 0 ? 1.0F : -1.0F);
+      expect_equal_codes(levels, z, std::vector<float>(count / 64, levels.extent()), name);
+    }
+  });
+}
+
+// Where the upper 24 bits of the fraction are those of the word, the lower ones decide.
+TEST(CodesOfTiles, are_right_where_24_bits_do_not_decide) {
+  std::vector<float> z(count);
+  int close = 0, decided_below = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t const word = stream.word(256 * first_tile + i), upper = word >> 8;
+    // 24 bits of fraction; small words leave room for lower bits, below and above those of the word
+    std::uint32_t const low = (word & 0xffU) + (i % 2 == 0 ? 1U : 0U);
+    bool const room = upper < 0x10000U && low <= 0xffU;
+    z[i] = room ? static_cast<float>((upper << 8) + low) * 0x1p-32F : static_cast<float>(upper) * 0x1p-24F;
+    if (i % 3 == 0) z[i] = -z[i];
+    ++close;
+    decided_below += room ? 1 : 0;
+  }
+  ASSERT_GT(decided_below, 0) << "of " << close;
+  std::vector<float> const one(count / 64, 1.0F);
+  for (std::uint32_t s : {1U, 7U, 127U}) expect_equal_codes(gq::levels::uniform<>(s), z, one, "uniform");
+  // below the smallest level of an exponential scheme: t / 2^-(s-1) is that fraction
+  for (std::uint32_t s : {1U, 5U}) {
+    std::vector<float> const gain(count / 64, std::ldexp(1.0F, 1 - static_cast<int>(s)));
+    expect_equal_codes(gq::levels::exponential<>(s), z, gain, "exponential");
+  }
+}
+
+#else
+
+TEST(CodesOfTiles, are_not_written_out_for_this_machine) { GTEST_SKIP() << "no AVX-512"; }
+
+#endif
+
+}  // namespace
