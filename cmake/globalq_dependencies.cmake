@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Kokkos, which every user needs, and MPI, which globalq::mpi needs.
+# Kokkos, which every user needs; MPI, which globalq::mpi needs; CUDA and NCCL, which globalq::nccl needs.
 
 # The order of the search: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the
 # system; where none is found, the pinned tag is fetched.
@@ -25,4 +25,17 @@ if(enable_mpi STREQUAL "AUTO")
   find_package(MPI QUIET COMPONENTS CXX)
 elseif(GLOBALQ_ENABLE_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)
+endif()
+
+set(GLOBALQ_ENABLE_NCCL
+    AUTO
+    CACHE STRING "Build globalq::nccl: AUTO (when NCCL and the CUDA toolkit are found), ON or OFF")
+set_property(CACHE GLOBALQ_ENABLE_NCCL PROPERTY STRINGS AUTO ON OFF)
+string(TOUPPER "${GLOBALQ_ENABLE_NCCL}" enable_nccl)
+if(enable_nccl STREQUAL "AUTO")
+  find_package(CUDAToolkit QUIET)
+  find_package(NCCL 2.14 QUIET)
+elseif(GLOBALQ_ENABLE_NCCL)
+  find_package(CUDAToolkit REQUIRED)
+  find_package(NCCL 2.14 REQUIRED)
 endif()

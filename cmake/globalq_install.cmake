@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install, export and version file. globalq::mpi has an export file of its own, so that users without MPI can still
-# use an installation that was made with it.
+# Install, export and version file. globalq::mpi and globalq::nccl have export files of their own, so that users without
+# MPI or NCCL can still use an installation that was made with it.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -13,6 +13,13 @@ if(TARGET globalq_mpi)
   set(GLOBALQ_WITH_MPI ON)
   install(TARGETS globalq_mpi EXPORT globalqMpiTargets)
   install(EXPORT globalqMpiTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+endif()
+set(GLOBALQ_WITH_NCCL OFF)
+if(TARGET globalq_nccl)
+  set(GLOBALQ_WITH_NCCL ON)
+  install(TARGETS globalq_nccl EXPORT globalqNcclTargets)
+  install(EXPORT globalqNcclTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake DESTINATION ${config_dir})
 endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq, and globalq::mpi where MPI is enabled and found.
+# The targets that users link: globalq::globalq, and where they are enabled and found globalq::mpi and globalq::nccl.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
@@ -26,4 +26,12 @@ if(GLOBALQ_ENABLE_MPI AND MPI_CXX_FOUND)
   set_target_properties(globalq_mpi PROPERTIES EXPORT_NAME mpi)
   target_link_libraries(globalq_mpi INTERFACE globalq MPI::MPI_CXX)
   target_compile_definitions(globalq_mpi INTERFACE GLOBALQ_HAS_MPI OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+endif()
+
+if(GLOBALQ_ENABLE_NCCL AND NCCL_FOUND AND TARGET CUDA::cudart)
+  add_library(globalq_nccl INTERFACE)
+  add_library(globalq::nccl ALIAS globalq_nccl)
+  set_target_properties(globalq_nccl PROPERTIES EXPORT_NAME nccl)
+  target_link_libraries(globalq_nccl INTERFACE globalq NCCL::nccl CUDA::cudart)
+  target_compile_definitions(globalq_nccl INTERFACE GLOBALQ_HAS_NCCL)
 endif()

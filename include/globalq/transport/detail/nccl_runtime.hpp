@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: what transport::nccl needs of the CUDA runtime and of NCCL's error texts.
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "globalq/transport/concept.hpp"
+
+#if NCCL_VERSION_CODE < 21400
+#error "globalq: transport::nccl needs NCCL 2.14 or later (communicators that do not block)"
+#endif
+
+namespace globalq::transport::detail {
+
+/// Makes a device the current one of this thread until the end of a scope.
+class on_device {
+ public:
+  explicit on_device(int device) {
+    if (cudaGetDevice(&previous_) != cudaSuccess || previous_ == device)
+      previous_ = -1;
+    else
+      cudaSetDevice(device);
+  }
+  on_device(on_device const&) = delete;
+  on_device& operator=(on_device const&) = delete;
+  ~on_device() {
+    if (previous_ >= 0) cudaSetDevice(previous_);
+  }
+
+ private:
+  int previous_ = -1;
+};
+
+struct free_device_memory {
+  void operator()(std::byte* memory) const noexcept { cudaFree(memory); }
+};
+struct free_pinned_memory {
+  void operator()(std::byte* memory) const noexcept { cudaFreeHost(memory); }
+};
+using device_memory = std::unique_ptr<std::byte, free_device_memory>;
+using pinned_memory = std::unique_ptr<std::byte, free_pinned_memory>;
+
+/// Between two looks at something that another thread or device does: polls, then offers the core, then sleeps.
+inline void pause(unsigned turn) {
+  if (turn >= 4096)
+    std::this_thread::sleep_for(std::chrono::microseconds{50});
+  else if (turn >= 64)
+    std::this_thread::yield();
+}
+
+template <SumLane Lane>
+constexpr ncclDataType_t nccl_type() {
+  static_assert(!std::same_as<Lane, std::int16_t>, "globalq: NCCL has no 16-bit integer");
+  if constexpr (std::same_as<Lane, std::int8_t>) return ncclInt8;
+  if constexpr (std::same_as<Lane, std::int32_t>) return ncclInt32;
+  return ncclFloat32;
+}
+
+/// "remote process exited or there was a network error (socket closed by peer)"
+inline std::string nccl_text(ncclResult_t result, ncclComm_t communicator) {
+  std::string text{ncclGetErrorString(result)};
+  char const* const last = ncclGetLastError(communicator);
+  if (last != nullptr && *last != '\0') text.append(" (").append(last).append(")");
+  return text;
+}
+
+/// What the reader can do about it.
+inline char const* nccl_remedy(ncclResult_t result) {
+  switch (result) {
+    case ncclRemoteError:
+    case ncclSystemError:
+      return "see why another worker ended or the network failed, then make new transports on all workers";
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return "let every worker make the same calls in the same order, with a device of its own; "
+             "NCCL_DEBUG=WARN tells more";
+    default:
+      return "run again with NCCL_DEBUG=INFO and look for the first error";
+  }
+}
+
+}  // namespace globalq::transport::detail

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Tests of transport::nccl on the simulation of CUDA and NCCL: many ranks, and failures, without a GPU.
+
+#include "nccl_simulation.hpp"
+#include "nccl_suite.hpp"
+
+namespace globalq_test {
+
+std::vector<int> worlds() { return {1, 2, 3, 4, 5, 8}; }
+std::chrono::nanoseconds shortest_deadline() { return {}; }
+
+namespace {
+
+TEST(NcclSimulated, a_step_of_a_schedule_is_one_group) {
+  struct expected {
+    char const* name;
+    std::size_t groups_of_all;
+  };
+  constexpr int n = 4;
+  for (expected const each : {expected{"ring", 2 * (n - 1) * n}, expected{"sra", 2 * n},
+                              expected{"allgather", n}, expected{"native", n}}) {
+    auto const before = simulation::launches();
+    nccl_harness::run(n, patient, [&](staged& t) {
+      gq::schedule::any const schedule{each.name};
+      sum_of_int32 numbers{t.rank(), 4096};
+      gq::frame_pool frames;
+      schedule(t, numbers, gq::layout(4096, schedule.parts(n), 256, 0), frames);
+    });
+    EXPECT_EQ(simulation::launches() - before, each.groups_of_all) << each.name;
+  }
+}
+
+TEST(NcclSimulated, a_wait_does_not_pause_the_host) {
+  nccl_harness::run(2, patient, [](staged& self) {
+    nccl& t = self.inner();
+    auto const bytes = self.memory().take(64);
+    static std::atomic<bool> waited;
+    if (t.rank() == 0) waited = false;
+    gq::transport::barrier(t);
+    t.synchronize();
+    if (t.rank() == 0) {
+      auto incoming = t.recv_async(1, bytes);
+      t.wait(incoming);
+      waited = true;
+    } else {
+      while (!waited) std::this_thread::yield();  // for ever, if rank 0 waited for the message
+      auto outgoing = t.send_async(0, bytes);
+      t.wait(outgoing);
+    }
+    t.synchronize();
+    self.memory().give_back();
+  });
+}
+
+TEST(NcclSimulated, a_missing_message_is_told_with_its_rank_and_bytes) {
+  nccl_harness::run(2, impatient, [](staged& self) {
+    if (self.rank() != 0) return;
+    nccl& t = self.inner();
+    auto const bytes = self.memory().take(64);
+    auto const text = transport_failure([&] {
+      auto incoming = t.recv_async(1, bytes);
+      t.wait(incoming);
+      t.synchronize();
+    });
+    EXPECT_EQ(text,
+              "globalq: recv: rank 0 of 2: waited 0.3 s for the stream, where the last work needs rank 1 to "
+              "send 64 "
+              "bytes; let every worker make the same calls in the same order, or raise options::deadline");
+    EXPECT_EQ(t.communicator(), nullptr);
+    EXPECT_EQ(cudaStreamQuery(t.stream()), cudaSuccess);  // nothing hangs on it
+    EXPECT_EQ(transport_failure([&] { t.synchronize(); }), text);
+  });
+}
+
+TEST(NcclSimulated, sizes_that_differ_end_by_the_deadline) {
+  nccl_harness::run(2, impatient, [](staged& self) {
+    std::vector<std::byte> bytes(64);
+    auto const text = transport_failure([&] {
+      if (self.rank() == 0) {
+        auto incoming = self.recv_async(1, bytes);
+        self.wait(incoming);
+      } else {
+        auto outgoing = self.send_async(0, std::span<std::byte const>{bytes}.first(63));
+        self.wait(outgoing);
+      }
+    });
+    EXPECT_TRUE(contains(text, "waited 0.3 s")) << text;
+  });
+}
+
+TEST(NcclSimulated, a_collective_without_all_workers_ends_by_its_deadline) {
+  nccl_harness::run(3, impatient, [](staged& self) {
+    if (self.rank() == 0) return;
+    std::vector<std::byte> all(3 * 64, std::byte{7});
+    auto const before = all;
+    auto const text = transport_failure([&] { self.inner().allgather(std::span{all}.first(64), all); });
+    EXPECT_TRUE(contains(text, "globalq: allgather: rank ") &&
+                contains(text, "needs all workers to take part"))
+        << text;
+    EXPECT_EQ(all, before);
+  });
+}
+
+TEST(NcclSimulated, an_error_of_nccl_is_told_with_its_text_and_a_remedy) {
+  gq::transport::options const two_seconds{.deadline = std::chrono::seconds{2}};
+  nccl_harness::run(2, two_seconds, [](staged& self) {
+    if (self.rank() != 0) return;  // and waits for rank 0 to leave as well, as long as it may
+    nccl& t = self.inner();
+    auto const bytes = self.memory().take(64);
+    auto const start = std::chrono::steady_clock::now();
+    auto const text = transport_failure([&] {
+      auto incoming = t.recv_async(1, bytes);
+      t.wait(incoming);
+      simulation::break_communicator(t.communicator(), ncclRemoteError);
+      t.synchronize();
+    });
+    EXPECT_EQ(
+        text,
+        "globalq: recv: rank 0 of 2: ncclGroupEnd: remote process exited or there was a network error (told "
+        "by "
+        "the simulation), waiting for rank 1 to send 64 bytes; see why another worker ended or the network "
+        "failed, then make new transports on all workers");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{1});
+  });
+}
+
+TEST(NcclSimulated, an_error_is_found_before_more_is_enqueued) {
+  alone([](nccl& t, arena& memory) {
+    auto const bytes = memory.take(64);
+    simulation::break_communicator(t.communicator(), ncclRemoteError);
+    auto const before = simulation::launches();
+    EXPECT_NE(transport_failure([&] {
+                t.allreduce_sum(std::span{reinterpret_cast<float*>(bytes.data()), 16});
+              }),
+              "");
+    EXPECT_EQ(simulation::launches(), before);
+  });
+}
+
+TEST(NcclSimulated, the_host_never_waits_for_a_stream_that_is_captured) {
+  alone([](nccl& t, arena& memory) {
+    auto const bytes = memory.take(64);
+    std::byte value{};
+    simulation::set_capturing(t.stream(), true);
+    auto const text = refusal([&] { t.allgather(std::span{&value, 1}, std::span{&value, 1}); });
+    EXPECT_TRUE(contains(text, "globalq: allgather: rank 0 of 1: the host would wait for a stream")) << text;
+    EXPECT_TRUE(contains(refusal([&] { t.synchronize(); }), "globalq: synchronize: "));
+    t.allgather(bytes, bytes);  // in device memory: only enqueued
+    t.allreduce_sum(std::span{reinterpret_cast<float*>(bytes.data()), 16});
+    auto incoming = t.recv_async(0, bytes.first(32));
+    auto outgoing = t.send_async(0, bytes.last(32));
+    t.wait(incoming);
+    t.wait(outgoing);
+    simulation::set_capturing(t.stream(), false);
+    t.synchronize();
+    memory.give_back();
+  });
+}
+
+TEST(NcclSimulated, a_worker_that_never_connects_ends_by_the_deadline) {
+  nccl_harness::start(1, [](int, ncclUniqueId const& id, cudaStream_t stream) {
+    auto const text = transport_failure([&] { nccl{id, 0, 2, stream, impatient}; });
+    EXPECT_EQ(text,
+              "globalq: connect: rank 0 of 2: waited 0.3 s for ncclCommInitRankConfig, which needs all "
+              "workers to take "
+              "part; let every worker make the same calls in the same order, or raise options::deadline");
+  });
+}
+
+TEST(NcclSimulated, no_communicator_is_left_behind) { EXPECT_EQ(simulation::communicators(), 0U); }
+
+}  // namespace
+}  // namespace globalq_test
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  // NCCL does not compare sizes, and says so; what happens instead is tested above.
+  ::testing::GTEST_FLAG(filter) += ":-*a_receive_of_another_size_is_an_error";
+  return RUN_ALL_TESTS();
+}
