@@ -28,7 +28,7 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
   Rounding const decide = rounding;
   detail::with_count<N>(count, [=, &scheme](auto n) {
     float const* __restrict in = z;
-    std::uint32_t const* __restrict random = words;
+    [[maybe_unused]] std::uint32_t const* __restrict random = words;
     Lane* __restrict lanes = out;
     int const end = n;
     GLOBALQ_INDEPENDENT

@@ -4,6 +4,7 @@
 /// @brief wire: 1 to 8 bits a code, packed without gaps: magnitude below, sign on top.
 
 #include "../core/concepts.hpp"
+#include "../core/dtype.hpp"
 #include "../core/error.hpp"
 
 #include <string>
@@ -98,7 +99,7 @@ class packed {
     return static_cast<std::int8_t>((m ^ sign) - sign);
   }
 
-  using eight = std::integral_constant<int, 8>;
+  using eight = globalq::detail::fixed_count<8>;
 
   /// The bits of m codes, at most eight, from 8 j on.
   template <int Bits, class Count>

@@ -20,8 +20,9 @@ namespace globalq::kernel::detail {
 template <class Levels, class Rounding, class Lane>
 inline constexpr bool has_codes_of_tiles = false;
 
-template <class... Arguments>
-void codes_of_tiles(Arguments const&...);  // never called
+template <class Levels, class Rounding>
+void codes_of_tiles(Levels const&, Rounding const&, float const*, float const*, random::stream const&,
+                    std::uint64_t, int, std::int8_t*, std::size_t);  // never called
 
 }  // namespace globalq::kernel::detail
 
