@@ -46,9 +46,7 @@ void add_type(std::string const& suffix) {
 }  // namespace
 
 void add_norms() {
-  add_type<float>("");
-  add_type<float16>("/float16");
-  add_type<bfloat16>("/bfloat16");
+  for_each_type([]<class Value>(Value, std::string const& suffix) { add_type<Value>(suffix); });
 }
 
 }  // namespace globalq::bench

@@ -59,9 +59,13 @@ float decode_exponential(std::int8_t code, float norm) {
   return code < 0 ? -magnitude : magnitude;
 }
 
-class uniform final : public peer {
+float decode_uniform(std::int8_t code, float norm) { return static_cast<float>(code) * norm / 127; }
+
+/// The random numbers of the whole vector, then a code for each value.
+template <std::int8_t (*Encode)(float, float, float), float (*Decode)(std::int8_t, float)>
+class encode final : public peer {
  public:
-  explicit uniform(task const& t) : task_(t), u_("u", t.n), codes_("codes", t.n) {}
+  explicit encode(task const& t) : task_(t), u_("u", t.n), codes_("codes", t.n) {}
 
   void run() override {
     float* const u = u_.data();
@@ -69,40 +73,13 @@ class uniform final : public peer {
     std::int8_t* const codes = codes_.data();
     float const norm = static_cast<float>(task_.norm);
     draw(task_, u);
-    for_each_value(task_, [=](std::uint64_t i) { codes[i] = encode_uniform(x[i], norm, u[i]); });
+    for_each_value(task_, [=](std::uint64_t i) { codes[i] = Encode(x[i], norm, u[i]); });
   }
 
   double error() override {
     return relative_error(
         task_.n, [&](std::uint64_t i) { return double{task_.x(i)}; },
-        [&](std::uint64_t i) { return codes_(i) * task_.norm / 127; });
-  }
-
- private:
-  task task_;
-  values<float> u_;
-  values<std::int8_t> codes_;
-};
-
-class exponential final : public peer {
- public:
-  explicit exponential(task const& t) : task_(t), u_("u", t.n), codes_("codes", t.n) {}
-
-  void run() override {
-    float* const u = u_.data();
-    float const* const x = task_.x.data();
-    std::int8_t* const codes = codes_.data();
-    float const norm = static_cast<float>(task_.norm);
-    draw(task_, u);
-    for_each_value(task_, [=](std::uint64_t i) { codes[i] = encode_exponential(x[i], norm, u[i]); });
-  }
-
-  double error() override {
-    return relative_error(
-        task_.n, [&](std::uint64_t i) { return double{task_.x(i)}; },
-        [&](std::uint64_t i) {
-          return double{decode_exponential(codes_(i), static_cast<float>(task_.norm))};
-        });
+        [&](std::uint64_t i) { return double{Decode(codes_(i), static_cast<float>(task_.norm))}; });
   }
 
  private:
@@ -163,8 +140,8 @@ std::unique_ptr<peer> make(task const& t) {
 
 std::vector<named_peer> published_peers() {
   return {
-      {"published: encode uniform int8", make<uniform>},
-      {"published: encode exponential int8", make<exponential>},
+      {"published: encode uniform int8", make<encode<encode_uniform, decode_uniform>>},
+      {"published: encode exponential int8", make<encode<encode_exponential, decode_exponential>>},
       {"published: reduce exponential int8", make<reduce_exponential>},
   };
 }

@@ -3,6 +3,7 @@
 /// @file
 /// @brief bench: what every benchmark varies: the number of values and of threads.
 
+#include <globalq/core/dtype.hpp>
 #include <globalq/kernel/executor.hpp>
 
 #include <benchmark/benchmark.h>
@@ -40,6 +41,14 @@ void add(std::string const& name, Run run) {
           ->UseManualTime();
     if (all == 1) break;
   }
+}
+
+/// f(Value(), suffix of the name) for every type that a vector's values are timed with.
+template <class F>
+void for_each_type(F const& f) {
+  f(float(), "");
+  f(float16(), "/float16");
+  f(bfloat16(), "/bfloat16");
 }
 
 }  // namespace globalq::bench

@@ -3,43 +3,13 @@
 /// @file
 /// @brief After the first call with a length nothing is allocated, for every method and schedule.
 
+#include "tests/support/allocations.hpp"
 #include "tests/support/cases.hpp"
 
 #include <globalq/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<long> allocations{0};
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1);
-  void* p = nullptr;
-  if (posix_memalign(&p, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes == 0 ? 1 : bytes) != 0)
-    throw std::bad_alloc();
-  return p;
-}
-}  // namespace
-
-// every allocation of this program goes through these
-void* operator new(std::size_t n) { return allocate(n, alignof(std::max_align_t)); }
-void* operator new[](std::size_t n) { return allocate(n, alignof(std::max_align_t)); }
-void* operator new(std::size_t n, std::align_val_t a) { return allocate(n, static_cast<std::size_t>(a)); }
-void* operator new[](std::size_t n, std::align_val_t a) { return allocate(n, static_cast<std::size_t>(a)); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace gq = globalq;
 using support::composition;
@@ -49,6 +19,7 @@ namespace {
 template <class T, class Space>
 void expect_none(composition const& c, gq::any_quantizer const& op, int n, std::size_t d,
                  std::uint64_t chunk) {
+  std::size_t before = 0, after = 0;
   gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     Space const space;
@@ -60,26 +31,24 @@ void expect_none(composition const& c, gq::any_quantizer const& op, int n, std::
     mean(x, y, 0);
     mean(x, 1);
     gq::transport::barrier(workers);
-    if (workers.rank() == 0) allocations = 0, counting = true;
+    if (workers.rank() == 0) before = support::allocations;
     gq::transport::barrier(workers);
     mean(x, y, 2);
     mean(x, 3);
     mean(std::span<T>(x).first(d / 2), 4);  // a shorter one fits into the same memory
     gq::transport::barrier(workers);
-    if (workers.rank() == 0) counting = false;
+    if (workers.rank() == 0) after = support::allocations;
     gq::transport::barrier(workers);
   });
-  EXPECT_EQ(allocations.load(), 0) << c.text() << ", n = " << n << ", d = " << d << ", chunks of " << chunk
-                                   << ", " << gq::name_of(gq::dtype_of<T>::value) << ", " << Space::name();
+  EXPECT_EQ(after - before, 0U) << c.text() << ", n = " << n << ", d = " << d << ", chunks of " << chunk
+                                << ", " << gq::name_of(gq::dtype_of<T>::value) << ", " << Space::name();
 }
 
 TEST(Allocation, the_counter_counts) {
-  allocations = 0;
-  counting = true;
+  std::size_t const before = support::allocations;
   auto* volatile p = new int(3);
   delete p;
-  counting = false;
-  EXPECT_EQ(allocations.load(), 1);
+  EXPECT_EQ(support::allocations - before, 1U);
 }
 
 TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {

@@ -20,7 +20,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import runner  # noqa: E402  # pylint: disable=wrong-import-position
 
 PROGRAM = [os.path.abspath(sys.argv[1])]
 LAUNCHER = sys.argv[2:]
@@ -42,13 +44,9 @@ def mpi_case(function):
     return case(function) if LAUNCHER else function
 
 
-class Failed(Exception):
-    pass
-
-
 def expect(condition, *what):
     if not condition:
-        raise Failed(" ".join(str(each) for each in what))
+        raise runner.Failed(" ".join(str(each) for each in what))
 
 
 def equal(found, wanted, *what):
@@ -698,26 +696,7 @@ def mpi_without_a_launcher():
 
 
 def main():
-    outcomes = []
-    for name, function in cases:
-        problem = None
-        try:
-            function()
-        except Failed as failure:
-            problem = str(failure)
-        except Exception:
-            problem = traceback.format_exc()
-        if problem is not None:
-            print(f"FAILED {name}: {problem}", flush=True)
-        outcomes.append({"name": name, "result": "COMPLETED", **({"failures": [{"failure": problem}]} if problem else {})})
-    failures = sum("failures" in each for each in outcomes)
-    print(f"{len(outcomes) - failures} cases passed, {failures} failed" + ("" if LAUNCHER else " (no MPI launcher)"))
-    target = os.environ.get("GTEST_OUTPUT", "")
-    if target.startswith("json:"):
-        path = pathlib.Path(target[5:])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"testsuites": [{"name": "mean_of_files", "testsuite": outcomes}]}))
-    return 1 if failures else 0
+    return runner.run("mean_of_files", cases, "" if LAUNCHER else " (no MPI launcher)")
 
 
 if __name__ == "__main__":

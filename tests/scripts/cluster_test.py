@@ -9,7 +9,6 @@ that it lacks one of these they are skipped. With GTEST_OUTPUT=json:FILE in the 
 tests/support/totals.py looks for them. The exit status is 1 when a case failed.
 """
 
-import json
 import os
 import pathlib
 import signal
@@ -17,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import runner  # noqa: E402  # pylint: disable=wrong-import-position
 
 CLUSTER = os.path.abspath(sys.argv[1])
 NO_CLUSTER = 3
@@ -227,27 +228,12 @@ def main():
     reason = refusal()
     if reason:
         print(f"no cluster here: {reason}")
-    outcomes, failures = [], 0
-    for name, function, needs_cluster in cases:
-        outcome = {"name": name, "result": "COMPLETED"}
-        if needs_cluster and reason:
-            outcome["result"] = "SKIPPED"
-        else:
-            try:
-                function()
-            except Exception:  # pylint: disable=broad-except  # a case that breaks has failed
-                failures += 1
-                outcome["failures"] = [{"failure": traceback.format_exc()}]
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-        outcomes.append(outcome)
-    skipped = sum(each["result"] == "SKIPPED" for each in outcomes)
-    print(f"{len(outcomes) - failures - skipped} cases passed, {failures} failed, {skipped} skipped")
-    target = os.environ.get("GTEST_OUTPUT", "")
-    if target.startswith("json:"):
-        path = pathlib.Path(target[5:])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"testsuites": [{"name": "cluster", "testsuite": outcomes}]}))
-    return 1 if failures else 0
+
+    def skip():
+        raise runner.Skipped
+
+    return runner.run("cluster", [(name, skip if needs_cluster and reason else function)
+                                  for name, function, needs_cluster in cases])
 
 
 if __name__ == "__main__":

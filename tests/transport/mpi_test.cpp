@@ -136,58 +136,40 @@ TEST(Mpi, one_worker_can_switch_sharing_off_for_all) {
   unsetenv("GLOBALQ_SHARED_MEMORY");
 }
 
-TEST(Mpi, waiting_within_a_node_moves_messages_between_nodes) {
-  if (processes() < 3) GTEST_SKIP() << "needs three processes";
+/// 0 waits for `first`, which waits for `second`, which waits for a long message of 0.
+void wait_in_a_circle(int first, int second, std::size_t bytes_of_long) {
   mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};
-  std::vector<std::byte> const out = pattern(0, 2, std::size_t{4} << 20);
+  std::vector<std::byte> const out = pattern(0, second, bytes_of_long);
   std::vector<std::byte> in(out.size());
   int token = 0;
   auto const bytes = std::as_writable_bytes(std::span{&token, 1});
-  // 0 waits for 1 of its own node, which waits for 2 of another, which waits for the long message of 0.
   if (t.rank() == 0) {
-    auto incoming = t.recv_async(1, bytes);
-    auto outgoing = t.send_async(2, out);
+    auto incoming = t.recv_async(first, bytes);
+    auto outgoing = t.send_async(second, out);
     t.wait(incoming);
     t.wait(outgoing);
-  } else if (t.rank() == 1) {
-    auto incoming = t.recv_async(2, bytes);
+  } else if (t.rank() == first) {
+    auto incoming = t.recv_async(second, bytes);
     t.wait(incoming);
     auto outgoing = t.send_async(0, bytes);
     t.wait(outgoing);
-  } else if (t.rank() == 2) {
+  } else if (t.rank() == second) {
     auto incoming = t.recv_async(0, in);
     t.wait(incoming);
     EXPECT_EQ(in, out);
-    auto outgoing = t.send_async(1, bytes);
+    auto outgoing = t.send_async(first, bytes);
     t.wait(outgoing);
   }
 }
 
+TEST(Mpi, waiting_within_a_node_moves_messages_between_nodes) {
+  if (processes() < 3) GTEST_SKIP() << "needs three processes";
+  wait_in_a_circle(1, 2, std::size_t{4} << 20);
+}
+
 TEST(Mpi, waiting_between_nodes_moves_messages_within_a_node) {
   if (processes() < 3) GTEST_SKIP() << "needs three processes";
-  mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};
-  std::vector<std::byte> const out = pattern(0, 1, 100003);  // a hundred times the ring
-  std::vector<std::byte> in(out.size());
-  int token = 0;
-  auto const bytes = std::as_writable_bytes(std::span{&token, 1});
-  // 0 waits for 2 of another node, which waits for 1, which waits for the long message of 0.
-  if (t.rank() == 0) {
-    auto incoming = t.recv_async(2, bytes);
-    auto outgoing = t.send_async(1, out);
-    t.wait(incoming);
-    t.wait(outgoing);
-  } else if (t.rank() == 1) {
-    auto incoming = t.recv_async(0, in);
-    t.wait(incoming);
-    EXPECT_EQ(in, out);
-    auto outgoing = t.send_async(2, bytes);
-    t.wait(outgoing);
-  } else if (t.rank() == 2) {
-    auto incoming = t.recv_async(1, bytes);
-    t.wait(incoming);
-    auto outgoing = t.send_async(0, bytes);
-    t.wait(outgoing);
-  }
+  wait_in_a_circle(2, 1, 100003);  // a hundred times the ring
 }
 
 TEST(Mpi, a_failure_is_heard_within_the_node_at_once) {

@@ -6,31 +6,18 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "suite.hpp"
-
-namespace {
-std::atomic<std::size_t> allocations{0};
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/allocations.hpp"
 
 namespace globalq_test {
 namespace {
@@ -295,9 +282,9 @@ TEST(SharedMemory, messages_allocate_nothing_after_the_first) {
     gq::transport::barrier(t);
   };
   talk();
-  auto const before = allocations.load();
+  auto const before = support::allocations.load();
   for (int i = 0; i < 100; ++i) talk();
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(support::allocations.load(), before);
 }
 
 }  // namespace

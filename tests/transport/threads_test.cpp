@@ -13,10 +13,8 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,34 +25,7 @@
 #include <vector>
 
 #include "suite.hpp"
-
-// ---- Counting allocations ------------------------------------------------------------------------------
-
-// The thread sanitizer brings its own operator new, and some versions let nobody replace it.
-#if defined(__SANITIZE_THREAD__)
-#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 0
-#endif
-#endif
-#ifndef GLOBALQ_TEST_COUNTS_ALLOCATIONS
-#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 1
-#endif
-
-#if GLOBALQ_TEST_COUNTS_ALLOCATIONS
-namespace {
-thread_local std::size_t allocations = 0;
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-#endif
+#include "tests/support/allocations.hpp"
 
 namespace globalq_test {
 namespace {
@@ -543,9 +514,9 @@ TEST(Threads, messages_allocate_nothing_after_the_first) {
       gq::transport::barrier(t);
     };
     talk();
-    auto const before = allocations;
+    auto const before = support::own_allocations;
     for (int i = 0; i < 300; ++i) talk();
-    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(support::own_allocations, before);
   });
 }
 #endif

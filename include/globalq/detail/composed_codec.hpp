@@ -67,7 +67,7 @@ class composed_codec final : public operator_codec {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_) write_scales(part, scales, [&](std::uint64_t b) { return call_.units[b]; });
+    if (leaf && local_) write_scales(o, part, scales, [&](std::uint64_t b) { return call_.units[b]; });
     if (leaf || how_ == method::sum || how_ == method::exponential) {
       if (is_binary<Levels>() && !leaf && how_ == method::exponential) {
         if constexpr (is_binary<Levels>())
@@ -186,20 +186,14 @@ class composed_codec final : public operator_codec {
     }
   }
 
+  std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
+
   /// @param unit  unit(b) for each bucket b of the vector, already representable
   template <class Unit>
-  void write_scales(segment part, std::byte* scales, Unit const& unit) const {
+  void write_scales(operands const& o, segment part, std::byte* scales, Unit const& unit) const {
     std::memset(scales, 0, scale_bytes_of(part));
-    std::uint64_t const first = bucket_ == 0 ? 0 : part.first / bucket_;
-    for (std::uint64_t b = 0; b < scales_of(part); ++b) {
-      double const u = unit(first + b);
-      if (call_.x.type == dtype::float64) {
-        std::memcpy(scales + 8 * b, &u, 8);
-      } else {
-        std::uint32_t const word = scale_word(u);
-        std::memcpy(scales + 4 * b, &word, 4);
-      }
-    }
+    for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
+      o.write_scale(scales, b, unit(b));
   }
 
   /// Local norms: the norm of the sum, recomputed, bucket by bucket.
@@ -220,8 +214,7 @@ class composed_codec final : public operator_codec {
       return norm::block_statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
-    std::uint64_t const first = bucket_ == 0 ? 0 : part.first / bucket_;
-    write_scales(part, scales, [&](std::uint64_t b) {
+    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
       return norm::local_unit(statistics_[b - first], q_, call_.x.type, -o.reference(b));
     });
   }

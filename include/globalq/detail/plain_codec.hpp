@@ -58,10 +58,13 @@ class plain_codec final : public operator_codec {
       for (int r = 0; r < kernel::rows<Lanes>; ++r) {
         kernel::row const row = kernel::row_of<Lanes>(tile, lane, r, part.count);
         if (row.count == 0) continue;
-        float buffer[N], sum[N] = {};
-        float const* begin = sum;
-        if (own) begin = load<N>(x, part.first + row.first, row.count, exponent, buffer);
-        for (int i = 0; i < row.count; ++i) sum[i] = begin[i];
+        float buffer[N], sum[N];
+        if (own) {
+          float const* const begin = load<N>(x, part.first + row.first, row.count, exponent, buffer);
+          std::copy_n(begin, row.count, sum);
+        } else {
+          std::fill_n(sum, row.count, 0.0F);
+        }
         for (source const& s : sources) {
           float const* __restrict in =
               reinterpret_cast<float const*>(s.frame.data() + wire::header_bytes) + row.first;

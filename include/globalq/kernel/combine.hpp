@@ -31,19 +31,18 @@ struct add_codes {
     constexpr int N = row_values<Lanes>;
     constexpr bool stochastic = decltype(o.rounding)::word_per_coordinate;
     std::uint64_t const tile = o.first / tile_values + index * share_tiles<Lanes>;
-    int const count = row_of<Lanes>(index, lane, 0, o.count).count;
+    row const whole = row_of<Lanes>(index, lane, 0, o.count);  // with one row: all of the share
     std::uint32_t words[16 * Lanes];
     code buffer[rows<Lanes>][N];
     code const* sum[rows<Lanes>] = {};
     if (o.own && rows<Lanes> == 1) {
-      row const part = row_of<Lanes>(index, lane, 0, o.count);
-      code* const codes = o.template target<N>(out, part, buffer[0]);
-      if (o.template encode_own_tiles<N>(part, codes)) sum[0] = codes;
+      code* const codes = o.template target<N>(out, whole, buffer[0]);
+      if (o.template encode_own_tiles<N>(whole, codes)) sum[0] = codes;
     }
     if (o.own && sum[0] == nullptr) {
       if constexpr (stochastic)
         random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(o.rank), random::purpose::encode), tile, lane,
-                            words, count);
+                            words, whole.count);
       for (int r = 0; r < rows<Lanes>; ++r) {
         row const part = row_of<Lanes>(index, lane, r, o.count);
         code* const codes = o.template target<N>(out, part, buffer[r]);
@@ -54,12 +53,11 @@ struct add_codes {
     for (int k = 0; k < o.source_count; ++k) {
       source_view const s = o.sources[k];
       bool const first = k == 0 && !o.own;
-      if (add_whole_tiles<Lanes>(k, tile, row_of<Lanes>(index, lane, 0, o.count), buffer[0], sum[0]))
-        continue;
+      if (add_whole_tiles<Lanes>(k, tile, whole, buffer[0], sum[0])) continue;
       if constexpr (Op::draws) {
         if (!first)
           random::fill<Lanes>(o.stream(static_cast<std::uint32_t>(s.worker), random::purpose::reduce), tile,
-                              lane, words, count);
+                              lane, words, whole.count);
       }
       for (int r = 0; r < rows<Lanes>; ++r) {
         row const part = row_of<Lanes>(index, lane, r, o.count);

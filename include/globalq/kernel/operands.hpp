@@ -94,11 +94,15 @@ struct operands {
     return rounding.word(stream(static_cast<std::uint32_t>(worker), use).group(b).word[0]);
   }
 
+  /// Where the scale of a bucket of the vector is among those of the segment.
+  GLOBALQ_FUNCTION std::uint64_t scale_index(std::uint64_t b) const {
+    return bucket == 0 ? 0 : b - first / bucket;
+  }
+
   /// The scale of a frame in a bucket, in units of 2^wide.
   GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b) const {
-    std::uint64_t const i = bucket == 0 ? 0 : b - first / bucket;
-    if (x.type == dtype::float64) return reinterpret_cast<double const*>(s.scales)[i];
-    return scale_of_word(reinterpret_cast<std::uint32_t const*>(s.scales)[i]);
+    if (x.type == dtype::float64) return reinterpret_cast<double const*>(s.scales)[scale_index(b)];
+    return scale_of_word(reinterpret_cast<std::uint32_t const*>(s.scales)[scale_index(b)]);
   }
 
   /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of.
@@ -260,11 +264,10 @@ struct operands {
   /// Writes the scale of a bucket as it travels.
   /// @param unit  representable
   GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t b, double unit) const {
-    std::uint64_t const i = bucket == 0 ? 0 : b - first / bucket;
     if (x.type == dtype::float64)
-      reinterpret_cast<double*>(scales)[i] = unit;
+      reinterpret_cast<double*>(scales)[scale_index(b)] = unit;
     else
-      reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
+      reinterpret_cast<std::uint32_t*>(scales)[scale_index(b)] = scale_word(unit);
   }
 
   /// The sum of own values (unencoded) and decoded sources in a row; at least one of them is there.

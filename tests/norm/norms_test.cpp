@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief The norm policies: what each says of itself, and that orders given at run time say the same.
+
+#include "globalq/norm/norms.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+
+namespace globalq_test {
+namespace {
+
+namespace gq = globalq;
+using namespace gq::norm;
+
+struct said {
+  bool local;
+  std::uint32_t inner, outer;
+  double unit;
+  std::uint64_t bucket;
+  bool operator==(said const&) const = default;
+};
+
+template <gq::NormScheme Norm>
+constexpr said of(Norm const& n) {
+  return {Norm::is_local, n.inner(), n.outer(), n.fixed_unit(), n.bucket};
+}
+
+constexpr std::uint32_t top = gq::infinity;
+
+static_assert(of(linf{}) == said{false, top, top, 0, 0});
+static_assert(of(linf{.bucket = 128}) == said{false, top, top, 0, 128});
+static_assert(of(l<2, 1>{}) == said{false, 2, 1, 0, 0});
+static_assert(of(l<1, top>{.bucket = 7}) == said{false, 1, top, 0, 7});
+static_assert(of(l<>{}) == of(l<2, 2>{}));
+static_assert(of(l<>{.q = 3, .p = 64, .bucket = 5}) == of(l<3, 64>{.bucket = 5}));
+static_assert(of(local<2>{}) == said{true, 2, top, 0, 0});
+static_assert(of(local<>{}) == of(local<2>{}));
+static_assert(of(local<>{.q = top, .bucket = 512}) == of(local<top>{.bucket = 512}));
+static_assert(of(fixed{.unit = 0.25}) == said{false, top, top, 0.25, 0});
+
+TEST(Norms, a_fixed_scale_that_is_none_is_not_a_number) {
+  for (double unit : {0.0, -0.0, -1.0, double{NAN}})
+    EXPECT_TRUE(std::isnan(fixed{.unit = unit}.fixed_unit())) << unit;
+  EXPECT_EQ(fixed{}.fixed_unit(), 1);
+  EXPECT_EQ(fixed{.unit = 5e-324}.fixed_unit(), 5e-324);
+}
+
+}  // namespace
+}  // namespace globalq_test

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief Counts what a test program allocates. For one source file of a program: it replaces operator new.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+// The thread sanitizer brings its own operator new, and some versions let nobody replace it.
+#if defined(__SANITIZE_THREAD__)
+#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 0
+#endif
+#endif
+#ifndef GLOBALQ_TEST_COUNTS_ALLOCATIONS
+#define GLOBALQ_TEST_COUNTS_ALLOCATIONS 1
+#endif
+
+#if GLOBALQ_TEST_COUNTS_ALLOCATIONS
+
+namespace support {
+
+/// Of all threads, and of this one, since the program started.
+inline std::atomic<std::size_t> allocations{0};
+inline thread_local std::size_t own_allocations = 0;
+
+[[gnu::noinline]] inline void* allocate(std::size_t bytes, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  ++own_allocations;
+  void* p = nullptr;
+  if (posix_memalign(&p, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes == 0 ? 1 : bytes) != 0)
+    throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace support
+
+// every allocation of the program goes through these
+[[gnu::noinline]] void* operator new(std::size_t n) {
+  return support::allocate(n, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new[](std::size_t n) {
+  return support::allocate(n, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
+  return support::allocate(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a) {
+  return support::allocate(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+#endif
