@@ -25,6 +25,15 @@ class any_quantizer {
     return held_->make_codec(f, r, on);
   }
 
+#if defined(KOKKOS_ENABLE_CUDA)
+  using stream_executor = kernel::stream_executor<Kokkos::Cuda>;
+  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                     detail::resolution const& r,
+                                                     stream_executor const& on) const {
+    return held_->make_codec(f, r, on);
+  }
+#endif
+
  private:
   struct door {
     virtual ~door() = default;
@@ -34,6 +43,11 @@ class any_quantizer {
     virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
                                                                detail::resolution const&,
                                                                kernel::host_executor const&) const = 0;
+#if defined(KOKKOS_ENABLE_CUDA)
+    virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
+                                                               detail::resolution const&,
+                                                               stream_executor const&) const = 0;
+#endif
   };
 
   template <class Operator>
@@ -47,6 +61,13 @@ class any_quantizer {
                                                        kernel::host_executor const& on) const override {
       return detail::make_codec(op, f, r, on);
     }
+#if defined(KOKKOS_ENABLE_CUDA)
+    std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                       detail::resolution const& r,
+                                                       stream_executor const& on) const override {
+      return detail::make_codec(op, f, r, on);
+    }
+#endif
     Operator op;
   };
 
@@ -57,8 +78,13 @@ namespace detail {
 inline operator_facts facts_of(any_quantizer const& op) { return op.facts(); }
 inline std::uint64_t parameter_hash(any_quantizer const& op) { return op.parameter_hash(); }
 inline std::vector<double> magnitudes(any_quantizer const& op) { return op.magnitudes(); }
-inline std::unique_ptr<operator_codec> make_codec(any_quantizer const& op, operator_facts const& f,
-                                                  resolution const& r, kernel::host_executor const& on) {
+template <class Executor>
+std::unique_ptr<operator_codec> make_codec(any_quantizer const& op, operator_facts const& f,
+                                           resolution const& r, Executor const& on) {
+  static_assert(
+      requires { op.make_codec(f, r, on); },
+      "globalq: any_quantizer holds codecs for the host and for Kokkos::Cuda; with a transport on another "
+      "space use a quantizer with its type");
   return op.make_codec(f, r, on);
 }
 }  // namespace detail

@@ -5,6 +5,7 @@
 
 #include "detail/composed_codec.hpp"
 #include "detail/plain_codec.hpp"
+#include "detail/stream_codec.hpp"
 #include "levels/exponential.hpp"
 #include "levels/table.hpp"
 #include "levels/uniform.hpp"
@@ -178,6 +179,19 @@ std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, 
 inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
                                                   resolution const&, kernel::host_executor const& on) {
   return std::make_unique<plain_codec>(on);
+}
+
+/// The same for vectors in the memory of a stream.
+template <class N, class L, class R, class W, class Op, class Space>
+std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
+                                           resolution const& r, kernel::stream_executor<Space> const& on) {
+  using codec_type = stream_codec<kernel_levels<L>, kernel_rounding<R>, W, Space>;
+  return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+}
+template <class Space>
+std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&, resolution const&,
+                                           kernel::stream_executor<Space> const& on) {
+  return std::make_unique<stream_plain_codec<Space>>(on);
 }
 
 /// The level magnitudes as fractions of the norm, ascending, zero left out: what variance bounds need.

@@ -7,14 +7,16 @@ usage: readme_examples.py SOURCE_DIR
 import pathlib
 import re
 import sys
+import textwrap
 
 root = pathlib.Path(sys.argv[1])
 readme = (root / "README.md").read_text()
-example = (root / "examples/first_mean.cpp").read_text()
-inner = re.search(r"//! \[first-mean\]\n(.*?)//! \[first-mean\]", example, re.S).group(1).strip()
 blocks = [b.strip() for b in re.findall(r"```cpp\n(.*?)```", readme, re.S)]
-if inner not in blocks:
-    sys.exit("README.md does not show examples/first_mean.cpp as it is; copy the part between the markers")
+for name in ("first-mean", "device-mean"):
+    path = f"examples/{name.replace('-', '_')}.cpp"
+    inner = re.search(rf"//! \[{name}\]\n(.*?) *//! \[{name}\]", (root / path).read_text(), re.S).group(1)
+    if textwrap.dedent(inner).strip() not in blocks:
+        sys.exit(f"README.md does not show {path} as it is; copy the part between the markers")
 for command in ("scripts/demo", "scripts/test"):
     if command not in readme:
         sys.exit(f"README.md does not name {command}")

@@ -9,7 +9,7 @@
 #include <new>
 
 // The thread sanitizer brings its own operator new, and some versions let nobody replace it.
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__CUDACC__)  // which would make it a function of the device too
 #define GLOBALQ_TEST_COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

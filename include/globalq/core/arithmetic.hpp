@@ -24,6 +24,13 @@
 /// Marks a function that kernels inline on host and device.
 #define GLOBALQ_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
 
+/// Before a template marked so: it may also be called with a function of the host only, on the host.
+#if defined(__CUDACC__)
+#define GLOBALQ_ANY_FUNCTION _Pragma("nv_exec_check_disable")
+#else
+#define GLOBALQ_ANY_FUNCTION
+#endif
+
 /// Marks a host function that must be inlined.
 #if defined(__GNUC__)
 #define GLOBALQ_ALWAYS_INLINE [[gnu::always_inline]] inline
@@ -107,7 +114,7 @@ GLOBALQ_FUNCTION int exponent_of(double x) {
 
 /// Keeps a double product or quotient from being fused with, or reassociated into, what follows.
 /// The scales that all workers compute must not depend on how each worker's binary was compiled.
-inline double rounded(double x) {
+GLOBALQ_FUNCTION double rounded(double x) {
   double volatile stored = x;
   return stored;
 }
@@ -123,7 +130,11 @@ GLOBALQ_FUNCTION void keep_order(T& sums) {
 }
 
 /// ceil(log2 n) for n >= 1.
-constexpr int log2_ceil(std::uint64_t n) { return n <= 1 ? 0 : std::bit_width(n - 1); }
+GLOBALQ_FUNCTION constexpr int log2_ceil(std::uint64_t n) {
+  int e = 0;
+  for (std::uint64_t left = n - (n != 0); left != 0; left >>= 1) ++e;
+  return e;
+}
 
 /// ceil(a / b) without overflow.
 /// @pre b > 0

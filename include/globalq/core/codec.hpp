@@ -106,30 +106,49 @@ class layout {
   std::uint64_t length_, parts_, grain_, grains_, chunk_ = 0, rounds_ = 0;
 };
 
+/// Where reused bytes lie. Functions of the space that owns them; what is allocated is aligned to 64 bytes at least.
+struct byte_memory {
+  void* (*allocate)(std::size_t bytes);
+  void (*release)(void* memory);
+
+  static byte_memory host() { return {allocate_on_host, release_on_host}; }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  static void* allocate_on_host(std::size_t bytes) { return ::operator new(bytes, alignment); }
+  static void release_on_host(void* memory) { ::operator delete(memory, alignment); }
+};
+
 /// Bytes that are reused: grows, never shrinks, is not cleared.
 class byte_buffer {
  public:
+  explicit byte_buffer(byte_memory memory = byte_memory::host())
+      : data_(nullptr, memory.release), allocate_(memory.allocate) {}
+
   std::span<std::byte> get(std::size_t bytes) {
     if (bytes > capacity_) {
-      data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment})));
+      data_.reset(static_cast<std::byte*>(allocate_(bytes)));
       capacity_ = bytes;
     }
     return {data_.get(), bytes};
   }
 
+  /// The same for values of a trivially copyable type.
+  template <class T>
+  T* get_values(std::uint64_t count) {
+    return reinterpret_cast<T*>(get(count * sizeof(T)).data());
+  }
+
  private:
-  static constexpr std::size_t alignment = 64;
-  struct release {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
-  };
-  std::unique_ptr<std::byte, release> data_;
+  std::unique_ptr<std::byte, void (*)(void*)> data_;
+  void* (*allocate_)(std::size_t);
   std::size_t capacity_ = 0;
 };
 
 /// The frames a schedule holds during a call, reused by the next one.
 class frame_pool {
  public:
-  frame_pool() = default;
+  explicit frame_pool(byte_memory memory = byte_memory::host()) : memory_(memory) {}
 
   /// A pool that only counts: frames have a size but no memory (plans run a schedule without data).
   static frame_pool counting() {
@@ -141,7 +160,7 @@ class frame_pool {
   /// Frame number @p slot with room for @p bytes; its contents are undefined.
   std::span<std::byte> get(std::size_t slot, std::size_t bytes) {
     if (slot >= frames_.size()) {
-      frames_.resize(slot + 1);
+      while (frames_.size() <= slot) frames_.emplace_back(memory_);
       sizes_.resize(slot + 1);
     }
     sizes_[slot] = std::max(sizes_[slot], bytes);
@@ -162,6 +181,7 @@ class frame_pool {
   }
 
  private:
+  byte_memory memory_;
   std::vector<byte_buffer> frames_;
   std::vector<std::size_t> sizes_;
   bool counts_ = false;

@@ -373,21 +373,26 @@ GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, st
   }
 }
 
-/// Fills values [first, first + count) with the quiet NaN or with zero.
-inline void fill(mutable_vector y, std::uint64_t count, bool nan) {
+/// Makes value i the quiet NaN or zero.
+GLOBALQ_FUNCTION void fill_value(mutable_vector y, std::uint64_t i, bool nan) {
   switch (y.type) {
     case dtype::float64:
-      for (std::uint64_t i = 0; i < count; ++i) static_cast<std::uint64_t*>(y.data)[i] = nan ? double_nan : 0;
+      static_cast<std::uint64_t*>(y.data)[i] = nan ? double_nan : 0;
       return;
     case dtype::float16:
-    case dtype::bfloat16: {
-      std::uint16_t const pattern = !nan ? 0 : (y.type == dtype::float16 ? 0x7e00 : 0x7fc0);
-      for (std::uint64_t i = 0; i < count; ++i) static_cast<std::uint16_t*>(y.data)[i] = pattern;
+      static_cast<std::uint16_t*>(y.data)[i] = nan ? 0x7e00 : 0;
       return;
-    }
+    case dtype::bfloat16:
+      static_cast<std::uint16_t*>(y.data)[i] = nan ? 0x7fc0 : 0;
+      return;
     default:
-      for (std::uint64_t i = 0; i < count; ++i) static_cast<std::uint32_t*>(y.data)[i] = nan ? float_nan : 0;
+      static_cast<std::uint32_t*>(y.data)[i] = nan ? float_nan : 0;
   }
+}
+
+/// Fills values [0, count) with the quiet NaN or with zero.
+inline void fill(mutable_vector y, std::uint64_t count, bool nan) {
+  for (std::uint64_t i = 0; i < count; ++i) fill_value(y, i, nan);
 }
 
 }  // namespace globalq

@@ -34,6 +34,21 @@ GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word) {
                    (static_cast<std::uint64_t>(word & 0x7fffffU) << 29));
 }
 
+/// Scale i of those that travel one after the other, in a vector of @p type.
+GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, dtype type) {
+  if (type == dtype::float64) return reinterpret_cast<double const*>(scales)[i];
+  return scale_of_word(reinterpret_cast<std::uint32_t const*>(scales)[i]);
+}
+
+/// Writes it.
+/// @param unit  at most 2^256 - 2^232 where the type is not float64; rounded up
+GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, dtype type, double unit) {
+  if (type == dtype::float64)
+    reinterpret_cast<double*>(scales)[i] = unit;
+  else
+    reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
+}
+
 /// The scale as it travels: @p unit rounded up to what a word holds (float64: unchanged).
 GLOBALQ_FUNCTION double representable(double unit, dtype type) {
   return type == dtype::float64 ? unit : scale_of_word(scale_word(unit));

@@ -1,80 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: the codec of one composition of levels, rounding and wire; norm and method are data.
+/// @brief quantizer: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
 
-#include "../kernel/combine.hpp"
-#include "../levels/table.hpp"
 #include "../norm/reduction.hpp"
-#include "../reduce/exponential.hpp"
-#include "../reduce/reduce.hpp"
-#include "../rounding/one_word.hpp"
-#include "operator_codec.hpp"
-#include "resolve.hpp"
+#include "composition.hpp"
 
 namespace globalq::detail {
 
-/// The type that kernels are compiled for: all tables share one, and so do all roundings with one word a bucket.
-template <class L>
-using kernel_levels =
-    std::conditional_t<std::is_base_of_v<levels::detail::level_table, L>, levels::detail::level_table, L>;
-template <class R>
-using kernel_rounding =
-    std::conditional_t<std::is_base_of_v<rounding::detail::one_word, R>, rounding::detail::one_word, R>;
-
-template <class L>
-constexpr bool adds_as_integers() {
-  if constexpr (requires { L::evenly_spaced; }) return L::evenly_spaced;
-  return false;
-}
-template <class L>
-constexpr bool is_binary() {
-  if constexpr (requires { L::is_binary; }) return L::is_binary;
-  return false;
-}
-
 /// @tparam Levels,Rounding  kernel types
 template <class Levels, class Rounding, class Wire>
-class composed_codec final : public operator_codec {
+class composed_codec final : public composition<Levels, Rounding, Wire> {
+  using base = composition<Levels, Rounding, Wire>;
+  using base::bucket_;
+  using base::call_;
+  using base::faults_;
+  using base::how_;
+  using base::local_;
+  using base::q_;
+  using base::scale_bytes_of;
+  using base::scales_of;
+  using base::wire_;
+  using typename base::operands;
+
  public:
   composed_codec(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how,
                  kernel::host_executor on)
-      : levels_(levels),
-        rounding_(rounding),
-        wire_(wire),
-        how_(how),
-        bucket_(facts.bucket),
-        q_(facts.q),
-        local_(facts.local),
-        zero_free_(facts.zero_free),
-        on_(std::move(on)) {
-    // A shifted value may pass the norm by half a gap. Where sums are encoded again at k times the norm, the largest
-    // would be cut off, and the mean biased: there the grid is not shifted back.
-    if constexpr (requires { rounding_.shift_back; })
-      if (keeps_scale_of_sums(facts, how)) rounding_.shift_back = false;
-  }
-
-  std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    if (part.empty()) return 0;
-    return wire::header_bytes + scale_bytes_of(part) + wire_.bytes(part.count);
-  }
+      : base(levels, rounding, wire, facts, how), on_(std::move(on)) {}
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    int terms = own ? 1 : 0;
-    for (source const& s : sources) terms += s.terms;
+    int const terms = base::terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
     if (leaf && local_) write_scales(o, part, scales, [&](std::uint64_t b) { return call_.units[b]; });
-    if (leaf || how_ == method::sum || how_ == method::exponential) {
-      if (is_binary<Levels>() && !leaf && how_ == method::exponential) {
-        if constexpr (is_binary<Levels>())
-          on_.values(part.count, kernel::add_codes<operands, reduce::exponential>{o, codes});
-      } else {
-        on_.values(part.count, kernel::add_codes<operands, reduce::sum>{o, codes});
-      }
+    if (leaf || base::adds_codes()) {
+      base::with_reduce(leaf, [&]<class Op>(Op) {
+        on_.values(part.count, kernel::add_codes<operands, Op>{o, codes});
+      });
     } else {
       bool const fit = local_ && kernel::buckets_fit(bucket_);
       if (fit)
@@ -83,7 +48,7 @@ class composed_codec final : public operator_codec {
         measure_sum(o, part, scales);
       on_.values(part.count, kernel::add_values<operands>{o, codes, scales, fit, q_});
     }
-    check_codes(sources);
+    this->check_codes(sources);
     wire::write_header(out, wire_.identifier(), terms, part.count);
   }
 
@@ -108,67 +73,30 @@ class composed_codec final : public operator_codec {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
     on_.values(part.count, kernel::check_codes<operands>{o});
-    check_codes(sources);
-  }
-
-  payload numbers(segment part, std::span<std::byte> frame) const override {
-    payload p;
-    if constexpr (Wire::is_integer) {
-      if (how_ != method::sum || part.empty()) return p;
-      constexpr std::size_t width = sizeof(typename Wire::lane);
-      p.type = width == 1 ? payload::kind::int8 : (width == 2 ? payload::kind::int16 : payload::kind::int32);
-      p.data = frame.data() + wire::header_bytes;
-      p.count = part.count;
-    }
-    return p;
+    this->check_codes(sources);
   }
 
  private:
-  using operands = kernel::operands<Levels, Rounding, Wire>;
-
   template <bool Add>
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
     on_.values(part.count, kernel::write_mean<operands, Add>{o, call_.y});
-    check_codes(sources);
-  }
-
-  std::uint64_t scales_of(segment part) const {
-    return !local_ ? 0 : (bucket_ == 0 ? 1 : divide_up(part.count, bucket_));
-  }
-  std::size_t scale_bytes_of(segment part) const {
-    return wire::scale_section(scales_of(part), call_.x.type);
+    this->check_codes(sources);
   }
 
   /// Checks the headers of all sources and lays everything out for the kernels.
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
     for (source const& s : sources) {
-      std::size_t const bytes = frame_bytes(part, s.terms);
+      std::size_t const bytes = this->frame_bytes(part, s.terms);
       wire::check_header(s, wire_.identifier(), part.count, bytes);
-      std::byte const* const scales = s.frame.data() + wire::header_bytes;
-      if (local_) check_scales(part, s, scales);
-      views_.push_back({scales + scale_bytes_of(part), scales, s.terms, s.worker});
+      if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
+      views_.push_back(base::view_of(part, s));
     }
-    operands o{levels_, rounding_, wire_, call_.x};
-    o.first = part.first;
-    o.count = part.count;
-    o.bucket = bucket_;
-    o.units = call_.units.data();
-    o.wide = call_.wide;
-    o.local = local_;
-    o.zero_free = zero_free_;
-    o.summed = how_ == method::sum || how_ == method::exponential;
-    o.codes_add = how_ == method::sum;
-    o.rank = call_.rank;
-    o.workers = call_.workers;
-    o.seed = call_.seed;
-    o.step = call_.step;
+    operands o = base::lay_out(part, own, terms);
     o.sources = views_.data();
     o.source_count = static_cast<int>(views_.size());
-    o.own = own;
-    o.terms = terms;
     o.faults = &faults_;
     o.settle();
     return o;
@@ -186,13 +114,11 @@ class composed_codec final : public operator_codec {
     }
   }
 
-  std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
-
   /// @param unit  unit(b) for each bucket b of the vector, already representable
   template <class Unit>
   void write_scales(operands const& o, segment part, std::byte* scales, Unit const& unit) const {
     std::memset(scales, 0, scale_bytes_of(part));
-    for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
+    for (std::uint64_t b = base::first_bucket(part), end = b + scales_of(part); b < end; ++b)
       o.write_scale(scales, b, unit(b));
   }
 
@@ -214,19 +140,11 @@ class composed_codec final : public operator_codec {
       return norm::block_statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
-    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
+    write_scales(o, part, scales, [&, first = base::first_bucket(part)](std::uint64_t b) {
       return norm::local_unit(statistics_[b - first], q_, call_.x.type, -o.reference(b));
     });
   }
 
-  Levels levels_;
-  Rounding rounding_;
-  Wire wire_;
-  method how_;
-  std::uint64_t bucket_;
-  std::uint32_t q_;
-  bool local_;
-  bool zero_free_;
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: the opening exchange: do all workers mean the same call, and what do they bring?
+/// @brief allreduce_mean: the opening exchange: do all workers mean the same call, what do they bring, and what scale
+///        follows? Plain functions of the records, for host and device.
 
-#include "../norm/reduction.hpp"
-#include "../transport/collectives.hpp"
+#include "../options.hpp"
 #include "../wire/frame.hpp"
 #include "operator_codec.hpp"
+#include "resolve.hpp"
+#include "units.hpp"
 
 namespace globalq::detail {
 
@@ -19,8 +21,12 @@ struct opening_record {
   std::uint64_t max_bits = 0;  ///< of max|x| as a double; the sign bit says: NaN or infinity
   double statistic = 0;        ///< ||x||_q / 2^exponent of the maximum (never its power: that would overflow)
 
-  bool non_finite() const { return (max_bits >> 63) != 0; }
-  double max() const { return double_of(max_bits & double_magnitude); }
+  GLOBALQ_FUNCTION bool non_finite() const { return (max_bits >> 63) != 0; }
+  GLOBALQ_FUNCTION double max() const { return double_of(max_bits & double_magnitude); }
+  GLOBALQ_FUNCTION bool agrees_with(opening_record const& other) const {
+    return fingerprint[0] == other.fingerprint[0] && fingerprint[1] == other.fingerprint[1] &&
+           length == other.length;
+  }
 };
 static_assert(sizeof(opening_record) == 64);
 
@@ -28,34 +34,37 @@ inline constexpr char const* field_names[6] = {
     "the type of the values",           "the operator", "the schedule", "the seed", "the step",
     "the mode or the library's version"};
 
-/// Everything that must agree, as text and numbers.
+/// Everything that must agree.
 struct agreement {
-  dtype type = dtype::float32;
-  std::uint64_t operator_hash = 0;
-  std::string schedule;
-  int workers = 1;
-  std::uint64_t seed = 0;
-  std::uint64_t step = 0;
-  std::uint64_t mode = 0;
+  std::uint64_t fields[6] = {};
+  std::uint64_t length = 0;
+  static constexpr int step_field = 4;
 
-  opening_record record(std::uint64_t length, norm::statistic const& s, double relative) const {
+  agreement(dtype type, std::uint64_t operator_hash, std::string const& schedule, int workers,
+            std::uint64_t seed, non_finite mode, std::uint64_t values)
+      : fields{hash(1, static_cast<std::uint64_t>(type)),
+               hash(2, operator_hash),
+               hash(hash(3, schedule), static_cast<std::uint64_t>(workers)),
+               hash(4, seed),
+               0,
+               hash(hash(6, static_cast<std::uint64_t>(mode)), wire::format_version)},
+        length(values) {}
+
+  /// @param top       bit pattern of max|x|
+  /// @param relative  norm::relative_norm() where the vector is one bucket and finite, else 0
+  GLOBALQ_FUNCTION opening_record record(std::uint64_t step, std::uint64_t top, double relative) const {
     opening_record r;
-    std::uint64_t const fields[6] = {hash(1, static_cast<std::uint64_t>(type)),
-                                     hash(2, operator_hash),
-                                     hash(hash(3, schedule), static_cast<std::uint64_t>(workers)),
-                                     hash(4, seed),
-                                     hash(5, step),
-                                     hash(hash(6, mode), wire::format_version)};
     std::uint64_t a = 0x243F6A8885A308D3ULL, b = 0x13198A2E03707344ULL;
     for (int i = 0; i < 6; ++i) {
-      r.fields[i] = static_cast<std::uint32_t>(fields[i] >> 32);
-      a = hash(a, fields[i]);
-      b = hash(b, ~fields[i]);
+      std::uint64_t const field = i == step_field ? hash(5, step) : fields[i];
+      r.fields[i] = static_cast<std::uint32_t>(field >> 32);
+      a = hash(a, field);
+      b = hash(b, ~field);
     }
     r.fingerprint[0] = hash(a, length);
     r.fingerprint[1] = hash(b, length);
     r.length = length;
-    r.max_bits = s.max_bits | (s.finite() ? 0 : std::uint64_t{1} << 63);
+    r.max_bits = top | (top < double_infinity ? 0 : std::uint64_t{1} << 63);
     r.statistic = relative;
     return r;
   }
@@ -66,8 +75,7 @@ inline void check_agreement(std::span<opening_record const> all) {
   opening_record const& a = all[0];
   for (std::size_t i = 1; i < all.size(); ++i) {
     opening_record const& b = all[i];
-    if (std::memcmp(a.fingerprint, b.fingerprint, sizeof a.fingerprint) == 0 && a.length == b.length)
-      continue;
+    if (b.agrees_with(a)) continue;
     std::string what;
     auto const add = [&](std::string const& text) { what += (what.empty() ? "" : ", ") + text; };
     if (a.length != b.length)
@@ -79,6 +87,104 @@ inline void check_agreement(std::span<opening_record const> all) {
                              " differs from rank 0 in " + what +
                              "; every worker must make the same call (nothing was changed)");
   }
+}
+
+/// What the records come to.
+enum class outcome : std::uint32_t {
+  mean,         ///< go on
+  zero,         ///< every value of every worker is zero, and so is the mean
+  not_finite,   ///< a worker brought NaN or infinity
+  beyond_unit,  ///< a value is larger than the unit of norm::fixed
+  disagree      ///< not all workers made the same call
+};
+
+struct decision {
+  outcome what = outcome::mean;
+  std::int32_t who = 0;  ///< the worker that brought NaN or infinity
+  std::int32_t wide = 0;
+  double top = 0;   ///< max|x| over all workers
+  double unit = 0;  ///< the scale where all values share one that no bucket has, in units of 2^wide
+};
+
+/// What of an operator decides on a scale.
+struct scale_rule {
+  dtype type = dtype::float32;
+  bool plain = false;
+  bool by_bucket = false;  ///< scales of buckets, or own ones: nothing is decided here
+  double fixed_unit = 0;
+  std::uint32_t p = 0;
+
+  scale_rule(operator_facts const& op, dtype of)
+      : type(of),
+        plain(op.plain),
+        by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0)),
+        fixed_unit(op.fixed_unit),
+        p(op.p) {}
+};
+
+/// @param all  the records of @p n workers, in rank order
+/// @determinism the same bits on every worker, host and device
+GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule const& rule) {
+  decision d;
+  for (int i = 1; i < n; ++i)
+    if (!all[i].agrees_with(all[0])) {
+      d.what = outcome::disagree;
+      return d;
+    }
+  for (int i = n; i-- > 0;) {
+    d.top = all[i].max() < d.top ? d.top : all[i].max();
+    if (!all[i].non_finite()) continue;
+    d.what = outcome::not_finite;
+    d.who = i;
+  }
+  if (d.what != outcome::mean) return d;
+  if (d.top == 0) {
+    d.what = outcome::zero;
+    return d;
+  }
+  int const e = exponent_of(d.top);
+  // float64 near its largest: sums and norms may exceed it where the mean does not
+  d.wide = e > 900 ? 128 : 0;
+  if (rule.plain) {  // a power of two, 1 where neither the values nor their sum leave float32's range
+    int const growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
+    bool const safe = e + growth < 127 && (rule.type != dtype::float64 || e > -60);
+    auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
+    d.unit = safe ? 1.0 : power_of_two(within(-1022, 1022) - d.wide);
+    if (rule.type != dtype::float64 && !safe) d.unit = power_of_two(within(-126, 126));
+    if (safe) d.wide = 0;
+  } else if (rule.fixed_unit > 0) {
+    if (d.top > rule.fixed_unit) d.what = outcome::beyond_unit;
+    d.unit = rounded(rule.fixed_unit * power_of_two(-d.wide));
+  } else if (!rule.by_bucket) {
+    // relative to the largest maximum: nothing overflows
+    auto const norm_of = [&](int i) {
+      int const below = exponent_of(all[i].max()) - e;
+      return all[i].max() == 0 ? 0.0 : all[i].statistic * power_of_two(below < -1074 ? -1074 : below);
+    };
+    double const relative = combine_norms(n, norm_of, rule.p);
+    int const shift = e - d.wide;
+    double const top_share = shift < -1022 ? relative * power_of_two(-1022) * power_of_two(shift + 1022)
+                                           : relative * power_of_two(shift);
+    double const max_share = e > 900 ? d.top * power_of_two(-d.wide) : d.top;
+    d.unit = top_share < max_share ? max_share : top_share;
+  }
+  return d;
+}
+
+inline std::string non_finite_text(std::string const& why, bool changed) {
+  return "globalq: allreduce_mean: " + why + "; " +
+         (changed ? "the output is unspecified now" : "nothing was changed") +
+         "; skip this step, or lower the loss scale";
+}
+inline std::string brought_text(int who) {
+  return "rank " + std::to_string(who) + " brought NaN or infinity";
+}
+inline std::string beyond_range_text(dtype type) {
+  return std::string("a value of the mean is beyond the range of ") + name_of(type);
+}
+inline std::string beyond_unit_text(double top, double unit) {
+  return "globalq: allreduce_mean: a value of magnitude " + std::to_string(top) + " exceeds the unit " +
+         std::to_string(unit) + " of norm::fixed and would be cut off; use a larger unit or a measured norm";
 }
 
 }  // namespace globalq::detail

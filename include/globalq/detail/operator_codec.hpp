@@ -22,6 +22,7 @@ struct call {
   std::uint64_t step = 0;
   std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
   int wide = 0;
+  kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
 };
 
 /// A codec between calls.
@@ -74,7 +75,7 @@ class operator_codec : public codec {
 };
 
 /// Fingerprints and what else is computed from a name.
-inline std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
+GLOBALQ_FUNCTION std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
   h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6) + (h >> 2);
   h ^= h >> 30;
   h *= 0xBF58476D1CE4E5B9ULL;

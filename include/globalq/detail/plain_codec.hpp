@@ -3,7 +3,7 @@
 /// @file
 /// @brief quantizer: float32 frames, without quantisation: the baseline over the same schedules.
 
-#include "../kernel/combine.hpp"
+#include "../kernel/plain.hpp"
 #include "operator_codec.hpp"
 
 namespace globalq::detail {
@@ -22,17 +22,12 @@ class plain_codec final : public operator_codec {
     if (part.empty()) return;
     int terms = own ? 1 : 0;
     for (source const& s : sources) terms += s.terms;
-    check(part, sources);
-    float* const target = reinterpret_cast<float*>(out.data() + wire::header_bytes);
-    on_.values(part.count, add{part, call_.x, own, exponent(), sources, target, mutable_vector{}, 0});
+    add(part, own, sources, reinterpret_cast<float*>(out.data() + wire::header_bytes));
     wire::write_header(out, wire::float32_identifier, terms, part.count);
   }
 
   void finish(segment part, std::span<source const> sources) override {
-    if (part.empty()) return;
-    check(part, sources);
-    double const scale = call_.units[0] / static_cast<double>(call_.workers) * power_of_two(call_.wide);
-    on_.values(part.count, add{part, call_.x, false, 0, sources, nullptr, call_.y, scale, &faults_});
+    if (!part.empty()) add(part, false, sources, nullptr);
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
@@ -41,53 +36,20 @@ class plain_codec final : public operator_codec {
   }
 
  private:
-  struct add {
-    segment part;
-    const_vector x;
-    bool own;
-    int exponent;
-    std::span<source const> sources;
-    float* out;  // or
-    mutable_vector y;
-    double scale;
-    std::uint32_t* faults = nullptr;
-
-    template <int Lanes>
-    void tile(std::uint64_t tile, int lane) const {
-      constexpr int N = kernel::row_values<Lanes>;
-      for (int r = 0; r < kernel::rows<Lanes>; ++r) {
-        kernel::row const row = kernel::row_of<Lanes>(tile, lane, r, part.count);
-        if (row.count == 0) continue;
-        float buffer[N], sum[N];
-        if (own) {
-          float const* const begin = load<N>(x, part.first + row.first, row.count, exponent, buffer);
-          std::copy_n(begin, row.count, sum);
-        } else {
-          std::fill_n(sum, row.count, 0.0F);
-        }
-        for (source const& s : sources) {
-          float const* __restrict in =
-              reinterpret_cast<float const*>(s.frame.data() + wire::header_bytes) + row.first;
-          for (int i = 0; i < row.count; ++i) sum[i] += in[i];
-        }
-        if (out != nullptr) {
-          float* __restrict target = out + row.first;
-          for (int i = 0; i < row.count; ++i) target[i] = sum[i];
-        } else if (store<N>(y, part.first + row.first, row.count, store_scale(scale), sum)) {
-          Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::out_of_range));
-        }
-      }
-    }
-  };
-
-  int exponent() const { return -exponent_of(call_.units[0]) - call_.wide; }
-
-  void check(segment part, std::span<source const> sources) const {
-    for (source const& s : sources)
+  void add(segment part, bool own, std::span<source const> sources, float* out) {
+    views_.clear();
+    for (source const& s : sources) {
       wire::check_header(s, wire::float32_identifier, part.count, frame_bytes(part, s.terms));
+      std::byte const* const values = s.frame.data() + wire::header_bytes;
+      views_.push_back({values, values, s.terms, s.worker});
+    }
+    on_.values(part.count,
+               kernel::add_floats{call_.x, part, own, call_.workers, call_.units.data(), call_.wide,
+                                  views_.data(), static_cast<int>(views_.size()), out, call_.y, &faults_});
   }
 
   kernel::host_executor on_;
+  std::vector<kernel::source_view> views_;
 };
 
 }  // namespace globalq::detail

@@ -10,92 +10,116 @@
 
 namespace globalq::detail {
 
-/// (sum_i a_i^p)^(1/p), added in rank order in double; the same bits wherever it is computed.
-/// @param a  norms of the workers, finite and not negative
-inline double combine_norms(std::span<double const> a, std::uint32_t p) {
+/// (sum_i a_i^p)^(1/p) over n workers, added in rank order in double; the same bits wherever it is computed.
+/// @param a  a(i): norm of worker i, finite and not negative; asked for twice
+GLOBALQ_ANY_FUNCTION
+template <class Norms>
+GLOBALQ_FUNCTION double combine_norms(int n, Norms const& a, std::uint32_t p) {
   double top = 0;
-  for (double v : a) top = top < v ? v : top;
+  for (int i = 0; i < n; ++i) {
+    double const v = a(i);
+    top = top < v ? v : top;
+  }
   if (p == infinity || top == 0) return top;
   double sum = 0;
-  for (double v : a) {
-    double const share = rounded(v / rounded(top));  // else -ffast-math multiplies by a reciprocal
+  for (int i = 0; i < n; ++i) {
+    double const share = rounded(a(i) / rounded(top));  // else -ffast-math multiplies by a reciprocal
     double power = share;
     for (std::uint32_t k = 1; k < p; ++k) power = rounded(power * share);
     sum = rounded(sum + power);
   }
   return rounded(norm::root(sum, p) * top);  // sum is in [1, n]
 }
+inline double combine_norms(std::span<double const> a, std::uint32_t p) {
+  return combine_norms(
+      static_cast<int>(a.size()), [&](int i) { return a[static_cast<std::size_t>(i)]; }, p);
+}
+
+/// What is computed for each bucket while units are agreed on.
+struct write_units {
+  double const* units;
+  std::byte* scales;
+  dtype type;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { write_scale(scales, b, type, units[b]); }
+};
+struct read_units {
+  std::byte const* scales;
+  dtype type;
+  double* units;
+  std::uint64_t own_first, own_end;  ///< buckets that are known already
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
+    if (b < own_first || b >= own_end) units[b] = read_scale(scales, b, type);
+  }
+};
+struct combine_units {
+  std::byte const* theirs;  ///< those of each worker for the buckets of this one
+  std::uint64_t count;
+  int rank, workers;
+  std::uint32_t p;
+  dtype type;
+  double* units;  ///< in: own; out: of all
+  std::byte* scales;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    double const own = units[i];
+    auto const norm_of = [&](int w) {
+      return w == rank ? own : read_scale(theirs, static_cast<std::uint64_t>(w) * count + i, type);
+    };
+    units[i] = representable(combine_norms(workers, norm_of, p), type);
+    write_scale(scales, i, type, units[i]);
+  }
+};
+
+/// Runs what units need in the calling thread.
+struct serial_items {
+  template <class F>
+  void items(std::uint64_t count, F const& f) const {
+    for (std::uint64_t i = 0; i < count; ++i) f(i);
+  }
+};
 
 /// Turns the own norms of all buckets into the scales of all workers, on every worker alike.
 ///
 /// Each worker owns a range of buckets: it gets the norms of that range from all, combines them in rank order and sends
 /// the scales to all. Two rounds; 2 (n-1)/n of the norms' bytes are sent.
+/// @param on     runs items in the memory of units and frames
 /// @param units  in: own norms, representable; out: scales
-template <Transport T>
-void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames) {
+template <Transport T, class Executor = serial_items>
+void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
+                    Executor const& on = {}) {
   int const n = t.size(), r = t.rank();
   if (n == 1) return;
   layout const cut(units.size(), n, 1, 0);
   std::size_t const width = scale_bytes(type);
   bool const counting = units.data() == nullptr;
-  auto const write = [&](segment s, std::span<std::byte> out) {
-    if (counting) return;
-    for (std::uint64_t i = 0; i < s.count; ++i) {
-      if (width == 8) {
-        std::memcpy(out.data() + 8 * i, &units[s.first + i], 8);
-      } else {
-        std::uint32_t const word = scale_word(units[s.first + i]);
-        std::memcpy(out.data() + 4 * i, &word, 4);
-      }
-    }
+  segment const mine = cut.part(r);
+  std::size_t const mine_bytes = mine.count * width;
+  auto const theirs = frames.get(0, mine_bytes * static_cast<std::size_t>(n));
+  auto const norms = frames.get(1, units.size() * width), scales = frames.get(2, units.size() * width);
+  auto const part_of = [&](std::span<std::byte> all, int q) {
+    segment const s = cut.part(q);
+    return counting ? std::span<std::byte>(all.data(), s.count * width)
+                    : all.subspan(s.first * width, s.count * width);
   };
-  auto const read = [&](std::span<std::byte const> in, std::uint64_t i) {
-    if (width == 8) {
-      double u = 0;
-      std::memcpy(&u, in.data() + 8 * i, 8);
-      return u;
-    }
-    std::uint32_t word = 0;
-    std::memcpy(&word, in.data() + 4 * i, 4);
-    return scale_of_word(word);
+  auto const from = [&](int q) {
+    return counting ? std::span<std::byte>(theirs.data(), mine_bytes)
+                    : theirs.subspan(static_cast<std::size_t>(q) * mine_bytes, mine_bytes);
   };
   schedule::detail::transfers<T> under_way;
-  segment const mine = cut.part(r);
-  auto const slots = static_cast<std::size_t>(n);
-  auto const frame_of = [&](int p_) { return frames.get(static_cast<std::size_t>(p_), mine.count * width); };
   for (int q = 0; q < n; ++q)
-    if (q != r) under_way.recv(t, q, frame_of(q));
-  for (int k = 1; k < n; ++k) {
-    int const to = (r + k) % n;
-    auto const out = frames.get(slots + static_cast<std::size_t>(to), cut.part(to).count * width);
-    write(cut.part(to), out);
-    under_way.send(t, to, out);
-  }
+    if (q != r) under_way.recv(t, q, from(q));
+  if (!counting) on.items(units.size(), write_units{units.data(), norms.data(), type});
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(norms, (r + k) % n));
   under_way.wait_all(t);
-  if (!counting) {
-    thread_local std::vector<double> a;  // kept: nothing is allocated after the first call
-    a.resize(slots);
-    for (std::uint64_t i = 0; i < mine.count; ++i) {
-      for (int q = 0; q < n; ++q)
-        a[static_cast<std::size_t>(q)] = q == r ? units[mine.first + i] : read(frame_of(q), i);
-      units[mine.first + i] = representable(combine_norms(a, p), type);
-    }
-  }
-  auto const scales = frames.get(2 * slots, mine.count * width);
-  write(mine, scales);
-  auto const theirs = [&](int q) {
-    return frames.get(static_cast<std::size_t>(q), cut.part(q).count * width);
-  };
+  if (!counting)
+    on.items(mine.count, combine_units{theirs.data(), mine.count, r, n, p, type, units.data() + mine.first,
+                                       part_of(scales, r).data()});
   for (int q = 0; q < n; ++q)
-    if (q != r) under_way.recv(t, q, theirs(q));
-  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, scales);
+    if (q != r) under_way.recv(t, q, part_of(scales, q));
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(scales, r));
   under_way.wait_all(t);
-  if (counting) return;
-  for (int q = 0; q < n; ++q) {
-    if (q == r) continue;
-    segment const s = cut.part(q);
-    for (std::uint64_t i = 0; i < s.count; ++i) units[s.first + i] = read(theirs(q), i);
-  }
+  if (!counting)
+    on.items(units.size(),
+             read_units{scales.data(), type, units.data(), mine.first, mine.first + mine.count});
 }
 
 }  // namespace globalq::detail

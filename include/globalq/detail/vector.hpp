@@ -8,32 +8,51 @@
 
 #include <ranges>
 #include <string>
+#include <type_traits>
 
 namespace globalq {
 
 namespace detail {
 
-/// A contiguous vector in host memory: span, vector, array, or a Kokkos::View of any rank.
 template <class V>
 concept KokkosView = Kokkos::is_view_v<std::remove_cvref_t<V>>;
 
-template <class V>
+/// Whether kernels of a space reach a view's values.
+template <class View, class Space>
+inline constexpr bool reaches =
+    Kokkos::SpaceAccessibility<Space, typename std::remove_cvref_t<View>::memory_space>::accessible;
+
+/// Where the values of a span, vector, array, or Kokkos::View of any rank begin.
+/// @tparam Space  where they are read
+template <class Space = Kokkos::HostSpace, class V>
 auto data_of(V& v) {
   if constexpr (KokkosView<V>) {
-    using view = std::remove_cvref_t<V>;
-    static_assert(Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename view::memory_space>::accessible,
-                  "globalq: this view lies in device memory, which the transports of this version do not "
-                  "reach. Copy it to a "
-                  "host mirror first");
+    if constexpr (std::is_same_v<Space, Kokkos::HostSpace>)
+      static_assert(reaches<V, Space>,
+                    "globalq: this view lies in device memory, which this transport does not reach. Use "
+                    "transport::nccl, or wrap the transport: transport::staged{workers, Kokkos::Cuda{}}");
+    else
+      static_assert(
+          reaches<V, Space>,
+          "globalq: this view lies in memory that the transport's execution space does not reach. Copy it "
+          "to a view of that space, or use a transport of host memory");
     if (!v.span_is_contiguous())
       throw configuration_error("globalq: the view is strided (" + std::to_string(v.size()) +
                                 " values over a span of " + std::to_string(v.span()) +
                                 "); pass a contiguous view or copy it to one");
     return v.data();
   } else {
+    static_assert(std::is_same_v<Space, Kokkos::HostSpace>,
+                  "globalq: this transport moves memory of a device, and the vector is a host range. Pass a "
+                  "Kokkos::View of the device; an unmanaged one wraps a pointer");
     return std::ranges::data(v);
   }
 }
+/// Where a stream finds the number of a call.
+template <class V>
+concept StepView =
+    KokkosView<V> && std::is_same_v<typename std::remove_cvref_t<V>::value_type, std::uint64_t>;
+
 template <class V>
 std::uint64_t size_of_vector(V const& v) {
   if constexpr (KokkosView<V>) {
@@ -43,7 +62,14 @@ std::uint64_t size_of_vector(V const& v) {
   }
 }
 template <class V>
-using value_of = std::remove_cvref_t<decltype(*data_of(std::declval<V&>()))>;
+auto value_type_of() {
+  if constexpr (KokkosView<V>)
+    return std::type_identity<typename std::remove_cvref_t<V>::non_const_value_type>{};
+  else
+    return std::type_identity<std::remove_cvref_t<decltype(*std::ranges::data(std::declval<V&>()))>>{};
+}
+template <class V>
+using value_of = typename decltype(value_type_of<V>())::type;
 
 }  // namespace detail
 

@@ -220,6 +220,14 @@ struct check_codes {
   }
 };
 
+/// What brings sums to the scale of the mean: unit * 2^wide / levels.
+GLOBALQ_FUNCTION store_scale mean_scale(double unit, int wide, double levels) {
+  // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
+  if (unit < 0x1p-800) return store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128);
+  if (wide != 0) return store_scale::in_two(unit / levels, power_of_two(wide));
+  return store_scale(unit / levels);
+}
+
 /// Frames that together hold every worker -> the mean, written to a vector or added to it.
 template <class Operands, bool Add = false>
 struct write_mean {
@@ -228,7 +236,7 @@ struct write_mean {
   store_scale whole;  ///< where there are no buckets and no scales in the frames
 
   write_mean(Operands const& operands, mutable_vector to) : o(operands), y(to) {
-    if (o.bucket == 0 && !o.local) whole = scale_in(0);
+    if (o.bucket == 0 && !o.local && o.agreed == nullptr) whole = scale_in(0);
   }
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
@@ -240,6 +248,7 @@ struct write_mean {
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
+    if (o.agreed != nullptr && !o.agreed->writes) return;
     for (int r = 0; r < rows<Lanes>; ++r) {
       row const part = row_of<Lanes>(index, lane, r, o.count);
       if (part.count == 0) continue;
@@ -256,16 +265,14 @@ struct write_mean {
 
   /// What accumulated values are multiplied by in a bucket.
   GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b) const {
-    return o.bucket == 0 && !o.local ? whole : scale_in(b);
+    if (o.bucket != 0 || o.local) return scale_in(b);
+    if (o.agreed == nullptr) return whole;
+    return one_encoded_sum() ? o.agreed->single : o.agreed->mean;
   }
   GLOBALQ_FUNCTION store_scale scale_in(std::uint64_t b) const {
     double const share = one_encoded_sum() && !o.local ? 1.0 : static_cast<double>(o.workers);
     double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
-    double const levels = o.local ? share : static_cast<double>(o.levels.extent()) * share;
-    // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
-    if (unit < 0x1p-800) return store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128);
-    if (o.wide != 0) return store_scale::in_two(unit / levels, power_of_two(o.wide));
-    return store_scale(unit / levels);
+    return mean_scale(unit, o.power(), o.local ? share : static_cast<double>(o.levels.extent()) * share);
   }
 
   template <int N>

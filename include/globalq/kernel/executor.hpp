@@ -153,6 +153,7 @@ GLOBALQ_FUNCTION row row_of(std::uint64_t index, int lane, int r, std::uint64_t 
 
 /// f(bucket, offset in the row, values) for each run of a row that lies in one bucket.
 /// @param first  index of the row's first value in the vector
+GLOBALQ_ANY_FUNCTION
 template <class F>
 GLOBALQ_FUNCTION void for_each_run(std::uint64_t first, int count, std::uint64_t bucket, F&& f) {
   if (bucket == 0) {

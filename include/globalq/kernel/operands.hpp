@@ -12,7 +12,7 @@
 namespace globalq::kernel {
 
 /// What went wrong inside a kernel; or-ed into one word that the host reads afterwards.
-enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2, not_finite = 4 };
+enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2, not_finite = 4, bad_frame = 8 };
 
 /// A checked frame, taken apart.
 struct source_view {
@@ -41,6 +41,16 @@ GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, d
   }
   return {loaded, static_cast<float>(target / (unit * power_of_two(loaded + wide)))};
 }
+
+/// What a call on a stream finds out behind the host's back, for the kernels that follow: see detail/stream_call.hpp.
+struct agreed_call {
+  bool writes = false;  ///< whether there is a mean to write
+  int wide = 0;
+  std::uint64_t step = 0;
+  input_scale whole{};           ///< of the whole vector, where it has one scale
+  store_scale mean{}, single{};  ///< the same for what is decoded: of sums, and of one encoded sum
+  std::uint32_t faults = none;
+};
 
 /// Everything that the loops of one call on one segment need.
 ///
@@ -73,18 +83,24 @@ struct operands {
   bool codes_add = false;  ///< a frame's codes are integer sums of its workers' codes
   input_scale whole{};     ///< of encode_own(), where there are no buckets
   std::uint32_t* faults = nullptr;
+  agreed_call const* agreed =
+      nullptr;  ///< on a stream: what stands here counts instead of wide, step and whole
 
   /// Computes what follows from the other members once for all values; the last step of filling this in.
   void settle() {
-    if (own && bucket == 0) whole = input_scale_of(x.type, units[0], wide, levels.extent());
+    if (own && bucket == 0 && agreed == nullptr)
+      whole = input_scale_of(x.type, units[0], wide, levels.extent());
   }
 
   GLOBALQ_FUNCTION void report(fault f) const { Kokkos::atomic_or(faults, static_cast<std::uint32_t>(f)); }
 
   GLOBALQ_FUNCTION double unit(std::uint64_t b) const { return units[b]; }
 
+  /// The power of two that units are divided by.
+  GLOBALQ_FUNCTION int power() const { return agreed != nullptr ? agreed->wide : wide; }
+
   GLOBALQ_FUNCTION random::stream stream(std::uint32_t worker, random::purpose use) const {
-    return {seed, step, worker, use};
+    return {seed, agreed != nullptr ? agreed->step : step, worker, use};
   }
 
   /// The word that a bucket shares.
@@ -101,8 +117,7 @@ struct operands {
 
   /// The scale of a frame in a bucket, in units of 2^wide.
   GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b) const {
-    if (x.type == dtype::float64) return reinterpret_cast<double const*>(s.scales)[scale_index(b)];
-    return scale_of_word(reinterpret_cast<std::uint32_t const*>(s.scales)[scale_index(b)]);
+    return read_scale(s.scales, scale_index(b), x.type);
   }
 
   /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of.
@@ -193,7 +208,8 @@ struct operands {
 
   /// How this worker's own values are brought to the level scheme's scale in a bucket.
   GLOBALQ_FUNCTION input_scale scale_of(std::uint64_t b) const {
-    return bucket == 0 ? whole : input_scale_of(x.type, unit(b), wide, levels.extent());
+    if (bucket == 0) return agreed != nullptr ? agreed->whole : whole;
+    return input_scale_of(x.type, unit(b), power(), levels.extent());
   }
 
   /// The codes of this worker's own values in a row.
@@ -264,10 +280,7 @@ struct operands {
   /// Writes the scale of a bucket as it travels.
   /// @param unit  representable
   GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t b, double unit) const {
-    if (x.type == dtype::float64)
-      reinterpret_cast<double*>(scales)[scale_index(b)] = unit;
-    else
-      reinterpret_cast<std::uint32_t*>(scales)[scale_index(b)] = scale_word(unit);
+    globalq::write_scale(scales, scale_index(b), x.type, unit);
   }
 
   /// The sum of own values (unencoded) and decoded sources in a row; at least one of them is there.
@@ -282,7 +295,7 @@ struct operands {
       for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
         double const u = local ? power_of_two(reference(b)) : unit(b);
         input_scale const s =
-            input_scale_of(x.type, u, wide, local ? 1.0 : static_cast<double>(levels.extent()));
+            input_scale_of(x.type, u, power(), local ? 1.0 : static_cast<double>(levels.extent()));
         float const* const z =
             load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
         scaled<N>(z, m, s.gain, sum + at);

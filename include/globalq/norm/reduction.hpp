@@ -28,6 +28,7 @@ struct whole_buckets {
   statistic* result;
   std::uint64_t count, width, buckets, group;
 
+  GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
     std::uint64_t const end = (item + 1) * group < buckets ? (item + 1) * group : buckets;
     for (std::uint64_t b = item * group; b < end; ++b) {
@@ -44,6 +45,7 @@ struct bucket_blocks {
   statistic* parts;
   std::uint64_t count, width, blocks;
 
+  GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
     std::uint64_t const start = item / blocks * width, first = start + item % blocks * block_values;
     std::uint64_t last = start + width < first + block_values ? start + width : first + block_values;

@@ -11,8 +11,6 @@
 #include "../core/scale_word.hpp"
 #include "detail/avx512.hpp"
 
-#include <cmath>
-
 namespace globalq::norm {
 
 /// Values of a block of the tree.
@@ -210,9 +208,9 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
 
 /// x^(1/q), the same bits wherever it is computed: sqrt, or a fixed number of Newton steps in +, * and /.
 /// @pre x = 0 or 1 <= x < 2^1000, 1 <= q <= 64
-inline double root(double x, std::uint32_t q) {
+GLOBALQ_FUNCTION double root(double x, std::uint32_t q) {
   if (q == 1 || x == 0) return x;
-  if (q == 2) return rounded(std::sqrt(x));
+  if (q == 2) return rounded(Kokkos::sqrt(x));
   double const order = static_cast<double>(q);
   double y =
       power_of_two(exponent_of(x) / static_cast<int>(q) + 1);  // from above: Newton falls monotonically
@@ -227,7 +225,7 @@ inline double root(double x, std::uint32_t q) {
 }
 
 /// ||x||_q / 2^exponent of a statistic.
-inline double relative_norm(statistic const& s, std::uint32_t q) {
+GLOBALQ_FUNCTION double relative_norm(statistic const& s, std::uint32_t q) {
   if (s.max_bits == 0) return 0;
   double const top = s.max() * power_of_two(-(s.exponent() < -1023 ? -1023 : s.exponent()));
   double const tiny = s.exponent() < -1023 ? power_of_two(-1023 - s.exponent()) : 1.0;
@@ -238,7 +236,7 @@ inline double relative_norm(statistic const& s, std::uint32_t q) {
 }
 
 /// ||x||_q of a part times 2^-wide, rounded up to what travels.
-inline double local_unit(statistic const& s, std::uint32_t q, dtype type, int wide) {
+GLOBALQ_FUNCTION double local_unit(statistic const& s, std::uint32_t q, dtype type, int wide) {
   if (s.max_bits == 0) return 0;
   int const e = s.exponent() - wide;
   double const r = relative_norm(s, q);

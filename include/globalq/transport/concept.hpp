@@ -41,7 +41,7 @@ struct options {
 ///   therefore are declared before requests, so that they outlive them.
 ///
 /// Optional members, used when present: see OwnAllgather, OwnAllreduceSum, OwnBytesSent, OwnName,
-/// OwnExecution, OwnChunkBytes and OwnRetain. No registration is needed: a type that has the members is a transport.
+/// OwnExecution, OnStream, OwnChunkBytes and OwnRetain. No registration is needed: a type that has the members is a transport.
 template <class T>
 concept Transport = requires {
   typename T::request;
@@ -99,6 +99,14 @@ concept OwnExecution = Transport<T> && requires(T& t) {
   typename T::execution_space;
   { t.execution() } -> std::convertible_to<typename T::execution_space>;
 };
+
+/// @brief Moves memory of its execution space, in order with what is enqueued on execution().
+///
+/// `on_stream` is true, and a wait is an order on that instance, not a pause of the host: what is enqueued after
+/// wait(request) runs after the transfer. A transport whose host takes part in every message says so by `host_driven`:
+/// errors are then thrown before any payload moves, where else they are found on the stream.
+template <class T>
+concept OnStream = OwnExecution<T> && bool{T::on_stream};
 
 /// @brief Knows how many bytes a message had best have when a vector is sent in many; the same on every worker.
 template <class T>

@@ -56,6 +56,8 @@ namespace globalq::transport {
 /// synchronize() does.
 class nccl {
  public:
+  static constexpr bool on_stream = true;
+
   /// @brief A send or receive that is posted. It refers to its transport, which outlives it. Destroying it before
   ///        wait() breaks the transport.
   class request {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Vectors in device memory, over a transport of host memory. Runs on whatever Kokkos was built for.
+
+#include <globalq/globalq.hpp>
+
+#include <iostream>
+
+namespace gq = globalq;
+
+int main() {
+  Kokkos::ScopeGuard const kokkos;
+  gq::transport::threads cluster{2};
+  cluster.run([](auto& hosts) {
+    //! [device-mean]
+    Kokkos::DefaultExecutionSpace const stream;    // or Kokkos::Cuda{your_cuda_stream}
+    gq::transport::staged workers{hosts, stream};  // hosts: threads, mpi or shared_memory
+    Kokkos::View<float*> gradient("gradient", 1000);
+    Kokkos::deep_copy(stream, gradient, static_cast<float>(workers.rank()));
+
+    gq::quantizer op{gq::norm::linf{}, gq::levels::uniform<>{}, gq::rounding::stochastic{}, gq::wire::int8{}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
+    mean(gradient, /*step=*/0);  // enqueued: what comes next on the stream finds the mean
+    mean.wait();                 // throws what went wrong, if anything did
+    //! [device-mean]
+
+    float first = 0;
+    Kokkos::deep_copy(first, Kokkos::subview(gradient, 0));
+    if (workers.rank() == 0) std::cout << "about 0.5: " << first << '\n';
+  });
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: a call over a transport of a stream: decided by kernels, driven by nothing but the stream.
+///
+/// The same steps as host_call, each of them enqueued: statistics, records, the decision, scales, the schedule. What went
+/// wrong is found by kernels too, on every worker alike; they leave word in pinned memory, and the next call throws.
+
+#include "../kernel/stream.hpp"
+#include "../norm/stream_reduction.hpp"
+#include "host_call.hpp"
+
+namespace globalq::detail {
+
+/// Where the vectors are that a transport averages.
+template <class Transport>
+struct vectors_of {
+  using space = Kokkos::HostSpace;
+};
+template <transport::OnStream Transport>
+struct vectors_of<Transport> {
+  using space = typename Transport::execution_space;
+};
+
+/// The number of a call, or where it is found.
+struct call_step {
+  std::uint64_t value = 0;
+  std::uint64_t* where = nullptr;  ///< in the memory of the stream: read, and counted up at the end
+  GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
+};
+
+/// What the host hears of calls on a stream, in pinned memory. The first trouble stays until it was thrown.
+struct stream_word {
+  enum : std::uint32_t { fine, disagree, not_finite, beyond_unit, beyond_range, bad_frame, bad_step };
+  std::uint32_t trouble = fine;
+  std::int32_t who = 0;
+  double top = 0;
+};
+
+/// What kernels of a call tell each other.
+struct stream_state {
+  kernel::agreed_call agreed;
+  outcome what = outcome::mean;
+  std::uint64_t top = 0;  ///< bit pattern of max|x|
+};
+
+struct reset_state {
+  stream_state* state;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
+};
+
+struct write_record {
+  agreement agreed;
+  call_step step;
+  stream_state const* state;
+  norm::statistic const* whole;  ///< of the vector, where it is one bucket; else null
+  std::uint32_t q;
+  opening_record* mine;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    bool const relative = whole != nullptr && state->top < double_infinity;
+    *mine = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
+  }
+};
+
+struct decide_call {
+  opening_record const* records;
+  std::int32_t workers;
+  scale_rule rule;
+  call_step step;
+  bool throws;  ///< non_finite::error
+  stream_state* state;
+  double* unit;
+  stream_word* word;
+  opening_record* told;  ///< a copy of the records for the host
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    decision const d = decide(records, workers, rule);
+    state->what = d.what;
+    state->agreed.writes = d.what == outcome::mean;
+    state->agreed.wide = d.wide;
+    state->agreed.step = step();
+    *unit = d.unit;
+    std::uint32_t trouble = stream_word::fine;
+    if (step() > random::max_step) trouble = stream_word::bad_step;
+    if (d.what == outcome::beyond_unit) trouble = stream_word::beyond_unit;
+    if (d.what == outcome::not_finite && throws) trouble = stream_word::not_finite;
+    if (d.what == outcome::disagree) trouble = stream_word::disagree;
+    if (trouble == stream_word::fine) return;
+    state->agreed.writes = false;
+    if (word->trouble != stream_word::fine) return;
+    for (int i = 0; i < workers; ++i) told[i] = records[i];
+    word->who = d.who;
+    word->top = d.top;
+    word->trouble = trouble;
+  }
+};
+
+/// The scales of buckets: own norms, or the one unit that all have.
+struct scale_units {
+  stream_state const* state;
+  norm::statistic const* statistics;  ///< null: all have the first
+  std::uint32_t q;
+  dtype type;
+  double* units;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
+    if (statistics != nullptr)
+      units[b] = statistics[b].finite() ? norm::local_unit(statistics[b], q, type, state->agreed.wide) : 0.0;
+    else if (b != 0)
+      units[b] = units[0];
+  }
+};
+
+/// Fills the result where there is no mean, tells the host what went wrong, and counts the step.
+struct conclude_call {
+  stream_state* state;
+  mutable_vector y;
+  std::uint64_t length, items;
+  call_step step;
+  bool throws;
+  stream_word* word;
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    // where there is no mean, the frames that travelled all the same hold anything
+    std::uint32_t const faults = state->agreed.writes ? state->agreed.faults : 0;
+    bool const overflow = (faults & kernel::out_of_range) != 0;
+    if (item == 0) {
+      if (step.where != nullptr) ++*step.where;
+      std::uint32_t trouble = overflow && throws ? stream_word::beyond_range : stream_word::fine;
+      if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0) trouble = stream_word::bad_frame;
+      if (trouble != stream_word::fine && word->trouble == stream_word::fine) word->trouble = trouble;
+    }
+    bool const nan = !throws && (overflow || state->what == outcome::not_finite);
+    if (!nan && state->what != outcome::zero) return;
+    for (std::uint64_t i = item; i < length; i += items) fill_value(y, i, nan);
+  }
+};
+
+/// The calls of one operator over one transport, with the memory that they reuse.
+template <class Transport>
+class stream_call {
+ public:
+  using space = typename Transport::execution_space;
+  using memory_space = typename space::memory_space;
+
+  template <class Operator>
+  stream_call(Transport& workers, Operator const& op, call_setup const& setup, space const& instance)
+      : workers_(workers),
+        setup_(setup),
+        on_(instance),
+        codec_(make_codec(op, setup.facts, setup.resolved, on_)) {
+    word_ = pinned_.get_values<stream_word>(1);
+    *word_ = stream_word{};
+    told_ = told_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
+    records_ = records_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
+    state_ = state_memory_.get_values<stream_state>(1);
+  }
+  stream_call(stream_call const&) = delete;
+  stream_call& operator=(stream_call const&) = delete;
+  ~stream_call() { on_.fence(); }  // kernels may still use what goes now
+
+  /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
+  /// @throws what went wrong in a call before
+  template <class Schedule>
+  void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
+    throw_trouble();
+    bool const known = seen(length, x.type), capturing = on_.capturing();
+    if (capturing && !known)
+      throw configuration_error(
+          "globalq: allreduce_mean: a graph is being captured, and this call still has to prepare its "
+          "memory; "
+          "average vectors of this length and type once before the capture");
+    if (capturing && step.where == nullptr)
+      throw configuration_error(
+          "globalq: allreduce_mean: a graph is being captured with a step number of the host, so every "
+          "replay "
+          "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+    int const n = workers_.size();
+    std::uint64_t const buckets = setup_.buckets(length);
+    on_.items(1, reset_state{state_});
+    double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
+    open(schedule, x, length, buckets, step, units);
+    if (!known || host_driven) {
+      on_.fence();
+      throw_trouble();
+    }
+    if (length != 0) {
+      scale_buckets(x.type, buckets, units);
+      call c;
+      c.x = x;
+      c.y = y;
+      c.length = length;
+      c.rank = workers_.rank();
+      c.workers = n;
+      c.seed = setup_.settings.seed;
+      c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
+      c.agreed = &state_->agreed;
+      codec_->begin(c);
+      schedule(workers_, *codec_,
+               layout(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values()), frames_);
+    }
+    std::uint64_t const items = std::clamp<std::uint64_t>(length / 16, 1, most_concluding);
+    on_.items(items, conclude_call{state_, y, length, items, step, throws(), word_});
+    if (!known) seen_.push_back({length, x.type});
+  }
+
+  /// Returns when all that was enqueued has run.
+  /// @throws what went wrong; transport_error
+  void wait() {
+    if constexpr (requires { workers_.synchronize(); })
+      workers_.synchronize();
+    else
+      on_.fence();
+    throw_trouble();
+  }
+
+  bool good() const {
+    return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == stream_word::fine;
+  }
+
+ private:
+  /// Threads that look whether there is something to fill in.
+  static constexpr std::uint64_t most_concluding = 1U << 16;
+
+  /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
+  static constexpr bool host_driven = [] {
+    if constexpr (requires { Transport::host_driven; }) return bool{Transport::host_driven};
+    return false;
+  }();
+
+  bool throws() const { return setup_.settings.non_finite == non_finite::error; }
+
+  bool seen(std::uint64_t length, dtype type) const {
+    return std::any_of(seen_.begin(), seen_.end(),
+                       [&](auto const& s) { return s.length == length && s.type == type; });
+  }
+
+  /// The statistics of the input, the exchange of records, and what they come to.
+  template <class Schedule>
+  void open(Schedule const& schedule, const_vector x, std::uint64_t length, std::uint64_t buckets,
+            call_step step, double* units) {
+    int const n = workers_.size();
+    std::uint32_t const q = setup_.inner_order();
+    std::uint64_t const bucket = setup_.facts.bucket;
+    statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
+    auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, bucket));
+    norm::enqueue_statistics(on_, x, length, bucket, q, parts, statistics_, &state_->top);
+    agreement const agreed(x.type, setup_.operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
+                           setup_.settings.non_finite, length);
+    opening_record* const mine = records_ + workers_.rank();
+    on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
+    transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
+                         std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
+    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
+                             word_, told_});
+  }
+
+  void scale_buckets(dtype type, std::uint64_t buckets, double* units) {
+    operator_facts const& op = setup_.facts;
+    bool const by_bucket = scale_rule(op, type).by_bucket;
+    if (by_bucket || buckets > 1)
+      on_.items(buckets, scale_units{state_, by_bucket ? statistics_ : nullptr, op.q, type, units});
+    if (by_bucket && !op.local) agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
+  }
+
+  /// Throws what the kernels found, once.
+  void throw_trouble() {
+    if (good()) return;
+    on_.fence();
+    stream_word const word = *word_;
+    *word_ = stream_word{};
+    std::string const late = host_driven ? "" : " (found on the stream, in this call or an earlier one)";
+    switch (word.trouble) {
+      case stream_word::disagree:
+        check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())));
+        break;
+      case stream_word::not_finite:
+        throw non_finite_error(non_finite_text(brought_text(word.who), false) + late);
+      case stream_word::beyond_unit:
+        throw configuration_error(beyond_unit_text(word.top, setup_.facts.fixed_unit) + late);
+      case stream_word::beyond_range:
+        throw non_finite_error(non_finite_text("a value of the mean is beyond the range of its type", true) +
+                               late);
+      case stream_word::bad_step:
+        throw configuration_error(
+            "globalq: allreduce_mean: a step is above 2^48 - 1; count steps from 0 and change the seed "
+            "instead" +
+            late);
+      default:
+        throw frame_error(
+            "globalq: allreduce_mean: rank " + std::to_string(workers_.rank()) + " of " +
+            std::to_string(workers_.size()) +
+            ": a frame that arrived is damaged or was made by another operator, and the output is "
+            "unspecified" +
+            late);
+    }
+  }
+
+  struct averaged {
+    std::uint64_t length;
+    dtype type;
+  };
+
+  Transport& workers_;
+  call_setup setup_;
+  kernel::stream_executor<space> on_;
+  std::unique_ptr<operator_codec> codec_;
+  std::vector<averaged> seen_;
+  byte_buffer pinned_{kernel::memory_of<kernel::pinned_space<space>>()};
+  byte_buffer told_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
+  byte_buffer records_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer state_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer units_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
+  frame_pool frames_{kernel::memory_of<memory_space>()};
+  stream_word* word_ = nullptr;
+  opening_record *told_ = nullptr, *records_ = nullptr;
+  stream_state* state_ = nullptr;
+  norm::statistic* statistics_ = nullptr;
+};
+
+}  // namespace globalq::detail

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop body of float32 frames: add in the order given, then send on or write the mean.
+
+#include "../core/codec.hpp"
+#include "operands.hpp"
+
+namespace globalq::kernel {
+
+/// Own values (unencoded) and those of the sources -> a frame's values, or the mean.
+struct add_floats {
+  const_vector x;
+  segment part;
+  bool own;
+  int workers;
+  double const* units;  ///< one: a power of two that values travel divided by
+  int wide;
+  source_view const* sources;
+  int source_count;
+  float* out;        ///< or
+  mutable_vector y;  ///< where out is null
+  std::uint32_t* faults;
+  agreed_call const* agreed = nullptr;  ///< on a stream
+
+  template <int Lanes>
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
+    constexpr int N = row_values<Lanes>;
+    if (out == nullptr && agreed != nullptr && !agreed->writes) return;
+    int const power = agreed != nullptr ? agreed->wide : wide;
+    int const exponent = -exponent_of(units[0]) - power;
+    for (int r = 0; r < rows<Lanes>; ++r) {
+      row const row = row_of<Lanes>(index, lane, r, part.count);
+      if (row.count == 0) continue;
+      float buffer[N], sum[N];
+      float const* const z = own ? load<N>(x, part.first + row.first, row.count, exponent, buffer) : nullptr;
+      for (int i = 0; i < row.count; ++i) sum[i] = own ? z[i] : 0.0F;
+      for (int k = 0; k < source_count; ++k) {
+        float const* __restrict in = reinterpret_cast<float const*>(sources[k].codes) + row.first;
+        for (int i = 0; i < row.count; ++i) sum[i] += in[i];
+      }
+      if (out != nullptr) {
+        float* __restrict target = out + row.first;
+        for (int i = 0; i < row.count; ++i) target[i] = sum[i];
+      } else {
+        store_scale const scale(units[0] / static_cast<double>(workers) * power_of_two(power));
+        if (store<N>(y, part.first + row.first, row.count, scale, sum))
+          Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
+      }
+    }
+  }
+};
+
+}  // namespace globalq::kernel

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: carries the memory of a device over a transport of host memory, through pinned buffers.
+
+#include <Kokkos_Core.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "globalq/core/error.hpp"
+#include "globalq/kernel/stream.hpp"
+#include "globalq/transport/collectives.hpp"
+#include "globalq/transport/concept.hpp"
+
+namespace globalq::transport {
+
+/// @brief A transport for vectors in device memory, over one that moves host memory: mpi, shared_memory, threads.
+///
+/// Each message is copied once on either side, between the device and a pinned buffer. A send waits for the stream (the
+/// bytes must be there before the host can send them); a receive that was waited for is on the stream: what is enqueued
+/// next finds the bytes. So the device computes on while the host waits for the network.
+///
+/// @code
+/// gq::transport::mpi hosts{MPI_COMM_WORLD};
+/// gq::transport::staged workers{hosts, Kokkos::Cuda{}};
+/// gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
+/// @endcode
+/// @tparam Host   a transport
+/// @tparam Space  where vectors and kernels are; one instance of it is the stream
+/// @note Not to be shared by threads; the host transport must outlive it.
+template <Transport Host, class Space = Kokkos::DefaultExecutionSpace>
+class staged {
+  struct buffer {
+    byte_buffer memory{kernel::memory_of<kernel::pinned_space<Space>>()};
+    std::size_t room = 0;
+    bool taken = false;
+    std::uint64_t free_after = 0;  ///< number of the fence after which no copy reads it any more
+  };
+
+ public:
+  using execution_space = Space;
+  static constexpr bool on_stream = true;
+  /// The host waits for every message.
+  static constexpr bool host_driven = true;
+
+  /// @brief A message under way. Destroying it before wait() gives it up.
+  class request {
+   public:
+    request() = default;
+    request(request&& other) noexcept
+        : inner_{std::move(other.inner_)}, buffer_{std::exchange(other.buffer_, nullptr)}, to_{other.to_} {}
+    request& operator=(request&& other) noexcept {
+      inner_ = std::move(other.inner_);
+      buffer_ = std::exchange(other.buffer_,
+                              nullptr);  // one that was given up stays taken: it may still be written
+      to_ = other.to_;
+      return *this;
+    }
+
+   private:
+    friend class staged;
+    typename Host::request inner_{};
+    buffer* buffer_ = nullptr;
+    std::span<std::byte> to_;  ///< of a receive
+  };
+
+  /// @param host   this worker's endpoint
+  /// @param space  the stream
+  /// @pre          Kokkos is initialised
+  explicit staged(Host& host, Space const& space = Space()) : host_{host}, on_{space} {}
+  staged(staged const&) = delete;
+  staged& operator=(staged const&) = delete;
+  ~staged() { on_.fence(); }
+
+  [[nodiscard]] int rank() const noexcept { return host_.rank(); }
+  [[nodiscard]] int size() const noexcept { return host_.size(); }
+  [[nodiscard]] Space const& execution() const noexcept { return on_.instance(); }
+
+  [[nodiscard]] std::size_t chunk_bytes() const requires OwnChunkBytes<Host> { return host_.chunk_bytes(); }
+  [[nodiscard]] std::uint64_t bytes_sent() const requires OwnBytesSent<Host> { return host_.bytes_sent(); }
+  void retain(std::shared_ptr<void> buffers) requires OwnRetain<Host> { host_.retain(std::move(buffers)); }
+
+  /// @brief Starts a send; waits until the stream has written the bytes.
+  /// @param bytes  device memory, written by work that is on the stream already
+  /// @throws       configuration_error while the stream is captured; the host transport's errors
+  [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
+    refuse_capture("send");
+    request r;
+    r.buffer_ = take(bytes.size());
+    auto const staging = r.buffer_->memory.get(r.buffer_->room).first(bytes.size());
+    if (!bytes.empty()) on_.copy_out(staging.data(), bytes.data(), bytes.size());
+    fence();
+    r.inner_ = host_.send_async(peer, staging);
+    return r;
+  }
+
+  /// @brief Starts a receive.
+  /// @param bytes  device memory; written on the stream, after wait()
+  /// @throws       configuration_error while the stream is captured; the host transport's errors
+  [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
+    refuse_capture("recv");
+    request r;
+    r.buffer_ = take(bytes.size());
+    r.to_ = bytes;
+    r.inner_ = host_.recv_async(peer, r.buffer_->memory.get(r.buffer_->room).first(bytes.size()));
+    return r;
+  }
+
+  /// @brief Waits for the message. Received bytes are in place for what is enqueued from now on.
+  /// @throws the host transport's errors
+  void wait(request& posted) {
+    if (posted.buffer_ == nullptr) return;
+    host_.wait(posted.inner_);
+    buffer& b = *std::exchange(posted.buffer_, nullptr);
+    b.taken = false;
+    if (posted.to_.empty()) return;
+    on_.copy_in(posted.to_.data(), b.memory.get(b.room).data(), posted.to_.size());
+    b.free_after = fences_ + 1;
+  }
+
+  /// @brief Gives every worker the bytes of all, in device memory.
+  /// @shape  mine: b bytes; all: size() * b bytes; mine may be the own slot of all
+  /// @throws configuration_error; the host transport's errors
+  void allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
+    detail::expect_room_for_all(*this, mine.size(), all.size());
+    refuse_capture("allgather");
+    if (mine.empty())
+      return transport::allgather(host_, std::span<std::byte const>{}, std::span<std::byte>{});
+    auto const out = small_.get(all.size());
+    auto const own = out.subspan(static_cast<std::size_t>(rank()) * mine.size(), mine.size());
+    on_.copy_out(own.data(), mine.data(), mine.size());
+    fence();
+    transport::allgather(host_, own, out);
+    on_.copy_in(all.data(), out.data(), all.size());
+    fence();  // the buffer is used again
+  }
+
+  /// @brief Makes every worker's lanes the sum over all workers, in device memory.
+  template <SumLane Lane>
+  requires OwnAllreduceSum<Host, Lane>
+  void allreduce_sum(std::span<Lane> lanes) {
+    refuse_capture("allreduce_sum");
+    if (lanes.empty()) return host_.allreduce_sum(lanes);
+    auto const staging = small_.get(lanes.size_bytes());
+    on_.copy_out(staging.data(), lanes.data(), lanes.size_bytes());
+    fence();
+    host_.allreduce_sum(std::span(reinterpret_cast<Lane*>(staging.data()), lanes.size()));
+    on_.copy_in(lanes.data(), staging.data(), lanes.size_bytes());
+    fence();
+  }
+
+ private:
+  void fence() {
+    on_.fence();
+    ++fences_;
+  }
+
+  void refuse_capture(char const* operation) const {
+    if (on_.capturing())
+      throw configuration_error{globalq::detail::worker_message(
+          operation, rank(), size(), "the stream is being captured, and the host cannot take part in a graph",
+          "use transport::nccl in graphs")};
+  }
+
+  /// A buffer that nothing uses; the smallest that is large enough.
+  buffer* take(std::size_t bytes) {
+    buffer* best = nullptr;
+    for (auto const& b : buffers_)
+      if (!b->taken && b->free_after <= fences_ && b->room >= bytes &&
+          (best == nullptr || b->room < best->room))
+        best = b.get();
+    if (best == nullptr) {
+      buffers_.push_back(std::make_unique<buffer>());
+      best = buffers_.back().get();
+      best->room = bytes;
+    }
+    best->taken = true;
+    return best;
+  }
+
+  Host& host_;
+  kernel::stream_executor<Space> on_;
+  std::vector<std::unique_ptr<buffer>> buffers_;
+  byte_buffer small_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  std::uint64_t fences_ = 0;
+};
+
+template <class Host>
+staged(Host&) -> staged<Host>;
+template <class Host, class Space>
+staged(Host&, Space) -> staged<Host, Space>;
+
+}  // namespace globalq::transport

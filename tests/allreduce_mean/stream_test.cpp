@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Calls on a stream give the bits of calls on the host, for one composition of each policy over every schedule.
+///
+/// The stream is an instance of Kokkos::Serial, and transport::staged carries its memory: what a GPU does, step by step, in
+/// the shape of GPU threads. With Kokkos::Cuda the same file tests a GPU (tests/cuda).
+
+#include "tests/support/allocations.hpp"
+
+#include <globalq/globalq.hpp>
+#include <globalq/transport/staged.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <tuple>
+
+namespace gq = globalq;
+
+namespace {
+
+#if defined(KOKKOS_ENABLE_CUDA)
+using space = Kokkos::Cuda;
+#else
+using space = Kokkos::Serial;
+#endif
+using memory = space::memory_space;
+using staged = gq::transport::staged<gq::transport::threads::endpoint, space>;
+
+/// A stream for each worker.
+space stream_of([[maybe_unused]] gq::transport::threads::endpoint& workers) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return Kokkos::Experimental::partition_space(space(), 1)[0];
+#else
+  return workers.execution();
+#endif
+}
+
+/// A vector in the memory of the stream.
+template <class Value>
+class on_device {
+ public:
+  using view = Kokkos::View<Value*, memory>;
+
+  explicit on_device(std::vector<Value> const& x) : values_("values", x.size()) { *this = x; }
+  on_device& operator=(std::vector<Value> const& x) {
+    Kokkos::deep_copy(values_, host(const_cast<Value*>(x.data()), x.size()));
+    return *this;
+  }
+  operator std::vector<Value>() const {
+    std::vector<Value> x(values_.size());
+    Kokkos::deep_copy(host(x.data(), x.size()), values_);
+    return x;
+  }
+  view const& values() const { return values_; }
+
+ private:
+  using host = Kokkos::View<Value*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  view values_;
+};
+
+static_assert(gq::Transport<staged> && gq::transport::OnStream<staged> &&
+              gq::transport::OwnAllgather<staged>);
+static_assert(gq::transport::OwnAllreduceSum<staged, std::int8_t>);
+
+inline constexpr gq::rounding::stochastic dice;
+
+/// f(name, operator) for one composition of each policy.
+template <class F>
+void for_each_operator(F const& f) {
+  f("uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
+  f("shifted buckets", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5},
+                                     gq::rounding::random_shift<>{}, gq::wire::packed<5>{}});
+  f("exponential", gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, dice, gq::wire::int8{}});
+  f("exponential buckets",
+    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int16{}});
+  f("local", gq::quantizer{gq::norm::local<3>{.bucket = 512}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                           gq::wire::packed<3>{}});
+  f("local long buckets",
+    gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7}, dice, gq::wire::packed<4>{}});
+#if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
+  f("table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
+                           gq::rounding::nearest{}, gq::wire::int32{}});
+  f("local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
+                                 gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}});
+  f("seventh order", gq::quantizer{gq::norm::l<7, 3>{}, gq::levels::uniform<>{}, dice, gq::wire::int16{}});
+  f("fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+                           gq::wire::int16{}});
+#endif
+  f("float32", gq::uncompressed{});
+}
+
+/// Values of a worker, times 2^exponent.
+template <class Value>
+std::vector<Value> values_of(int rank, std::size_t d, int exponent = 0) {
+  std::mt19937 draw(static_cast<std::uint32_t>(rank) + 1);
+  std::vector<Value> x(d);
+  for (Value& v : x) {
+    double const drawn = std::ldexp(static_cast<int>(draw() % 2001) - 1000, -9 + exponent);
+    if constexpr (std::is_same_v<Value, double>)
+      v = drawn;
+    else
+      v = static_cast<Value>(static_cast<float>(drawn));
+  }
+  return x;
+}
+
+template <class Value>
+void expect_same(std::vector<Value> const& a, std::vector<Value> const& b, std::string const& what) {
+  ASSERT_EQ(a.size(), b.size());
+  if (a.empty()) return;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)), 0) << what;
+}
+
+/// Two calls each on host and stream with the same input; compares all bits.
+template <class Value, class Operator>
+void compare(char const* name, Operator const& op, char const* how, int n, std::size_t d, gq::options o,
+             int exponent = 0) {
+  gq::transport::threads cluster{n};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    std::vector<Value> on_host = values_of<Value>(workers.rank(), d, exponent);
+    on_device<Value> const on_stream(on_host);
+    gq::schedule::any const schedule{how};
+    gq::allreduce_mean host{workers, op, schedule, o};
+    gq::allreduce_mean stream{device, op, schedule, o};
+    for (std::uint64_t step : {3U, 4U}) {
+      host(on_host, step);
+      stream(on_stream.values(), step);
+      stream.wait();
+      expect_same<Value>(on_host, on_stream,
+                         std::string(name) + ", " + how + ", n " + std::to_string(n) + ", d " +
+                             std::to_string(d) + ", " + gq::name_of(gq::dtype_of<Value>::value) + ", step " +
+                             std::to_string(step));
+    }
+    EXPECT_TRUE(stream.good());
+  });
+}
+
+template <class Operator>
+bool fits(Operator const& op, char const* how, int n) {
+  return gq::plan_for(op, gq::schedule::any{how}, n, 1000).fits;
+}
+
+template <class Value>
+void compare_schedules(int n, std::size_t d, gq::options o, int exponent = 0) {
+  for_each_operator([&](char const* name, auto const& op) {
+    for (char const* how : {"ring", "tree", "sra", "allgather", "native"})
+      if (fits(op, how, n)) compare<Value>(name, op, how, n, d, o, exponent);
+  });
+}
+
+}  // namespace
+
+TEST(Stream, same_bits_as_the_host_for_every_schedule_and_number_of_workers) {
+  for (int n : {1, 2, 3, 5}) compare_schedules<float>(n, 10007, {.seed = 3});
+}
+
+TEST(Stream, same_bits_at_every_awkward_length_and_in_chunks) {
+  for (std::size_t d : {0U, 1U, 15U, 31U, 64U, 255U, 257U, 1000U, 4096U, 4097U, 70001U})
+    compare_schedules<float>(3, d, {.seed = 4, .chunk_values = d % 2 == 0 ? 0U : 2048U});
+}
+
+TEST(Stream, same_bits_for_every_type) {
+  compare_schedules<double>(3, 5003, {.seed = 5});
+  compare_schedules<gq::float16>(3, 5003, {.seed = 5});
+  compare_schedules<gq::bfloat16>(3, 5003, {.seed = 5});
+}
+
+TEST(Stream, same_bits_at_both_ends_of_the_range) {
+  for (int exponent : {1020, 900, -900, -1060})
+    for_each_operator([&](char const* name, auto const& op) {
+      if (std::string(name) == "fixed") return;  // has an absolute scale
+      compare<double>(name, op, "ring", 3, 3001, {.seed = 6}, exponent);
+      compare<double>(name, op, "sra", 3, 3001, {.seed = 6}, exponent);
+    });
+  for (int exponent : {120, -130})
+    for_each_operator([&](char const* name, auto const& op) {
+      if (std::string(name) != "fixed") compare<float>(name, op, "tree", 3, 3001, {.seed = 6}, exponent);
+    });
+}
+
+namespace {
+
+/// Averages with one worker's values changed, on host and stream; returns what each worker threw, and compares results.
+template <class Value, class Spoil>
+std::vector<std::string> spoiled(gq::non_finite mode, Spoil const& spoil) {
+  gq::transport::threads cluster{3};
+  std::vector<std::string> thrown(3);
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<Value> on_host = values_of<Value>(workers.rank(), 3000);
+    spoil(workers.rank(), on_host);
+    on_device<Value> on_stream(on_host);
+    std::string said;
+    gq::allreduce_mean host{workers, op, gq::schedule::ring{}, {.non_finite = mode}};
+    try {
+      host(on_host, 1);
+    } catch (gq::error const& e) {
+      said = e.what();
+    }
+    gq::allreduce_mean stream{device, op, gq::schedule::ring{}, {.non_finite = mode}};
+    auto const r = static_cast<std::size_t>(workers.rank());
+    try {
+      stream(on_stream.values(), 1);
+      stream.wait();
+    } catch (gq::error const& e) {
+      thrown[r] = e.what();
+    }
+    EXPECT_EQ(thrown[r], said);
+    EXPECT_TRUE(stream.good()) << "an error is thrown once";
+    expect_same<Value>(on_host, on_stream, "results");
+    // and the next call is as good as any
+    std::vector<Value> on_host_again = values_of<Value>(workers.rank(), 3000);
+    on_device<Value> const again(on_host_again);
+    stream(again.values(), 2);
+    stream.wait();
+    host(on_host_again, 2);
+    expect_same<Value>(on_host_again, again, "the next call");
+  });
+  return thrown;
+}
+
+}  // namespace
+
+TEST(Stream, not_a_number_spreads_or_is_an_error_as_on_the_host) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    auto const spoil = [&](int rank, std::vector<float>& x) {
+      if (rank == 1) x[1234] = bad;
+    };
+    for (std::string const& t : spoiled<float>(gq::non_finite::propagate, spoil)) EXPECT_EQ(t, "");
+    for (std::string const& t : spoiled<float>(gq::non_finite::error, spoil))
+      EXPECT_NE(t.find("rank 1 brought NaN or infinity; nothing was changed"), std::string::npos) << t;
+  }
+}
+
+TEST(Stream, zeros_stay_zeros) {
+  auto const spoil = [](int rank, std::vector<float>& x) {
+    for (float& v : x) v = rank == 2 ? -0.0F : 0.0F;
+  };
+  for (std::string const& t : spoiled<float>(gq::non_finite::error, spoil)) EXPECT_EQ(t, "");
+}
+
+TEST(Stream, workers_that_disagree_hear_of_it_before_anything_is_sent) {
+  gq::transport::threads cluster{3};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<float> const before = values_of<float>(workers.rank(), 1000);
+    on_device<float> const x(before);
+    std::uint64_t const seed = workers.rank() == 2 ? 8 : 7;
+    gq::allreduce_mean stream{device, op, gq::schedule::ring{}, {.seed = seed}};
+    for (int call = 0; call < 2; ++call) {
+      try {
+        stream(x.values(), 1);
+        ADD_FAILURE() << "no error";
+      } catch (gq::disagreement_error const& e) {
+        EXPECT_NE(std::string(e.what()).find("rank 2 differs from rank 0 in the seed"), std::string::npos)
+            << e.what();
+      }
+      expect_same<float>(x, before, "the vector");
+    }
+    // lengths
+    gq::allreduce_mean other{device, op, gq::schedule::ring{}, {.seed = 7}};
+    std::size_t const length = workers.rank() == 1 ? 999 : 1000;
+    EXPECT_THROW(other(Kokkos::subview(x.values(), std::pair<std::size_t, std::size_t>(0, length)), 1),
+                 gq::disagreement_error);
+  });
+}
+
+TEST(Stream, a_value_beyond_a_fixed_unit_is_an_error_on_all) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::fixed{.unit = 1}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<float> before(100, 0.5F);
+    if (workers.rank() == 1) before[7] = -3;
+    on_device<float> const x(before);
+    gq::allreduce_mean stream{device, op, gq::schedule::ring{}};
+    EXPECT_THROW(stream(x.values(), 1), gq::configuration_error);
+    expect_same<float>(x, before, "the vector");
+  });
+}
+
+TEST(Stream, a_result_beyond_float16_is_seen) {
+  for (gq::non_finite mode : {gq::non_finite::propagate, gq::non_finite::error}) {
+    gq::transport::threads cluster{1};
+    cluster.run([&](auto& workers) {
+      staged device{workers, stream_of(workers)};
+      // shifted, so that a decoded value may pass the norm by half a gap
+      gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{1}, gq::rounding::random_shift<>{},
+                             gq::wire::int8{}};
+      std::vector<gq::float16> x(64, gq::float16(65504.0F));
+      gq::allreduce_mean stream{device, op, gq::schedule::ring{}, {.non_finite = mode}};
+      bool seen = false;
+      for (std::uint64_t step = 0; step < 64 && !seen; ++step) {
+        on_device<gq::float16> const y(x);
+        try {
+          stream(y.values(), step);
+          stream.wait();
+          std::vector<gq::float16> const result = y;
+          seen = std::isnan(static_cast<float>(result[0]));
+          for (gq::float16 v : result) EXPECT_EQ(std::isnan(static_cast<float>(v)), seen);
+          EXPECT_FALSE(seen && mode == gq::non_finite::error);
+        } catch (gq::non_finite_error const&) {
+          EXPECT_EQ(mode, gq::non_finite::error);
+          seen = true;
+        }
+      }
+      EXPECT_TRUE(seen);
+    });
+  }
+}
+
+TEST(Stream, the_step_can_be_where_the_stream_is_and_is_counted) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    on_device<float> const x(values_of<float>(workers.rank(), 1000));
+    gq::allreduce_mean numbered{device, op, gq::schedule::ring{}, {.seed = 1}};
+    gq::allreduce_mean counting{device, op, gq::schedule::ring{}, {.seed = 1}};
+    Kokkos::View<std::uint64_t, memory> const step("step");
+    auto const now = [&] {
+      std::uint64_t value = 0;
+      Kokkos::deep_copy(value, step);
+      return value;
+    };
+    Kokkos::deep_copy(step, 11);
+    on_device<float> const a(std::vector<float>(1000)), b(std::vector<float>(1000));
+    for (std::uint64_t s = 11; s < 14; ++s) {
+      EXPECT_EQ(now(), s);
+      numbered(x.values(), a.values(), s);
+      numbered.wait();
+      counting(x.values(), b.values(), step);
+      counting.wait();
+      expect_same<float>(a, b, "step " + std::to_string(s));
+    }
+    EXPECT_EQ(now(), 14U);
+    Kokkos::View<std::uint64_t*, memory> const two("step", 2);
+    EXPECT_THROW(counting(x.values(), two), gq::configuration_error);
+    Kokkos::deep_copy(step, std::uint64_t{1} << 48);
+    EXPECT_THROW(counting(x.values(), step), gq::configuration_error);
+    EXPECT_THROW(numbered(x.values(), std::uint64_t{1} << 48), gq::configuration_error);
+  });
+}
+
+#if GLOBALQ_TEST_COUNTS_ALLOCATIONS
+TEST(Stream, nothing_of_its_own_is_allocated_after_the_first_calls) {
+  for_each_operator([&](char const* name, auto const& op) {
+    gq::transport::threads cluster{3};
+    cluster.run([&](auto& workers) {
+      staged device{workers, stream_of(workers)};
+      on_device<float> const x(values_of<float>(workers.rank(), 20000));
+      gq::allreduce_mean stream{device, op, gq::schedule::sra{}, {.seed = 1}};
+      if (!fits(op, "sra", 3)) return;
+      std::uint64_t least = ~std::uint64_t{0};
+      for (std::uint64_t step = 0; step < 8; ++step) {
+        auto const before = support::own_allocations;
+        stream(x.values(), step);
+        stream.wait();
+        least = std::min<std::uint64_t>(least, support::own_allocations - before);
+      }
+      EXPECT_EQ(least, 0U) << name;
+    });
+  });
+}
+#endif

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief allreduce_mean over transport::nccl on a GPU: the bits of the host, and fresh ones at every replay of a graph.
+///        Its main() says so and returns 77 where there is no GPU.
+
+#include <globalq/globalq.hpp>
+#include <globalq/transport/nccl.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace gq = globalq;
+
+namespace {
+
+using vector = Kokkos::View<float*, Kokkos::CudaSpace>;
+using counter = Kokkos::View<std::uint64_t, Kokkos::CudaSpace>;
+
+std::vector<float> input(std::size_t d) {
+  std::vector<float> x(d);
+  for (std::size_t i = 0; i < d; ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 2654435761U % 2001U) - 1000) * 0x1p-9F;
+  return x;
+}
+
+vector on_device(std::vector<float> const& x) {
+  vector v("values", x.size());
+  Kokkos::deep_copy(v, Kokkos::View<float const*, Kokkos::HostSpace>(x.data(), x.size()));
+  return v;
+}
+std::vector<float> on_host(vector const& v) {
+  std::vector<float> x(v.size());
+  Kokkos::deep_copy(Kokkos::View<float*, Kokkos::HostSpace>(x.data(), x.size()), v);
+  return x;
+}
+
+/// The means of one worker, as the host computes them.
+template <class Operator>
+std::vector<float> expected(Operator const& op, std::size_t d, std::uint64_t step) {
+  gq::transport::threads cluster{1};
+  std::vector<float> x = input(d);
+  cluster.run([&](auto& workers) {
+    gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 9}};
+    mean(x, step);
+  });
+  return x;
+}
+
+/// A stream, and the only rank on it.
+class alone {
+ public:
+  alone() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    ncclUniqueId id;
+    EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    workers_.emplace(id, 0, 1, stream_);
+  }
+  ~alone() {
+    workers_.reset();
+    cudaStreamDestroy(stream_);
+  }
+  cudaStream_t stream() const { return stream_; }
+  gq::transport::nccl& workers() { return *workers_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  std::optional<gq::transport::nccl> workers_;
+};
+
+auto const op = gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, gq::rounding::stochastic{},
+                              gq::wire::int8{}};
+
+TEST(MeanOnDevice, has_the_bits_of_the_host) {
+  for (std::size_t d : {1U, 257U, 100003U}) {
+    alone here;
+    gq::allreduce_mean mean{here.workers(), op, gq::schedule::ring{}, {.seed = 9}};
+    vector const x = on_device(input(d));
+    mean(x, 4);
+    mean.wait();
+    EXPECT_EQ(on_host(x), expected(op, d, 4)) << d;
+  }
+}
+
+TEST(MeanOnDevice, a_graph_draws_fresh_bits_at_every_replay) {
+  std::size_t const d = 100003;
+  alone here;
+  gq::allreduce_mean mean{here.workers(), op, gq::schedule::ring{}, {.seed = 9}};
+  vector const x = on_device(input(d)), y("mean", d);
+  counter const step("step");
+  EXPECT_EQ(cudaStreamBeginCapture(here.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THROW(mean(x, y, step), gq::configuration_error) << "before the first call there is no memory";
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(here.stream(), &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  mean(x, y, step);
+  mean.wait();
+  EXPECT_EQ(on_host(y), expected(op, d, 0));
+
+  EXPECT_EQ(cudaStreamBeginCapture(here.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THROW(mean(x, y, 5), gq::configuration_error) << "every replay would draw the same bits";
+  mean(x, y, step);
+  EXPECT_EQ(cudaStreamEndCapture(here.stream(), &graph), cudaSuccess);
+  cudaGraphExec_t runnable = nullptr;
+  EXPECT_EQ(cudaGraphInstantiate(&runnable, graph, 0), cudaSuccess);
+  for (std::uint64_t s = 1; s <= 3; ++s) {
+    EXPECT_EQ(cudaGraphLaunch(runnable, here.stream()), cudaSuccess);
+    mean.wait();
+    EXPECT_EQ(on_host(y), expected(op, d, s)) << "replay " << s;
+  }
+  cudaGraphExecDestroy(runnable);
+  cudaGraphDestroy(graph);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::puts("skipped: there is no GPU here");
+    return 77;
+  }
+  Kokkos::ScopeGuard const kokkos{argc, argv};
+  return RUN_ALL_TESTS();
+}
