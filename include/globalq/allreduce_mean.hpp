@@ -12,6 +12,7 @@
 #include "schedule/any.hpp"
 
 #include <optional>
+#include <string_view>
 
 namespace globalq {
 
@@ -176,6 +177,14 @@ class allreduce_mean {
     setup_.facts = detail::facts_of(op);
     setup_.resolved = detail::resolve(setup_.facts, schedule_.facts(workers_.size()), workers_.size());
     if (!setup_.resolved.fits()) throw configuration_error(setup_.resolved.refusal);
+    if constexpr (on_stream) {
+      if (!engine::host_driven && settings.chunk_values != 0 && workers_.size() > 1 &&
+          std::string_view(schedule_.facts(workers_.size()).name) == schedule::tree::name)
+        throw configuration_error(
+            message("chunk_values is " + std::to_string(settings.chunk_values) +
+                    ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+                    "chunk_values at 0, or use another schedule"));
+    }
     setup_.operator_hash =
         detail::hash(detail::hash(detail::parameter_hash(op), setup_.facts.name), setup_.resolved.size);
     if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();

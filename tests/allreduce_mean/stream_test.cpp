@@ -68,6 +68,33 @@ static_assert(gq::Transport<staged> && gq::transport::OnStream<staged> &&
               gq::transport::OwnAllgather<staged>);
 static_assert(gq::transport::OwnAllreduceSum<staged, std::int8_t>);
 
+/// As over a transport that only enqueues: nobody but the kernels sees what went wrong before the payload moves.
+struct unattended : staged {
+  using staged::staged;
+  static constexpr bool host_driven = false;
+};
+
+/// Damages what arrives, when it is told to.
+struct damaging : unattended {
+  using unattended::unattended;
+  bool on = false;
+  std::span<std::byte> arriving;
+
+  request recv_async(int peer, std::span<std::byte> bytes) {
+    arriving = bytes;
+    return unattended::recv_async(peer, bytes);
+  }
+  void wait(request& posted) {
+    unattended::wait(posted);
+    auto const bytes = std::exchange(arriving, {});
+    if (!on || bytes.empty()) return;
+    using view = Kokkos::View<unsigned char*, memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+    Kokkos::deep_copy(execution(), view(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size()),
+                      static_cast<unsigned char>(0x80));
+  }
+};
+static_assert(gq::Transport<unattended> && gq::transport::OnStream<damaging>);
+
 inline constexpr gq::rounding::stochastic dice;
 
 /// f(name, operator) for one composition of each policy.
@@ -316,6 +343,113 @@ TEST(Stream, a_result_beyond_float16_is_seen) {
       EXPECT_TRUE(seen);
     });
   }
+}
+
+TEST(Stream, what_kernels_find_is_thrown_by_the_next_call_or_by_waiting) {
+  gq::transport::threads cluster{3};
+  cluster.run([&](auto& workers) {
+    unattended device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<float> const good = values_of<float>(workers.rank(), 3000);
+    std::vector<float> bad = good;
+    if (workers.rank() == 1) bad[77] = std::numeric_limits<float>::quiet_NaN();
+    gq::allreduce_mean stream{
+        device, op, gq::schedule::ring{}, {.seed = 7, .non_finite = gq::non_finite::error}};
+    gq::allreduce_mean host{workers, op, gq::schedule::ring{}, {.seed = 7}};
+    on_device<float> x(good);
+    stream(x.values(), 0);  // waits: the length is new
+    stream.wait();
+
+    x = bad;
+    stream(x.values(), 1);
+    device.execution().fence();
+    EXPECT_FALSE(stream.good());
+    expect_same<float>(x, bad, "a vector that has no mean");
+    on_device<float> const y(good);
+    try {
+      stream(y.values(), 2);
+      ADD_FAILURE() << "no error";
+    } catch (gq::non_finite_error const& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 1 brought NaN or infinity"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("(found on the stream, in this call or an earlier one)"),
+                std::string::npos)
+          << e.what();
+    }
+    expect_same<float>(y, good, "the vector of the call that threw");
+    EXPECT_TRUE(stream.good()) << "an error is thrown once";
+
+    // a number that differs, in a call of a length that is known
+    stream(y.values(), workers.rank() == 2 ? 9U : 8U);
+    try {
+      stream.wait();
+      ADD_FAILURE() << "no error";
+    } catch (gq::disagreement_error const& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 2 differs from rank 0 in the step"), std::string::npos)
+          << e.what();
+    }
+    expect_same<float>(y, good, "a vector that workers disagree about");
+
+    stream(y.values(), 10);
+    stream.wait();
+    std::vector<float> result = good;
+    host(result, 10);
+    expect_same<float>(y, result, "the call after all that");
+  });
+}
+
+TEST(Stream, a_damaged_frame_is_an_error_where_it_arrived) {
+  gq::transport::threads cluster{3};
+  cluster.run([&](auto& workers) {
+    damaging device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<float> const good = values_of<float>(workers.rank(), 3000);
+    // rank 1 is a leaf: what arrives there is the result
+    gq::allreduce_mean stream{device, op, gq::schedule::tree{}, {.seed = 7}};
+    on_device<float> expected(good), x(good);
+    stream(expected.values(), 0);
+    stream.wait();
+    device.on = workers.rank() == 1;
+    stream(x.values(), 0);
+    device.on = false;
+    if (workers.rank() == 1) {
+      try {
+        stream.wait();
+        ADD_FAILURE() << "no error";
+      } catch (gq::frame_error const& e) {
+        EXPECT_NE(std::string(e.what()).find("rank 1 of 3: a frame that arrived is damaged"),
+                  std::string::npos)
+            << e.what();
+      }
+    } else {
+      stream.wait();
+      expect_same<float>(x, expected, "the mean where nothing was damaged");
+    }
+    x = good;
+    stream(x.values(), 0);
+    stream.wait();
+    expect_same<float>(x, expected, "the next call");
+  });
+}
+
+TEST(Stream, chunks_of_a_tree_are_refused_where_workers_would_wait_for_ever) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    gq::options const chunks{.chunk_values = 2048};
+    unattended device{workers, stream_of(workers)};
+    staged attended{workers, stream_of(workers)};
+    try {
+      gq::allreduce_mean const mean{device, op, gq::schedule::any{"tree"}, chunks};
+      ADD_FAILURE() << "no error";
+    } catch (gq::configuration_error const& e) {
+      EXPECT_NE(std::string(e.what()).find("leave chunk_values at 0, or use another schedule"),
+                std::string::npos)
+          << e.what();
+    }
+    EXPECT_NO_THROW((gq::allreduce_mean{device, op, gq::schedule::ring{}, chunks}));
+    EXPECT_NO_THROW((gq::allreduce_mean{device, op, gq::schedule::tree{}}));
+    EXPECT_NO_THROW((gq::allreduce_mean{attended, op, gq::schedule::tree{}, chunks}));
+  });
 }
 
 TEST(Stream, the_step_can_be_where_the_stream_is_and_is_counted) {

@@ -142,6 +142,12 @@ class stream_call {
   using space = typename Transport::execution_space;
   using memory_space = typename space::memory_space;
 
+  /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
+  static constexpr bool host_driven = [] {
+    if constexpr (requires { Transport::host_driven; }) return bool{Transport::host_driven};
+    return false;
+  }();
+
   template <class Operator>
   stream_call(Transport& workers, Operator const& op, call_setup const& setup, space const& instance)
       : workers_(workers),
@@ -220,12 +226,6 @@ class stream_call {
  private:
   /// Threads that look whether there is something to fill in.
   static constexpr std::uint64_t most_concluding = 1U << 16;
-
-  /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
-  static constexpr bool host_driven = [] {
-    if constexpr (requires { Transport::host_driven; }) return bool{Transport::host_driven};
-    return false;
-  }();
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
 

@@ -39,7 +39,7 @@ namespace globalq::transport {
 /// each: the k-th messages of all workers travel together, and receives may be posted ahead of their time. That suits
 /// schedules in which workers go in step, as those of globalq do with whole segments (chunk_bytes()). What cannot work
 /// is a wait that ends only after a peer got a later message in the same direction; schedule::tree in chunks does that,
-/// so leave globalq::options::chunk_values at 0 there. A collective starts all that is pending before it.
+/// so allreduce_mean refuses globalq::options::chunk_values there. A collective starts all that is pending before it.
 ///
 /// Calls are not made between the caller's own ncclGroupStart and ncclGroupEnd: there NCCL starts nothing before the
 /// caller's group ends, and what follows on the stream would read bytes that have not arrived. Each transport of a
