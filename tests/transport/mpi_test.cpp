@@ -136,6 +136,20 @@ TEST(Mpi, one_worker_can_switch_sharing_off_for_all) {
   unsetenv("GLOBALQ_SHARED_MEMORY");
 }
 
+TEST(Mpi, device_memory_goes_by_an_mpi_that_takes_it_and_never_through_shared_memory) {
+  bool const able = gq::transport::detail::mpi_takes_cuda();
+  mpi const shared{MPI_COMM_WORLD}, apart{MPI_COMM_WORLD, {}, mpi::largest_piece, nothing};
+  setenv("GLOBALQ_DEVICE_MEMORY", "off", 1);
+  mpi const off{MPI_COMM_WORLD, {}, mpi::largest_piece, nothing};
+  unsetenv("GLOBALQ_DEVICE_MEMORY");
+  for (int peer = 0; peer < processes(); ++peer) {
+    if (peer == shared.rank()) continue;
+    EXPECT_FALSE(shared.takes_device_memory(peer));
+    EXPECT_EQ(apart.takes_device_memory(peer), able);
+    EXPECT_FALSE(off.takes_device_memory(peer));
+  }
+}
+
 /// 0 waits for `first`, which waits for `second`, which waits for a long message of 0.
 void wait_in_a_circle(int first, int second, std::size_t bytes_of_long) {
   mpi t{MPI_COMM_WORLD, patient, mpi::largest_piece, pairs};

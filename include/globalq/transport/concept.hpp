@@ -108,6 +108,14 @@ concept OwnExecution = Transport<T> && requires(T& t) {
 template <class T>
 concept OnStream = OwnExecution<T> && bool{T::on_stream};
 
+/// @brief Moves host memory, and to and from some peers device memory as well: `takes_device_memory(peer)`.
+///
+/// The host waits for a message of either kind, so device memory must be ready before the call.
+template <class T>
+concept OwnDeviceMemory = Transport<T> && requires(T const& t, int peer) {
+  { t.takes_device_memory(peer) } -> std::same_as<bool>;
+};
+
 /// @brief Knows how many bytes a message had best have when a vector is sent in many; the same on every worker.
 template <class T>
 concept OwnChunkBytes = Transport<T> && requires(T const& t) {

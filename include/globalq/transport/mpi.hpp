@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: the processes of an MPI communicator, with bytes in host memory.
+/// @brief Transport: the processes of an MPI communicator, with bytes in host memory, and in a device's where MPI can.
 ///
 /// Processes of one node exchange messages through memory that they share, the others by MPI.
 
@@ -30,6 +30,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
+#include "globalq/transport/detail/mpi_device.hpp"
 #include "globalq/transport/detail/mpi_node.hpp"
 
 namespace globalq::transport {
@@ -154,6 +155,12 @@ class mpi {
 
   /// @brief With how many other workers this one exchanges messages through shared memory.
   [[nodiscard]] int shares_memory() const noexcept { return here_.node == nullptr ? 0 : here_.processes - 1; }
+
+  /// @brief Whether messages to and from @p peer may lie in memory of a CUDA device: where the MPI library says so, and
+  ///        the peer is on another node. GLOBALQ_DEVICE_MEMORY=off in the environment of this process says no.
+  [[nodiscard]] bool takes_device_memory(int peer) const noexcept {
+    return device_memory_ && here_.place_of(peer) < 0;
+  }
 
   /// @brief How long messages had best be when a vector is sent in many.
   ///
@@ -308,6 +315,7 @@ class mpi {
     if (code != MPI_SUCCESS) MPI_Comm_free(&comm_);
     check(code, "MPI_Comm_set_errhandler");
     try {
+      device_memory_ = detail::mpi_takes_cuda() && !switched_off("GLOBALQ_DEVICE_MEMORY");
       join(within_node, who);
       if (who == reach::one_node) expect_one_node();
     } catch (...) {
@@ -642,6 +650,7 @@ class mpi {
   std::size_t const piece_bytes_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   detail::mpi_node here_;                                               // the processes of this node
+  bool device_memory_ = false;                                          // MPI takes that of CUDA devices
   char const* broken_ = nullptr;                                        // why, once it is
   std::chrono::nanoseconds patience_ = std::chrono::milliseconds{100};  // for transfers that are given up
   std::uint64_t outstanding_ = 0;                                       // transfers started and not yet ended

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: carries the memory of a device over a transport of host memory, through pinned buffers.
+/// @brief Transport: carries the memory of a device over a transport of host memory, through pinned buffers where needed.
 
 #include <Kokkos_Core.hpp>
 #include <cstddef>
@@ -25,6 +25,8 @@ namespace globalq::transport {
 /// Each message is copied once on either side, between the device and a pinned buffer. A send waits for the stream (the
 /// bytes must be there before the host can send them); a receive that was waited for is on the stream: what is enqueued
 /// next finds the bytes. So the device computes on while the host waits for the network.
+/// Where the host transport takes device memory itself (mpi between nodes, with an MPI that is CUDA-aware), messages
+/// are not copied, and a receive waits for the stream before it starts.
 ///
 /// @code
 /// gq::transport::mpi hosts{MPI_COMM_WORLD};
@@ -54,12 +56,16 @@ class staged {
    public:
     request() = default;
     request(request&& other) noexcept
-        : inner_{std::move(other.inner_)}, buffer_{std::exchange(other.buffer_, nullptr)}, to_{other.to_} {}
+        : inner_{std::move(other.inner_)},
+          buffer_{std::exchange(other.buffer_, nullptr)},
+          to_{other.to_},
+          direct_{std::exchange(other.direct_, false)} {}
     request& operator=(request&& other) noexcept {
       inner_ = std::move(other.inner_);
       buffer_ = std::exchange(other.buffer_,
                               nullptr);  // one that was given up stays taken: it may still be written
       to_ = other.to_;
+      direct_ = std::exchange(other.direct_, false);
       return *this;
     }
 
@@ -68,6 +74,7 @@ class staged {
     typename Host::request inner_{};
     buffer* buffer_ = nullptr;
     std::span<std::byte> to_;  ///< of a receive
+    bool direct_ = false;      ///< the host transport moves the device's memory
   };
 
   /// @param host   this worker's endpoint
@@ -87,11 +94,17 @@ class staged {
   void retain(std::shared_ptr<void> buffers) requires OwnRetain<Host> { host_.retain(std::move(buffers)); }
 
   /// @brief Starts a send; waits until the stream has written the bytes.
-  /// @param bytes  device memory, written by work that is on the stream already
+  /// @param bytes  device memory, written by work that is on the stream already; unchanged until wait()
   /// @throws       configuration_error while the stream is captured; the host transport's errors
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
     refuse_capture("send");
     request r;
+    if (direct(peer)) {
+      fence();
+      r.inner_ = host_.send_async(peer, bytes);
+      r.direct_ = true;
+      return r;
+    }
     r.buffer_ = take(bytes.size());
     auto const staging = r.buffer_->memory.get(r.buffer_->room).first(bytes.size());
     if (!bytes.empty()) on_.copy_out(staging.data(), bytes.data(), bytes.size());
@@ -106,6 +119,12 @@ class staged {
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
     refuse_capture("recv");
     request r;
+    if (direct(peer)) {
+      fence();  // kernels that are on the stream may still use this memory
+      r.inner_ = host_.recv_async(peer, bytes);
+      r.direct_ = true;
+      return r;
+    }
     r.buffer_ = take(bytes.size());
     r.to_ = bytes;
     r.inner_ = host_.recv_async(peer, r.buffer_->memory.get(r.buffer_->room).first(bytes.size()));
@@ -115,6 +134,10 @@ class staged {
   /// @brief Waits for the message. Received bytes are in place for what is enqueued from now on.
   /// @throws the host transport's errors
   void wait(request& posted) {
+    if (posted.direct_) {
+      host_.wait(posted.inner_);
+      posted.direct_ = false;
+    }
     if (posted.buffer_ == nullptr) return;
     host_.wait(posted.inner_);
     buffer& b = *std::exchange(posted.buffer_, nullptr);
@@ -159,6 +182,11 @@ class staged {
   void fence() {
     on_.fence();
     ++fences_;
+  }
+
+  bool direct(int peer) const {
+    if constexpr (OwnDeviceMemory<Host>) return host_.takes_device_memory(peer);
+    return false;
   }
 
   void refuse_capture(char const* operation) const {
