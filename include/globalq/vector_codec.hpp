@@ -80,6 +80,13 @@ class vector_codec {
                                   std::to_string(facts_.fixed_unit) + " of norm::fixed");
       units_[b] =
           facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, type, 0);
+      if (bits_of(units_[b]) >= double_infinity) {
+        std::memset(frame.data(), 0, wire::header_bytes);
+        throw non_finite_error(
+            "globalq: encode: the norm of values " + std::to_string(b * facts_.bucket) +
+            " and following is beyond the range of float64; the frame was made invalid; scale the "
+            "vector down, or use norm::linf");
+      }
     }
     prepare({data, type}, {nullptr, type}, length, key, 1);
     codec_->combine({0, length}, true, {}, frame);

@@ -135,8 +135,8 @@ struct encode_measured {
     std::uint64_t const start = o.first + part.first;
     for_each_run(start, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
       norm::statistic const s = norm::block_statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
-      if (!s.finite()) o.report(not_finite);
       units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
+      if (!s.finite() || bits_of(units[b]) >= double_infinity) o.report(not_finite);
       o.write_scale(scales, b, units[b]);
     });
     encode.template tile<Lanes>(index, lane);
