@@ -8,6 +8,7 @@
 #include "plan.hpp"
 #include "quantizer.hpp"
 #include "schedule/any.hpp"
+#include "stream_vector_codec.hpp"
 #include "transport/staged.hpp"
 #include "transport/threads.hpp"
 #include "vector_codec.hpp"

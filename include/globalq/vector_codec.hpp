@@ -4,6 +4,7 @@
 /// @brief quantizer: an operator by itself: one vector to a frame and back, for research code and parameter servers.
 
 #include "any_quantizer.hpp"
+#include "detail/alone.hpp"
 #include "detail/vector.hpp"
 #include "norm/reduction.hpp"
 
@@ -28,13 +29,8 @@ class vector_codec {
   /// @throws configuration_error when the policies do not fit together
   template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
   explicit vector_codec(Operator const& op, Space const& space = Space())
-      : on_(space), facts_(detail::facts_of(op)) {
-    if (facts_.plain)
-      throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
-    facts_.local = facts_.fixed_unit == 0;
-    facts_.reduce = detail::request::automatic;
-    detail::resolution const r = detail::resolve(facts_, {"vector_codec", 0, false, false, false}, 1);
-    if (!r.fits()) throw configuration_error(r.refusal);
+      : on_(space), facts_(detail::facts_alone(op)) {
+    detail::resolution const r = detail::resolve_alone(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
   }
@@ -50,8 +46,8 @@ class vector_codec {
 
   /// Writes the frame of @p x.
   /// @shape frame: frame_bytes(length, type) bytes
-  /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x: decode()
-  ///         refuses the frame then
+  /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x, or where a norm is:
+  ///         decode() refuses the frame then
   template <Vector V>
   void encode(V const& x, encoding_key key, std::span<std::byte> frame) {
     auto const* const data = detail::data_of(x);

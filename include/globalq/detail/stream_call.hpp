@@ -9,6 +9,7 @@
 #include "../kernel/stream.hpp"
 #include "../norm/stream_reduction.hpp"
 #include "host_call.hpp"
+#include "stream_state.hpp"
 
 namespace globalq::detail {
 
@@ -20,33 +21,6 @@ struct vectors_of {
 template <transport::OnStream Transport>
 struct vectors_of<Transport> {
   using space = typename Transport::execution_space;
-};
-
-/// The number of a call, or where it is found.
-struct call_step {
-  std::uint64_t value = 0;
-  std::uint64_t* where = nullptr;  ///< in the memory of the stream: read, and counted up at the end
-  GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
-};
-
-/// What the host hears of calls on a stream, in pinned memory. The first trouble stays until it was thrown.
-struct stream_word {
-  enum : std::uint32_t { fine, disagree, not_finite, beyond_unit, beyond_range, bad_frame, bad_step };
-  std::uint32_t trouble = fine;
-  std::int32_t who = 0;
-  double top = 0;
-};
-
-/// What kernels of a call tell each other.
-struct stream_state {
-  kernel::agreed_call agreed;
-  outcome what = outcome::mean;
-  std::uint64_t top = 0;  ///< bit pattern of max|x|
-};
-
-struct reset_state {
-  stream_state* state;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
 };
 
 struct write_record {
@@ -92,21 +66,6 @@ struct decide_call {
     word->who = d.who;
     word->top = d.top;
     word->trouble = trouble;
-  }
-};
-
-/// The scales of buckets: own norms, or the one unit that all have.
-struct scale_units {
-  stream_state const* state;
-  norm::statistic const* statistics;  ///< null: all have the first
-  std::uint32_t q;
-  dtype type;
-  double* units;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
-    if (statistics != nullptr)
-      units[b] = statistics[b].finite() ? norm::local_unit(statistics[b], q, type, state->agreed.wide) : 0.0;
-    else if (b != 0)
-      units[b] = units[0];
   }
 };
 

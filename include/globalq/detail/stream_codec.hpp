@@ -137,17 +137,22 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
     }
   }
 
-  void finish(segment part, std::span<source const> sources) override {
-    if (part.empty()) return;
-    operands const o = prepare(part, false, sources, call_.workers);
-    enqueue(o, nullptr, 0, kernel::write_mean<operands>{o, call_.y});
-  }
+  void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+
+  void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
 
   void declare(std::span<std::byte> frame, int terms) const override {
     if (!frame.empty()) on_.items(1, declare_terms{frame.data(), static_cast<std::uint32_t>(terms)});
   }
 
  private:
+  template <bool Add>
+  void write(segment part, std::span<source const> sources) {
+    if (part.empty()) return;
+    operands const o = prepare(part, false, sources, call_.workers);
+    enqueue(o, nullptr, 0, kernel::write_mean<operands, Add>{o, call_.y});
+  }
+
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
     for (source const& s : sources) views_.push_back(base::view_of(part, s));

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: an operator by itself, without other workers: every vector has the scale of its own norm.
+
+#include "../any_quantizer.hpp"
+
+namespace globalq::detail {
+
+/// What an operator is made of when it encodes single vectors.
+/// @throws configuration_error for uncompressed
+template <class Operator>
+operator_facts facts_alone(Operator const& op) {
+  operator_facts facts = facts_of(op);
+  if (facts.plain)
+    throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
+  facts.local = facts.fixed_unit == 0;
+  facts.reduce = request::automatic;
+  return facts;
+}
+
+/// How many levels that leaves.
+/// @throws configuration_error when the policies do not fit together
+inline resolution resolve_alone(operator_facts const& facts) {
+  resolution const r = resolve(facts, {"vector_codec", 0, false, false, false}, 1);
+  if (!r.fits()) throw configuration_error(r.refusal);
+  return r;
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief stream_vector_codec makes the frames of vector_codec, and says late what went wrong.
+///
+/// The stream is an instance of Kokkos::Serial; with Kokkos::Cuda the same file tests a GPU (tests/cuda).
+
+#include <globalq/globalq.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace gq = globalq;
+
+namespace {
+
+#if defined(KOKKOS_ENABLE_CUDA)
+using space = Kokkos::Cuda;
+#else
+using space = Kokkos::Serial;
+#endif
+template <class T>
+using device = Kokkos::View<T*, space::memory_space>;
+
+inline constexpr gq::rounding::stochastic dice;
+
+template <class T>
+device<T> on_device(std::vector<T> const& x) {
+  device<T> y("values", x.size());
+  Kokkos::deep_copy(y, Kokkos::View<T const*, Kokkos::HostSpace>(x.data(), x.size()));
+  return y;
+}
+template <class T>
+std::vector<T> on_host(device<T> const& x) {
+  std::vector<T> y(x.size());
+  Kokkos::deep_copy(Kokkos::View<T*, Kokkos::HostSpace>(y.data(), y.size()), x);
+  return y;
+}
+
+template <class Value>
+std::vector<Value> values_of(std::size_t d, int exponent = 0) {
+  std::mt19937 draw(static_cast<std::uint32_t>(d));
+  std::vector<Value> x(d);
+  for (Value& v : x) {
+    double const drawn = std::ldexp(static_cast<int>(draw() % 2001) - 1000, -9 + exponent);
+    if constexpr (std::is_same_v<Value, double>)
+      v = drawn;
+    else
+      v = static_cast<Value>(static_cast<float>(drawn));
+  }
+  return x;
+}
+
+template <class Value>
+void expect_same(std::vector<Value> const& a, std::vector<Value> const& b, std::string const& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  if (a.empty()) return;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)), 0) << what;
+}
+
+template <class Value, class Operator>
+void compare(char const* name, Operator const& op, std::size_t d, int exponent = 0) {
+  std::string const what = std::string(name) + ", d " + std::to_string(d) + ", " +
+                           gq::name_of(gq::dtype_of<Value>::value) + " times 2^" + std::to_string(exponent);
+  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
+  gq::vector_codec host{op, Kokkos::Serial()};
+  gq::stream_vector_codec stream{op, space()};
+  ASSERT_EQ(host.levels(), stream.levels());
+  std::vector<Value> const x = values_of<Value>(d, exponent);
+  auto const bytes = host.frame_bytes(d, gq::dtype_of<Value>::value);
+  ASSERT_EQ(bytes, stream.frame_bytes(d, gq::dtype_of<Value>::value));
+  std::vector<std::byte> frame(bytes, std::byte{0x55});
+  host.encode(x, key, frame);
+  device<std::byte> const made("frame", bytes);
+  stream.encode(on_device(x), key, made);
+  stream.wait();
+  expect_same(on_host(made), frame, what + ": frames");
+
+  std::vector<Value> y = values_of<Value>(d), sum = values_of<Value>(d);
+  auto const there = on_device(y), there_too = on_device(sum);
+  host.decode(frame, key, y);
+  host.decode_add(frame, key, sum);
+  stream.decode(made, key, there);
+  stream.decode_add(made, key, there_too);
+  stream.wait();
+  expect_same(on_host(there), y, what + ": values");
+  expect_same(on_host(there_too), sum, what + ": sums");
+}
+
+/// f(name, operator) for one composition of each policy.
+template <class F>
+void for_each_operator(F const& f) {
+  f("uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
+  f("exponential buckets",
+    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}});
+  f("packed buckets",
+    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}});
+  f("table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                           gq::wire::packed<3>{}});
+  f("shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300}, gq::rounding::random_shift<>{},
+                             gq::wire::int16{}});
+  f("fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+                           gq::wire::int16{}});
+}
+
+}  // namespace
+
+TEST(StreamVectorCodec, frames_and_values_are_those_of_the_host) {
+  for_each_operator([](char const* name, auto const& op) {
+    for (std::size_t d : {0U, 1U, 15U, 64U, 127U, 257U, 1000U, 4096U, 4097U, 40001U})
+      compare<float>(name, op, d);
+    compare<double>(name, op, 5003);
+    compare<gq::float16>(name, op, 5003);
+    compare<gq::bfloat16>(name, op, 5003);
+  });
+}
+
+TEST(StreamVectorCodec, both_ends_of_the_range) {
+  for_each_operator([](char const* name, auto const& op) {
+    if (std::string(name) == "fixed") return;  // has an absolute scale
+    for (int exponent : {1020, -1060}) {
+      bool const too_large = std::string(name) == "shifted" && exponent > 0;
+      if (!too_large) compare<double>(name, op, 3001, exponent);
+    }
+    for (int exponent : {120, -130}) compare<float>(name, op, 3001, exponent);
+  });
+}
+
+namespace {
+
+template <class Error, class F>
+std::string text_of(F const& f) {
+  try {
+    f();
+  } catch (Error const& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST(StreamVectorCodec, a_norm_beyond_float64_is_an_error_as_on_the_host) {
+  std::vector<double> const x = values_of<double>(3001, 1020);
+  for (std::uint64_t bucket : {0U, 64U, 1000U}) {  // 64: measured and encoded in one pass
+    gq::quantizer const op{gq::norm::l<1, 1>{.bucket = bucket}, gq::levels::uniform<>{}, dice,
+                           gq::wire::int8{}};
+    gq::vector_codec host{op, Kokkos::Serial()};
+    gq::stream_vector_codec stream{op, space()};
+    std::size_t const bytes = host.frame_bytes(x.size(), gq::dtype::float64);
+    std::vector<std::byte> frame(bytes);
+    EXPECT_NE(
+        text_of<gq::non_finite_error>([&] { host.encode(x, {}, frame); }).find("beyond the range of float64"),
+        std::string::npos)
+        << bucket;
+    device<std::byte> const there("frame", bytes);
+    stream.encode(on_device(x), {}, there);
+    EXPECT_NE(text_of<gq::non_finite_error>([&] { stream.wait(); }).find("beyond the range of float64"),
+              std::string::npos)
+        << bucket;
+    std::vector<double> y(x.size());
+    EXPECT_THROW(host.decode(frame, {}, y), gq::frame_error);
+    EXPECT_THROW(host.decode(on_host(there), {}, y), gq::frame_error);
+  }
+}
+
+TEST(StreamVectorCodec, what_has_no_scale_makes_an_invalid_frame_and_is_told_once) {
+  gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()};
+  std::vector<float> x = values_of<float>(1000);
+  device<std::byte> const frame("frame", codec.frame_bytes(1000));
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    x[700] = bad;
+    codec.encode(on_device(x), {}, frame);
+    EXPECT_NE(text_of<gq::non_finite_error>([&] { codec.wait(); }).find("values hold NaN or infinity"),
+              std::string::npos);
+    EXPECT_TRUE(codec.good());
+    device<float> const y("y", 1000);
+    codec.decode(frame, {}, y);
+    space().fence();
+    EXPECT_FALSE(codec.good());
+    EXPECT_NE(text_of<gq::frame_error>([&] { codec.decode(frame, {}, y); }).find("a frame is damaged"),
+              std::string::npos)
+        << "the next call throws";
+  }
+  gq::quantizer const fixed{gq::norm::fixed{.unit = 0.5}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec other{fixed, space()};
+  x[700] = -3;
+  device<std::byte> const one("frame", other.frame_bytes(1000));
+  other.encode(on_device(x), {}, one);
+  EXPECT_NE(text_of<gq::configuration_error>([&] { other.wait(); }).find("exceeds the unit 0.5"),
+            std::string::npos);
+}
+
+TEST(StreamVectorCodec, a_damaged_frame_is_an_error) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()};
+  device<std::byte> const frame("frame", codec.frame_bytes(300));
+  device<float> const x = on_device(values_of<float>(300)), y("y", 300);
+  codec.encode(x, {}, frame);
+  codec.decode(frame, {}, y);
+  codec.wait();
+  auto const good = on_host(frame);
+  for (std::size_t at :
+       {0U, 1U, 4U, 9U, 299U}) {  // identifier, version, terms, length; and a code that is none
+    auto damaged = good;
+    damaged[at] = at == 299 ? std::byte{0x80} : damaged[at] ^ std::byte{0x10};
+    codec.decode_add(on_device(damaged), {}, y);
+    EXPECT_THROW(codec.wait(), gq::frame_error) << at;
+  }
+  codec.decode(frame, {}, y);
+  codec.wait();
+}
+
+TEST(StreamVectorCodec, sizes_and_places_are_checked_at_once) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()};
+  device<float> const x("x", 100);
+  std::size_t const bytes = codec.frame_bytes(100);
+  device<std::byte> const room("frame", bytes + 16);
+  auto const part = [&](std::size_t first, std::size_t count) {
+    return Kokkos::subview(room, std::make_pair(first, first + count));
+  };
+  EXPECT_THROW(codec.encode(x, {}, part(0, bytes - 1)), gq::configuration_error);
+  EXPECT_THROW(codec.decode(part(0, bytes + 1), {}, x), gq::configuration_error);
+  EXPECT_THROW(codec.encode(x, {}, part(8, bytes)), gq::configuration_error);
+  EXPECT_THROW(codec.encode(x, {.step = std::uint64_t{1} << 48}, part(0, bytes)), gq::configuration_error);
+  EXPECT_NO_THROW(codec.encode(x, {}, part(16, bytes)));
+  EXPECT_THROW((gq::stream_vector_codec{gq::uncompressed{}, space()}), gq::configuration_error);
+}
+
+TEST(StreamVectorCodec, the_step_can_be_where_the_stream_is) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{3}, gq::rounding::random_shift<>{},
+                         gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()};
+  auto const x = on_device(values_of<float>(1000));
+  device<std::byte> const a("frame", codec.frame_bytes(1000)), b("frame", a.size());
+  device<float> const y("y", 1000), z("z", 1000);
+  device<std::uint64_t> const step("step", 1);
+  for (std::uint64_t s : {0U, 77U}) {
+    Kokkos::deep_copy(step, s);
+    codec.encode(x, {.seed = 1, .step = s}, a);
+    codec.encode(x, {.seed = 1}, step, b);
+    codec.decode(a, {.seed = 1, .step = s}, y);
+    codec.decode(b, {.seed = 1}, step, z);
+    codec.decode_add(a, {.seed = 1, .step = s}, y);
+    codec.decode_add(b, {.seed = 1}, step, z);
+    codec.wait();
+    expect_same(on_host(a), on_host(b), "frames");
+    expect_same(on_host(y), on_host(z), "values");
+  }
+  Kokkos::deep_copy(step, std::uint64_t{1} << 48);
+  codec.encode(x, {.seed = 1}, step, b);
+  EXPECT_THROW(codec.wait(), gq::configuration_error);
+}
