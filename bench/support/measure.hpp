@@ -9,26 +9,36 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace globalq::bench {
 
+/// For calls that are over when they return.
+struct nothing_pending {
+  void operator()() const {}
+};
+
 /// Seconds of @p calls calls.
-template <class F>
-double seconds_of(F&& f, std::int64_t calls) {
+/// @param settle  waits for what calls only enqueued
+template <class F, class Settle = nothing_pending>
+double seconds_of(F&& f, std::int64_t calls, Settle const& settle = {}) {
   auto const start = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < calls; ++i) f();
+  settle();
   benchmark::ClobberMemory();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// How many calls last long enough that neither the clock nor an interrupt decides.
-template <class F>
-std::int64_t calls_of_a_sample(F&& f) {
-  constexpr double shortest = 200e-6;
+template <class F, class Settle>
+std::int64_t calls_of_a_sample(F&& f, Settle const& settle) {
+  // beside a wait for a device, of some microseconds, longer
+  constexpr double shortest = std::is_same_v<Settle, nothing_pending> ? 200e-6 : 2e-3;
   std::int64_t calls = 1;
   f();  // touches memory, wakes threads
-  while (seconds_of(f, calls) < shortest) calls *= 2;
+  settle();
+  while (seconds_of(f, calls, settle) < shortest) calls *= 2;
   return calls;
 }
 
@@ -53,15 +63,17 @@ struct amount {
 /// ratio over single turns lie apart, as a share of it), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of
 /// the kernel. Benchmarks count calls of the kernel, with manual time.
 /// @returns floor_ratio
-template <class Kernel, class Floor>
-double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor) {
+template <class Kernel, class Floor, class Settle = nothing_pending>
+double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor,
+                  Settle const& settle = {}) {
   constexpr std::size_t fewest = 9;
-  std::int64_t const kernel_calls = calls_of_a_sample(kernel), floor_calls = calls_of_a_sample(floor);
+  std::int64_t const kernel_calls = calls_of_a_sample(kernel, settle),
+                     floor_calls = calls_of_a_sample(floor, settle);
   std::vector<double> of_kernel, of_floor, ratios;
   auto const sample = [&] {
-    double const seconds = seconds_of(kernel, kernel_calls);
+    double const seconds = seconds_of(kernel, kernel_calls, settle);
     of_kernel.push_back(seconds / static_cast<double>(kernel_calls));
-    of_floor.push_back(seconds_of(floor, floor_calls) / static_cast<double>(floor_calls));
+    of_floor.push_back(seconds_of(floor, floor_calls, settle) / static_cast<double>(floor_calls));
     ratios.push_back(of_floor.back() / of_kernel.back());
     return seconds;
   };

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief globalq_device_bench: kernels in device memory against a copy that moves the same bytes.
+///
+///   globalq_device_bench --benchmark_filter=encode/exponential/int8/n:268435456
+///
+/// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes: a copy moves each
+/// byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself measured against
+/// the copy), so its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 when a result was wrong or nothing was run.
+
+#include "../support/data.hpp"
+#include "../support/measure.hpp"
+
+#include <globalq/norm/reduction.hpp>
+#include <globalq/schedule/ring.hpp>
+#include <globalq/stream_vector_codec.hpp>
+
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+
+#if defined(KOKKOS_ENABLE_CUDA)
+#include <cub/device/device_reduce.cuh>
+#endif
+
+namespace globalq::bench {
+namespace {
+
+using space = Kokkos::DefaultExecutionSpace;
+using memory = space::memory_space;
+template <class T>
+using device = Kokkos::View<T*, memory>;
+
+constexpr std::uint64_t lengths[] = {1U << 20, 1U << 24, 1U << 28};
+
+template <class Value>
+device<Value> gradient_there(std::uint64_t n, std::uint64_t seed) {
+  auto const x = gradient<Value>(n, seed);
+  device<Value> y(Kokkos::view_alloc("gradient", Kokkos::WithoutInitializing), n);
+  Kokkos::deep_copy(y, x);
+  return y;
+}
+
+/// Runs a kernel against the copy of the same bytes.
+/// @param bytes  read and written in a call
+template <class Kernel>
+double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {
+  using bytes_view = device<unsigned char>;
+  bytes_view const from("from", bytes / 2);
+  bytes_view const to(Kokkos::view_alloc("to", Kokkos::WithoutInitializing), bytes / 2);
+  space const stream;
+  return interleave(
+      state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); }, [] { space().fence(); });
+}
+
+auto uniform_int8() {
+  return quantizer{norm::linf{}, levels::uniform<>{}, rounding::stochastic{}, wire::int8{}};
+}
+auto exponential_int8() {
+  return quantizer{norm::linf{}, levels::exponential<>{}, rounding::stochastic{}, wire::int8{}};
+}
+auto uniform_packed4_bucket128() {
+  return quantizer{norm::linf{128}, levels::uniform<>{}, rounding::stochastic{}, wire::packed<4>{}};
+}
+
+// ---- norms
+
+/// What the library's own reduction finds.
+norm::statistic measured(device<float> const& x, std::uint32_t q) {
+  std::vector<norm::statistic> parts;
+  norm::statistic s;
+  auto const there = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+  norm::bucket_statistics(kernel::host_executor(Kokkos::DefaultHostExecutionSpace()), x.size(), 0, q,
+                          norm::input_block{{there.data(), dtype::float32}, q}, std::span(&s, 1), parts);
+  return s;
+}
+
+void time_norm(benchmark::State& state, std::uint64_t n, std::uint32_t q) {
+  kernel::stream_executor<space> const on{space()};
+  auto const x = gradient_there<float>(n, 1);
+  device<norm::statistic> const parts("parts", norm::stream_parts(n, 0)), result("result", 1);
+  device<std::uint64_t> const top("top", 1);
+  auto const kernel = [&] {
+    norm::enqueue_statistics(on, {x.data(), dtype::float32}, n, 0, q, parts.data(), result.data(),
+                             top.data());
+  };
+  kernel();
+  norm::statistic found;
+  Kokkos::deep_copy(Kokkos::View<norm::statistic, Kokkos::HostSpace>(&found), Kokkos::subview(result, 0));
+  norm::statistic const expected = measured(x, q);
+  if (found.max_bits != expected.max_bits ||
+      norm::relative_norm(found, q) != norm::relative_norm(expected, q))
+    return fail(state, "the norm differs from the host's");
+  against_copy(state, n, 4 * n, kernel);
+}
+
+#if defined(KOKKOS_ENABLE_CUDA)
+struct magnitude_of {
+  __host__ __device__ float operator()(float x) const { return x < 0 ? -x : x; }
+};
+struct square_of {
+  __host__ __device__ double operator()(float x) const {
+    return static_cast<double>(x) * static_cast<double>(x);
+  }
+};
+struct larger_of {
+  __host__ __device__ float operator()(float a, float b) const { return a < b ? b : a; }
+};
+struct sum_of {
+  __host__ __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+/// The same by CUB: no statistics that are the same bits everywhere, and nothing about NaN.
+template <class Result, class Reduce, class Transform>
+void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, Transform transform) {
+  auto const x = gradient_there<float>(n, 1);
+  device<Result> const result("result", 1);
+  cudaStream_t const stream = space().cuda_stream();
+  std::size_t room = 0;
+  auto const call = [&](void* temporary) {
+    return cub::DeviceReduce::TransformReduce(temporary, room, x.data(), result.data(),
+                                              static_cast<std::int64_t>(n), reduce, transform, Result(0),
+                                              stream);
+  };
+  if (call(nullptr) != cudaSuccess) return fail(state, "CUB refused");
+  device<unsigned char> const temporary("temporary", room);
+  against_copy(state, n, 4 * n, [&] { call(temporary.data()); });
+}
+#endif
+
+// ---- vectors to frames and back
+
+template <class Operator>
+void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op) {
+  stream_vector_codec codec{op, space()};
+  auto const x = gradient_there<float>(n, 1);
+  device<std::byte> const frame("frame", codec.frame_bytes(n));
+  encoding_key const key{1, 0, 0};
+  codec.encode(x, key, frame);
+  codec.wait();
+  {
+    vector_codec host{op};
+    std::vector<std::byte> expected(frame.size());
+    host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x), key, expected);
+    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
+    if (std::memcmp(made.data(), expected.data(), expected.size()) != 0)
+      return fail(state, "the frame differs from the host's");
+  }
+  // the norms first, then the codes: the vector is read twice
+  against_copy(state, n, 8 * n + frame.size(), [&] { codec.encode(x, key, frame); });
+}
+
+template <bool Add>
+void time_decode(benchmark::State& state, std::uint64_t n) {
+  auto const op = uniform_int8();
+  stream_vector_codec codec{op, space()};
+  device<std::byte> const frame("frame", codec.frame_bytes(n));
+  device<float> const y("decoded", n);
+  encoding_key const key{1, 0, 0};
+  codec.encode(gradient_there<float>(n, 1), key, frame);
+  auto const kernel = [&] {
+    if constexpr (Add)
+      codec.decode_add(frame, key, y);
+    else
+      codec.decode(frame, key, y);
+  };
+  kernel();
+  codec.wait();
+  {
+    std::vector<float> expected(n);
+    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
+    vector_codec{op}.decode(std::span<std::byte const>(made.data(), made.size()), key, expected);
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), y);
+    if (std::memcmp(found.data(), expected.data(), n * sizeof(float)) != 0)
+      return fail(state, "the values differ from the host's");
+  }
+  against_copy(state, n, (Add ? 9 : 5) * n, kernel);
+}
+
+// ---- codes alone, as a schedule's steps
+
+/// The codec of an operator on a ring of four, the scale being known.
+class ring_of_four {
+ public:
+  template <class Operator>
+  ring_of_four(Operator const& op, std::uint64_t n) : n_(n), agreed_("agreed", 1), unit_("unit", 1) {
+    detail::operator_facts const facts = detail::facts_of(op);
+    detail::resolution const r = detail::resolve(facts, schedule::ring::facts(4), 4);
+    if (!r.fits()) throw configuration_error(r.refusal);
+    codec_ = detail::make_codec(op, facts, r, kernel::stream_executor<space>{space()});
+    kernel::agreed_call agreed;
+    agreed.writes = true;
+    Kokkos::deep_copy(Kokkos::subview(agreed_, 0),
+                      Kokkos::View<kernel::agreed_call, Kokkos::HostSpace>(&agreed));
+    Kokkos::deep_copy(unit_, 4.0);  // no value of gradient() is larger
+  }
+  void begin(const_vector x, mutable_vector y, int rank) {
+    detail::call c;
+    c.x = x;
+    c.y = y;
+    c.length = n_;
+    c.rank = rank;
+    c.workers = 4;
+    c.seed = 1;
+    c.units = std::span<double const>(unit_.data(), 1);
+    c.agreed = agreed_.data();
+    codec_->begin(c);
+  }
+  std::size_t bytes() const { return codec_->frame_bytes({0, n_}, 1); }
+  void combine(bool own, std::span<source const> sources, std::span<std::byte> out) {
+    codec_->combine({0, n_}, own, sources, out);
+  }
+
+ private:
+  std::uint64_t n_;
+  std::unique_ptr<detail::operator_codec> codec_;
+  device<kernel::agreed_call> agreed_;
+  device<double> unit_;
+};
+
+template <class Operator>
+void time_encode_alone(benchmark::State& state, std::uint64_t n, Operator const& op) {
+  ring_of_four codec(op, n);
+  auto const x = gradient_there<float>(n, 1);
+  codec.begin({x.data(), dtype::float32}, {}, 0);
+  device<std::byte> const frame("frame", codec.bytes());
+  against_copy(state, n, 5 * n, [&] { codec.combine(true, {}, {frame.data(), frame.size()}); });
+}
+
+struct alignas(16) sixteen_bytes {
+  std::uint32_t x, y, z, w;
+};
+
+/// Sums of bytes, sixteen at a time.
+struct plain_sum {
+  sixteen_bytes const *a, *b;
+  sixteen_bytes* sum;
+  static GLOBALQ_FUNCTION std::uint32_t add(std::uint32_t x, std::uint32_t y) {
+    // per byte: the upper bits apart, so that nothing is carried from one to the next
+    constexpr std::uint32_t low = 0x7f7f7f7fU;
+    return ((x & low) + (y & low)) ^ ((x ^ y) & ~low);
+  }
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    sixteen_bytes const x = a[i], y = b[i];
+    sum[i] = {add(x.x, y.x), add(x.y, y.y), add(x.z, y.z), add(x.w, y.w)};
+  }
+};
+
+/// Of frames without scales.
+plain_sum sum_of_codes(device<std::byte> const& a, device<std::byte> const& b, device<std::byte> const& sum) {
+  return {reinterpret_cast<sixteen_bytes const*>(a.data() + wire::header_bytes),
+          reinterpret_cast<sixteen_bytes const*>(b.data() + wire::header_bytes),
+          reinterpret_cast<sixteen_bytes*>(sum.data() + wire::header_bytes)};
+}
+
+void launch(plain_sum const& body, std::uint64_t n) {
+  Kokkos::parallel_for("sum", Kokkos::RangePolicy<space>(space(), 0, n / 16), body);
+}
+
+template <class Operator>
+void time_reduce(benchmark::State& state, std::uint64_t n, Operator const& op) {
+  ring_of_four codec(op, n);
+  device<std::byte> const a("a", codec.bytes()), b("b", codec.bytes()), sum("sum", codec.bytes());
+  int rank = 0;
+  for (auto const& frame : {a, b}) {
+    auto const x = gradient_there<float>(n, static_cast<std::uint64_t>(rank) + 1);
+    codec.begin({x.data(), dtype::float32}, {}, rank++);
+    codec.combine(true, {}, {frame.data(), frame.size()});
+    space().fence();
+  }
+  source const frames[] = {{{a.data(), a.size()}, 1, 0}, {{b.data(), b.size()}, 1, 1}};
+  codec.begin({nullptr, dtype::float32}, {}, 2);
+  auto const kernel = [&] { codec.combine(false, frames, {sum.data(), sum.size()}); };
+  plain_sum const plain = sum_of_codes(a, b, sum);
+  state.counters["omega"] = interleave(
+      state, {n, 3 * n}, kernel, [&] { launch(plain, n); }, [] { space().fence(); });
+}
+
+/// What reduces are measured against.
+void time_plain_sum(benchmark::State& state, std::uint64_t n) {
+  device<std::byte> const a("a", n + 16), b("b", n + 16), sum("sum", n + 16);
+  plain_sum const body = sum_of_codes(a, b, sum);
+  against_copy(state, n, 3 * n, [&] { launch(body, n); });
+}
+
+template <class Run>
+void add(std::string const& name, Run run) {
+  for (std::uint64_t n : lengths)
+    benchmark::RegisterBenchmark(("device/" + name + "/n:" + std::to_string(n)).c_str(),
+                                 [run, n](benchmark::State& state) { run(state, n); })
+        ->UseManualTime();
+}
+
+}  // namespace
+}  // namespace globalq::bench
+
+int main(int argc, char** argv) {
+  using namespace globalq;
+  using namespace globalq::bench;
+  Kokkos::ScopeGuard const kokkos(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::AddCustomContext("space", space::name());
+#if defined(KOKKOS_ENABLE_CUDA)
+  cudaDeviceProp const device = space().cuda_device_prop();
+  benchmark::AddCustomContext("device", device.name);
+#endif
+  using state = benchmark::State;
+  add("norm/linf", [](state& s, std::uint64_t n) { time_norm(s, n, infinity); });
+  add("norm/l2", [](state& s, std::uint64_t n) { time_norm(s, n, 2); });
+#if defined(KOKKOS_ENABLE_CUDA)
+  add("norm/linf/cub",
+      [](state& s, std::uint64_t n) { time_norm_by_cub<float>(s, n, larger_of{}, magnitude_of{}); });
+  add("norm/l2/cub",
+      [](state& s, std::uint64_t n) { time_norm_by_cub<double>(s, n, sum_of{}, square_of{}); });
+#endif
+  add("encode/uniform/int8",
+      [](state& s, std::uint64_t n) { time_encode_alone(s, n, bench::uniform_int8()); });
+  add("encode/exponential/int8",
+      [](state& s, std::uint64_t n) { time_encode_alone(s, n, bench::exponential_int8()); });
+  add("norm_and_encode/uniform/int8",
+      [](state& s, std::uint64_t n) { time_encode(s, n, bench::uniform_int8()); });
+  add("norm_and_encode/uniform/packed4/bucket128",
+      [](state& s, std::uint64_t n) { time_encode(s, n, uniform_packed4_bucket128()); });
+  add("decode/uniform/int8", [](state& s, std::uint64_t n) { time_decode<false>(s, n); });
+  add("decode_add/uniform/int8", [](state& s, std::uint64_t n) { time_decode<true>(s, n); });
+  add("reduce/plain/int8", time_plain_sum);
+  add("reduce/uniform/int8", [](state& s, std::uint64_t n) { time_reduce(s, n, bench::uniform_int8()); });
+  add("reduce/exponential/int8",
+      [](state& s, std::uint64_t n) { time_reduce(s, n, bench::exponential_int8()); });
+  std::size_t const run = benchmark::RunSpecifiedBenchmarks();
+  return run == 0 || failed ? 1 : 0;
+}
