@@ -7,6 +7,7 @@
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/uniform.hpp>
 #include <globalq/rounding/stochastic.hpp>
+#include <globalq/wire/packed.hpp>
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,13 @@ constexpr int tiles = 4, count = 256 * tiles;
 constexpr std::uint64_t first_tile = 5;
 gq::random::stream const stream{0x123456789abcdefULL, 7, 3, gq::random::purpose::encode};
 
-/// Codes of both loops. @param gain  one for every 64 values
+bool one_gain_for_128(std::vector<float> const& gain) {
+  for (std::size_t k = 0; k < gain.size(); k += 2)
+    if (gain[k] != gain[k + 1]) return false;
+  return true;
+}
+
+/// Codes of both loops, also packed where they fit. @param gain  one for every 64 values
 template <class Levels>
 void expect_equal_codes(Levels const& levels, std::vector<float> const& z, std::vector<float> const& gain,
                         std::string const& what) {
@@ -36,10 +43,18 @@ void expect_equal_codes(Levels const& levels, std::vector<float> const& z, std::
                           words.data() + i, 0U, expected.data() + i);
   for (std::size_t ahead : {std::size_t{0}, std::size_t{2048}}) {
     gq::kernel::detail::codes_of_tiles(levels, dice, z.data(), gain.data(), stream, first_tile, tiles,
-                                       found.data(), ahead);
+                                       gq::kernel::detail::as_bytes{found.data()}, ahead);
     for (std::size_t i = 0; i < count; ++i)
       ASSERT_EQ(found[i], expected[i])
           << what << ", value " << i << ": " << std::hexfloat << z[i] << " * " << gain[i / 64];
+  }
+  if (levels.max_code() > 7 || !one_gain_for_128(gain)) return;
+  std::vector<std::uint8_t> nibbles(count / 2), packed(count / 2);
+  gq::wire::packed<4>{}.pack(expected.data(), count, reinterpret_cast<std::byte*>(packed.data()), false);
+  for (std::size_t ahead : {std::size_t{0}, std::size_t{2048}}) {
+    gq::kernel::detail::codes_of_tiles(levels, dice, z.data(), gain.data(), stream, first_tile, tiles,
+                                       gq::kernel::detail::as_nibbles{nibbles.data()}, ahead);
+    ASSERT_EQ(nibbles, packed) << what;
   }
 }
 
@@ -69,7 +84,10 @@ TEST(CodesOfTiles, are_those_of_the_portable_loop) {
       std::vector<float> z(count);
       for (float& v : z)
         v = std::ldexp(normal(draw), decades == 0 ? 0 : -static_cast<int>(draw() % (3U * decades)));
-      expect_equal_codes(levels, z, gains_of(levels.extent()), name);
+      std::vector<float> gain = gains_of(levels.extent());
+      expect_equal_codes(levels, z, gain, name);
+      for (std::size_t k = 0; k < gain.size(); k += 2) gain[k + 1] = gain[k];
+      expect_equal_codes(levels, z, gain, name);
     }
   });
 }

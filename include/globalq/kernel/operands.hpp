@@ -271,7 +271,8 @@ struct operands {
                                      std::size_t asked_ahead, lane* lanes) const {
     if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)
       detail::codes_of_tiles(levels, rounding, z, gain, stream(static_cast<std::uint32_t>(rank), use),
-                             (first + r.first) / tile_values, r.count / tile_values, lanes, asked_ahead);
+                             (first + r.first) / tile_values, r.count / tile_values, detail::as_bytes{lanes},
+                             asked_ahead);
   }
 
   /// How many values ahead a loop that asks for memory by itself does so.

@@ -108,9 +108,11 @@ class tile_source {
   explicit tile_source(stream const& s)
       : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
 
-  tile_words operator()(std::uint64_t tile) const {
-    return philox_tile<rounds>(stream_.counter(16 * tile).word, keys_);
+  template <group_order Order = group_order::ascending>
+  tile_words draw(std::uint64_t tile) const {
+    return philox_tile<Order>(stream_.counter(16 * tile).word, keys_);
   }
+  tile_words operator()(std::uint64_t tile) const { return draw(tile); }
 
  private:
   stream stream_;

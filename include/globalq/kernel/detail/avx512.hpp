@@ -20,9 +20,16 @@ namespace globalq::kernel::detail {
 template <class Levels, class Rounding, class Lane>
 inline constexpr bool has_codes_of_tiles = false;
 
-template <class Levels, class Rounding>
+template <class Out>
+struct no_output {
+  Out* out;
+};
+using as_bytes = no_output<std::int8_t>;
+using as_nibbles = no_output<std::uint8_t>;
+
+template <class Levels, class Rounding, class Out>
 void codes_of_tiles(Levels const&, Rounding const&, float const*, float const*, random::stream const&,
-                    std::uint64_t, int, std::int8_t*, std::size_t);  // never called
+                    std::uint64_t, int, Out, std::size_t);  // never called
 
 }  // namespace globalq::kernel::detail
 
@@ -53,26 +60,35 @@ inline __m512 magnitude(__m512 x) {
       _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(float_magnitude))));
 }
 
-/// The upper bytes of four vectors of words, in the order of the words.
+/// The upper bytes of four vectors of words: that of word d of vector j at 4 d + j.
 inline __m512i upper_bytes(__m512i const (&s)[4]) {
-  auto const upper = [](__m512i low, __m512i high) {  // of each pair of words the upper halves
-    return _mm512_mask_blend_epi16(0xaaaaaaaaU, _mm512_maskz_srli_epi32(all16, low, 16), high);
-  };
-  __m512i const even = upper(s[0], s[2]), odd = upper(s[1], s[3]);
-  __m512i const bytes =
-      _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaaULL, _mm512_maskz_srli_epi16(~__mmask32{0}, even, 8), odd);
-  // byte j of word d of quarter i belongs to value 16 j + 4 i + d
+  // two of four bytes from the one vector, shifted, the others from the other where they are: one instruction
+  __m512i const even = _mm512_mask_alignr_epi8(s[2], 0x3333333333333333ULL, s[0], s[0], 2);
+  __m512i const odd = _mm512_mask_alignr_epi8(s[3], 0x3333333333333333ULL, s[1], s[1], 2);
+  return _mm512_mask_alignr_epi8(odd, 0x5555555555555555ULL, even, even, 1);
+}
+
+/// Which bytes of upper_bytes() are those of vector 0, of vector 1, ..., each in the order of its words.
+struct alignas(64) order_of_vectors {
+  std::uint8_t byte[64] = {};
+  constexpr order_of_vectors() {
+    for (int i = 0; i < 64; ++i) byte[i] = static_cast<std::uint8_t>(4 * (i % 16) + i / 16);
+  }
+};
+inline constexpr order_of_vectors by_vector{};
+
+/// Bytes as upper_bytes() gives them, vector after vector.
+inline __m512i in_order(__m512i bytes) {
+#if defined(__AVX512VBMI__)
+  return _mm512_maskz_permutexvar_epi8(all64, _mm512_load_si512(by_vector.byte), bytes);
+#else
   __m512i const inside = _mm512_maskz_shuffle_epi8(
       all64, bytes,
       _mm512_maskz_broadcast_i32x4(all16,
                                    _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
   return _mm512_maskz_permutexvar_epi32(
       all16, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), inside);
-}
-
-/// The masks of 16 values each, as one.
-inline __mmask64 joined(__mmask16 a, __mmask16 b, __mmask16 c, __mmask16 d) {
-  return _mm512_kunpackd(_mm512_kunpackw(d, c), _mm512_kunpackw(b, a));
+#endif
 }
 
 /// How levels become bytes.
@@ -83,17 +99,20 @@ struct byte_levels;
 template <std::uint32_t S>
 struct byte_levels<levels::uniform<S>> {
   static constexpr float scale = 0x1p24F;
-  __m512i largest;
+  __m512 largest;
 
   explicit byte_levels(levels::uniform<S> const& levels)
-      : largest(_mm512_set1_epi8(static_cast<char>(levels.max_code()))) {}
+      : largest(_mm512_set1_ps(levels.extent() * 0x1p24F)) {}
 
-  static __m512i fixed(__m512 t) { return _mm512_maskz_cvttps_epi32(all16, magnitude(t)); }
+  /// The smaller magnitude of both, without a sign.
+  __m512i fixed(__m512 t) const {
+    return _mm512_maskz_cvttps_epi32(all16, _mm512_maskz_range_ps(all16, t, largest, 0x0a));
+  }
   static constexpr bool exact = false;  ///< below 1/2 t has more than 24 bits of fraction
 
   template <class Above>
   __m512i code(__m512i upper, Above const& /*above*/) const {
-    return _mm512_maskz_min_epu8(all64, upper, largest);
+    return _mm512_sub_epi8(upper, _mm512_set1_epi8(-1));
   }
 };
 
@@ -134,73 +153,156 @@ inline constexpr bool has_codes_of_tiles = [] {
   return false;
 }();
 
-/// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
-/// @param gain   one for every 64 values
-/// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
-/// @pre values are numbers, and levels have codes up to 127
-template <class Levels, class Rounding>
-[[gnu::noinline]] inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, float const* z,
-                                             float const* gain, random::stream const& s, std::uint64_t tile,
-                                             int tiles, std::int8_t* out, std::size_t ahead) {
-  byte_levels<Levels> const scheme(levels);
-  random::detail::tile_source const draw(s);
-  __m512i const columns = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+/// Four vectors of values, their words and how those are turned.
+struct four_vectors {
+  float const* in[4];
+  __m512i words[4];
+  __m512i turn[4];
+};
+
+/// The codes of 64 values without their signs, and bytes that have these on top; both as upper_bytes() gives them.
+struct signed_bytes {
+  __m512i code, sign;
+};
+
+/// @param factor   gain times scheme.scale
+/// @param decided  loses a bit where 24 bits of a word do not decide
+template <class Scheme>
+inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors const& v, __m512 factor,
+                                     __mmask16& decided) {
   __m512i const fraction = _mm512_set1_epi32(0xffffff), ones = _mm512_set1_epi32(-1);
-  __m512i turn[4];  // of word j of a quarter: the upper 24 bits after turning it by 0, 8, 16 and 24 bits
-  for (int j = 0; j < 4; ++j)
-    turn[j] =
-        _mm512_add_epi8(_mm512_maskz_broadcast_i32x4(
-                            all16, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
-                        _mm512_set1_epi32(0x040404 * j));
-  for (int k = 0; k < tiles; ++k, z += tile_values, out += tile_values, gain += 4) {
-    random::detail::tile_words const drawn = draw(tile + static_cast<std::uint64_t>(k));
-    __mmask16 decided = all16;
+  __m512i x[4], sum[4];
+  for (int j = 0; j < 4; ++j) {
+    x[j] = _mm512_loadu_si512(v.in[j]);
+    __m512i const t = scheme.fixed(_mm512_maskz_mul_ps(all16, _mm512_castsi512_ps(x[j]), factor));
+    if constexpr (Scheme::exact) {
+      sum[j] = _mm512_add_epi32(
+          t, _mm512_maskz_shuffle_epi8(all64, _mm512_xor_si512(v.words[j], ones), v.turn[j]));
+    } else {
+      sum[j] = _mm512_sub_epi32(t, _mm512_maskz_shuffle_epi8(all64, v.words[j], v.turn[j]));
+      decided = _mm512_mask_test_epi32_mask(decided, sum[j], fraction);
+    }
+  }
+  auto const above = [&](__m512 stretch) {
+    __m512i rest[4];  // negative where t is above the word's bits: both are below 2^31, or t is 2^31
+    for (int j = 0; j < 4; ++j) {
+      __m512 const t = _mm512_maskz_mul_ps(all16, _mm512_castsi512_ps(x[j]), factor);
+      rest[j] = _mm512_sub_epi32(
+          _mm512_maskz_shuffle_epi8(all64, v.words[j], v.turn[j]),
+          _mm512_maskz_cvttps_epi32(all16, magnitude(_mm512_maskz_mul_ps(all16, t, stretch))));
+      decided = _mm512_mask_test_epi32_mask(decided, rest[j], ones);
+    }
+    return _mm512_movepi8_mask(upper_bytes(rest));
+  };
+  return {scheme.code(upper_bytes(sum), above), upper_bytes(x)};
+}
+
+/// Codes as bytes of two's complement.
+struct as_bytes {
+  std::int8_t* out;
+
+  /// Those of a tile. @param drawn  in columns
+  template <class Scheme>
+  void tile(Scheme const& scheme, float const* z, float const* gain, random::detail::tile_words const& drawn,
+            __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
     for (int w = 0; w < 4; ++w) {
       float const* const in = z + 64 * w;
       if (ahead != 0) {
         prefetch(in + ahead, 64 * sizeof(float));
         prefetch<true>(out + 64 * w + ahead, 64);
       }
-      __m512i const words = _mm512_maskz_permutexvar_epi32(all16, columns, drawn.word[w]);
-      __m512 const factor = _mm512_set1_ps(gain[w] * scheme.scale);
-      __m512i const inverted = _mm512_xor_si512(words, ones);
-      __m512i sum[4];
-      __mmask16 negative[4];
-      for (int j = 0; j < 4; ++j) {
-        __m512 const x = _mm512_loadu_ps(in + 16 * j);
-        __m512i const t = scheme.fixed(_mm512_maskz_mul_ps(all16, x, factor));
-        if constexpr (scheme.exact) {
-          sum[j] = _mm512_add_epi32(t, _mm512_maskz_shuffle_epi8(all64, inverted, turn[j]));
-        } else {
-          sum[j] = _mm512_sub_epi32(t, _mm512_maskz_shuffle_epi8(all64, words, turn[j]));
-          decided = _mm512_mask_test_epi32_mask(decided, sum[j], fraction);
-        }
-        negative[j] = _mm512_movepi32_mask(_mm512_castps_si512(x));
-      }
-      auto const above = [&](__m512 stretch) {
-        __mmask16 is[4];
-        for (int j = 0; j < 4; ++j) {
-          __m512 const t = _mm512_maskz_mul_ps(all16, _mm512_loadu_ps(in + 16 * j), factor);
-          __m512i const part = _mm512_maskz_cvttps_epi32(
-              all16, magnitude(_mm512_maskz_mul_ps(all16, t, stretch)));  // beyond its range: 2^31
-          __m512i const word = _mm512_maskz_shuffle_epi8(all64, words, turn[j]);
-          is[j] = _mm512_cmpgt_epu32_mask(part, word);
-          decided = _mm512_mask_cmpneq_epi32_mask(decided, part, word);
-        }
-        return joined(is[0], is[1], is[2], is[3]);
-      };
-      __m512i upper = upper_bytes(sum);
-      if constexpr (!scheme.exact) upper = _mm512_sub_epi8(upper, ones);
-      __m512i const code = scheme.code(upper, above);
-      _mm512_storeu_si512(
-          out + 64 * w, _mm512_mask_sub_epi8(code, joined(negative[0], negative[1], negative[2], negative[3]),
-                                             _mm512_setzero_si512(), code));
+      __m512i const words = drawn.word[w];
+      signed_bytes const b = codes_of_vectors(scheme,
+                                              {{in, in + 16, in + 32, in + 48},
+                                               {words, words, words, words},
+                                               {turn[0], turn[1], turn[2], turn[3]}},
+                                              _mm512_set1_ps(gain[w] * Scheme::scale), decided);
+      __m512i const code =
+          _mm512_mask_sub_epi8(b.code, _mm512_movepi8_mask(b.sign), _mm512_setzero_si512(), b.code);
+      _mm512_storeu_si512(out + 64 * w, in_order(code));
     }
+  }
+
+  /// Those of values [64 row, 64 row + 64) of a tile.
+  void row(int row, std::int8_t const (&lanes)[64]) const {
+    for (int i = 0; i < 64; ++i) out[64 * row + i] = lanes[i];
+  }
+
+  void advance() { out += tile_values; }
+};
+
+/// Codes as wire::packed<4> has them: four bits, the sign above the magnitude, the first of two in the lower half of a
+/// byte. There are no levels above 7 and no minus zero.
+struct as_nibbles {
+  std::uint8_t* out;
+
+  template <class Scheme>
+  void tile(Scheme const& scheme, float const* z, float const* gain, random::detail::tile_words const& drawn,
+            __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
+    __m512i const minus = _mm512_set1_epi8(8), places = _mm512_set1_epi16(0x1001);
+    for (int h = 0; h < 2; ++h) {
+      float const* const in = z + 128 * h;
+      if (ahead != 0) {
+        prefetch(in + ahead, 128 * sizeof(float));
+        prefetch<true>(out + 64 * h + ahead / 2, 64);
+      }
+      __m512i pairs[2];  // of every other vector: what packing two into one puts between each other
+      for (int k = 0; k < 2; ++k) {
+        float const* const at = in + 16 * k;
+        __m512i const low = drawn.word[2 * h], high = drawn.word[2 * h + 1];
+        // all of them have one gain
+        signed_bytes const b = codes_of_vectors(scheme,
+                                                {{at, at + 32, at + 64, at + 96},
+                                                 {low, low, high, high},
+                                                 {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
+                                                _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
+        __mmask64 const negative = _mm512_mask_test_epi8_mask(_mm512_movepi8_mask(b.sign), b.code, b.code);
+        pairs[k] = _mm512_maskz_maddubs_epi16(
+            ~__mmask32{0}, in_order(_mm512_mask_add_epi8(b.code, negative, b.code, minus)), places);
+      }
+      _mm512_storeu_si512(out + 64 * h, _mm512_maskz_packus_epi16(all64, pairs[0], pairs[1]));
+    }
+  }
+
+  void row(int row, std::int8_t const (&lanes)[64]) const {
+    auto const field = [&](int i) { return lanes[i] < 0 ? 8 - lanes[i] : static_cast<int>(lanes[i]); };
+    for (int i = 0; i < 32; ++i)
+      out[32 * row + i] = static_cast<std::uint8_t>(field(2 * i) | (field(2 * i + 1) << 4));
+  }
+
+  void advance() { out += tile_values / 2; }
+};
+
+/// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
+/// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
+/// @param out    as_bytes or as_nibbles
+/// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
+/// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7
+template <class Levels, class Rounding, class Out>
+[[gnu::noinline]] inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, float const* z,
+                                             float const* gain, random::stream const& s, std::uint64_t tile,
+                                             int tiles, Out out, std::size_t ahead) {
+  byte_levels<Levels> const scheme(levels);
+  random::detail::tile_source const source(s);
+  __m512i turn[4];  // of word j of a quarter: the upper 24 bits after turning it by 0, 8, 16 and 24 bits
+  for (int j = 0; j < 4; ++j)
+    turn[j] =
+        _mm512_add_epi8(_mm512_maskz_broadcast_i32x4(
+                            all16, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
+                        _mm512_set1_epi32(0x040404 * j));
+  for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance()) {
+    std::uint64_t const index = tile + static_cast<std::uint64_t>(k);
+    __mmask16 decided = all16;
+    out.tile(scheme, z, gain, source.template draw<random::detail::group_order::columns>(index), turn, ahead,
+             decided);
     if (__builtin_expect(decided != all16, 0)) {
       std::uint32_t word[tile_values];
-      random::detail::spread(drawn, word);
-      for (int w = 0; w < 4; ++w)
-        codes<64>(levels, rounding, gain[w], z + 64 * w, 64, word + 64 * w, 0U, out + 64 * w);
+      random::detail::spread(source.draw(index), word);
+      for (int w = 0; w < 4; ++w) {
+        std::int8_t lanes[64];
+        codes<64>(levels, rounding, gain[w], z + 64 * w, 64, word + 64 * w, 0U, lanes);
+        out.row(w, lanes);
+      }
     }
   }
 }

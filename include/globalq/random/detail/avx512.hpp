@@ -4,9 +4,9 @@
 /// @brief random: the words of a tile, written out for AVX-512: the same bits as the portable loop, three times as fast.
 ///
 /// A compiler multiplies 64-bit lanes here and moves halves between vectors every round. Here each half of the 16 groups
-/// stays in the low words of 64-bit lanes, where vpmuludq reads them; what is in the high words is never looked at. The
-/// first two rounds work on the counter words that all groups share as scalars. The masked intrinsics are the plain
-/// instructions: g++ 12 warns of its own header in the unmasked ones.
+/// stays in the low words of 64-bit lanes, where vpmuludq reads them; what is in the high words is never looked at but to
+/// join the halves in the last round. The first two rounds work on the counter words that all groups share as scalars.
+/// The masked intrinsics are the plain instructions: g++ 12 warns of its own header in the unmasked ones.
 
 #include "../../core/arithmetic.hpp"
 
@@ -16,17 +16,23 @@
 
 namespace globalq::random::detail {
 
-/// The 16 groups of a tile: lane l of word w is word w of group l.
+/// Which group of a tile is in which lane.
+enum class group_order {
+  ascending,  ///< group l in lane l
+  columns     ///< as a matrix of 4 x 4 that was transposed: group 4 d + i in lane 4 i + d
+};
+
+/// The 16 groups of a tile: word w of all of them, in the order that was asked for.
 struct tile_words {
   __m512i word[4];
 };
 
-/// The keys of all rounds; the first two as numbers.
+/// The keys of all rounds; the first two as numbers, the last one for lanes of 32 bits.
 template <int Rounds>
 struct round_keys {
-  static_assert(Rounds >= 2);
+  static_assert(Rounds > 3);
   std::uint32_t first[2][2];
-  __m512i key[Rounds - 2][2];
+  __m512i key[Rounds - 3][2], last[2];
 
   round_keys(std::uint32_t key0, std::uint32_t key1) {
     for (std::uint32_t r = 0; r < Rounds; ++r) {
@@ -34,6 +40,9 @@ struct round_keys {
       if (r < 2) {
         first[r][0] = k0;
         first[r][1] = k1;
+      } else if (r == Rounds - 1) {
+        last[0] = _mm512_set1_epi32(static_cast<int>(k0));
+        last[1] = _mm512_set1_epi32(static_cast<int>(k1));
       } else {
         key[r - 2][0] = _mm512_set1_epi64(k0);
         key[r - 2][1] = _mm512_set1_epi64(k1);
@@ -43,7 +52,7 @@ struct round_keys {
 };
 
 /// @param counter  of group 0 (its first word a multiple of 16)
-template <int Rounds>
+template <group_order Order, int Rounds>
 inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys) {
   constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
   constexpr auto all = static_cast<__mmask8>(-1);
@@ -58,10 +67,14 @@ inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Roun
   std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ keys.first[0][0],
                       a1 = static_cast<std::uint32_t>(q1);
   std::uint64_t const p2 = std::uint64_t{m0} * a0;
+  // the halves are those groups that will be in even lanes and those in odd ones
+  constexpr bool ascending = Order == group_order::ascending;
+  __m512i const even =
+      ascending ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14) : _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   __m512i c[2][4];
   for (int half = 0; half < 2; ++half) {
-    __m512i const lane = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
-                                          same(counter[0] + 8U * static_cast<std::uint32_t>(half)));
+    __m512i const lane =
+        _mm512_add_epi64(even, same(counter[0] + (ascending ? 1U : 4U) * static_cast<std::uint32_t>(half)));
     __m512i const p = _mm512_maskz_mul_epu32(all, lane, times0);
     __m512i const c2 = _mm512_xor_si512(high(p), same(counter[3] ^ keys.first[0][1]));
     __m512i const q = _mm512_maskz_mul_epu32(all, c2, times1);
@@ -70,7 +83,8 @@ inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Roun
     c[half][2] = _mm512_xor_si512(p, same(static_cast<std::uint32_t>(p2 >> 32) ^ keys.first[1][1]));
     c[half][3] = same(static_cast<std::uint32_t>(p2));
   }
-  for (auto const& key : keys.key) {
+  for (int r = 0; r < Rounds - 3; ++r) {
+    __m512i const* const key = keys.key[r];
     for (auto& x : c) {
       __m512i const p = _mm512_maskz_mul_epu32(all, x[0], times0),
                     q = _mm512_maskz_mul_epu32(all, x[2], times1);
@@ -80,13 +94,27 @@ inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Roun
       x[3] = p;
     }
   }
-  __m512i const low = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  // the last round joins the halves before its sums: what is in the low, or high, words of both
+  constexpr __mmask16 evens = 0x5555, odds = 0xaaaa;
+  auto const lows = [](__m512i a, __m512i b) { return _mm512_mask_shuffle_epi32(a, odds, b, _MM_PERM_CCAA); };
+  auto const highs = [](__m512i a, __m512i b) {
+    return _mm512_mask_shuffle_epi32(b, evens, a, _MM_PERM_DDBB);
+  };
+  __m512i p[2], q[2];
+  for (int half = 0; half < 2; ++half) {
+    p[half] = _mm512_maskz_mul_epu32(all, c[half][0], times0);
+    q[half] = _mm512_maskz_mul_epu32(all, c[half][2], times1);
+  }
   tile_words t;
-  for (int w = 0; w < 4; ++w) t.word[w] = _mm512_permutex2var_epi32(c[0][w], low, c[1][w]);
+  t.word[0] = mixed(highs(q[0], q[1]), lows(c[0][1], c[1][1]), keys.last[0]);
+  t.word[1] = lows(q[0], q[1]);
+  t.word[2] = mixed(highs(p[0], p[1]), lows(c[0][3], c[1][3]), keys.last[1]);
+  t.word[3] = lows(p[0], p[1]);
   return t;
 }
 
 /// The word of every value: each word four times, rotated by 0, 8, 16 and 24 bits.
+/// @param t  in ascending order
 inline void spread(tile_words const& t, std::uint32_t* out) {
   for (int w = 0; w < 4; ++w) {
     for (int k = 0; k < 4; ++k) {
