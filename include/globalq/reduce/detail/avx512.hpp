@@ -4,8 +4,8 @@
 /// @brief reduce: reduce::exponential on 64 codes of one byte at a time, written out for AVX-512.
 ///
 /// The scalar rule asks whether the low D bits of a coordinate's word are zero. Its word is one of 16 words, rotated by
-/// whole bytes, so the low two bytes of all 64 coordinates' words are two byte shuffles, and two tables of 16 masks answer
-/// for D <= 16. What passes these with a larger D (at most 1 in 2^16) is looked at again by the scalar rule: same codes.
+/// whole bytes, so the low bytes of all 64 coordinates' words are a byte shuffle, and a table of masks answers for D <= 8.
+/// What passes with a larger D (at most 1 in 256, where magnitudes are that different) is looked at again: same codes.
 
 #include "../../core/prefetch.hpp"
 #include "../../random/detail/avx512.hpp"
@@ -14,17 +14,14 @@
 
 namespace globalq::reduce::detail {
 
-/// Entry D: which of the eight bits from bit First on belong to the low D bits.
-template <int First>
+/// Entry D: the low D bits of a byte.
 struct alignas(64) low_bits_table {
   std::uint8_t mask[64] = {};
   constexpr low_bits_table() {
-    for (int d = 0; d < 64; ++d)
-      mask[d] = static_cast<std::uint8_t>(d <= First ? 0 : (d >= First + 8 ? 255 : (1 << (d - First)) - 1));
+    for (int d = 0; d < 64; ++d) mask[d] = static_cast<std::uint8_t>(d >= 8 ? 255 : (1 << d) - 1);
   }
 };
-template <int First>
-inline constexpr low_bits_table<First> low_bits{};
+inline constexpr low_bits_table low_bits{};
 
 /// The lanes in which @p set has a bit, by the scalar rule.
 template <class Rule>
@@ -44,6 +41,9 @@ template <class Rule>
 }
 
 /// Rule::add of 64 codes.
+///
+/// With l the code of the larger magnitude and s the other, the sum is l, or in the rare event l minus the sign of s: equal
+/// signs double (code - 1), opposite signs halve (code + 1). It is a + b where one of them is zero, and where they cancel.
 /// @param words  the 16 words of a row, as drawn
 /// @param seen   bits that the magnitudes of a and b have
 template <class Rule>
@@ -51,43 +51,33 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
   constexpr auto all = ~__mmask64{0};
   constexpr auto all16 = static_cast<__mmask16>(-1);
   auto const repeat = [](__m128i x) { return _mm512_maskz_broadcast_i32x4(all16, x); };
-  auto const minimum = [](__m512i x, __m512i y) { return _mm512_maskz_min_epu8(all, x, y); };
-  auto const shuffle = [](__m512i x, __m512i index) { return _mm512_maskz_shuffle_epi8(all, x, index); };
-  __m512i const none = _mm512_set1_epi8(-1), one = _mm512_set1_epi8(1);
+  __m512i const one = _mm512_set1_epi8(1), minus_one = _mm512_set1_epi8(-1);
   __m512i const magnitude_a = _mm512_maskz_abs_epi8(all, a), magnitude_b = _mm512_maskz_abs_epi8(all, b);
   seen = _mm512_maskz_ternarylogic_epi32(all16, seen, magnitude_a, magnitude_b, 0xFE);
-  // zero, turned into 255, is the smallest magnitude
-  __m512i const ka = _mm512_add_epi8(magnitude_a, none), kb = _mm512_add_epi8(magnitude_b, none);
-  __m512i const k1 = minimum(ka, kb), k2 = _mm512_maskz_max_epu8(all, ka, kb);
-  __m512i const larger = _mm512_mask_mov_epi8(a, _mm512_cmplt_epu8_mask(kb, ka), b);
+  __m512i const e1 = _mm512_maskz_min_epu8(all, magnitude_a, magnitude_b);
+  __m512i const e2 = _mm512_maskz_max_epu8(all, magnitude_a, magnitude_b);
+  __m512i const plain = _mm512_add_epi8(a, b), either = _mm512_maskz_min_epu8(all, e1, plain);
+  __mmask64 const usual = _mm512_test_epi8_mask(either, either);
+  __m512i const larger = _mm512_mask_mov_epi8(b, _mm512_cmplt_epu8_mask(magnitude_a, magnitude_b), a);
+  __m512i const smaller = _mm512_maskz_ternarylogic_epi32(all16, a, b, larger, 0x96);
   __mmask64 const opposite = _mm512_movepi8_mask(_mm512_xor_si512(a, b));
-  __m512i const delta = _mm512_sub_epi8(k2, k1);
-  __m512i const at = _mm512_mask_add_epi8(delta, opposite, delta, none);
-  // bytes 0 and 1 of rotate_left(word, 8 r) are bytes -r and 1 - r of the word, modulo 4
-  __m512i const byte0 =
-      shuffle(words, repeat(_mm_setr_epi8(0, 3, 2, 1, 4, 7, 6, 5, 8, 11, 10, 9, 12, 15, 14, 13)));
-  __m512i const byte1 =
-      shuffle(words, repeat(_mm_setr_epi8(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)));
+  __m512i const delta = _mm512_sub_epi8(e2, e1);
+  __m512i const at = _mm512_mask_add_epi8(delta, opposite, delta, minus_one);
+  // byte 0 of rotate_left(word, 8 r) is byte -r of the word, modulo 4
+  __m512i const random = _mm512_maskz_shuffle_epi8(
+      all, words, repeat(_mm_setr_epi8(0, 3, 2, 1, 4, 7, 6, 5, 8, 11, 10, 9, 12, 15, 14, 13)));
 #if defined(__AVX512VBMI__)
-  __m512i const index = minimum(at, _mm512_set1_epi8(63));
-  __m512i const mask0 = _mm512_maskz_permutexvar_epi8(all, index, _mm512_load_si512(low_bits<0>.mask));
-  __m512i const mask1 = _mm512_maskz_permutexvar_epi8(all, index, _mm512_load_si512(low_bits<8>.mask));
+  // looks at 6 bits of the index: beyond 63 the event may be seen too often, and is then looked at again
+  __m512i const mask = _mm512_maskz_permutexvar_epi8(all, at, _mm512_load_si512(low_bits.mask));
 #else
-  __m512i const fifteen = _mm512_set1_epi8(15);
-  __m512i const table = repeat(_mm_load_si128(reinterpret_cast<__m128i const*>(low_bits<0>.mask)));
-  __m512i const mask0 = shuffle(table, minimum(at, fifteen));
-  __m512i const mask1 =
-      shuffle(table, minimum(_mm512_maskz_subs_epu8(all, at, _mm512_set1_epi8(8)), fifteen));
+  __m512i const mask =
+      _mm512_maskz_shuffle_epi8(all, repeat(_mm_load_si128(reinterpret_cast<__m128i const*>(low_bits.mask))),
+                                _mm512_maskz_min_epu8(all, at, _mm512_set1_epi8(15)));
 #endif
-  __m512i const rest = _mm512_maskz_ternarylogic_epi32(all16, byte1, mask1, _mm512_and_si512(byte0, mask0),
-                                                       0xEA);  // (byte1 & mask1) | ...
-  __mmask64 const event = _mm512_mask_testn_epi8_mask(_mm512_cmpneq_epi8_mask(k2, none), rest, rest);
-  // equal signs double (code - 1), opposite signs halve (code + 1), equal magnitudes of opposite signs cancel
-  __m512i const moved = _mm512_mask_add_epi8(k1, opposite, k1, _mm512_set1_epi8(2));
-  __m512i e = _mm512_mask_mov_epi8(_mm512_add_epi8(k1, one), event, moved);
-  e = _mm512_mask_mov_epi8(e, _mm512_mask_cmpeq_epi8_mask(opposite, k1, k2), _mm512_setzero_si512());
-  __m512i const sum = _mm512_mask_sub_epi8(e, _mm512_movepi8_mask(larger), _mm512_setzero_si512(), e);
-  __mmask64 const deep = _mm512_mask_cmpgt_epu8_mask(event, at, _mm512_set1_epi8(16));
+  __mmask64 const event = _mm512_mask_testn_epi8_mask(usual, random, mask);
+  __m512i const sign = _mm512_mask_mov_epi8(one, _mm512_movepi8_mask(smaller), minus_one);
+  __m512i const sum = _mm512_mask_mov_epi8(plain, usual, _mm512_mask_sub_epi8(larger, event, larger, sign));
+  __mmask64 const deep = _mm512_mask_cmpgt_epu8_mask(event, at, _mm512_set1_epi8(8));
   if (__builtin_expect(deep != 0, 0)) return add_exactly<Rule>(a, b, words, deep, sum);
   return sum;
 }
