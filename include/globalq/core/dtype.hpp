@@ -267,7 +267,7 @@ struct store_scale {
   }
 
   GLOBALQ_FUNCTION float operator()(float v) const {
-    return multiply(with_sign(multiply(v, factor), bits_of(v)), post);
+    return with_sign(multiply(with_sign(multiply(v, factor), bits_of(v)), post), bits_of(v));
   }
 };
 
