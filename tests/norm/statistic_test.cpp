@@ -52,6 +52,22 @@ TEST(MaxBits, is_the_pattern_of_the_largest_magnitude_for_every_type) {
       }
 }
 
+TEST(MaxBits, is_found_at_any_place_of_runs_of_any_length) {
+  for (dtype type : all_dtypes())
+    for (std::size_t count : {63U, 64U, 65U, 129U, 300U}) {
+      std::vector<double> values(count, -0.5);
+      for (std::size_t at = 0; at < count; ++at) {
+        values[at] = at % 2 == 0 ? 0.75 : -0.75;
+        ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
+                  gq::bits_of(0.75))
+            << gq::name_of(type) << ' ' << at << " of " << count;
+        values[at] = -0.5;
+      }
+      ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
+                gq::bits_of(0.5));
+    }
+}
+
 TEST(MaxBits, nan_is_above_infinity_and_infinity_above_every_number_at_any_place) {
   for (dtype type : all_dtypes())
     for (std::size_t at : {0U, 1U, 16U, 36U})

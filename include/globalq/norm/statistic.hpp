@@ -94,6 +94,10 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
                                  std::uint16_t{0x7fff},
                                  [](std::uint16_t m) { return detail::as_double_bits(bfloat16::widen(m)); });
     default:
+#if GLOBALQ_AVX512
+      return detail::as_double_bits(
+          float_of(detail::largest_magnitude(static_cast<float const*>(x.data) + first, count)));
+#endif
       return detail::max_pattern(static_cast<std::uint32_t const*>(x.data) + first, count, float_magnitude,
                                  [](std::uint32_t m) { return detail::as_double_bits(float_of(m)); });
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the largest magnitude and the sums of squares of float32, in one pass, written out for AVX-512.
+/// @brief norm: the largest magnitude of float32, alone and with the sums of squares in one pass, written out for AVX-512.
 ///
 /// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
 
@@ -12,6 +12,17 @@
 #include <immintrin.h>
 
 namespace globalq::norm::detail {
+
+/// The largest of 16 numbers.
+inline std::uint32_t largest_lane(__m512i x) {
+  constexpr auto all = static_cast<__mmask8>(-1);
+  __m256i const half = _mm256_max_epu32(_mm512_maskz_extracti64x4_epi64(all, x, 0),
+                                        _mm512_maskz_extracti64x4_epi64(all, x, 1));
+  __m128i most = _mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
+  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
+}
 
 /// Adds the squares of count values to 16 partial sums: value i to sum i % 16.
 /// @param ahead  whether to ask for the values values_ahead further on
@@ -44,12 +55,29 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
   }
   _mm512_storeu_pd(partial, low);
   _mm512_storeu_pd(partial + 8, high);
-  __m256i const half = _mm256_max_epu32(_mm512_maskz_extracti64x4_epi64(all, top, 0),
-                                        _mm512_maskz_extracti64x4_epi64(all, top, 1));
-  __m128i most = _mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
-  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
-  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
+  return largest_lane(top);
+}
+
+/// The bit pattern of the largest magnitude of count values, asking for those values_ahead further on.
+[[gnu::noinline]] inline std::uint32_t largest_magnitude(float const* x, int count) {
+  constexpr auto all = static_cast<__mmask16>(-1);
+  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  auto const larger = [&](__m512i a, __m512i bits) {
+    return _mm512_maskz_max_epu32(all, a, _mm512_and_si512(bits, magnitude));
+  };
+  __m512i top[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                    _mm512_setzero_si512()};
+  int i = 0;
+  for (; i + 64 <= count; i += 64) {
+    prefetch(x + i + values_ahead, 256);
+    for (int k = 0; k < 4; ++k) top[k] = larger(top[k], _mm512_loadu_si512(x + i + 16 * k));
+  }
+  for (; i < count; i += 16) {
+    auto const rest = static_cast<__mmask16>(count - i >= 16 ? 0xffffU : (1U << (count - i)) - 1U);
+    top[0] = larger(top[0], _mm512_maskz_loadu_epi32(rest, x + i));
+  }
+  return largest_lane(_mm512_maskz_max_epu32(all, _mm512_maskz_max_epu32(all, top[0], top[1]),
+                                             _mm512_maskz_max_epu32(all, top[2], top[3])));
 }
 
 }  // namespace globalq::norm::detail
