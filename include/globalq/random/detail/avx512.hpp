@@ -57,7 +57,10 @@ inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Roun
   constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
   constexpr auto all = static_cast<__mmask8>(-1);
   auto const same = [](std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
-  auto const high = [](__m512i x) { return _mm512_maskz_srli_epi64(all, x, 32); };
+  // a shuffle and not a shift: shifts share a port with much else of what runs beside this
+  auto const high = [](__m512i x) {
+    return _mm512_maskz_shuffle_epi32(static_cast<__mmask16>(-1), x, _MM_PERM_DDBB);
+  };
   auto const mixed = [](__m512i a, __m512i b, __m512i c) {
     return _mm512_maskz_ternarylogic_epi64(all, a, b, c, 0x96);
   };
