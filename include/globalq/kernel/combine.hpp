@@ -20,10 +20,11 @@ struct add_codes {
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     constexpr bool in_place = Operands::template travels_as_lanes<static_cast<int>(host_values)>;
     bool const encodes = o.encodes_tiles() && o.x.type == dtype::float32,
-               adds = adds_tiles<host_lanes> && in_place;
+               adds = adds_tiles<host_lanes> && in_place,
+               writes = in_place || (o.source_count == 0 && o.writes_nibbles());
     if (!encodes) o.prefetch_own(index);
     if (!adds) o.prefetch_sources(index);
-    if (!(in_place && o.own && encodes) && !(adds && o.source_count > 0)) o.prefetch_target(out, index);
+    if (!(writes && o.own && encodes) && !(adds && o.source_count > 0)) o.prefetch_target(out, index);
   }
 
   template <int Lanes>
@@ -36,8 +37,9 @@ struct add_codes {
     code buffer[rows<Lanes>][N];
     code const* sum[rows<Lanes>] = {};
     if (o.own && rows<Lanes> == 1) {
+      if (o.source_count == 0 && o.template encode_own_frame<N>(whole, out)) return;
       code* const codes = o.template target<N>(out, whole, buffer[0]);
-      if (o.template encode_own_tiles<N>(whole, codes)) sum[0] = codes;
+      if (o.template encode_own_tiles<N>(whole, o.as_lanes(codes))) sum[0] = codes;
     }
     if (o.own && sum[0] == nullptr) {
       if constexpr (stochastic)
@@ -181,7 +183,12 @@ struct add_values {
           codes<N>(o.levels, o.rounding, gain, sum + at, m, words + (stochastic ? r * N + at : 0),
                    o.shared_word(b, o.rank, true), lanes + at);
       });
-      if (tiles) o.template encode_tiles<N>(part, sum, gains, random::purpose::requantise, 0, lanes);
+      if (tiles && o.writes_nibbles()) {
+        o.template encode_tiles<N>(part, sum, gains, random::purpose::requantise, 0, o.nibbles(part, out));
+        continue;
+      }
+      if (tiles)
+        o.template encode_tiles<N>(part, sum, gains, random::purpose::requantise, 0, o.as_lanes(lanes));
       o.wire.pack(lanes, part.count, out + o.wire.bytes(part.first), o.zero_free);
     }
   }

@@ -226,8 +226,9 @@ struct operands {
   }
 
   /// encode_own() of whole random tiles by the loop for this machine, where it has one.
-  template <int N>
-  GLOBALQ_FUNCTION bool encode_own_tiles(row const r, lane* lanes) const {
+  /// @param out  see encode_tiles()
+  template <int N, class Out>
+  GLOBALQ_FUNCTION bool encode_own_tiles(row const r, Out out) const {
     if (!has_tiles<N>(r)) return false;
     float buffer[N], gain[N / 64 + 1];
     bool scaled = false;
@@ -246,7 +247,7 @@ struct operands {
       });
     else
       z = load<N>(x, first + r.first, r.count, 0, buffer);
-    encode_tiles<N>(r, z, gain, random::purpose::encode, z == buffer ? 0 : ahead(), lanes);
+    encode_tiles<N>(r, z, gain, random::purpose::encode, z == buffer ? 0 : ahead(), out);
     return true;
   }
 
@@ -265,14 +266,36 @@ struct operands {
   }
 
   /// The codes of a row of scaled values.
+  /// @param out  detail::as_bytes, or detail::as_nibbles where writes_nibbles()
   /// @pre has_tiles<N>(r)
-  template <int N>
+  template <int N, class Out>
   GLOBALQ_FUNCTION void encode_tiles(row const r, float const* z, float const* gain, random::purpose use,
-                                     std::size_t asked_ahead, lane* lanes) const {
+                                     std::size_t asked_ahead, Out out) const {
     if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)
       detail::codes_of_tiles(levels, rounding, z, gain, stream(static_cast<std::uint32_t>(rank), use),
-                             (first + r.first) / tile_values, r.count / tile_values, detail::as_bytes{lanes},
-                             asked_ahead);
+                             (first + r.first) / tile_values, r.count / tile_values, out, asked_ahead);
+  }
+
+  /// Whether the codes of whole tiles can be written as they travel, four bits each.
+  GLOBALQ_FUNCTION bool writes_nibbles() const {
+    return encodes_tiles() && bucket % 128 == 0 && detail::writes_nibbles(wire);
+  }
+  GLOBALQ_FUNCTION detail::as_nibbles nibbles(row const r, std::byte* out) const {
+    return {reinterpret_cast<std::uint8_t*>(out + wire.bytes(r.first))};
+  }
+
+  /// encode_own_tiles() into a frame.
+  template <int N>
+  GLOBALQ_FUNCTION bool encode_own_frame(row const r, std::byte* out) const {
+    return writes_nibbles() && encode_own_tiles<N>(r, nibbles(r, out));
+  }
+
+  /// Codes as lanes of this wire format.
+  GLOBALQ_FUNCTION static auto as_lanes(lane* lanes) {
+    if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)
+      return detail::as_bytes{lanes};
+    else
+      return lanes;
   }
 
   /// How many values ahead a loop that asks for memory by itself does so.

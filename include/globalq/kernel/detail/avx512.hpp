@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: stochastic codes of one byte of whole tiles, written out for AVX-512.
+/// @brief kernel: stochastic codes of whole tiles, of one byte or four bits, written out for AVX-512.
 ///
 /// A word decides by its upper 24 bits: t becomes 24 bits of fraction below 8 bits that say between which levels, and
 /// after subtracting the word's bits the upper byte is the code but for one. So words go from the generator to the
@@ -19,6 +19,12 @@ namespace globalq::kernel::detail {
 /// Whether codes_of_tiles() exists.
 template <class Levels, class Rounding, class Lane>
 inline constexpr bool has_codes_of_tiles = false;
+
+/// Whether codes can leave codes_of_tiles() as a wire format has them: four bits each.
+template <class Wire>
+GLOBALQ_FUNCTION constexpr bool writes_nibbles(Wire const&) {
+  return false;
+}
 
 template <class Out>
 struct no_output {
@@ -45,6 +51,11 @@ class exponential;
 
 namespace globalq::rounding {
 struct stochastic;
+}
+
+namespace globalq::wire {
+template <std::uint32_t B>
+class packed;
 }
 
 namespace globalq::kernel::detail {
@@ -272,6 +283,16 @@ struct as_nibbles {
 
   void advance() { out += tile_values / 2; }
 };
+
+/// Whether codes can leave codes_of_tiles() as a wire format has them: four bits each.
+template <class Wire>
+GLOBALQ_FUNCTION constexpr bool writes_nibbles(Wire const&) {
+  return false;
+}
+template <std::uint32_t B>
+GLOBALQ_FUNCTION constexpr bool writes_nibbles(wire::packed<B> const& wire) {
+  return wire.bits() == 4;
+}
 
 /// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
 /// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
