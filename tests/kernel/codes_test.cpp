@@ -4,8 +4,10 @@
 
 #include <globalq/kernel/detail/avx512.hpp>
 #include <globalq/kernel/loops.hpp>
+#include <globalq/kernel/operands.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/uniform.hpp>
+#include <globalq/norm/statistic.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/packed.hpp>
 
@@ -133,6 +135,49 @@ TEST(CodesOfTiles, are_right_where_24_bits_do_not_decide) {
     std::vector<float> const gain(count / 64, std::ldexp(1.0F, 1 - static_cast<int>(s)));
     expect_equal_codes(gq::levels::exponential<>(s), z, gain, "exponential");
   }
+}
+
+// What the codec computes bucket by bucket, from a block's statistic.
+TEST(ScalesOfPiece, are_those_of_one_bucket_after_the_other) {
+  std::mt19937 draw(2);
+  std::normal_distribution<float> normal(0.0F, 0.3F);
+  for (int power : {0, -19, 20, -25, 30, -140, 120})
+    for (int zeros : {0, 1, 3})
+      for (std::uint64_t bucket : {128U, 256U, 512U, 1024U}) {
+        std::vector<float> x(1024);
+        for (std::size_t i = 0; i < x.size(); ++i)
+          x[i] = (i / bucket) % 4 < static_cast<unsigned>(zeros)
+                     ? (i % 2 == 0 ? 0.0F : -0.0F)
+                     : std::ldexp(normal(draw), power - static_cast<int>(i / bucket % 2));
+        std::vector<std::uint32_t> words(1024 / bucket, 99), expected_words;
+        std::vector<float> gain(16, 99.0F), expected_gain;
+        bool possible = true;
+        for (std::uint64_t first = 0; first < 1024; first += bucket) {
+          auto const s = gq::norm::block_statistic({x.data(), gq::dtype::float32}, first,
+                                                   static_cast<int>(bucket), gq::infinity);
+          double const unit = gq::norm::local_unit(s, gq::infinity, gq::dtype::float32, 0);
+          auto const scale = gq::kernel::input_scale_of(gq::dtype::float32, unit, 0, 7);
+          possible = possible && scale.exponent == 0;
+          expected_words.push_back(gq::scale_word(unit));
+          for (std::uint64_t i = 0; i < bucket; i += 64) expected_gain.push_back(scale.gain);
+        }
+        bool const done =
+            gq::kernel::detail::scales_of_piece(x.data(), bucket, 7.0F, words.data(), gain.data());
+        ASSERT_EQ(done, possible) << power << ' ' << zeros << ' ' << bucket;
+        if (!done) continue;
+        EXPECT_EQ(words, expected_words) << power << ' ' << zeros << ' ' << bucket;
+        EXPECT_EQ(gain, expected_gain) << power << ' ' << zeros << ' ' << bucket;
+      }
+}
+
+TEST(ScalesOfPiece, of_a_piece_with_nan_or_infinity_are_left_to_others) {
+  for (float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    for (std::size_t at : {0U, 127U, 500U, 1023U}) {
+      std::vector<float> x(1024, 0.5F), gain(16);
+      std::vector<std::uint32_t> words(8);
+      x[at] = -odd;
+      EXPECT_FALSE(gq::kernel::detail::scales_of_piece(x.data(), 128, 7.0F, words.data(), gain.data())) << at;
+    }
 }
 
 #else

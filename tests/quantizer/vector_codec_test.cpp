@@ -201,12 +201,17 @@ void expect_one_pass_equals_two() {
       gq::quantizer{gq::norm::local<1>{256}, gq::levels::exponential<>{}, dice, gq::wire::int8{}},
       gq::quantizer{gq::norm::local<gq::infinity>{1024}, gq::levels::exponential{5}, dice,
                     gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{128}, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{256}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{512}, gq::levels::exponential<>{}, dice,
+                    gq::wire::packed<>{5}},
+      gq::quantizer{gq::norm::local<gq::infinity>{64}, gq::levels::uniform<>{}, dice, gq::wire::packed<>{4}},
       gq::quantizer{gq::norm::local<2>{64}, gq::levels::uniform<>{}, gq::rounding::random_shift<>{},
                     gq::wire::int8{}},
   };
   for (gq::any_quantizer const& op : list)
     for (std::size_t length : {std::size_t{1}, std::size_t{127}, std::size_t{1024}, std::size_t{5000}})
-      for (float magnitude : {1.0F, 0x1p-14F}) {
+      for (float magnitude : {1.0F, 0x1p-14F, 0x1p-30F}) {
         std::vector<float> const source = values(length, 3);
         std::vector<T> x(length);
         for (std::size_t i = 0; i < length; ++i) x[i] = T(i / 128 % 5 == 4 ? 0.0F : source[i] * magnitude);
@@ -228,22 +233,24 @@ TEST(VectorCodec, norms_and_codes_in_one_pass_make_the_frame_of_two) {
 TEST(VectorCodec, a_vector_that_is_not_finite_is_named_and_leaves_no_frame) {
   for (std::uint64_t bucket : {std::uint64_t{0}, std::uint64_t{128}, std::uint64_t{100}})
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-      gq::vector_codec codec{gq::quantizer{gq::norm::local<2>{bucket}, gq::levels::uniform<>{},
-                                           gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
-      std::vector<float> x = values(3000), y(3000);
-      std::vector<std::byte> frame = encode(codec, x, {1, 2, 3});
-      x[2001] = bad;
-      try {
+      for (std::uint32_t q : {2U, gq::infinity}) {
+        gq::vector_codec codec{gq::quantizer{gq::norm::local<>{q, bucket}, gq::levels::uniform<>{},
+                                             gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
+        std::vector<float> x = values(3000), y(3000);
+        std::vector<std::byte> frame = encode(codec, x, {1, 2, 3});
+        x[2001] = bad;
+        try {
+          codec.encode(x, {1, 2, 3}, frame);
+          ADD_FAILURE() << bucket;
+        } catch (gq::non_finite_error const& e) {
+          std::uint64_t const first = bucket == 0 ? 0 : 2001 / bucket * bucket;
+          EXPECT_THAT(e.what(), testing::HasSubstr("values " + std::to_string(first) + " and"));
+        }
+        EXPECT_THROW(codec.decode(frame, {1, 2, 3}, y), gq::frame_error);
+        x[2001] = 0;
         codec.encode(x, {1, 2, 3}, frame);
-        ADD_FAILURE() << bucket;
-      } catch (gq::non_finite_error const& e) {
-        std::uint64_t const first = bucket == 0 ? 0 : 2001 / bucket * bucket;
-        EXPECT_THAT(e.what(), testing::HasSubstr("values " + std::to_string(first) + " and"));
+        codec.decode(frame, {1, 2, 3}, y);
       }
-      EXPECT_THROW(codec.decode(frame, {1, 2, 3}, y), gq::frame_error);
-      x[2001] = 0;
-      codec.encode(x, {1, 2, 3}, frame);
-      codec.decode(frame, {1, 2, 3}, y);
     }
 }
 

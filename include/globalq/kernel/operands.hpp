@@ -290,6 +290,27 @@ struct operands {
     return writes_nibbles() && encode_own_tiles<N>(r, nibbles(r, out));
   }
 
+  /// Measures the buckets of host_values values by their maximum norm and encodes these, where this machine has loops for
+  /// both. Writes scales and codes of a frame.
+  template <int N>
+  bool encode_own_measured(row const r, std::byte* scales, std::byte* out) const {
+    if (!has_tiles<N>(r) || r.count != static_cast<int>(host_values) || bucket % 128 != 0) return false;
+    if (x.type != dtype::float32 || wide != 0) return false;
+    float const* const z = static_cast<float const*>(x.data) + first + r.first;
+    float gain[N / 64 + 1];
+    auto* const words = reinterpret_cast<std::uint32_t*>(scales) + scale_index((first + r.first) / bucket);
+    if (!detail::scales_of_piece(z, bucket, levels.extent(), words, gain)) return false;
+    if (writes_nibbles()) {
+      encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), nibbles(r, out));
+      return true;
+    }
+    lane buffer[N];
+    lane* const lanes = target<N>(out, r, buffer);
+    encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), as_lanes(lanes));
+    write<N>(lanes, r, out);
+    return true;
+  }
+
   /// Codes as lanes of this wire format.
   GLOBALQ_FUNCTION static auto as_lanes(lane* lanes) {
     if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: stochastic codes of whole tiles, of one byte or four bits, written out for AVX-512.
+/// @brief kernel: stochastic codes of whole tiles, and the scales of short buckets, written out for AVX-512.
 ///
 /// A word decides by its upper 24 bits: t becomes 24 bits of fraction below 8 bits that say between which levels, and
 /// after subtracting the word's bits the upper byte is the code but for one. So words go from the generator to the
@@ -9,6 +9,7 @@
 /// equal (1 value in 2^24) the lower ones would decide: that tile is left to the portable loop.
 
 #include "../../core/prefetch.hpp"
+#include "../../norm/detail/avx512.hpp"
 #include "../../random/stream.hpp"
 #include "../loops.hpp"
 
@@ -36,6 +37,8 @@ using as_nibbles = no_output<std::uint8_t>;
 template <class Levels, class Rounding, class Out>
 void codes_of_tiles(Levels const&, Rounding const&, float const*, float const*, random::stream const&,
                     std::uint64_t, int, Out, std::size_t);  // never called
+
+inline bool scales_of_piece(float const*, std::uint64_t, float, std::uint32_t*, float*) { return false; }
 
 }  // namespace globalq::kernel::detail
 
@@ -326,6 +329,42 @@ template <class Levels, class Rounding, class Out>
       }
     }
   }
+}
+
+/// The scales of the buckets of 1,024 values by their maximum norm, and the gains: eight divisions at a time.
+///
+/// With scales between 2^-20 and 2^21 the word of one (core/scale_word.hpp) is a float with another exponent bias, and its
+/// gain is a float.
+/// @param bucket  128, 256, 512 or 1,024
+/// @param words   one a bucket
+/// @param gain    one for every 64 values
+/// @returns false where a scale is neither zero nor in that range; nothing was written then
+inline bool scales_of_piece(float const* x, std::uint64_t bucket, float extent, std::uint32_t* words,
+                            float* gain) {
+  constexpr auto all8 = static_cast<__mmask8>(-1);
+  constexpr int lowest = 127 - 20, highest = 127 + 20;
+  __m256i top = norm::detail::largest_of_runs(x);
+  auto const join = [&](__m256i other) {
+    top = _mm256_max_epu32(top, _mm256_maskz_permutexvar_epi32(all8, other, top));
+  };
+  __mmask8 first = all8;  // runs that a bucket starts with
+  if (bucket > 128) join(_mm256_setr_epi32(1, 0, 3, 2, 5, 4, 7, 6)), first = 0x55;
+  if (bucket > 256) join(_mm256_setr_epi32(2, 3, 0, 1, 6, 7, 4, 5)), first = 0x11;
+  if (bucket > 512) join(_mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3)), first = 0x01;
+  __mmask8 const some = _mm256_test_epi32_mask(top, top);
+  __mmask8 const outside =
+      _mm256_mask_cmpge_epu32_mask(some, _mm256_sub_epi32(top, _mm256_set1_epi32(lowest << 23)),
+                                   _mm256_set1_epi32((highest - lowest + 1) << 23));
+  if (outside != 0) return false;
+  _mm256_mask_compressstoreu_epi32(words, first,
+                                   _mm256_maskz_add_epi32(some, top, _mm256_set1_epi32((256 - 127) << 23)));
+  __m512d const unit = _mm512_maskz_cvtps_pd(all8, _mm256_castsi256_ps(top));
+  __m256 const quotient = _mm512_maskz_cvtpd_ps(
+      some, _mm512_maskz_div_pd(some, _mm512_set1_pd(static_cast<double>(extent)), unit));
+  _mm512_storeu_ps(gain, _mm512_maskz_permutexvar_ps(
+                             all16, _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                             _mm512_castps256_ps512(quotient)));
+  return true;
 }
 
 }  // namespace globalq::kernel::detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the largest magnitude of float32, alone and with the sums of squares in one pass, written out for AVX-512.
+/// @brief norm: the largest magnitude and the sums of squares of float32, in one pass, and the largest magnitudes of many
+/// short runs, written out for AVX-512.
 ///
 /// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
 
@@ -78,6 +79,34 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
   }
   return largest_lane(_mm512_maskz_max_epu32(all, _mm512_maskz_max_epu32(all, top[0], top[1]),
                                              _mm512_maskz_max_epu32(all, top[2], top[3])));
+}
+
+/// The bit patterns of the largest magnitudes of eight runs of 128 values: the runs' lanes are reduced together.
+inline __m256i largest_of_runs(float const* x) {
+  constexpr auto all = static_cast<__mmask16>(-1);
+  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  auto const larger = [](__m512i a, __m512i b) { return _mm512_maskz_max_epu32(all, a, b); };
+  __m512i top[8];
+  for (int r = 0; r < 8; ++r) {
+    auto const at = [&](int i) {
+      return _mm512_and_si512(_mm512_loadu_si512(x + 128 * r + 16 * i), magnitude);
+    };
+    top[r] = larger(larger(larger(at(0), at(1)), larger(at(2), at(3))),
+                    larger(larger(at(4), at(5)), larger(at(6), at(7))));
+  }
+  // two lanes of each of two runs, then one lane of each of four, in every quarter
+  __m512i pair[4], four[2];
+  for (int k = 0; k < 4; ++k)
+    pair[k] = larger(_mm512_maskz_unpacklo_epi32(all, top[2 * k], top[2 * k + 1]),
+                     _mm512_maskz_unpackhi_epi32(all, top[2 * k], top[2 * k + 1]));
+  for (int k = 0; k < 2; ++k)
+    four[k] = larger(_mm512_maskz_unpacklo_epi64(static_cast<__mmask8>(-1), pair[2 * k], pair[2 * k + 1]),
+                     _mm512_maskz_unpackhi_epi64(static_cast<__mmask8>(-1), pair[2 * k], pair[2 * k + 1]));
+  __m512i const quarters = larger(_mm512_maskz_shuffle_i32x4(all, four[0], four[1], 0x44),
+                                  _mm512_maskz_shuffle_i32x4(all, four[0], four[1], 0xee));
+  __m512i const result = larger(_mm512_maskz_shuffle_i32x4(all, quarters, quarters, 0x08),
+                                _mm512_maskz_shuffle_i32x4(all, quarters, quarters, 0x0d));
+  return _mm512_maskz_extracti64x4_epi64(static_cast<__mmask8>(-1), result, 0);
 }
 
 }  // namespace globalq::norm::detail
