@@ -20,6 +20,42 @@ namespace gq = globalq;
 
 namespace {
 
+/// Decodes all codes, and expects what the definition gives for one after the other.
+template <class Levels>
+void expect_decoded(Levels const& levels, float factor, gq::store_scale const& scale) {
+  std::vector<std::int8_t> codes;
+  for (int c = -static_cast<int>(levels.max_code()); c <= static_cast<int>(levels.max_code()); ++c)
+    codes.push_back(static_cast<std::int8_t>(c));
+  int const count = static_cast<int>(codes.size());
+  for (float start : {0.0F, 3.0F, -0x1p-130F}) {
+    std::vector<float> written(codes.size()), added(codes.size(), start);
+    gq::kernel::decode<64, false>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
+                                  written.data());
+    gq::kernel::decode<64, true>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
+                                 added.data());
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      float const v = scale(gq::kernel::value_of(levels, codes[i], 0.0F, factor));
+      float volatile const expected = v, sum = start + v;
+      ASSERT_EQ(gq::bits_of(written[i]), gq::bits_of(float(expected)))
+          << int{codes[i]} << " * " << std::hexfloat << factor << " * " << scale.factor;
+      ASSERT_EQ(gq::bits_of(added[i]), gq::bits_of(float(sum)))
+          << int{codes[i]} << " * " << std::hexfloat << factor << " * " << scale.factor;
+    }
+  }
+}
+
+TEST(Decode, multiplies_twice_or_by_one_product_to_the_same_bits) {
+  for (float factor :
+       {0.0F, 1.0F, 3.0F, 0x1.234566p-7F, 0x1.fffffep-1F, 0x1p-100F, 0x1.8p-119F, 0x1p-126F, 0x1.8p100F})
+    for (double scale :
+         {0.0, 1.0, 0x1p-20, 0x1p31, 0x1.4p-3, 0x1.fffffep5, 0x1p-80, 0x1p-140, 0x1p89, 0x1.8p120}) {
+      gq::store_scale const to(scale);
+      expect_decoded(gq::levels::uniform<>(127), factor, to);
+      expect_decoded(gq::levels::exponential<>(7), factor, to);
+      expect_decoded(gq::levels::exponential<>(120), factor, to);
+    }
+}
+
 #if GLOBALQ_AVX512
 
 constexpr int tiles = 4, count = 256 * tiles;

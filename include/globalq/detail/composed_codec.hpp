@@ -81,7 +81,9 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    on_.values(part.count, kernel::write_mean<operands, Add>{o, call_.y});
+    kernel::write_mean<operands, Add> body{o, call_.y};
+    body.settle();
+    on_.values(part.count, body);
     this->check_codes(sources);
   }
 

@@ -241,10 +241,18 @@ template <class Operands, bool Add = false>
 struct write_mean {
   Operands o;
   mutable_vector y;
-  store_scale whole;  ///< where there are no buckets and no scales in the frames
+  store_scale whole;       ///< where there are no buckets and no scales in the frames
+  float whole_factor = 0;  ///< settle(): what levels are multiplied by before that; 0: not known
 
   write_mean(Operands const& operands, mutable_vector to) : o(operands), y(to) {
     if (o.bucket == 0 && !o.local && o.agreed == nullptr) whole = scale_in(0);
+  }
+
+  /// Computes once what all values of a frame share; on a host, where scales in frames can be read.
+  void settle() {
+    if (o.bucket != 0 || o.source_count != 1) return;
+    if (o.local) whole = scale_in(0);
+    whole_factor = o.factor_of(o.sources[0], 0, !one_encoded_sum());
   }
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
@@ -273,7 +281,7 @@ struct write_mean {
 
   /// What accumulated values are multiplied by in a bucket.
   GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b) const {
-    if (o.bucket != 0 || o.local) return scale_in(b);
+    if (o.bucket != 0 || (o.local && whole_factor == 0)) return scale_in(b);
     if (o.agreed == nullptr) return whole;
     return one_encoded_sum() ? o.agreed->single : o.agreed->mean;
   }
@@ -303,7 +311,8 @@ struct write_mean {
       float* const out = static_cast<float*>(y.data) + o.first + part.first + at;
       std::uint32_t const top =
           kernel::decode<N, Add>(o.levels, lanes + at, m, o.shift_of(s, b),
-                                 o.factor_of(s, b, !one_encoded_sum()), scale_of(b), o.limit_of(s), out);
+                                 whole_factor != 0 ? whole_factor : o.factor_of(s, b, !one_encoded_sum()),
+                                 scale_of(b), o.limit_of(s), out);
       if (top >= float_infinity) o.report(out_of_range);
     });
   }

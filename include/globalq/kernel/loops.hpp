@@ -130,10 +130,13 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
     float* __restrict result = out;
     int const end = n;
     float const first = scheme.value(1), last = scheme.value(limit);
-    float const most = first < last ? last : first;
-    if (shift == 0 && factor == 1 && scale.post == 1 &&
-        most * scale.factor < 0x1p127F) {  // as good as always
-      float const times = scale.factor;
+    float const most = first < last ? last : first, least = first < last ? first : last;
+    float const times = factor * scale.factor;
+    // as good as always: where one of two products is exact, they are one
+    bool const exact = factor == 1 || (bits_of(scale.factor) & 0x7fffffU) == 0;
+    bool const usual = factor == 1 || (least * factor >= 0x1p-120F && least * times >= 0x1p-120F &&
+                                       most * factor < 0x1p120F && factor >= 0x1p-120F);
+    if (shift == 0 && scale.post == 1 && exact && usual && most * times < 0x1p127F) {
       GLOBALQ_INDEPENDENT
       for (int i = 0; i < end; ++i) {
         float const level = level_of(scheme, in[i]);
