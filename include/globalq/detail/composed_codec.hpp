@@ -6,6 +6,8 @@
 #include "../norm/reduction.hpp"
 #include "composition.hpp"
 
+#include <utility>
+
 namespace globalq::detail {
 
 /// @tparam Levels,Rounding  kernel types
@@ -74,13 +76,15 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
     operands const o = prepare(part, false, sources, call_.workers);
     on_.values(part.count, kernel::check_codes<operands>{o});
     this->check_codes(sources);
+    verified_ = true;
   }
 
  private:
   template <bool Add>
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
-    operands const o = prepare(part, false, sources, call_.workers);
+    operands o = prepare(part, false, sources, call_.workers);
+    o.verified = std::exchange(verified_, false);
     kernel::write_mean<operands, Add> body{o, call_.y};
     body.settle();
     on_.values(part.count, body);
@@ -147,6 +151,7 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
     });
   }
 
+  bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;

@@ -40,7 +40,8 @@ class operator_codec : public codec {
     return false;
   }
 
-  /// Checks every code of the sources, so that a following finish() can't meet a bad one.
+  /// Checks every code of the sources, so that finish() or add_decoded(), which must follow with the same sources, need
+  /// not.
   /// @throws frame_error naming the worker
   virtual void verify(segment, std::span<source const>) {}
 
