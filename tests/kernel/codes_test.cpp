@@ -173,26 +173,92 @@ TEST(CodesOfTiles, are_right_where_24_bits_do_not_decide) {
   }
 }
 
+/// Codes of 16-bit values, and of the same numbers in float32. @tparam Out  as_bytes or as_nibbles
+template <class Out, class Half, class Levels>
+void expect_codes_of_numbers(Levels const& levels, std::vector<Half> const& x, float gain,
+                             std::uint64_t tile = first_tile) {
+  std::vector<float> wide(count);
+  for (std::size_t i = 0; i < count; ++i) wide[i] = float(x[i]);
+  std::vector<float> const gains(count / 64, gain);
+  std::vector<std::remove_pointer_t<decltype(Out::out)>> expected(count), found(count);
+  gq::rounding::stochastic const dice;
+  gq::kernel::detail::codes_of_tiles(levels, dice, wide.data(), gains.data(), stream, tile, tiles,
+                                     Out{expected.data()}, std::size_t{0});
+  for (std::size_t ahead : {std::size_t{0}, std::size_t{2048}}) {
+    gq::kernel::detail::codes_of_tiles(levels, dice, x.data(), gains.data(), stream, tile, tiles,
+                                       Out{found.data()}, ahead);
+    ASSERT_EQ(found, expected) << gq::name_of(gq::dtype_of<Half>::value);
+  }
+}
+
+template <class Half>
+void expect_codes_of_all_numbers() {
+  using namespace gq::kernel::detail;
+  std::vector<Half> x(count);
+  for (std::uint32_t start = 0; start < 0x10000U; start += count) {
+    float largest = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      x[i].bits = static_cast<std::uint16_t>(start + i * 5 % count);
+      if (!std::isfinite(float(x[i]))) x[i].bits = 0;
+      largest = std::fmax(largest, std::fabs(float(x[i])));
+    }
+    for (float gain : {1.0F, 0x1p-10F, 0x1p10F, largest > 0x1p-100F ? 1 / largest : 0.0F}) {
+      expect_codes_of_numbers<as_bytes>(gq::levels::uniform<>(127), x, gain * 127);
+      expect_codes_of_numbers<as_bytes>(gq::levels::exponential<>(30), x, gain);
+      expect_codes_of_numbers<as_nibbles>(gq::levels::uniform<>(7), x, gain * 7);
+      expect_codes_of_numbers<as_nibbles>(gq::levels::exponential<>(7), x, gain);
+    }
+  }
+}
+
+/// Values that are the upper 24 bits of their words, where they have as few digits as that takes.
+template <class Half>
+void expect_codes_where_24_bits_do_not_decide() {
+  using namespace gq::kernel::detail;
+  int close = 0;
+  for (std::uint64_t tile = 0; tile < 400; tile += tiles) {
+    std::vector<Half> x(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      float const upper = static_cast<float>(stream.word(256 * tile + i) >> 8) * 0x1p-24F;
+      if (float(Half(upper)) != upper) continue;
+      x[i] = Half(i % 2 == 0 ? upper : -upper);
+      ++close;
+    }
+    expect_codes_of_numbers<as_bytes>(gq::levels::uniform<>(127), x, 1.0F, tile);
+    expect_codes_of_numbers<as_nibbles>(gq::levels::uniform<>(7), x, 1.0F, tile);
+  }
+  ASSERT_GT(close, 0);
+}
+
+TEST(CodesOfTiles, of_16_bits_are_those_of_the_same_numbers_in_float32) {
+  expect_codes_of_all_numbers<gq::float16>();
+  expect_codes_of_all_numbers<gq::bfloat16>();
+  expect_codes_where_24_bits_do_not_decide<gq::float16>();
+  expect_codes_where_24_bits_do_not_decide<gq::bfloat16>();
+}
+
 // What the codec computes bucket by bucket, from a block's statistic.
-TEST(ScalesOfPiece, are_those_of_one_bucket_after_the_other) {
+template <class T>
+void expect_scales_of_piece(std::initializer_list<int> powers) {
+  gq::dtype const type = gq::dtype_of<T>::value;
   std::mt19937 draw(2);
   std::normal_distribution<float> normal(0.0F, 0.3F);
-  for (int power : {0, -19, 20, -25, 30, -140, 120})
+  for (int power : powers)
     for (int zeros : {0, 1, 3})
       for (std::uint64_t bucket : {128U, 256U, 512U, 1024U}) {
-        std::vector<float> x(1024);
+        std::vector<T> x(1024);
         for (std::size_t i = 0; i < x.size(); ++i)
-          x[i] = (i / bucket) % 4 < static_cast<unsigned>(zeros)
-                     ? (i % 2 == 0 ? 0.0F : -0.0F)
-                     : std::ldexp(normal(draw), power - static_cast<int>(i / bucket % 2));
+          x[i] = T((i / bucket) % 4 < static_cast<unsigned>(zeros)
+                       ? (i % 2 == 0 ? 0.0F : -0.0F)
+                       : std::ldexp(normal(draw), power - static_cast<int>(i / bucket % 2)));
         std::vector<std::uint32_t> words(1024 / bucket, 99), expected_words;
         std::vector<float> gain(16, 99.0F), expected_gain;
         bool possible = true;
         for (std::uint64_t first = 0; first < 1024; first += bucket) {
-          auto const s = gq::norm::block_statistic({x.data(), gq::dtype::float32}, first,
-                                                   static_cast<int>(bucket), gq::infinity);
-          double const unit = gq::norm::local_unit(s, gq::infinity, gq::dtype::float32, 0);
-          auto const scale = gq::kernel::input_scale_of(gq::dtype::float32, unit, 0, 7);
+          auto const s =
+              gq::norm::block_statistic({x.data(), type}, first, static_cast<int>(bucket), gq::infinity);
+          double const unit = gq::norm::local_unit(s, gq::infinity, type, 0);
+          auto const scale = gq::kernel::input_scale_of(type, unit, 0, 7);
           possible = possible && scale.exponent == 0;
           expected_words.push_back(gq::scale_word(unit));
           for (std::uint64_t i = 0; i < bucket; i += 64) expected_gain.push_back(scale.gain);
@@ -206,14 +272,28 @@ TEST(ScalesOfPiece, are_those_of_one_bucket_after_the_other) {
       }
 }
 
-TEST(ScalesOfPiece, of_a_piece_with_nan_or_infinity_are_left_to_others) {
+TEST(ScalesOfPiece, are_those_of_one_bucket_after_the_other) {
+  expect_scales_of_piece<float>({0, -19, 20, -25, 30, -140, 120});
+  expect_scales_of_piece<gq::float16>({0, -8, 12, -15, -20});
+  expect_scales_of_piece<gq::bfloat16>({0, -19, 20, -25, 30, -130, 120});
+}
+
+template <class T>
+void expect_no_scales_of_what_is_not_finite() {
   for (float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     for (std::size_t at : {0U, 127U, 500U, 1023U}) {
-      std::vector<float> x(1024, 0.5F), gain(16);
+      std::vector<T> x(1024, T(0.5F));
+      std::vector<float> gain(16);
       std::vector<std::uint32_t> words(8);
-      x[at] = -odd;
+      x[at] = T(-odd);
       EXPECT_FALSE(gq::kernel::detail::scales_of_piece(x.data(), 128, 7.0F, words.data(), gain.data())) << at;
     }
+}
+
+TEST(ScalesOfPiece, of_a_piece_with_nan_or_infinity_are_left_to_others) {
+  expect_no_scales_of_what_is_not_finite<float>();
+  expect_no_scales_of_what_is_not_finite<gq::float16>();
+  expect_no_scales_of_what_is_not_finite<gq::bfloat16>();
 }
 
 #else

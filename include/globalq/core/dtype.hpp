@@ -187,12 +187,12 @@ struct from_half {
   }
 #if GLOBALQ_AVX512
   /// The loop, where instructions convert.
-  static constexpr bool converts = std::is_same_v<Half, float16>;
+  static constexpr bool converts = true;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     for (int i = 0; i < count; i += 16) {
       __mmask16 const lanes = first_lanes(count - i);
-      _mm512_mask_storeu_ps(out + i, lanes,
-                            _mm512_maskz_mul_ps(lanes, widen_halves(in + i, lanes), _mm512_set1_ps(factor)));
+      __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
+      _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_mul_ps(lanes, wide, _mm512_set1_ps(factor)));
     }
   }
 #endif
@@ -319,7 +319,7 @@ struct to_half {
   }
   GLOBALQ_FUNCTION static std::uint32_t magnitude(std::uint16_t r) { return r & 0x7fffU; }
 #if GLOBALQ_AVX512
-  static constexpr bool converts = std::is_same_v<Half, float16>;
+  static constexpr bool converts = true;
   template <bool Add>
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
     __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
@@ -328,8 +328,10 @@ struct to_half {
       __mmask16 const lanes = first_lanes(count - i);
       __m512 const v = _mm512_maskz_loadu_ps(lanes, in + i);
       __m512 value = _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
-      if constexpr (Add) value = _mm512_maskz_add_ps(lanes, widen_halves(out + i, lanes), value);
-      __m256i const r = round_to_halves(value);
+      if constexpr (Add)
+        value =
+            _mm512_maskz_add_ps(lanes, halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, out + i)), value);
+      __m256i const r = halves<Half>::round(value);
       top = _mm256_max_epu16(top, _mm256_and_si256(r, _mm256_set1_epi16(0x7fff)));
       _mm256_mask_storeu_epi16(out + i, lanes, r);
     }

@@ -19,7 +19,7 @@ struct add_codes {
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     constexpr bool in_place = Operands::template travels_as_lanes<static_cast<int>(host_values)>;
-    bool const encodes = o.encodes_tiles() && o.x.type == dtype::float32,
+    bool const encodes = o.encodes_tiles() && o.x.type != dtype::float64,
                adds = adds_tiles<host_lanes> && in_place,
                writes = in_place || (o.source_count == 0 && o.writes_nibbles());
     if (!encodes) o.prefetch_own(index);

@@ -238,18 +238,36 @@ struct operands {
       scaled = scaled || s.exponent != 0;
       set_gain(gain, at, m, s.gain);
     });
-    float const* z = buffer;
-    if (scaled)
-      for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
-        std::uint64_t const from = first + r.first + static_cast<std::uint64_t>(at);
-        float const* const part = load<N>(x, from, m, scale_of(b).exponent, buffer + at);
-        if (part != buffer + at)
-          for (int i = 0; i < m; ++i) buffer[at + i] = part[i];
-      });
-    else
-      z = load<N>(x, first + r.first, r.count, 0, buffer);
-    encode_tiles<N>(r, z, gain, random::purpose::encode, z == buffer ? 0 : ahead(), out);
+    auto const encode = [&](auto const* z) {
+      encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), out);
+    };
+    if (!scaled && with_stored(r, encode)) return true;
+    for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
+      std::uint64_t const from = first + r.first + static_cast<std::uint64_t>(at);
+      float const* const part = load<N>(x, from, m, scale_of(b).exponent, buffer + at);
+      if (part != buffer + at)
+        for (int i = 0; i < m; ++i) buffer[at + i] = part[i];
+    });
+    encode_tiles<N>(r, buffer, gain, random::purpose::encode, 0, out);
     return true;
+  }
+
+  /// f(this worker's own values of a row, as they are stored), for types that encode_tiles() reads.
+  template <class F>
+  GLOBALQ_FUNCTION bool with_stored(row const r, F const& f) const {
+    switch (x.type) {
+      case dtype::float16:
+        f(static_cast<float16 const*>(x.data) + first + r.first);
+        return true;
+      case dtype::bfloat16:
+        f(static_cast<bfloat16 const*>(x.data) + first + r.first);
+        return true;
+      case dtype::float64:
+        return false;
+      default:
+        f(static_cast<float const*>(x.data) + first + r.first);
+        return true;
+    }
   }
 
   /// Whether encode_tiles() takes a row: whole random tiles, and scales that change at multiples of 64 values only.
@@ -267,10 +285,11 @@ struct operands {
   }
 
   /// The codes of a row of scaled values.
+  /// @param z    float, float16 or bfloat16
   /// @param out  detail::as_bytes, or detail::as_nibbles where writes_nibbles()
   /// @pre has_tiles<N>(r)
-  template <int N, class Out>
-  GLOBALQ_FUNCTION void encode_tiles(row const r, float const* z, float const* gain, random::purpose use,
+  template <int N, class Value, class Out>
+  GLOBALQ_FUNCTION void encode_tiles(row const r, Value const* z, float const* gain, random::purpose use,
                                      std::size_t asked_ahead, Out out) const {
     if constexpr (detail::has_codes_of_tiles<Levels, Rounding, lane>)
       detail::codes_of_tiles(levels, rounding, z, gain, stream(static_cast<std::uint32_t>(rank), use),
@@ -296,20 +315,22 @@ struct operands {
   template <int N>
   bool encode_own_measured(row const r, std::byte* scales, std::byte* out) const {
     if (!has_tiles<N>(r) || r.count != static_cast<int>(host_values) || bucket % 128 != 0) return false;
-    if (x.type != dtype::float32 || wide != 0) return false;
-    float const* const z = static_cast<float const*>(x.data) + first + r.first;
-    float gain[N / 64 + 1];
     auto* const words = reinterpret_cast<std::uint32_t*>(scales) + scale_index((first + r.first) / bucket);
-    if (!detail::scales_of_piece(z, bucket, levels.extent(), words, gain)) return false;
-    if (writes_nibbles()) {
-      encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), nibbles(r, out));
-      return true;
-    }
-    lane buffer[N];
-    lane* const lanes = target<N>(out, r, buffer);
-    encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), as_lanes(lanes));
-    write<N>(lanes, r, out);
-    return true;
+    bool done = false;
+    with_stored(r, [&](auto const* z) {
+      float gain[N / 64 + 1];
+      done = detail::scales_of_piece(z, bucket, levels.extent(), words, gain);
+      if (!done) return;
+      if (writes_nibbles()) {
+        encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), nibbles(r, out));
+        return;
+      }
+      lane buffer[N];
+      lane* const lanes = target<N>(out, r, buffer);
+      encode_tiles<N>(r, z, gain, random::purpose::encode, ahead(), as_lanes(lanes));
+      write<N>(lanes, r, out);
+    });
+    return done;
   }
 
   /// Codes as lanes of this wire format.

@@ -34,11 +34,14 @@ struct no_output {
 using as_bytes = no_output<std::int8_t>;
 using as_nibbles = no_output<std::uint8_t>;
 
-template <class Levels, class Rounding, class Out>
-void codes_of_tiles(Levels const&, Rounding const&, float const*, float const*, random::stream const&,
+template <class Levels, class Rounding, class Value, class Out>
+void codes_of_tiles(Levels const&, Rounding const&, Value const*, float const*, random::stream const&,
                     std::uint64_t, int, Out, std::size_t);  // never called
 
-inline bool scales_of_piece(float const*, std::uint64_t, float, std::uint32_t*, float*) { return false; }
+template <class Value>
+bool scales_of_piece(Value const*, std::uint64_t, float, std::uint32_t*, float*) {
+  return false;
+}
 
 }  // namespace globalq::kernel::detail
 
@@ -168,8 +171,9 @@ inline constexpr bool has_codes_of_tiles = [] {
 }();
 
 /// Four vectors of values, their words and how those are turned.
+template <class Value>
 struct four_vectors {
-  float const* in[4];
+  Value const* in[4];
   __m512i words[4];
   __m512i turn[4];
 };
@@ -181,13 +185,13 @@ struct signed_bytes {
 
 /// @param factor   gain times scheme.scale
 /// @param decided  loses a bit where 24 bits of a word do not decide
-template <class Scheme>
-inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors const& v, __m512 factor,
+template <class Scheme, class Value>
+inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> const& v, __m512 factor,
                                      __mmask16& decided) {
   __m512i const fraction = _mm512_set1_epi32(0xffffff), ones = _mm512_set1_epi32(-1);
   __m512i x[4], sum[4];
   for (int j = 0; j < 4; ++j) {
-    x[j] = _mm512_loadu_si512(v.in[j]);
+    x[j] = _mm512_castps_si512(globalq::detail::load_wide(v.in[j]));
     __m512i const t = scheme.fixed(_mm512_maskz_mul_ps(all16, _mm512_castsi512_ps(x[j]), factor));
     if constexpr (Scheme::exact) {
       sum[j] = _mm512_add_epi32(
@@ -216,21 +220,22 @@ struct as_bytes {
   std::int8_t* out;
 
   /// Those of a tile. @param drawn  in columns
-  template <class Scheme>
-  void tile(Scheme const& scheme, float const* z, float const* gain, random::detail::tile_words const& drawn,
+  template <class Scheme, class Value>
+  void tile(Scheme const& scheme, Value const* z, float const* gain, random::detail::tile_words const& drawn,
             __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
     for (int w = 0; w < 4; ++w) {
-      float const* const in = z + 64 * w;
+      Value const* const in = z + 64 * w;
       if (ahead != 0) {
-        prefetch(in + ahead, 64 * sizeof(float));
+        prefetch(in + ahead, 64 * sizeof(Value));
         prefetch<true>(out + 64 * w + ahead, 64);
       }
       __m512i const words = drawn.word[w];
-      signed_bytes const b = codes_of_vectors(scheme,
-                                              {{in, in + 16, in + 32, in + 48},
-                                               {words, words, words, words},
-                                               {turn[0], turn[1], turn[2], turn[3]}},
-                                              _mm512_set1_ps(gain[w] * Scheme::scale), decided);
+      signed_bytes const b =
+          codes_of_vectors<Scheme, Value>(scheme,
+                                          {{in, in + 16, in + 32, in + 48},
+                                           {words, words, words, words},
+                                           {turn[0], turn[1], turn[2], turn[3]}},
+                                          _mm512_set1_ps(gain[w] * Scheme::scale), decided);
       __m512i const code =
           _mm512_mask_sub_epi8(b.code, _mm512_movepi8_mask(b.sign), _mm512_setzero_si512(), b.code);
       _mm512_storeu_si512(out + 64 * w, in_order(code));
@@ -250,26 +255,27 @@ struct as_bytes {
 struct as_nibbles {
   std::uint8_t* out;
 
-  template <class Scheme>
-  void tile(Scheme const& scheme, float const* z, float const* gain, random::detail::tile_words const& drawn,
+  template <class Scheme, class Value>
+  void tile(Scheme const& scheme, Value const* z, float const* gain, random::detail::tile_words const& drawn,
             __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
     __m512i const minus = _mm512_set1_epi8(8), places = _mm512_set1_epi16(0x1001);
     for (int h = 0; h < 2; ++h) {
-      float const* const in = z + 128 * h;
+      Value const* const in = z + 128 * h;
       if (ahead != 0) {
-        prefetch(in + ahead, 128 * sizeof(float));
+        prefetch(in + ahead, 128 * sizeof(Value));
         prefetch<true>(out + 64 * h + ahead / 2, 64);
       }
       __m512i pairs[2];  // of every other vector: what packing two into one puts between each other
       for (int k = 0; k < 2; ++k) {
-        float const* const at = in + 16 * k;
+        Value const* const at = in + 16 * k;
         __m512i const low = drawn.word[2 * h], high = drawn.word[2 * h + 1];
         // all of them have one gain
-        signed_bytes const b = codes_of_vectors(scheme,
-                                                {{at, at + 32, at + 64, at + 96},
-                                                 {low, low, high, high},
-                                                 {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
-                                                _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
+        signed_bytes const b =
+            codes_of_vectors<Scheme, Value>(scheme,
+                                            {{at, at + 32, at + 64, at + 96},
+                                             {low, low, high, high},
+                                             {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
+                                            _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
         __mmask64 const negative = _mm512_mask_test_epi8_mask(_mm512_movepi8_mask(b.sign), b.code, b.code);
         pairs[k] = _mm512_maskz_maddubs_epi16(
             ~__mmask32{0}, in_order(_mm512_mask_add_epi8(b.code, negative, b.code, minus)), places);
@@ -298,12 +304,13 @@ GLOBALQ_FUNCTION constexpr bool writes_nibbles(wire::packed<B> const& wire) {
 }
 
 /// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
+/// @param z      float, float16 or bfloat16
 /// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
 /// @param out    as_bytes or as_nibbles
 /// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
 /// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7
-template <class Levels, class Rounding, class Out>
-[[gnu::noinline]] inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, float const* z,
+template <class Levels, class Rounding, class Value, class Out>
+[[gnu::noinline]] inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value const* z,
                                              float const* gain, random::stream const& s, std::uint64_t tile,
                                              int tiles, Out out, std::size_t ahead) {
   byte_levels<Levels> const scheme(levels);
@@ -323,8 +330,11 @@ template <class Levels, class Rounding, class Out>
       std::uint32_t word[tile_values];
       random::detail::spread(source.draw(index), word);
       for (int w = 0; w < 4; ++w) {
+        float wide[64];
+        for (int i = 0; i < 64; i += 16)
+          _mm512_storeu_ps(wide + i, globalq::detail::load_wide(z + 64 * w + i));
         std::int8_t lanes[64];
-        codes<64>(levels, rounding, gain[w], z + 64 * w, 64, word + 64 * w, 0U, lanes);
+        codes<64>(levels, rounding, gain[w], wide, 64, word + 64 * w, 0U, lanes);
         out.row(w, lanes);
       }
     }
@@ -339,7 +349,8 @@ template <class Levels, class Rounding, class Out>
 /// @param words   one a bucket
 /// @param gain    one for every 64 values
 /// @returns false where a scale is neither zero nor in that range; nothing was written then
-inline bool scales_of_piece(float const* x, std::uint64_t bucket, float extent, std::uint32_t* words,
+template <class Value>
+inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, std::uint32_t* words,
                             float* gain) {
   constexpr auto all8 = static_cast<__mmask8>(-1);
   constexpr int lowest = 127 - 20, highest = 127 + 20;

@@ -6,6 +6,7 @@
 ///
 /// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
 
+#include "../../core/detail/avx512.hpp"
 #include "../../core/prefetch.hpp"
 
 #if GLOBALQ_AVX512
@@ -81,19 +82,45 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
                                              _mm512_maskz_max_epu32(all, top[2], top[3])));
 }
 
-/// The bit patterns of the largest magnitudes of eight runs of 128 values: the runs' lanes are reduced together.
-inline __m256i largest_of_runs(float const* x) {
+/// The largest patterns without their signs of 128 values, in 16 lanes.
+inline __m512i largest_of_run(float const* x) {
+  auto const at = [&](int i) {
+    return _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), _mm512_set1_epi32(0x7fffffff));
+  };
+  auto const larger = [](__m512i a, __m512i b) {
+    return _mm512_maskz_max_epu32(static_cast<__mmask16>(-1), a, b);
+  };
+  return larger(larger(larger(at(0), at(1)), larger(at(2), at(3))),
+                larger(larger(at(4), at(5)), larger(at(6), at(7))));
+}
+template <class Half>
+inline __m512i largest_of_run(Half const* x) {
   constexpr auto all = static_cast<__mmask16>(-1);
-  __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
+  auto const at = [&](int i) {
+    return _mm512_and_si512(_mm512_loadu_si512(x + 32 * i), _mm512_set1_epi16(0x7fff));
+  };
+  auto const larger = [](__m512i a, __m512i b) { return _mm512_maskz_max_epu16(~__mmask32{0}, a, b); };
+  __m512i const top = larger(larger(at(0), at(1)), larger(at(2), at(3)));
+  return _mm512_maskz_max_epu32(all, _mm512_maskz_srli_epi32(all, top, 16),
+                                _mm512_and_si512(top, _mm512_set1_epi32(0xffff)));
+}
+
+/// Patterns of eight values as those of float32.
+inline __m256i as_float32(__m256i patterns, float const*) { return patterns; }
+inline __m256i as_float32(__m256i patterns, bfloat16 const*) { return _mm256_slli_epi32(patterns, 16); }
+inline __m256i as_float32(__m256i patterns, float16 const*) {
+  constexpr auto all = static_cast<__mmask8>(-1);
+  return _mm256_castps_si256(_mm256_maskz_cvtph_ps(all, _mm256_maskz_cvtepi32_epi16(all, patterns)));
+}
+
+/// The bit patterns, as float32, of the largest magnitudes of eight runs of 128 values: the runs' lanes are reduced
+/// together.
+template <class Value>
+inline __m256i largest_of_runs(Value const* x) {
+  constexpr auto all = static_cast<__mmask16>(-1);
   auto const larger = [](__m512i a, __m512i b) { return _mm512_maskz_max_epu32(all, a, b); };
   __m512i top[8];
-  for (int r = 0; r < 8; ++r) {
-    auto const at = [&](int i) {
-      return _mm512_and_si512(_mm512_loadu_si512(x + 128 * r + 16 * i), magnitude);
-    };
-    top[r] = larger(larger(larger(at(0), at(1)), larger(at(2), at(3))),
-                    larger(larger(at(4), at(5)), larger(at(6), at(7))));
-  }
+  for (int r = 0; r < 8; ++r) top[r] = largest_of_run(x + 128 * r);
   // two lanes of each of two runs, then one lane of each of four, in every quarter
   __m512i pair[4], four[2];
   for (int k = 0; k < 4; ++k)
@@ -106,7 +133,7 @@ inline __m256i largest_of_runs(float const* x) {
                                   _mm512_maskz_shuffle_i32x4(all, four[0], four[1], 0xee));
   __m512i const result = larger(_mm512_maskz_shuffle_i32x4(all, quarters, quarters, 0x08),
                                 _mm512_maskz_shuffle_i32x4(all, quarters, quarters, 0x0d));
-  return _mm512_maskz_extracti64x4_epi64(static_cast<__mmask8>(-1), result, 0);
+  return as_float32(_mm512_maskz_extracti64x4_epi64(static_cast<__mmask8>(-1), result, 0), x);
 }
 
 }  // namespace globalq::norm::detail
