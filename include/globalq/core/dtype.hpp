@@ -189,11 +189,10 @@ struct from_half {
   /// The loop, where instructions convert.
   static constexpr bool converts = true;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
-    for (int i = 0; i < count; i += 16) {
-      __mmask16 const lanes = first_lanes(count - i);
+    for_each_vector(count, [=](int i, __mmask16 lanes) {
       __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
       _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_mul_ps(lanes, wide, _mm512_set1_ps(factor)));
-    }
+    });
   }
 #endif
 };
@@ -322,19 +321,27 @@ struct to_half {
   static constexpr bool converts = true;
   template <bool Add>
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
+    if (scale.factor == 1 && scale.post == 1)
+      return convert_scaled<Add>(in, count, out, [](__mmask16, __m512 v) { return v; });
     __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
+    return convert_scaled<Add>(in, count, out, [=](__mmask16 lanes, __m512 v) {
+      return _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
+    });
+  }
+
+ private:
+  template <bool Add, class Scale>
+  static std::uint32_t convert_scaled(float const* in, int count, std::uint16_t* out, Scale const& scale) {
     __m256i top = _mm256_setzero_si256();
-    for (int i = 0; i < count; i += 16) {
-      __mmask16 const lanes = first_lanes(count - i);
-      __m512 const v = _mm512_maskz_loadu_ps(lanes, in + i);
-      __m512 value = _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
+    for_each_vector(count, [=, &top](int i, __mmask16 lanes) {
+      __m512 value = scale(lanes, _mm512_maskz_loadu_ps(lanes, in + i));
       if constexpr (Add)
         value =
             _mm512_maskz_add_ps(lanes, halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, out + i)), value);
       __m256i const r = halves<Half>::round(value);
       top = _mm256_max_epu16(top, _mm256_and_si256(r, _mm256_set1_epi16(0x7fff)));
       _mm256_mask_storeu_epi16(out + i, lanes, r);
-    }
+    });
     std::uint16_t each[16], largest = 0;
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(each), top);
     for (std::uint16_t m : each) largest = largest < m ? m : largest;

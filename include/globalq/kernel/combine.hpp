@@ -269,7 +269,9 @@ struct write_mean {
       row const part = row_of<Lanes>(index, lane, r, o.count);
       if (part.count == 0) continue;
       if (o.source_count == 1 && y.type == dtype::float32)
-        decode<row_values<Lanes>>(part);
+        decode<row_values<Lanes>>(part, static_cast<float*>(y.data) + o.first + part.first);
+      else if (Lanes >= 16 && o.source_count == 1 && y.type != dtype::float64)
+        decode_and_store<row_values<Lanes>>(part);
       else
         add_and_store<row_values<Lanes>>(part);
     }
@@ -301,18 +303,26 @@ struct write_mean {
     });
   }
 
-  /// The same for one frame and float32: from codes to the vector without a stop.
+  /// The same for one frame and values of 16 bits.
   template <int N>
-  GLOBALQ_FUNCTION void decode(row const part) const {
+  GLOBALQ_FUNCTION void decode_and_store(row const part) const {
+    float values[N];
+    decode<N, false>(part, values);
+    if (store<N, Add>(y, o.first + part.first, part.count, store_scale(1.0), values)) o.report(out_of_range);
+  }
+
+  /// The same for one frame and float32: from codes to the vector without a stop.
+  /// @param out  values of the part
+  template <int N, bool Adds = Add>
+  GLOBALQ_FUNCTION void decode(row const part, float* out) const {
     typename Operands::lane buffer[N];
     source_view const s = o.sources[0];
     auto const* const lanes = o.template read_checked<N>(s, part, buffer);
     for_each_run(o.first + part.first, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
-      float* const out = static_cast<float*>(y.data) + o.first + part.first + at;
       std::uint32_t const top =
-          kernel::decode<N, Add>(o.levels, lanes + at, m, o.shift_of(s, b),
-                                 whole_factor != 0 ? whole_factor : o.factor_of(s, b, !one_encoded_sum()),
-                                 scale_of(b), o.limit_of(s), out);
+          kernel::decode<N, Adds>(o.levels, lanes + at, m, o.shift_of(s, b),
+                                  whole_factor != 0 ? whole_factor : o.factor_of(s, b, !one_encoded_sum()),
+                                  scale_of(b), o.limit_of(s), out + at);
       if (top >= float_infinity) o.report(out_of_range);
     });
   }

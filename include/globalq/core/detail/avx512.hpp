@@ -23,6 +23,14 @@ inline __mmask16 first_lanes(int count) {
   return count >= 16 ? all_lanes : static_cast<__mmask16>((1U << count) - 1U);
 }
 
+/// f(first, lanes) for 16 values after the other; all of them where that is known when compiling.
+template <class F>
+GLOBALQ_ALWAYS_INLINE void for_each_vector(int count, F const& f) {
+  int i = 0;
+  for (; i + 16 <= count; i += 16) f(i, all_lanes);
+  if (i < count) f(i, first_lanes(count - i));
+}
+
 /// Half::widen() and Half::round() of 16 values.
 template <class Half>
 struct halves;
