@@ -258,7 +258,7 @@ struct write_mean {
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);
     std::size_t const width = size_of(y.type);
-    globalq::prefetch<true>(static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width,
+    globalq::prefetch<!Add>(static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width,
                             host_values * width);
   }
 
