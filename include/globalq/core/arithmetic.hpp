@@ -53,6 +53,16 @@
 #define GLOBALQ_INDEPENDENT
 #endif
 
+/// Before a loop of a device function: its body is written out, so that what it indexes lies in registers; or it is not,
+/// so that there is one copy of a long body. Nothing on a host.
+#if defined(__CUDA_ARCH__)
+#define GLOBALQ_UNROLL _Pragma("unroll")
+#define GLOBALQ_NO_UNROLL _Pragma("unroll 1")
+#else
+#define GLOBALQ_UNROLL
+#define GLOBALQ_NO_UNROLL
+#endif
+
 namespace globalq {
 
 /// A size that is given at run time instead of as a template argument, as in std::dynamic_extent.
