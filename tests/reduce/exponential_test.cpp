@@ -83,6 +83,36 @@ TEST(ExponentialReduce, every_pair_of_codes_up_to_12_has_exactly_the_defined_dis
 }
 TEST(ExponentialReduce, lanes_of_16_bits_have_the_same_distribution) { expect_definition<std::int16_t>(); }
 
+// Four codes in a register, each with the word rotated by a byte more: every pair of codes, words of few low bits and of
+// all, so that each way to a decision is taken.
+TEST(ExponentialReduce, four_codes_at_once_are_four_single_ones) {
+  std::uint64_t state = 1;
+  auto const next = [&] {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::uint32_t>(state >> 32);
+  };
+  auto const code = [&] { return static_cast<std::int8_t>(next() % 255 - 127); };
+  for (int a = -127; a <= 127; ++a)
+    for (int b = -127; b <= 127; ++b)
+      for (int t = 0; t < 36; ++t) {
+        std::uint32_t const zeros = next() % 33;
+        std::uint32_t word = zeros == 32 || t % 6 == 5 ? 0 : next() << (t % 3 == 0 ? 0 : zeros);
+        word = gq::rotate_left(word, 8 * (t % 4));
+        std::uint32_t as = 0, bs = 0, sums = 0;
+        for (int r = 0; r < 4; ++r) {
+          std::int8_t const x = r == t % 4 ? static_cast<std::int8_t>(a) : code(),
+                            y = r == t % 4 ? static_cast<std::int8_t>(b) : code();
+          auto const put = [r](std::uint32_t& four, std::int8_t c) {
+            four |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(c)) << (8 * r);
+          };
+          put(as, x);
+          put(bs, y);
+          put(sums, exponential::add(x, y, gq::rotate_left(word, 8 * r)));
+        }
+        ASSERT_EQ(exponential::add_quad(as, bs, word), sums) << std::hex << as << ' ' << bs << ' ' << word;
+      }
+}
+
 // Codes from 2 on: one addition of equal signs may lower a code by one, and code 0 means zero (hence the
 // headroom).
 TEST(ExponentialReduce, the_expected_value_is_exactly_the_sum) {

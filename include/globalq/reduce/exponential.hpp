@@ -4,6 +4,7 @@
 /// @brief reduce: the sum of two powers of two, rounded without bias to a power of two, in integers only.
 
 #include "../core/concepts.hpp"
+#include "../core/quad.hpp"
 #include "../random/stream.hpp"
 #include "detail/avx512.hpp"
 
@@ -43,6 +44,36 @@ struct exponential {
     return static_cast<Lane>((e ^ sign) - sign);
   }
 
+  /// add() of four codes of one byte, with the word that they share: code r sees it rotated by 8 r bits.
+  ///
+  /// Codes are held as k = magnitude - 1 in seven bits below a set top bit; zero, 0x7f, is then the smallest magnitude.
+  /// Almost always the lowest byte of a word decides; where it is zero and more bits are asked for, the word is looked at.
+  /// @pre no code is -128
+  /// @complexity about 12 integer operations a code
+  GLOBALQ_FUNCTION static std::uint32_t add_quad(std::uint32_t a, std::uint32_t b, std::uint32_t word) {
+    using namespace quad;
+    std::uint32_t const sa = signs(a), sb = signs(b);
+    std::uint32_t const ka = ((a ^ sa) | tops) - (~sa & ones), kb = ((b ^ sb) | tops) - (~sb & ones);
+    std::uint32_t const difference = (kb | tops) - (ka & lows);
+    std::uint32_t const first = signs(difference);  // |a| >= |b|
+    std::uint32_t const opposite = sa ^ sb;
+    // what add() calls at, with the top bit set unless it is -1
+    std::uint32_t const at = ((difference ^ ~first) | tops) + (~first & ones) - (opposite & ones);
+    std::uint32_t const many = signs((at & 0x78787878U) + 0x78787878U);  // 8 bits or more
+    std::uint32_t const few = at & 0x07070707U;
+    std::uint32_t const mask =  // 2^few - 1, from a table of eight bytes
+        permute(0x07030100U, 0x7f3f1f0fU, permute(few | (few >> 4), 0, 0x4420));
+    std::uint32_t const lowest = permute(word, 0, 0x1230);  // the lowest byte that each code sees
+    std::uint32_t const asked = lowest & (mask | many);
+    std::uint32_t const some = ((asked & lows) + lows) | asked;  // top bit: not all zero
+    std::uint32_t event = signs(ka & kb & ~some);                // neither code is zero
+    if ((event & many) != 0) event &= deeper(at, word);
+    std::uint32_t const larger = (ka & first) | (kb & ~first), sign = (sa & first) | (sb & ~first);
+    std::uint32_t const moved = (event & opposite & 0x02020202U) | (~event & ones);  // 0, 1 or 2
+    std::uint32_t const e = (larger + moved) & signs(at);
+    return with_sign(e & lows, sign);
+  }
+
 #if GLOBALQ_AVX512
   /// add() of the 256 codes of each of some tiles, with their words of stream @p s: out = a + b; out may be a or b.
   /// @param ahead  0, or how many codes ahead to ask for memory
@@ -54,6 +85,17 @@ struct exponential {
         a, b, [&](int t) { return draw(tile + static_cast<std::uint64_t>(t)); }, tiles, out, ahead);
   }
 #endif
+
+ private:
+  /// 0xff where codes do not cancel and all bits that add() asks for are zero.
+  GLOBALQ_FUNCTION static std::uint32_t deeper(std::uint32_t at, std::uint32_t word) {
+    std::uint32_t events = 0;
+    for (int r = 0; r < 4; ++r) {
+      std::uint32_t const bits = ((at >> (8 * r)) & 0xffU) - 0x80U, shift = bits > 31 ? 31 : bits;
+      if (bits < 0x80 && (rotate_left(word, 8 * r) & ((1U << shift) - 1U)) == 0) events |= 0xffU << (8 * r);
+    }
+    return events;
+  }
 };
 
 }  // namespace globalq::reduce

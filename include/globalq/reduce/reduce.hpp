@@ -4,6 +4,7 @@
 /// @brief reduce: how the codes of several workers become the code of their sum.
 
 #include "../core/concepts.hpp"
+#include "../core/quad.hpp"
 
 namespace globalq::reduce {
 
@@ -20,6 +21,11 @@ struct sum {
   template <class Lane>
   GLOBALQ_FUNCTION static Lane add(Lane a, Lane b, std::uint32_t /*word*/) {
     return static_cast<Lane>(a + b);
+  }
+
+  /// add() of four codes of one byte.
+  GLOBALQ_FUNCTION static std::uint32_t add_quad(std::uint32_t a, std::uint32_t b, std::uint32_t /*word*/) {
+    return quad::add(a, b);
   }
 };
 
