@@ -15,6 +15,7 @@ template <class Int>
 struct integer {
   using lane = Int;
   static constexpr bool is_integer = true;
+  static constexpr int quad_bytes = 4 * static_cast<int>(sizeof(Int));  ///< of four codes
 
   static constexpr std::uint32_t largest_code(bool /*zero_free*/) {
     return static_cast<std::uint32_t>(std::numeric_limits<Int>::max());

@@ -6,6 +6,7 @@
 #include "../core/concepts.hpp"
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
+#include "../core/quad.hpp"
 
 #include <string>
 
@@ -23,6 +24,8 @@ class packed {
  public:
   using lane = std::int8_t;
   static constexpr bool is_integer = false;
+  /// Bytes of four codes, if that is 1, 2 or 4; else 0.
+  static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
   static_assert(B <= 8,
                 "globalq: wire::packed holds 1 to 8 bits a code; use wire::int16 or wire::int32 for more");
 
@@ -54,6 +57,28 @@ class packed {
   GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* lanes, bool zero_free) const {
     bool bad = false;
     with_bits([&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+    return bad;
+  }
+
+  /// pack() in the registers of a GPU thread: four codes a word become bytes from the lowest of @p out on.
+  /// @tparam Q  words; even unless quad_bytes says that four codes are whole bytes
+  template <int Q>
+  GLOBALQ_FUNCTION void pack_quads(std::uint32_t const (&quads)[Q], std::uint32_t (&out)[Q],
+                                   bool zero_free) const {
+    with_bits([&](auto b) { pack_quads_as<decltype(b)::value>(quads, out, zero_free ? quad::ones : 0); });
+  }
+
+  /// unpack() of whole rows in registers.
+  /// @param limit  the largest code that may occur, at least 1
+  /// @returns      true when there is a minus zero or a code beyond the limit
+  template <int Q>
+  GLOBALQ_FUNCTION bool unpack_quads(std::uint32_t const (&in)[Q], std::uint32_t (&quads)[Q],
+                                     std::uint32_t limit, bool zero_free) const {
+    bool bad = false;
+    with_bits([&](auto b) {
+      unpack_quads_as<decltype(b)::value>(in, quads, zero_free ? quad::ones : 0);
+      bad = beyond<decltype(b)::value>(in, limit - (zero_free ? 1 : 0), !zero_free);
+    });
     return bad;
   }
 
@@ -97,6 +122,90 @@ class packed {
     std::int32_t const m = static_cast<std::int32_t>(field & ((1U << (Bits - 1)) - 1)) + origin;
     std::int32_t const sign = -static_cast<std::int32_t>((field >> (Bits - 1)) & 1U);
     return static_cast<std::int8_t>((m ^ sign) - sign);
+  }
+
+  GLOBALQ_FUNCTION static constexpr std::uint32_t low_bits(int n) { return n >= 32 ? ~0U : (1U << n) - 1U; }
+
+  /// @param origin  0 or 1 in each byte
+  template <int Bits, int Q>
+  GLOBALQ_FUNCTION static void pack_quads_as(std::uint32_t const (&quads)[Q], std::uint32_t (&out)[Q],
+                                             std::uint32_t origin) {
+    GLOBALQ_UNROLL
+    for (int q = 0; q < Q; ++q) out[q] = 0;
+    GLOBALQ_UNROLL
+    for (int q = 0; q < Q; ++q) {
+      std::uint32_t const sign = quad::signs(quads[q]);
+      std::uint32_t const f =
+          (quad::magnitude(quads[q], sign) - origin) | (sign & (quad::ones << (Bits - 1)));
+      std::uint32_t bits = 0;  // of four codes
+      if constexpr (Bits == 8) {
+        bits = f;
+      } else if constexpr (Bits == 4) {
+        bits = quad::permute(f | (f >> 4), 0, 0x4420);
+      } else {
+        GLOBALQ_UNROLL
+        for (int k = 0; k < 4; ++k) bits |= ((f >> (8 * k)) & 0xffU) << (Bits * k);
+      }
+      int const at = 4 * Bits * q;
+      out[at / 32] |= bits << (at % 32);
+      if (at % 32 + 4 * Bits > 32) out[at / 32 + 1] |= bits >> (32 - at % 32);
+    }
+  }
+
+  template <int Bits, int Q>
+  GLOBALQ_FUNCTION static void unpack_quads_as(std::uint32_t const (&in)[Q], std::uint32_t (&quads)[Q],
+                                               std::uint32_t origin) {
+    GLOBALQ_UNROLL
+    for (int q = 0; q < Q; ++q) {
+      int const at = 4 * Bits * q;
+      std::uint32_t f = 0;  // the fields of four codes, one a byte
+      if constexpr (Bits == 8) {
+        f = in[q];
+      } else if constexpr (Bits == 4) {
+        f = quad::permute(in[at / 32], in[at / 32] >> 4, at % 32 == 0 ? 0x5140 : 0x7362) & 0x0f0f0f0fU;
+      } else {
+        std::uint32_t bits = in[at / 32] >> (at % 32);
+        if (at % 32 + 4 * Bits > 32) bits |= in[at / 32 + 1] << (32 - at % 32);
+        GLOBALQ_UNROLL
+        for (int k = 0; k < 4; ++k) f |= ((bits >> (Bits * k)) & low_bits(Bits)) << (8 * k);
+      }
+      std::uint32_t const sign = quad::signs(f << (8 - Bits)), stored = f & (quad::ones * low_bits(Bits - 1));
+      std::uint32_t const m = stored + origin;
+      quads[q] = quad::with_sign(m, sign);
+      if constexpr (Bits == 8) quads[q] |= m & quad::tops;
+    }
+  }
+
+  /// Whether a stored magnitude is above a limit or, with @p zero, a sign stands without one. Codes that are bits of one
+  /// word are looked at together: a magnitude that is too large, with what is missing to the largest pattern added,
+  /// carries into the place of its sign.
+  template <int Bits, int Q>
+  GLOBALQ_FUNCTION static bool beyond(std::uint32_t const (&in)[Q], std::uint32_t limit, bool zero) {
+    constexpr std::uint32_t most = low_bits(Bits - 1);
+    std::uint32_t const room = limit < most ? most - limit : 0;
+    if constexpr (8 % Bits == 0 && Bits > 1) {
+      constexpr auto each = static_cast<std::uint32_t>(0xffffffffU / low_bits(Bits));  // 1 for every code
+      std::uint32_t bad = 0;
+      GLOBALQ_UNROLL
+      for (int k = 0; k < (Q * Bits + 7) / 8; ++k) {
+        std::uint32_t const m = in[k] & (most * each);
+        bad |= m + room * each;
+        if (zero) bad |= in[k] & ~(m + most * each);
+      }
+      return (bad & (each << (Bits - 1))) != 0;
+    } else {
+      std::uint32_t bad = 0;
+      GLOBALQ_UNROLL
+      for (int i = 0; i < 4 * Q; ++i) {
+        int const at = Bits * i;
+        std::uint32_t f = in[at / 32] >> (at % 32);
+        if (at % 32 + Bits > 32) f |= in[at / 32 + 1] << (32 - at % 32);
+        std::uint32_t const m = f & most;
+        bad |= m + room;
+        if (zero) bad |= f & ~(m + most);
+      }
+      return (bad & (1U << (Bits - 1))) != 0;
+    }
   }
 
   using eight = globalq::detail::fixed_count<8>;
