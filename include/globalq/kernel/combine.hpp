@@ -7,6 +7,7 @@
 
 #include "../norm/statistic.hpp"
 #include "../reduce/reduce.hpp"
+#include "detail/share.hpp"
 #include "operands.hpp"
 
 namespace globalq::kernel {
@@ -14,8 +15,17 @@ namespace globalq::kernel {
 /// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
 template <class Operands, class Op>
 struct add_codes {
+  static constexpr int device_lanes = device::value_lanes<decltype(Operands::wire)>,
+                       code_lanes = device::code_lanes<decltype(Operands::wire)>;
+
   Operands o;
   std::byte* out;
+
+  bool has_values() const { return o.own; }
+  bool fits_registers() const { return device::fits_registers(o); }
+  static constexpr int blocks(int lanes, int rows) {
+    return device::blocks<Operands>(lanes, rows, lanes == device_lanes);
+  }
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     constexpr bool in_place = Operands::template travels_as_lanes<static_cast<int>(host_values)>;
@@ -78,8 +88,39 @@ struct add_codes {
       o.template write<N>(sum[r], row_of<Lanes>(index, lane, r, o.count), out);
   }
 
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    bool const own = device_lanes == code_lanes ? o.own : Lanes == device_lanes;
+    device::share<Operands, Lanes, Rows>::for_each(
+        o, index, lane, [&](auto const& part) { add_rows(part, index, lane, own); });
+  }
+
  private:
   using code = typename Operands::lane;
+
+  /// The work of a GPU thread on one or all of its rows.
+  template <class Share>
+  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane, bool own) const {
+    typename Share::codes sum{}, next{};
+    int k = 0;
+    if (own) {
+      if (o.source_count > 0) part.fetch(o.sources[0].codes, next);
+      part.encode_own(Share::draw(o, index, lane, o.rank, random::purpose::encode), sum);
+    } else {
+      part.fetch(o.sources[0].codes, sum);
+      if (o.source_count > 1) part.fetch(o.sources[1].codes, next);
+      part.unpack(sum, o.limit_of(o.sources[0]));
+      k = 1;
+    }
+    GLOBALQ_NO_UNROLL
+    for (; k < o.source_count; ++k) {
+      source_view const s = o.sources[k];
+      part.unpack(next, o.limit_of(s));
+      part.template add<Op>(sum, next, Share::draw(o, index, lane, s.worker, random::purpose::reduce));
+      if (k + 1 < o.source_count) part.fetch(o.sources[k + 1].codes, next);
+    }
+    part.write(sum, out);
+  }
 
   /// Whether the operator has a loop for whole random tiles on this machine.
   template <int Lanes>
@@ -149,6 +190,10 @@ struct encode_measured {
 /// own values + decoded sources -> codes of the sum.
 template <class Operands>
 struct add_values {
+  static constexpr int device_lanes = device::value_lanes<decltype(Operands::wire)>;
+  static constexpr int blocks(int lanes, int rows) { return device::blocks<Operands>(lanes, rows, true); }
+  bool fits_registers() const { return device::fits_registers(o); }
+
   Operands o;
   std::byte* out;
   std::byte* scales;     ///< local norms: the scales of the sum, as they travel
@@ -194,7 +239,39 @@ struct add_values {
     }
   }
 
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    device::share<Operands, Lanes, Rows>::for_each(o, index, lane,
+                                                   [&](auto const& part) { add_rows(part, index, lane); });
+  }
+
  private:
+  /// The work of a GPU thread on one or all of its rows.
+  template <class Share>
+  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane) const {
+    typename Share::floats sum;
+    part.template accumulate<true>(true, sum);
+    struct scale {
+      float gain;
+      std::uint32_t word;
+    };
+    typename Share::words shared;
+    part.for_each_value(
+        !o.local && decltype(o.rounding)::word_per_coordinate,
+        [&](std::uint64_t b) {
+          float const gain =
+              Share::may_be_local ? gain_of<1>(b, nullptr, 0) : 1.0F / static_cast<float>(o.terms);
+          return scale{gain, o.shared_word(b, o.rank, true)};
+        },
+        [&](scale const& s, int r, int i) {
+          sum[r][i] = multiply(sum[r][i], s.gain);
+          shared[r][i] = s.word;
+        });
+    typename Share::codes codes;
+    part.encode(sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantise), codes);
+    part.write(codes, out);
+  }
+
   /// What sums of a bucket are multiplied by.
   template <int Lanes>
   GLOBALQ_FUNCTION float gain_of(std::uint64_t b, float const* sum, int count) const {
@@ -214,6 +291,8 @@ struct add_values {
 /// Frames -> nothing but a report of codes out of range.
 template <class Operands>
 struct check_codes {
+  static constexpr int device_lanes = device::code_lanes<decltype(Operands::wire)>;
+
   Operands o;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { o.prefetch(index); }
@@ -225,6 +304,18 @@ struct check_codes {
     for (int k = 0; k < o.source_count; ++k)
       for (int r = 0; r < rows<Lanes>; ++r)
         o.template read_checked<N>(o.sources[k], row_of<Lanes>(index, lane, r, o.count), buffer);
+  }
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    device::share<Operands, Lanes, Rows>::for_each(o, index, lane, [&](auto const& part) {
+      typename std::remove_cvref_t<decltype(part)>::codes codes;
+      GLOBALQ_NO_UNROLL
+      for (int k = 0; k < o.source_count; ++k) {
+        part.fetch(o.sources[k].codes, codes);
+        part.unpack(codes, o.limit_of(o.sources[k]));
+      }
+    });
   }
 };
 
@@ -239,6 +330,10 @@ GLOBALQ_FUNCTION store_scale mean_scale(double unit, int wide, double levels) {
 /// Frames that together hold every worker -> the mean, written to a vector or added to it.
 template <class Operands, bool Add = false>
 struct write_mean {
+  static constexpr int device_lanes = device::value_lanes<decltype(Operands::wire)>;
+  static constexpr int blocks(int lanes, int rows) { return device::blocks<Operands>(lanes, rows, Add); }
+  bool fits_registers() const { return device::fits_registers(o) && y.type != dtype::float64; }
+
   Operands o;
   mutable_vector y;
   store_scale whole;       ///< where there are no buckets and no scales in the frames
@@ -277,20 +372,127 @@ struct write_mean {
     }
   }
 
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    if (o.agreed != nullptr && !o.agreed->writes) return;
+    device::share<Operands, Lanes, Rows>::for_each(o, index, lane,
+                                                   [&](auto const& part) { write_rows(part); });
+  }
+
  private:
+  /// The work of a GPU thread on one or all of its rows.
+  template <class Share>
+  GLOBALQ_FUNCTION void write_rows(Share const& part) const {
+    typename Share::floats v, there;
+    if (Add && y.type != dtype::float64) part.load_narrow({y.data, y.type}, there);
+    part.template accumulate<false>(!one_encoded_sum(), v);
+    if constexpr (Share::R == 1) {
+      if (y.type == dtype::float64) return store_wide(part, v);
+    }
+    struct narrow_scale {
+      float factor, post;
+    };
+    part.for_each_value(
+        false,
+        [&](std::uint64_t b) {
+          store_scale const s = scale_of<Share::may_be_local>(b);
+          return narrow_scale{s.factor, s.post};
+        },
+        [&](narrow_scale const& n, int r, int i) {
+          store_scale s;
+          s.factor = n.factor;
+          s.post = n.post;
+          v[r][i] = Add ? there[r][i] + s(v[r][i]) : s(v[r][i]);
+        });
+    if (y.type == dtype::float32) {
+      typename Share::words raw;
+      each_value<Share>([&](int r, int i) { raw[r][i] = bits_of(v[r][i]); });
+      part.template store_elements<4>(y.data, raw);
+      report_beyond(part, float_infinity, [&](int r, int i) { return raw[r][i] & float_magnitude; });
+    } else {
+      bool const brain = y.type == dtype::bfloat16;
+      std::uint32_t raw[Share::R][Share::N / 2];
+      if (brain)
+        round<Share, bfloat16>(v, raw);
+      else
+        round<Share, float16>(v, raw);
+      part.template store_elements<2>(y.data, raw);
+      report_beyond(part, brain ? 0x7f80U : 0x7c00U,
+                    [&](int r, int i) { return (raw[r][i / 2] >> (16 * (i % 2))) & 0x7fffU; });
+    }
+  }
+
+  template <class Share, class Half>
+  GLOBALQ_FUNCTION static void round(typename Share::floats const& v,
+                                     std::uint32_t (&raw)[Share::R][Share::N / 2]) {
+    each_value<Share>([&](int r, int i) {
+      std::uint32_t const half = Half::round(v[r][i]);
+      if (i % 2 == 0)
+        raw[r][i / 2] = half;
+      else
+        raw[r][i / 2] |= half << 16;
+    });
+  }
+
+  /// The same for float64.
+  template <class Share>
+  GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::floats const& v) const {
+    std::uint32_t raw[1][2 * Share::N] = {};
+    if constexpr (Add) part.template load_elements<8>(y.data, raw);
+    part.for_each_value(
+        false, [&](std::uint64_t b) { return scale_of(b); },
+        [&](store_scale const& s, int r, int i) {
+          double const there =
+              Add ? double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]) : 0.0;
+          std::uint64_t const bits =
+              bits_of(globalq::detail::to_float64::template stored<Add>(v[r][i], s, there));
+          raw[r][2 * i] = static_cast<std::uint32_t>(bits);
+          raw[r][2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+        });
+    part.template store_elements<8>(y.data, raw);
+    report_beyond(part, static_cast<std::uint32_t>(double_infinity >> 32),
+                  [&](int r, int i) { return raw[r][2 * i + 1] & float_magnitude; });
+  }
+
+  template <class Share, class F>
+  GLOBALQ_FUNCTION static void each_value(F const& f) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < Share::R; ++r) {
+      GLOBALQ_UNROLL
+      for (int i = 0; i < Share::N; ++i) f(r, i);
+    }
+  }
+
+  /// Reports a result whose magnitude's bits are not below those of infinity.
+  template <class Share, class F>
+  GLOBALQ_FUNCTION void report_beyond(Share const& part, std::uint32_t infinity, F const& magnitude) const {
+    std::uint32_t top = 0;
+    if (part.whole()) {
+      each_value<Share>([&](int r, int i) { top = top < magnitude(r, i) ? magnitude(r, i) : top; });
+    } else {
+      each_value<Share>([&](int r, int i) {
+        if (i < part.count(r)) top = top < magnitude(r, i) ? magnitude(r, i) : top;
+      });
+    }
+    if (top >= infinity) o.report(out_of_range);
+  }
+
   /// A single encoded sum of n workers has scale n * unit, so its mean has scale unit.
   GLOBALQ_FUNCTION bool one_encoded_sum() const { return o.source_count == 1 && !o.summed; }
 
   /// What accumulated values are multiplied by in a bucket.
+  template <bool Local = true>
   GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b) const {
-    if (o.bucket != 0 || (o.local && whole_factor == 0)) return scale_in(b);
+    if (o.bucket != 0 || (Local && o.local && whole_factor == 0)) return scale_in<Local>(b);
     if (o.agreed == nullptr) return whole;
     return one_encoded_sum() ? o.agreed->single : o.agreed->mean;
   }
+  template <bool Local = true>
   GLOBALQ_FUNCTION store_scale scale_in(std::uint64_t b) const {
-    double const share = one_encoded_sum() && !o.local ? 1.0 : static_cast<double>(o.workers);
-    double const unit = o.local ? power_of_two(o.reference(b)) : o.unit(b);
-    return mean_scale(unit, o.power(), o.local ? share : static_cast<double>(o.levels.extent()) * share);
+    bool const local = Local && o.local;
+    double const share = one_encoded_sum() && !local ? 1.0 : static_cast<double>(o.workers);
+    double const unit = local ? power_of_two(o.reference(b)) : o.unit(b);
+    return mean_scale(unit, o.power(), local ? share : static_cast<double>(o.levels.extent()) * share);
   }
 
   template <int N>

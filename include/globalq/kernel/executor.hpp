@@ -5,9 +5,17 @@
 ///
 /// A body is a small trivially copyable value with
 /// `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`. On a host thread Lanes is 64:
-/// the index-th 1,024 values (four random tiles, in L1). On a GPU thread Lanes is 2: groups lane and lane + 1 of random
-/// tile index, four rows of 8 consecutive values, in registers. Both give the same bits. A body may have
-/// `void prefetch(std::uint64_t index) const`, called on the host some time before 1,024 whole values are due.
+/// the index-th 1,024 values (four random tiles, in L1). It may have `void prefetch(std::uint64_t index) const`, called on
+/// the host some time before 1,024 whole values are due.
+///
+/// On a GPU thread Lanes is 1, 2 or 4: groups lane to lane + Lanes of random tile index, four rows of 4 Lanes consecutive
+/// values. There a body may be written for registers, with
+/// - `template <int Lanes, int Rows> GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const`,
+/// - `static constexpr int device_lanes`, and `code_lanes` for a body that may have no values, only codes:
+///   `bool has_values() const`,
+/// - `static constexpr int blocks(int lanes, int rows)`: of 256 threads on a multiprocessor, which bounds the registers,
+/// - `bool fits_registers() const`: whether Rows is to be 4: all rows at once, else 1: one after the other.
+/// All give the same bits.
 
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
@@ -93,34 +101,77 @@ class host_executor {
   std::shared_ptr<void const> space_;
 };
 
-/// Runs on a device space: one thread for each eighth of a tile.
+namespace device {
+
+/// The work of GPU thread i: a share of a tile, all rows at once or one by one.
+template <int Lanes, int Rows, class Body>
+struct thread_of_values {
+  Body body;
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    constexpr std::uint64_t threads = 16 / Lanes;
+    std::uint64_t const index = i / threads;
+    int const lane = static_cast<int>(i % threads) * Lanes;
+    if constexpr (requires { Body::device_lanes; })
+      body.template share<Lanes, Rows>(index, lane);
+    else
+      body.template tile<Lanes>(index, lane);
+  }
+};
+
+}  // namespace device
+
+/// Runs on a device space: one thread for a share of a tile. Nothing waits for the device, so launches can be captured.
 template <class Space>
 class device_executor {
  public:
-  static constexpr int lanes = 2;
-
   explicit device_executor(Space const& space) : space_(space) {}
 
   template <class Body>
   void values(std::uint64_t count, Body const& body) const {
-    constexpr std::uint64_t threads = 16 / lanes;
-    Kokkos::parallel_for(
-        "globalq",
-        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(
-            space_, 0, divide_up<std::uint64_t>(count, tile_values) * threads),
-        KOKKOS_LAMBDA(std::uint64_t i) {
-          body.template tile<lanes>(i / threads, static_cast<int>(i % threads) * lanes);
-        });
+    if constexpr (!requires { Body::device_lanes; }) {
+      launch<2, 4>(count, body);
+    } else {
+      if constexpr (requires { Body::code_lanes; })
+        if (!body.has_values()) return launch<Body::code_lanes, 4>(count, body);
+      if constexpr (requires { body.fits_registers(); })
+        if (!body.fits_registers()) return launch<Body::device_lanes, 1>(count, body);
+      launch<Body::device_lanes, 4>(count, body);
+    }
   }
 
+  /// f(i) for i in [0, count).
   template <class F>
   void items(std::uint64_t count, F const& f) const {
-    Kokkos::parallel_for(
-        "globalq", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(space_, 0, count),
-        KOKKOS_LAMBDA(std::uint64_t i) { f(i); });
+    for_each<Kokkos::LaunchBounds<>>(count, f);
   }
 
  private:
+  template <int Lanes, int Rows, class Body>
+  void launch(std::uint64_t count, Body const& body) const {
+    constexpr int blocks = [] {
+      if constexpr (requires { Body::blocks(Lanes, Rows); }) return Body::blocks(Lanes, Rows);
+      return 2;
+    }();
+    for_each<Kokkos::LaunchBounds<256, blocks>>(divide_up<std::uint64_t>(count, tile_values) * (16 / Lanes),
+                                                device::thread_of_values<Lanes, Rows, Body>{body});
+  }
+
+  template <class Bounds, class F>
+  void for_each(std::uint64_t count, F const& f) const {
+    static_assert(sizeof(F) <= 3584,
+                  "globalq: a kernel and what Kokkos adds to it must fit the 4 KiB of arguments of a CUDA "
+                  "launch: larger ones are "
+                  "copied first, which waits for the device and can't be captured; see docs/design.md");
+    // light weight: passed as arguments of the launch, also beyond 512 bytes
+    Kokkos::parallel_for(
+        "globalq",
+        Kokkos::Experimental::require(
+            Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>, Bounds>(space_, 0, count),
+            Kokkos::Experimental::WorkItemProperty::HintLightWeight),
+        f);
+  }
+
   Space space_;
 };
 

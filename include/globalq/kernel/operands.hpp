@@ -58,6 +58,7 @@ struct agreed_call {
 template <class Levels, class Rounding, class Wire>
 struct operands {
   using lane = typename Wire::lane;
+  static constexpr fault bad_code_fault = bad_code;
 
   Levels levels;
   Rounding rounding;
@@ -350,6 +351,14 @@ struct operands {
     globalq::write_scale(scales, scale_index(b), x.type, unit);
   }
 
+  /// How this worker's own values are brought to what accumulate() adds in.
+  /// @tparam Local  false: the caller knows that scales do not travel, and the compiler shall know it
+  template <bool Local = true>
+  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const {
+    if (Local && local) return input_scale_of(x.type, power_of_two(reference(b)), power(), 1.0);
+    return input_scale_of(x.type, unit(b), power(), static_cast<double>(levels.extent()));
+  }
+
   /// The sum of own values (unencoded) and decoded sources in a row; at least one of them is there.
   ///
   /// In units of unit / extent (one norm for all) or of 2^reference (local norms). Several frames are added in float32 in
@@ -360,9 +369,7 @@ struct operands {
     if (own) {
       float buffer[N];
       for_each_run(first + r.first, r.count, bucket, [&](std::uint64_t b, int at, int m) {
-        double const u = local ? power_of_two(reference(b)) : unit(b);
-        input_scale const s =
-            input_scale_of(x.type, u, power(), local ? 1.0 : static_cast<double>(levels.extent()));
+        input_scale const s = sum_scale(b);
         float const* const z =
             load<N>(x, first + r.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
         scaled<N>(z, m, s.gain, sum + at);
@@ -383,8 +390,10 @@ struct operands {
   }
 
   /// What the levels of a frame are multiplied by in a bucket, see accumulate().
+  /// @tparam Local  see sum_scale()
+  template <bool Local = true>
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms) const {
-    if (local)
+    if (Local && local)
       return static_cast<float>(travelled_unit(s, b) * power_of_two(-reference(b)) /
                                 static_cast<double>(levels.extent()));
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;

@@ -153,11 +153,10 @@ class source_lists {
 
 /// A body that also checks the headers of its sources and writes that of its frame.
 template <class Body>
-struct framed {
-  Body body;
+struct framed : Body {
   std::uint64_t kind;  ///< the first word of a header but for the terms
   std::uint64_t count;
-  std::byte* out;  ///< a frame to begin, or null
+  std::byte* frame;  ///< one to begin, or null
   int terms;
   std::uint32_t* faults;
   source_view const* sources;
@@ -165,21 +164,27 @@ struct framed {
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    if (index == 0 && lane == 0) {
-      for (int k = 0; k < source_count; ++k) {
-        std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(sources[k].scales) - 2;
-        if (header[0] != word(sources[k].terms) || header[1] != count)
-          Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
-      }
-      if (out != nullptr) {
-        reinterpret_cast<std::uint64_t*>(out)[0] = word(terms);
-        reinterpret_cast<std::uint64_t*>(out)[1] = count;
-      }
-    }
-    body.template tile<Lanes>(index, lane);
+    if (index == 0 && lane == 0) headers();
+    Body::template tile<Lanes>(index, lane);
+  }
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    if (index == 0 && lane == 0) headers();
+    Body::template share<Lanes, Rows>(index, lane);
   }
 
  private:
+  GLOBALQ_FUNCTION void headers() const {
+    for (int k = 0; k < source_count; ++k) {
+      std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(sources[k].scales) - 2;
+      if (header[0] != word(sources[k].terms) || header[1] != count)
+        Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
+    }
+    if (frame != nullptr) {
+      reinterpret_cast<std::uint64_t*>(frame)[0] = word(terms);
+      reinterpret_cast<std::uint64_t*>(frame)[1] = count;
+    }
+  }
   GLOBALQ_FUNCTION std::uint64_t word(int sum) const {
     return kind | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(sum)) << 32);
   }

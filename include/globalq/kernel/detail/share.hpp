@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the steps of the loop bodies for a GPU thread's share: four rows of a random tile, in registers.
+///
+/// The same results as operands' own functions and loops.hpp give for a host thread's 1,024 values in L1, in another
+/// shape: all memory is asked for before the first use, whatever is done is done for all values of a row, also where the
+/// vector has ended (nothing is read or written there), and buckets change the numbers but not the code.
+
+#include "../executor.hpp"
+#include "../loops.hpp"
+#include "device.hpp"
+
+namespace globalq::kernel::device {
+
+/// Whether a thread can do all its rows at once: values are narrow, and no row lies in two buckets.
+template <class Operands>
+GLOBALQ_FUNCTION bool fits_registers(Operands const& o) {
+  constexpr int row = 4 * value_lanes<decltype(Operands::wire)>;
+  return o.x.type != dtype::float64 && !o.local && o.bucket % row == 0;
+}
+
+/// @tparam Operands  of the call
+/// @tparam Rows      4: all rows, in as many registers, where fits_registers(). 1: one of them; anything goes
+template <class Operands, int Lanes, int Rows = 4>
+class share {
+ public:
+  static constexpr int N = row_values<Lanes>;
+  static constexpr int R = Rows;
+  static constexpr bool may_be_local = Rows == 1;  ///< scales travel
+  static_assert(Lanes < 16 && (Rows == 4 || Rows == 1));
+  using lane_type = typename Operands::lane;
+  using wire_type = decltype(Operands::wire);
+  using floats = float[R][N];
+  using words = std::uint32_t[R][N];
+
+  /// The codes of all rows.
+  struct codes {
+    code_row<lane_type, N> row[R];
+  };
+
+  GLOBALQ_FUNCTION share(Operands const& operands, std::uint64_t index, int lane, int row = 0)
+      : o(operands),
+        first_(index * tile_values + static_cast<std::uint64_t>(64 * row + 4 * lane)),
+        row_(row) {
+    std::uint64_t const rest = operands.count - index * tile_values;
+    whole_ = rest >= tile_values;
+    left_ = (whole_ ? tile_values : static_cast<int>(rest)) - 64 * row - 4 * lane;
+  }
+
+  /// The words of a thread's values.
+  struct drawn {
+    random::words4 group[Lanes];
+  };
+  GLOBALQ_FUNCTION static drawn draw(Operands const& o, std::uint64_t index, int lane, int worker,
+                                     random::purpose use) {
+    random::stream const s = o.stream(static_cast<std::uint32_t>(worker), use);
+    drawn d;
+    GLOBALQ_UNROLL
+    for (int l = 0; l < Lanes; ++l)
+      d.group[l] = s.group(16 * (o.first / tile_values + index) + static_cast<std::uint64_t>(lane + l));
+    return d;
+  }
+
+  /// f(share) for all rows at once, or for one after the other, that are not empty.
+  template <class F>
+  GLOBALQ_FUNCTION static void for_each(Operands const& o, std::uint64_t index, int lane, F const& f) {
+    GLOBALQ_NO_UNROLL
+    for (int row = 0; row < 4; row += Rows) {
+      share const part(o, index, lane, row);
+      if (part.left_ > 0) f(part);
+    }
+  }
+
+  // ---- frames
+
+  /// The bytes of the codes of a frame.
+  GLOBALQ_FUNCTION void fetch(std::byte const* frame, codes& raw) const {
+    constexpr int bytes = row_bytes<wire_type, N>;
+    frame = global(frame);
+    std::byte const* const p = frame + o.wire.bytes(first_);
+    if constexpr (bytes != 0) {
+      if (whole_ && aligned<bytes>(p)) {
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r) load_whole<bytes>(p + r * row_stride, raw.row[r].word);
+        return;
+      }
+    }
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) {
+      if constexpr (is_integer)
+        load_some<sizeof(lane_type)>(p + r * row_stride, count(r), raw.row[r].word);
+      else if constexpr (has_quads)
+        load_some<1>(frame + o.wire.bytes(first_ + row_start(r)), bytes_of(count(r)), raw.row[r].word);
+      else
+        unpack_slowly(frame, r, raw.row[r]);
+    }
+  }
+
+  /// Bytes to codes, in place; reports bad bytes and codes out of range.
+  /// @param limit  the largest code
+  GLOBALQ_FUNCTION void unpack(codes& c, std::uint32_t limit) const {
+    bool bad = false;
+    if constexpr (!is_integer && has_quads) {
+      if (!whole_) {
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r) bad = unused_bits(c.row[r].word, count(r)) || bad;
+      }
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        code_row<lane_type, N> const raw = c.row[r];
+        bad = o.wire.unpack_quads(raw.word, c.row[r].word, limit, o.zero_free) || bad;
+      }
+    }
+    if constexpr (is_integer || !has_quads) bad = out_of_range(c, limit);
+    if (bad) o.report(Operands::bad_code_fault);
+  }
+
+  /// Codes into a frame.
+  GLOBALQ_FUNCTION void write(codes const& c, std::byte* frame) const {
+    constexpr int bytes = row_bytes<wire_type, N>;
+    if constexpr (!is_integer && !has_quads) {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) pack_slowly(c.row[r], r, frame);
+    } else {
+      codes packed;
+      if constexpr (is_integer) {
+        packed = c;
+      } else {
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r) o.wire.pack_quads(c.row[r].word, packed.row[r].word, o.zero_free);
+      }
+      std::byte* const p = frame + o.wire.bytes(first_);
+      if constexpr (bytes != 0) {
+        if (whole_ && aligned<bytes>(p)) {
+          GLOBALQ_UNROLL
+          for (int r = 0; r < R; ++r) store_whole<bytes>(p + r * row_stride, packed.row[r].word);
+          return;
+        }
+      }
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        if constexpr (is_integer) {
+          store_some<sizeof(lane_type)>(p + r * row_stride, count(r), packed.row[r].word);
+        } else {
+          GLOBALQ_UNROLL
+          for (int k = 0; k < N / 4; ++k) packed.row[r].word[k] &= used_mask(count(r), k);
+          store_some<1>(frame + o.wire.bytes(first_ + row_start(r)), bytes_of(count(r)), packed.row[r].word);
+        }
+      }
+    }
+  }
+
+  /// sum + theirs by a reduce operator.
+  template <class Op>
+  GLOBALQ_FUNCTION void add(codes& sum, codes const& theirs, drawn const& d) const {
+    GLOBALQ_UNROLL
+    for (int l = 0; l < Lanes; ++l) {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        std::uint32_t const word = Op::draws ? word_of(d, l, r) : 0U;
+        if constexpr (sizeof(lane_type) == 1 && adds_quads<Op>) {
+          sum.row[r].word[l] = Op::add_quad(sum.row[r].word[l], theirs.row[r].word[l], word);
+        } else {
+          code_row<lane_type, 4> result;
+          result.clear();
+          GLOBALQ_UNROLL
+          for (int k = 0; k < 4; ++k)
+            result.set(
+                k, Op::add(static_cast<lane_type>(sum.row[r].get(4 * l + k)),
+                           static_cast<lane_type>(theirs.row[r].get(4 * l + k)), rotate_left(word, 8 * k)));
+          constexpr int each = static_cast<int>(sizeof(lane_type));
+          GLOBALQ_UNROLL
+          for (int k = 0; k < each; ++k) sum.row[r].word[each * l + k] = result.word[k];
+        }
+      }
+    }
+  }
+
+  // ---- values
+
+  /// The vector's values times 2^exponent times gain.
+  /// @param scale  bucket -> what note() gets; has the members of input_scale
+  /// @param note   called for each value with its bucket's scale, row and place
+  template <class Scale, class Note>
+  GLOBALQ_FUNCTION void load(const_vector x, Scale const& scale, Note const& note, floats& z) const {
+    using input = decltype(scale(std::uint64_t{}));
+    if constexpr (R == 1) {
+      if (x.type == dtype::float64) {
+        std::uint32_t raw[1][2 * N];
+        load_elements<8>(x.data, raw);
+        for_each_value(false, scale, [&](input const& in, int r, int i) {
+          double const v = double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]);
+          z[r][i] = multiply(static_cast<float>(v * power_of_two(in.exponent)), in.gain);
+          note(in, r, i);
+        });
+        return;
+      }
+    }
+    load_narrow(x, z);
+    struct factors {
+      float power;
+      input in;
+    };
+    for_each_value(
+        false,
+        [&](std::uint64_t b) {
+          input const in = scale(b);
+          return factors{power_of_two_float(in.exponent), in};
+        },
+        [&](factors const& f, int r, int i) {
+          z[r][i] = multiply(multiply(z[r][i], f.power), f.in.gain);
+          note(f.in, r, i);
+        });
+  }
+
+  /// Values of at most four bytes as float32.
+  GLOBALQ_FUNCTION void load_narrow(const_vector x, floats& z) const {
+    if (x.type == dtype::float32) {
+      words raw;
+      load_elements<4>(x.data, raw);
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        GLOBALQ_UNROLL
+        for (int i = 0; i < N; ++i) z[r][i] = float_of(raw[r][i]);
+      }
+      return;
+    }
+    std::uint32_t raw[R][N / 2];
+    load_elements<2>(x.data, raw);
+    if (x.type == dtype::bfloat16)
+      widen<bfloat16>(raw, z);
+    else
+      widen<float16>(raw, z);
+  }
+  template <class Half>
+  GLOBALQ_FUNCTION static void widen(std::uint32_t const (&raw)[R][N / 2], floats& z) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) {
+      GLOBALQ_UNROLL
+      for (int i = 0; i < N; ++i)
+        z[r][i] = Half::widen(static_cast<std::uint16_t>(raw[r][i / 2] >> (16 * (i % 2))));
+    }
+  }
+
+  /// Values to codes.
+  /// @param shared  the word of each value; unused where every coordinate draws its own
+  GLOBALQ_FUNCTION void encode(floats const& z, words const& shared, drawn const& d, codes& out) const {
+    using rounding = decltype(Operands::rounding);
+    std::uint32_t const top = bits_of(o.levels.extent());
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) out.row[r].clear();
+    GLOBALQ_UNROLL
+    for (int l = 0; l < Lanes; ++l) {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        std::uint32_t const common = rounding::word_per_coordinate ? word_of(d, l, r) : 0U;
+        GLOBALQ_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          int const i = 4 * l + k;
+          std::uint32_t const b = bits_of(z[r][i]), m = b & float_magnitude;
+          bool const negative = static_cast<std::int32_t>(b) < 0;
+          neighbours const c = o.levels.locate(float_of(m < top ? m : top));
+          std::uint32_t const word =
+              rounding::word_per_coordinate ? rotate_left(common, 8 * k) : shared[r][i];
+          std::int32_t const code = o.rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
+          out.row[r].set(i, negative ? -code : code);
+        }
+      }
+    }
+  }
+
+  /// This worker's own values as codes.
+  GLOBALQ_FUNCTION void encode_own(drawn const& d, codes& out) const {
+    struct input {
+      int exponent;
+      float gain;
+      std::uint32_t word;
+    };
+    floats z;
+    words shared;
+    load(
+        o.x,
+        [&](std::uint64_t b) {
+          auto const s = o.scale_of(b);
+          return input{s.exponent, s.gain, o.shared_word(b, o.rank, false)};
+        },
+        [&](input const& in, int r, int i) { shared[r][i] = in.word; }, z);
+    encode(z, shared, d, out);
+  }
+
+  /// operands::accumulate().
+  /// @tparam Own  false: there are no own values
+  template <bool Own>
+  GLOBALQ_FUNCTION void accumulate(bool multiply_terms, floats& sum) const {
+    codes next{};
+    if (o.source_count > 0) fetch(o.sources[0].codes, next);
+    if (Own && o.own) {
+      load(
+          o.x, [&](std::uint64_t b) { return o.template sum_scale<may_be_local>(b); },
+          [](auto const&, int, int) {}, sum);
+    } else {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        GLOBALQ_UNROLL
+        for (int i = 0; i < N; ++i) sum[r][i] = -0.0F;  // changes nothing when added to
+      }
+    }
+    struct affine {
+      float shift, factor;
+    };
+    bool const same = !(may_be_local && o.local) && !o.rounding.shifts();
+    GLOBALQ_NO_UNROLL
+    for (int k = 0; k < o.source_count; ++k) {
+      auto const s = o.sources[k];
+      codes c = next;
+      if (k + 1 < o.source_count) fetch(o.sources[k + 1].codes, next);
+      unpack(c, o.limit_of(s));
+      for_each_value(
+          same,
+          [&](std::uint64_t b) {
+            return affine{o.shift_of(s, b), o.template factor_of<may_be_local>(s, b, multiply_terms)};
+          },
+          [&](affine const& a, int r, int i) {
+            sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);
+          });
+    }
+  }
+
+  /// The bytes of a vector's values.
+  template <int Size, int W>
+  GLOBALQ_FUNCTION void load_elements(void const* data, std::uint32_t (&raw)[R][W]) const {
+    std::byte const* const p = static_cast<std::byte const*>(data) + (o.first + first_) * Size;
+    if (whole_ && aligned<N * Size>(p)) {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) load_whole<N * Size>(p + 64 * Size * r, raw[r]);
+    } else {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) load_some<Size>(p + 64 * Size * r, count(r), raw[r]);
+    }
+  }
+  template <int Size, int W>
+  GLOBALQ_FUNCTION void store_elements(void* data, std::uint32_t const (&raw)[R][W]) const {
+    std::byte* const p = static_cast<std::byte*>(data) + (o.first + first_) * Size;
+    if (whole_ && aligned<N * Size>(p)) {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) store_whole<N * Size>(p + 64 * Size * r, raw[r]);
+    } else {
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) store_some<Size>(p + 64 * Size * r, count(r), raw[r]);
+    }
+  }
+
+  /// use(scale(bucket), row, place) for every value.
+  /// @param same  all buckets have the same scale
+  template <class Scale, class Use>
+  GLOBALQ_FUNCTION void for_each_value(bool same, Scale const& scale, Use const& use) const {
+    using parameters = decltype(scale(std::uint64_t{}));
+    bool const one = same || o.bucket == 0, by_rows = one || o.bucket % N == 0;
+    parameters p[R] = {}, now = {};
+    std::uint64_t before = ~std::uint64_t{0};
+    int row = 0, at = 0;
+    GLOBALQ_NO_UNROLL
+    while (row < R && count(row) > 0) {  // one copy of scale(), which may be long
+      std::uint64_t const index = o.first + first_ + row_start(row) + static_cast<std::uint64_t>(at);
+      std::uint64_t const b = one ? 0 : bucket_of(index);
+      if (b != before) now = scale(b);
+      before = b;
+      if (R > 1 || by_rows) {
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r)
+          if (r >= row) p[r] = now;
+        row = one ? R : row + 1;
+      } else {
+        std::uint64_t const left = (b + 1) * o.bucket - index;
+        int const n = count(0),
+                  end = left < static_cast<std::uint64_t>(n - at) ? at + static_cast<int>(left) : n;
+        GLOBALQ_UNROLL
+        for (int i = 0; i < N; ++i)
+          if (i >= at && i < end) use(now, 0, i);
+        at = end;
+        row = end < n ? 0 : 1;
+      }
+    }
+    if (R == 1 && !by_rows) return;
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) {
+      GLOBALQ_UNROLL
+      for (int i = 0; i < N; ++i) use(p[r], r, i);
+    }
+  }
+
+  GLOBALQ_FUNCTION bool whole() const { return whole_; }
+
+  /// Values of a row.
+  GLOBALQ_FUNCTION int count(int r) const {
+    int const left = left_ - 64 * r;
+    return left < 0 ? 0 : (left < N ? left : N);
+  }
+
+ private:
+  static constexpr bool is_integer = [] {
+    if constexpr (requires { wire_type::is_integer; }) return static_cast<bool>(wire_type::is_integer);
+    return false;
+  }();
+  /// Whether a packed wire works in registers.
+  static constexpr bool has_quads = [] {
+    if constexpr (requires { wire_type::quad_bytes; }) return !is_integer && sizeof(lane_type) == 1;
+    return false;
+  }();
+  template <class Op>
+  static constexpr bool adds_quads = requires(std::uint32_t four) {
+    Op::add_quad(four, four, four);
+  };
+  static constexpr int row_stride = row_bytes<wire_type, 64>;
+
+  /// The word of four values.
+  GLOBALQ_FUNCTION std::uint32_t word_of(drawn const& d, int l, int r) const {
+    if constexpr (R > 1) return d.group[l].word[r];
+    std::uint32_t const *const w = d.group[l].word, low = row_ == 0 ? w[0] : w[1],
+                               high = row_ == 2 ? w[2] : w[3];
+    return row_ < 2 ? low : high;
+  }
+
+  GLOBALQ_FUNCTION static std::uint64_t row_start(int r) { return static_cast<std::uint64_t>(64 * r); }
+  GLOBALQ_FUNCTION int bytes_of(int n) const {
+    return static_cast<int>(o.wire.bytes(static_cast<std::uint64_t>(n)));
+  }
+
+  /// The bits of word k of a row that its codes take.
+  GLOBALQ_FUNCTION std::uint32_t used_mask(int n, int k) const {
+    int const used = n * o.wire.bits() - 32 * k;
+    return used <= 0 ? 0U : (used >= 32 ? ~0U : (1U << used) - 1U);
+  }
+  template <int W>
+  GLOBALQ_FUNCTION bool unused_bits(std::uint32_t const (&word)[W], int n) const {
+    std::uint32_t set = 0;
+    GLOBALQ_UNROLL
+    for (int k = 0; k < W; ++k) set |= word[k] & ~used_mask(n, k);
+    return set != 0;
+  }
+
+  GLOBALQ_FUNCTION bool out_of_range(codes const& c, std::uint32_t limit) const {
+    if constexpr (sizeof(lane_type) == 1) {
+      std::uint32_t bad = 0;
+      if (limit < 128) {
+        std::uint32_t const room = (127U - limit) * quad::ones;
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r) {
+          GLOBALQ_UNROLL
+          for (int k = 0; k < N / 4; ++k) bad |= quad::beyond(c.row[r].word[k], room);
+        }
+      }
+      if (o.zero_free) {
+        GLOBALQ_UNROLL
+        for (int r = 0; r < R; ++r) {
+          GLOBALQ_UNROLL
+          for (int k = 0; k < N / 4; ++k) {
+            int const valid = count(r) - 4 * k;
+            std::uint32_t const mask = valid <= 0 ? 0U : (valid >= 4 ? ~0U : (1U << (8 * valid)) - 1U);
+            bad |= quad::zeros(c.row[r].word[k]) & mask;
+          }
+        }
+      }
+      return (bad & quad::tops) != 0;
+    } else {
+      std::int32_t low = 0, high = 0;
+      bool zero = false;
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
+        GLOBALQ_UNROLL
+        for (int i = 0; i < N; ++i) {
+          std::int32_t const v = c.row[r].get(i);
+          low = v < low ? v : low;
+          high = high < v ? v : high;
+          zero = zero || (v == 0 && i < count(r));
+        }
+      }
+      std::int64_t const largest = limit;
+      return high > largest || low < -largest || (o.zero_free && zero);
+    }
+  }
+
+  GLOBALQ_FUNCTION std::uint64_t bucket_of(std::uint64_t value) const {
+    if (((value | o.bucket) >> 32) == 0)  // much cheaper
+      return static_cast<std::uint32_t>(value) / static_cast<std::uint32_t>(o.bucket);
+    return value / o.bucket;
+  }
+
+  /// Wires that know nothing of registers.
+  GLOBALQ_FUNCTION void unpack_slowly(std::byte const* frame, int r, code_row<lane_type, N>& out) const {
+    lane_type buffer[N];
+    out.clear();
+    if (count(r) == 0) return;
+    if (o.wire.unpack(frame + o.wire.bytes(first_ + row_start(r)), count(r), buffer, o.zero_free))
+      o.report(Operands::bad_code_fault);
+    for (int i = 0; i < N; ++i)
+      if (i < count(r)) out.set(i, buffer[i]);
+  }
+  GLOBALQ_FUNCTION void pack_slowly(code_row<lane_type, N> const& in, int r, std::byte* frame) const {
+    lane_type buffer[N];
+    if (count(r) == 0) return;
+    for (int i = 0; i < N; ++i) buffer[i] = static_cast<lane_type>(in.get(i));
+    o.wire.pack(buffer, count(r), frame + o.wire.bytes(first_ + row_start(r)), o.zero_free);
+  }
+
+  Operands const& o;
+  std::uint64_t first_;  ///< of the first row, in the segment
+  int row_;              ///< which that is
+  int left_;             ///< values from there to the end of the tile or of the segment
+  bool whole_;           ///< all rows are
+};
+
+}  // namespace globalq::kernel::device

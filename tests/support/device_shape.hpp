@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief Compares what the loop bodies do in the shape of a GPU thread (16 to 64 values, in registers) with what they do in
+/// that of a host thread (1,024): the same bytes and the same reports.
+
+#include <globalq/kernel/combine.hpp>
+#include <globalq/levels/exponential.hpp>
+#include <globalq/levels/table.hpp>
+#include <globalq/levels/uniform.hpp>
+#include <globalq/reduce/exponential.hpp>
+#include <globalq/reduce/reduce.hpp>
+#include <globalq/rounding/one_word.hpp>
+#include <globalq/rounding/stochastic.hpp>
+#include <globalq/wire/integer.hpp>
+#include <globalq/wire/packed.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace support::device_shape {
+
+namespace gq = globalq;
+
+/// Values below 2 in magnitude, from integers: large and small ones, and zeros of both signs.
+inline float value_at(std::uint64_t i) {
+  auto const h = static_cast<std::uint32_t>(((i + 1) * 0x9E3779B97F4A7C15ULL) >> 29);
+  float const v = static_cast<float>(static_cast<std::int32_t>(h) >> 8) * 0x1p-22F;
+  return h % 13 == 0 ? v * 0.0F : (h % 3 == 0 ? v * 0x1p-9F : v);
+}
+
+/// Where a vector lies, and how it is scaled.
+struct place {
+  std::uint64_t bucket;
+  std::uint64_t first;  ///< of the segment
+  std::size_t off;      ///< values and codes that memory is off from being aligned
+  bool local = false;   ///< scales travel
+};
+inline constexpr place places[] = {{0, 0, 0},         {0, 6400, 1},        {100, 0, 0},    {100, 6400, 3},
+                                   {64, 256, 0},      {128, 512, 0},       {128, 512, 2},  {7, 1792, 0},
+                                   {128, 0, 0, true}, {10, 1280, 1, true}, {0, 0, 0, true}};
+
+/// Around the rows of a GPU thread (4, 8 or 16 values, 64 apart), tiles and pieces.
+inline std::vector<std::uint64_t> lengths(place const& at) {
+  if (at.bucket != 0 || at.first != 0) return {1, 4, 5, 31, 64, 65, 256, 261, 1025};
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t n = 1; n <= 81; ++n) all.push_back(n);
+  for (std::uint64_t n : {127, 128, 129, 191, 192, 193, 197, 255, 256, 257, 300, 1023, 1024, 1025, 2500})
+    all.push_back(n);
+  return all;
+}
+
+/// Bytes that begin @p off bytes behind an address of 16, and one behind them that must not change.
+class buffer {
+ public:
+  buffer(std::size_t size, std::size_t off) : off_(off), bytes_(off + size + 1, std::byte{0x55}) {}
+  std::byte* data() { return bytes_.data() + off_; }
+  std::vector<std::byte> const& all() const { return bytes_; }
+
+ private:
+  std::size_t off_;
+  std::vector<std::byte> bytes_;
+};
+
+template <class Levels, class Rounding, class Wire>
+void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free, bool binary,
+             char const* name) {
+  using operands = gq::kernel::operands<Levels, Rounding, Wire>;
+  gq::kernel::host_executor const host{Kokkos::Serial()};
+  gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
+  for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
+    for (place const& at : places)
+      for (std::uint64_t count : lengths(at)) {
+        std::uint64_t const first = at.first, bucket = at.bucket, d = first + count;
+        std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::lane);
+        buffer values(d * width, at.off * width);
+        for (std::uint64_t i = 0; i < d; ++i) {
+          float const v = value_at(i);
+          switch (type) {
+            case gq::dtype::float64:
+              reinterpret_cast<double*>(values.data())[i] = static_cast<double>(v);
+              break;
+            case gq::dtype::float16:
+              reinterpret_cast<gq::float16*>(values.data())[i] = gq::float16(v);
+              break;
+            case gq::dtype::bfloat16:
+              reinterpret_cast<gq::bfloat16*>(values.data())[i] = gq::bfloat16(v);
+              break;
+            default:
+              reinterpret_cast<float*>(values.data())[i] = v;
+          }
+        }
+        std::uint64_t const buckets = bucket == 0 ? 1 : gq::divide_up(d, bucket);
+        std::vector<double> units(buckets);
+        for (std::uint64_t b = 0; b < buckets; ++b) units[b] = 2.0 + static_cast<double>(b % 5) / 8;
+        std::uint32_t faults = 0;
+        operands o{levels, rounding, wire, gq::const_vector{values.data(), type}};
+        o.first = first;
+        o.count = count;
+        o.bucket = bucket;
+        o.units = units.data();
+        o.local = at.local;
+        o.zero_free = zero_free;
+        o.rank = 1;
+        o.workers = 3;
+        o.seed = 5;
+        o.step = 6;
+        o.own = true;
+        o.faults = &faults;
+        o.settle();
+
+        std::vector<std::byte> scales[3];
+        for (int k = 0; k < 3; ++k) {
+          scales[k].resize(8 * buckets);
+          for (std::uint64_t b = bucket == 0 ? 0 : first / bucket; b < buckets; ++b)
+            o.write_scale(scales[k].data(), b, k == 2 ? 6.0 : 1.5 + static_cast<double>(b % 3) / 4 + k);
+        }
+        std::size_t const bytes = wire.bytes(count);
+        auto const both = [&](char const* what, std::size_t size, std::size_t off, auto const& body) {
+          buffer a(size, off), b(size, off);
+          host.values(count, body(a.data()));
+          device.values(count, body(b.data()));
+          EXPECT_TRUE(a.all() == b.all())
+              << name << ": " << what << ", " << gq::name_of(type) << ", bucket " << bucket << ", count "
+              << count << ", first " << first << ", off " << at.off << (at.local ? ", local" : "");
+          EXPECT_EQ(a.all().back(), std::byte{0x55});
+          return a;
+        };
+        buffer frames[2] = {{0, 0}, {0, 0}};
+        for (int k = 0; k < 2; ++k) {
+          o.rank = 2 * k;
+          frames[k] = both("encode", bytes, code_off, [&](std::byte* out) {
+            return gq::kernel::add_codes<operands, gq::reduce::sum>{o, out};
+          });
+        }
+        gq::kernel::source_view const sources[2] = {{frames[0].data(), scales[0].data(), 1, 0},
+                                                    {frames[1].data(), scales[1].data(), 1, 2}};
+        o.rank = 1;
+        o.sources = sources;
+        o.source_count = 2;
+        for (bool own : {true, false}) {
+          o.own = own;
+          o.terms = own ? 3 : 2;
+          // three codes of at most 5 fit any of these wires
+          if (!zero_free && !binary && !at.local && bytes >= count)
+            both("sum", bytes, code_off, [&](std::byte* out) {
+              return gq::kernel::add_codes<operands, gq::reduce::sum>{o, out};
+            });
+          if (binary && !at.local) {
+            o.summed = true;
+            both("exponential sum", bytes, code_off, [&](std::byte* out) {
+              return gq::kernel::add_codes<operands, gq::reduce::exponential>{o, out};
+            });
+            o.summed = false;
+          }
+          both("requantise", bytes, code_off, [&](std::byte* out) {
+            return gq::kernel::add_values<operands>{o, out, scales[2].data()};
+          });
+        }
+        std::vector<std::byte> const before = values.all();
+        auto const mean = [&](std::byte* out) {
+          return gq::kernel::write_mean<operands>{o, gq::mutable_vector{out, type}};
+        };
+        auto const add_mean = [&](std::byte* out) {
+          std::memcpy(out, values.data(), d * width);
+          return gq::kernel::write_mean<operands, true>{o, gq::mutable_vector{out, type}};
+        };
+        o.workers = 2;
+        both("mean of all frames", d * width, at.off * width, mean);
+        o.source_count = 1;
+        both("mean of one frame", d * width, at.off * width, mean);
+        both("mean of one frame, added", d * width, at.off * width, add_mean);
+        EXPECT_TRUE(values.all() == before);
+        EXPECT_EQ(faults, 0U) << name;
+
+        // damaged frames are reported alike
+        for (std::size_t damaged : {std::size_t{0}, bytes / 2, bytes - 1})
+          for (int pattern : {0x00, 0x08, 0x3f, 0x77, 0x80, 0xf0, 0xff}) {
+            if (count > 300) continue;
+            std::byte const good = frames[0].data()[damaged];
+            frames[0].data()[damaged] = static_cast<std::byte>(pattern);
+            std::uint32_t reports[2] = {0, 0};
+            operands checked = o;
+            checked.faults = &reports[0];
+            host.values(count, gq::kernel::check_codes<operands>{checked});
+            checked.faults = &reports[1];
+            device.values(count, gq::kernel::check_codes<operands>{checked});
+            EXPECT_EQ(reports[0], reports[1])
+                << name << ": byte " << damaged << " is " << pattern << ", count " << count;
+            frames[0].data()[damaged] = good;
+          }
+        if (testing::Test::HasFailure()) return;
+      }
+}
+
+template <class Wire>
+void compare_all(Wire const& wire, bool small, char const* name) {
+  using table = gq::levels::detail::level_table;
+  std::uint32_t const s = small ? 1 : 5;
+  gq::rounding::detail::one_word const shift{true, false}, nearest{false, true};
+  compare(gq::levels::uniform<>{s}, gq::rounding::stochastic{}, wire, false, false, name);
+  compare(gq::levels::uniform<>{s}, shift, wire, false, false, name);
+  if (small) return;
+  compare(gq::levels::exponential<>{3}.with_headroom(2), gq::rounding::stochastic{}, wire, false, true, name);
+  compare(static_cast<table const&>(gq::levels::table{0, 0.1, 0.4, 1}), gq::rounding::stochastic{}, wire,
+          false, false, name);
+  compare(static_cast<table const&>(gq::levels::symmetric{0.1, 0.3, 0.6, 1}), nearest, wire, true, false,
+          name);
+}
+
+}  // namespace support::device_shape
