@@ -5,6 +5,9 @@
 
 #include "globalq/norm/reduction.hpp"
 
+#include "globalq/kernel/stream.hpp"
+#include "globalq/norm/stream_reduction.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,7 +113,37 @@ TEST_P(BucketStatistics, have_the_same_bits_on_1_to_7_threads_and_on_the_spaces_
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, gq::infinity));
+// Serial stands in for a GPU: its kernels have the shape of threads that read several rows at once.
+#ifdef KOKKOS_ENABLE_SERIAL
+TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_wherever_the_vector_starts) {
+  std::uint32_t const q = GetParam();
+  gq::kernel::stream_executor<Kokkos::Serial> const on{Kokkos::Serial()};
+  for (dtype type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+    stored_vector const x(type, values_up_to(type == dtype::float16 ? 6e4 : 1e20, 10007, 10, 7));
+    for (std::size_t off : {0, 1, 2, 3, 4, 7})
+      for (std::uint64_t count : counts)
+        for (std::uint64_t bucket : {3, 128, 4096, 4097, 0}) {
+          gq::const_vector const view{static_cast<std::byte const*>(x.view().data) + off * gq::size_of(type),
+                                      type};
+          auto const block = [&](std::uint64_t first, int n) {
+            return gq::norm::block_statistic(view, first, n, q);
+          };
+          std::uint64_t const width = bucket == 0 ? std::max<std::uint64_t>(count, 1) : bucket;
+          std::vector<statistic> expected(count / width + (count % width != 0 ? 1 : 0)), found = expected,
+                                                                                         parts;
+          bucket_statistics(in_order{}, count, bucket, q, block, expected, parts);
+          std::vector<statistic> memory(gq::norm::stream_parts(count, bucket));
+          std::uint64_t top = 0, largest = 0;
+          gq::norm::enqueue_statistics(on, view, count, bucket, q, memory.data(), found.data(), &top);
+          expect_same(found, expected, "stream");
+          for (statistic const& s : expected) largest = std::max(largest, s.max_bits);
+          ASSERT_EQ(top, largest);
+        }
+  }
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, 7U, gq::infinity));
 
 TEST(BucketStatistics, of_a_bucket_do_not_depend_on_its_neighbours) {
   std::vector<double> values = values_up_to(2.0, 9000, 5, 9);

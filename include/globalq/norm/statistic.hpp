@@ -103,12 +103,27 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
   }
 }
 
+/// f(power), which takes |z| as a double to |z|^q. q is finite.
+template <class F>
+GLOBALQ_FUNCTION void with_power(std::uint32_t q, F const& f) {
+  if (q == 1)
+    f([](double v) { return v; });
+  else if (q == 2)
+    f([](double v) { return v * v; });  // 24 bits each: exact
+  else
+    f([q](double v) {
+      double p = v;
+      for (std::uint32_t k = 1; k < q; ++k) p = detail::cut26(p) * v;
+      return p;
+    });
+}
+
 /// Adds |z|^q of count values to 16 partial sums. q is finite.
 /// @param z  values so scaled that no power leaves the range of a double
 GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, double* partial) {
   float const* __restrict in = z;
   double* __restrict sums = partial;
-  auto const rows = [&](auto power) {
+  with_power(q, [&](auto power) {
     int i = 0;
     for (; i + 16 <= count; i += 16) {
       for (int j = 0; j < 16; ++j)
@@ -117,17 +132,7 @@ GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, dou
     }
     for (int j = 0; i + j < count; ++j)
       sums[j] += power(static_cast<double>(float_of(bits_of(in[i + j]) & float_magnitude)));
-  };
-  if (q == 1)
-    rows([](double v) { return v; });
-  else if (q == 2)
-    rows([](double v) { return v * v; });  // 24 bits each: exact
-  else
-    rows([q](double v) {
-      double p = v;
-      for (std::uint32_t k = 1; k < q; ++k) p = detail::cut26(p) * v;
-      return p;
-    });
+  });
 }
 
 namespace detail {

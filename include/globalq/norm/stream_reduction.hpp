@@ -6,6 +6,7 @@
 /// Four threads share a block: value i of a block belongs to partial sum i % 16, and thread t keeps sums 4 t to 4 t + 3.
 /// So each sum is added in the order of the values, and four threads read 64 bytes that lie side by side.
 
+#include "../kernel/detail/device.hpp"
 #include "statistic.hpp"
 
 #include <algorithm>
@@ -18,64 +19,129 @@ namespace detail {
 inline constexpr int block_threads = 4;
 inline constexpr int thread_sums = 16 / block_threads;
 
-/// The part of a block that a thread treats: rows of thread_sums values, 16 apart.
-template <class F>
-GLOBALQ_FUNCTION void for_each_row(int count, int thread, F const& f) {
-  for (int i = thread * thread_sums; i < count; i += 16)
-    f(i, count - i < thread_sums ? count - i : thread_sums);
-}
-
 /// What a thread found in its part of a block.
 struct part {
   std::uint64_t max_bits = 0;
   double sums[thread_sums] = {};
 };
 
-template <class Word, class Widen>
-GLOBALQ_FUNCTION std::uint64_t part_max(void const* data, std::uint64_t first, int count, int thread,
-                                        Word magnitude, Widen const& widen) {
-  Word const* const x = static_cast<Word const*>(data) + first;
-  Word top = 0;
-  for_each_row(count, thread, [&](int at, int m) {
-    for (int k = 0; k < m; ++k) {
-      Word const v = static_cast<Word>(x[at + k] & magnitude);
-      top = top < v ? v : top;
+/// f(words) for each row of a block that a thread treats: thread_sums values, 16 apart, zeros behind the end. Several
+/// rows are asked for before the first is used.
+template <int Size, class F>
+GLOBALQ_FUNCTION void for_each_row(void const* data, std::uint64_t first, int count, int thread, F const& f) {
+  namespace device = kernel::device;
+  constexpr int bytes = thread_sums * Size, words = bytes / 4, ahead = 128 / bytes;
+  std::byte const* const p = device::global(static_cast<std::byte const*>(data)) + first * Size;
+  int at = thread * thread_sums;
+  if (device::aligned<bytes>(p)) {
+    GLOBALQ_NO_UNROLL
+    for (; at + 16 * (ahead - 1) + thread_sums <= count; at += 16 * ahead) {
+      std::uint32_t row[ahead][words];
+      GLOBALQ_UNROLL
+      for (int r = 0; r < ahead; ++r) device::load_whole<bytes>(p + (at + 16 * r) * Size, row[r]);
+      GLOBALQ_UNROLL
+      for (int r = 0; r < ahead; ++r) f(row[r]);
     }
-  });
-  return widen(top);
-}
-
-/// max_bits() of a thread's part of a block.
-GLOBALQ_FUNCTION std::uint64_t part_max_bits(const_vector x, std::uint64_t first, int count, int thread) {
-  switch (x.type) {
-    case dtype::float64:
-      return part_max(x.data, first, count, thread, double_magnitude,
-                      [](std::uint64_t m) { return m > double_infinity ? double_nan : m; });
-    case dtype::float16:
-      return part_max(x.data, first, count, thread, std::uint16_t{0x7fff},
-                      [](std::uint16_t m) { return as_double_bits(float16::widen(m)); });
-    case dtype::bfloat16:
-      return part_max(x.data, first, count, thread, std::uint16_t{0x7fff},
-                      [](std::uint16_t m) { return as_double_bits(bfloat16::widen(m)); });
-    default:
-      return part_max(x.data, first, count, thread, float_magnitude,
-                      [](std::uint32_t m) { return as_double_bits(float_of(m)); });
+  }
+  GLOBALQ_NO_UNROLL
+  for (; at < count; at += 16) {
+    std::uint32_t row[words];
+    device::load_some<Size>(p + at * Size, count - at, row);
+    f(row);
   }
 }
 
-/// add_powers() of a thread's part of a block, whose largest magnitude has exponent e (0: values as they are).
-GLOBALQ_FUNCTION void part_powers(const_vector x, std::uint64_t first, int count, int thread, std::uint32_t q,
-                                  int e, double* sums) {
-  int const loaded = load_exponent(x.type, e), missing = -e - loaded;
-  float const factor = power_of_two_float(missing > 127 ? 127 : missing);
-  for_each_row(count, thread, [&](int at, int m) {
-    float buffer[thread_sums];
-    float const* const z = load<thread_sums>(x, first + static_cast<std::uint64_t>(at), m, loaded, buffer);
-    for (int k = 0; k < m; ++k) {
-      float const v = missing != 0 ? multiply(z[k], factor) : z[k];
-      add_powers(&v, 1, q, sums + k);
+/// How values of a type lie in 32-bit words.
+template <dtype Type>
+struct patterns_of {
+  static constexpr int size = Type == dtype::float64 ? 8 : (Type == dtype::float32 ? 4 : 2);
+  using magnitude = std::conditional_t<size == 8, std::uint64_t, std::uint32_t>;
+
+  /// The bit pattern of |value i|.
+  template <int W>
+  GLOBALQ_FUNCTION static magnitude pattern(std::uint32_t const (&row)[W], int i) {
+    if constexpr (size == 8)
+      return ((static_cast<std::uint64_t>(row[2 * i + 1]) << 32) | row[2 * i]) & double_magnitude;
+    else if constexpr (size == 4)
+      return row[i] & float_magnitude;
+    else
+      return (row[i / 2] >> (16 * (i % 2))) & 0x7fffU;
+  }
+
+  /// The value with that pattern times 2^exponent, as load() has it.
+  GLOBALQ_FUNCTION static float scaled(magnitude m, int exponent) {
+    if constexpr (size == 8)
+      return static_cast<float>(double_of(m) * power_of_two(exponent));
+    else
+      return multiply(exact(m), power_of_two_float(exponent));
+  }
+
+  /// max_bits() of a pattern.
+  GLOBALQ_FUNCTION static std::uint64_t max_bits(magnitude m) {
+    if constexpr (size == 8)
+      return m > double_infinity ? double_nan : m;
+    else
+      return as_double_bits(exact(m));
+  }
+
+ private:
+  GLOBALQ_FUNCTION static float exact(std::uint32_t m) {
+    if constexpr (Type == dtype::float32)
+      return float_of(m);
+    else if constexpr (Type == dtype::float16)
+      return float16::widen(static_cast<std::uint16_t>(m));
+    else
+      return bfloat16::widen(static_cast<std::uint16_t>(m));
+  }
+};
+
+/// The largest magnitude of a thread's part of a block.
+template <dtype Type>
+GLOBALQ_FUNCTION void find_max(const_vector x, std::uint64_t first, int count, int thread, part& p) {
+  using patterns = patterns_of<Type>;
+  typename patterns::magnitude top = 0;
+  for_each_row<patterns::size>(x.data, first, count, thread, [&](auto const& row) {
+    GLOBALQ_UNROLL
+    for (int k = 0; k < thread_sums; ++k) {
+      auto const m = patterns::pattern(row, k);
+      top = top < m ? m : top;
     }
   });
+  p.max_bits = patterns::max_bits(top);
+}
+
+/// The same, and add_powers() of values that are loaded times 2^loaded and then times a factor.
+template <dtype Type>
+GLOBALQ_FUNCTION void find_powers(const_vector x, std::uint64_t first, int count, int thread, std::uint32_t q,
+                                  int loaded, float factor, part& p) {
+  using patterns = patterns_of<Type>;
+  typename patterns::magnitude top = 0;
+  with_power(q, [&](auto power) {
+    for_each_row<patterns::size>(x.data, first, count, thread, [&](auto const& row) {
+      GLOBALQ_UNROLL
+      for (int k = 0; k < thread_sums; ++k) {
+        auto const m = patterns::pattern(row, k);
+        top = top < m ? m : top;
+        p.sums[k] += power(static_cast<double>(multiply(patterns::scaled(m, loaded), factor)));
+      }
+    });
+  });
+  p.max_bits = patterns::max_bits(top);
+}
+
+/// f(integral constant of the type).
+template <class F>
+GLOBALQ_FUNCTION void with_type(dtype type, F const& f) {
+  switch (type) {
+    case dtype::float64:
+      return f(std::integral_constant<dtype, dtype::float64>{});
+    case dtype::float16:
+      return f(std::integral_constant<dtype, dtype::float16>{});
+    case dtype::bfloat16:
+      return f(std::integral_constant<dtype, dtype::bfloat16>{});
+    default:
+      return f(std::integral_constant<dtype, dtype::float32>{});
+  }
 }
 
 }  // namespace detail
@@ -107,8 +173,12 @@ struct block_statistics {
       detail::part p;
       block const b = block_of(from + static_cast<std::uint64_t>(k / detail::block_threads));
       int const thread = k % detail::block_threads;
-      p.max_bits = detail::part_max_bits(x, b.first, b.count, thread);
-      if (unscaled) detail::part_powers(x, b.first, b.count, thread, q, 0, p.sums);
+      detail::with_type(x.type, [&](auto type) {
+        if (unscaled)
+          detail::find_powers<decltype(type)::value>(x, b.first, b.count, thread, q, 0, 1.0F, p);
+        else
+          detail::find_max<decltype(type)::value>(x, b.first, b.count, thread, p);
+      });
       found[k] = p;
     });
     team.team_barrier();
@@ -117,8 +187,14 @@ struct block_statistics {
         std::uint64_t const most = max_of(found + k / detail::block_threads * detail::block_threads);
         block const b = block_of(from + static_cast<std::uint64_t>(k / detail::block_threads));
         if (most == 0 || most >= double_infinity) return;
-        detail::part_powers(x, b.first, b.count, k % detail::block_threads, q, exponent_of(double_of(most)),
-                            found[k].sums);
+        int const e = exponent_of(double_of(most)), loaded = load_exponent(x.type, e), missing = -e - loaded;
+        float const factor = power_of_two_float(missing > 127 ? 127 : missing);
+        detail::part p;
+        detail::with_type(x.type, [&](auto type) {
+          detail::find_powers<decltype(type)::value>(x, b.first, b.count, k % detail::block_threads, q,
+                                                     loaded, factor, p);
+        });
+        for (int j = 0; j < detail::thread_sums; ++j) found[k].sums[j] = p.sums[j];
       });
       team.team_barrier();
     }
