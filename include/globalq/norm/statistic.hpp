@@ -189,8 +189,10 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
   std::uint32_t top = 0;
   constexpr int step = 256;
   float buffer[step];
-  for (int i = 0; i < count; i += step) {
-    int const m = count - i < step ? count - i : step;
+  // nothing to convert: all at once, since every step waits for the sums of the one before
+  int const most_values = unscaled && x.type == dtype::float32 ? count : step;
+  for (int i = 0; i < count; i += most_values) {
+    int const m = count - i < most_values ? count - i : most_values;
     float const* z = load<step>(x, first + static_cast<std::uint64_t>(i), m, loaded, buffer);
     if (missing != 0) {
       float const factor = power_of_two_float(missing > 127 ? 127 : missing);
