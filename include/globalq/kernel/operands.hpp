@@ -254,6 +254,7 @@ struct operands {
   }
 
   /// f(this worker's own values of a row, as they are stored), for types that encode_tiles() reads.
+  GLOBALQ_ANY_FUNCTION
   template <class F>
   GLOBALQ_FUNCTION bool with_stored(row const r, F const& f) const {
     switch (x.type) {
