@@ -76,15 +76,20 @@ class host_executor {
   }
 
  private:
+  /// One share of the work a thread, so that what is set up for it is set up once.
   template <class Space>
   static void run_on(void const* space, std::uint64_t count, void const* context, work f) {
-    Kokkos::parallel_for("globalq",
-                         Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(
-                             *static_cast<Space const*>(space), 0, count, Kokkos::ChunkSize(1)),
-                         [=](std::uint64_t i) {
-                           float_environment const exact;
-                           f(context, i);
-                         });
+    Space const& on = *static_cast<Space const*>(space);
+    auto const shares = std::min(count, static_cast<std::uint64_t>(on.concurrency()));
+    Kokkos::parallel_for(
+        "globalq",
+        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(on, 0, shares, Kokkos::ChunkSize(1)),
+        [=](std::uint64_t share) {
+          float_environment const exact;
+          std::uint64_t const first = count / shares * share + std::min(share, count % shares);
+          std::uint64_t const last = first + count / shares + (share < count % shares ? 1 : 0);
+          for (std::uint64_t i = first; i < last; ++i) f(context, i);
+        });
   }
 
   void each(std::uint64_t count, void const* context, work f) const {

@@ -4,8 +4,9 @@
 /// @brief kernel: rounding to nearest with subnormals, whatever the caller's thread has set.
 ///
 /// Trainers switch on flush-to-zero (-ffast-math does so for the whole program, torch.set_flush_denormal at run time).
-/// Workers with different settings would compute different bits, so each block of work sets the IEEE default and puts
-/// the caller's setting back: some ten nanoseconds for 4,096 values.
+/// Workers with different settings would compute different bits, so each thread sets the IEEE default before its share of
+/// the work, and puts the caller's setting back. Reading the setting waits for all that the thread has begun, some tens of
+/// nanoseconds: not something for every block.
 
 #if defined(__SSE2__) || defined(__x86_64__)
 #include <xmmintrin.h>
@@ -20,14 +21,16 @@ class float_environment {
  public:
 #if defined(__SSE2__) || defined(__x86_64__)
   float_environment() : saved_(_mm_getcsr()) {
-    if (saved_ != standard) _mm_setcsr(standard);
+    if (differs()) _mm_setcsr(standard);
   }
   ~float_environment() {
-    if (saved_ != standard) _mm_setcsr(saved_);
+    if (differs()) _mm_setcsr(saved_);
   }
 
  private:
   static constexpr unsigned standard = 0x1f80;  // round to nearest, subnormals, all exceptions masked
+  static constexpr unsigned raised = 0x3f;      // exceptions that were seen: no setting
+  bool differs() const { return (saved_ & ~raised) != standard; }
   unsigned saved_;
 #elif defined(__aarch64__)
   float_environment() {
