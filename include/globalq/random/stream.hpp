@@ -109,8 +109,14 @@ class tile_source {
       : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
 
   template <group_order Order = group_order::ascending>
-  tile_words draw(std::uint64_t tile) const {
-    return philox_tile<Order>(stream_.counter(16 * tile).word, keys_);
+  GLOBALQ_ALWAYS_INLINE philox_rounds<Order, rounds> begin(std::uint64_t tile) const {
+    return {stream_.counter(16 * tile).word, keys_};
+  }
+  template <group_order Order = group_order::ascending>
+  GLOBALQ_ALWAYS_INLINE tile_words draw(std::uint64_t tile) const {
+    auto words = begin<Order>(tile);
+    words.template run<0, words.inner>();
+    return words.last();
   }
   tile_words operator()(std::uint64_t tile) const { return draw(tile); }
 

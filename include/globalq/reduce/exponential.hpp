@@ -80,9 +80,14 @@ struct exponential {
   /// @returns the bits that the magnitudes of a and b have: at least the largest of them
   static std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, random::stream const& s,
                                  std::uint64_t tile, int tiles, std::int8_t* out, std::size_t ahead = 0) {
-    random::detail::tile_source const draw(s);
-    return detail::add_tiles<exponential>(
-        a, b, [&](int t) { return draw(tile + static_cast<std::uint64_t>(t)); }, tiles, out, ahead);
+    struct {
+      random::detail::tile_source draw;
+      std::uint64_t first;
+      GLOBALQ_ALWAYS_INLINE auto begin(int t) const {
+        return draw.begin(first + static_cast<std::uint64_t>(t));
+      }
+    } const source{random::detail::tile_source(s), tile};
+    return detail::add_tiles<exponential>(a, b, source, tiles, out, ahead);
   }
 #endif
 

@@ -27,94 +27,115 @@ struct tile_words {
   __m512i word[4];
 };
 
-/// The keys of all rounds; the first two as numbers, the last one for lanes of 32 bits.
+/// The keys of all rounds, as numbers: an instruction reads one for all lanes.
 template <int Rounds>
 struct round_keys {
   static_assert(Rounds > 3);
-  std::uint32_t first[2][2];
-  __m512i key[Rounds - 3][2], last[2];
+  std::uint64_t key[Rounds][2];
 
   round_keys(std::uint32_t key0, std::uint32_t key1) {
     for (std::uint32_t r = 0; r < Rounds; ++r) {
-      std::uint32_t const k0 = key0 + r * 0x9E3779B9U, k1 = key1 + r * 0xBB67AE85U;
-      if (r < 2) {
-        first[r][0] = k0;
-        first[r][1] = k1;
-      } else if (r == Rounds - 1) {
-        last[0] = _mm512_set1_epi32(static_cast<int>(k0));
-        last[1] = _mm512_set1_epi32(static_cast<int>(k1));
-      } else {
-        key[r - 2][0] = _mm512_set1_epi64(k0);
-        key[r - 2][1] = _mm512_set1_epi64(k1);
-      }
+      key[r][0] = key0 + r * 0x9E3779B9U;
+      key[r][1] = key1 + r * 0xBB67AE85U;
     }
   }
 };
 
-/// @param counter  of group 0 (its first word a multiple of 16)
+/// The words of a tile under way: a chain of multiplications that leaves room for other work between its rounds.
 template <group_order Order, int Rounds>
-inline tile_words philox_tile(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys) {
-  constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
-  constexpr auto all = static_cast<__mmask8>(-1);
-  auto const same = [](std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
-  // a shuffle and not a shift: shifts share a port with much else of what runs beside this
-  auto const high = [](__m512i x) {
-    return _mm512_maskz_shuffle_epi32(static_cast<__mmask16>(-1), x, _MM_PERM_DDBB);
-  };
-  auto const mixed = [](__m512i a, __m512i b, __m512i c) {
-    return _mm512_maskz_ternarylogic_epi64(all, a, b, c, 0x96);
-  };
-  __m512i const times0 = same(m0), times1 = same(m1);
-  // round 1: only the first word differs between groups; round 2: only the product of the third
-  std::uint64_t const q1 = std::uint64_t{m1} * counter[2];
-  std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^ keys.first[0][0],
-                      a1 = static_cast<std::uint32_t>(q1);
-  std::uint64_t const p2 = std::uint64_t{m0} * a0;
-  // the halves are those groups that will be in even lanes and those in odd ones
-  constexpr bool ascending = Order == group_order::ascending;
-  __m512i const even =
-      ascending ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14) : _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
-  __m512i c[2][4];
-  for (int half = 0; half < 2; ++half) {
-    __m512i const lane =
-        _mm512_add_epi64(even, same(counter[0] + (ascending ? 1U : 4U) * static_cast<std::uint32_t>(half)));
-    __m512i const p = _mm512_maskz_mul_epu32(all, lane, times0);
-    __m512i const c2 = _mm512_xor_si512(high(p), same(counter[3] ^ keys.first[0][1]));
-    __m512i const q = _mm512_maskz_mul_epu32(all, c2, times1);
-    c[half][0] = _mm512_xor_si512(high(q), same(a1 ^ keys.first[1][0]));
-    c[half][1] = q;
-    c[half][2] = _mm512_xor_si512(p, same(static_cast<std::uint32_t>(p2 >> 32) ^ keys.first[1][1]));
-    c[half][3] = same(static_cast<std::uint32_t>(p2));
-  }
-  for (int r = 0; r < Rounds - 3; ++r) {
-    __m512i const* const key = keys.key[r];
-    for (auto& x : c) {
-      __m512i const p = _mm512_maskz_mul_epu32(all, x[0], times0),
-                    q = _mm512_maskz_mul_epu32(all, x[2], times1);
-      x[0] = mixed(high(q), x[1], key[0]);
-      x[2] = mixed(high(p), x[3], key[1]);
-      x[1] = q;
-      x[3] = p;
+class philox_rounds {
+ public:
+  /// The first two rounds.
+  /// @param counter  of group 0 (its first word a multiple of 16)
+  GLOBALQ_ALWAYS_INLINE philox_rounds(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys)
+      : keys_(keys) {
+    // round 1: only the first word differs between groups; round 2: only the product of the third
+    std::uint64_t const q1 = std::uint64_t{m1} * counter[2];
+    std::uint32_t const a0 = static_cast<std::uint32_t>(q1 >> 32) ^ counter[1] ^
+                             static_cast<std::uint32_t>(keys.key[0][0]),
+                        a1 = static_cast<std::uint32_t>(q1);
+    std::uint64_t const p2 = std::uint64_t{m0} * a0;
+    // the halves are those groups that will be in even lanes and those in odd ones
+    constexpr bool ascending = Order == group_order::ascending;
+    __m512i const even = ascending ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14)
+                                   : _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    for (int half = 0; half < 2; ++half) {
+      __m512i const lane =
+          _mm512_add_epi64(even, same(counter[0] + (ascending ? 1U : 4U) * static_cast<std::uint32_t>(half)));
+      __m512i const p = _mm512_maskz_mul_epu32(all, lane, same(m0));
+      __m512i const c2 =
+          _mm512_xor_si512(high(p), same(counter[3] ^ static_cast<std::uint32_t>(keys.key[0][1])));
+      __m512i const q = _mm512_maskz_mul_epu32(all, c2, same(m1));
+      c_[half][0] = _mm512_xor_si512(high(q), same(a1 ^ static_cast<std::uint32_t>(keys.key[1][0])));
+      c_[half][1] = q;
+      c_[half][2] = _mm512_xor_si512(
+          p, same(static_cast<std::uint32_t>(p2 >> 32) ^ static_cast<std::uint32_t>(keys.key[1][1])));
+      c_[half][3] = same(static_cast<std::uint32_t>(p2));
     }
   }
-  // the last round joins the halves before its sums: what is in the low, or high, words of both
-  constexpr __mmask16 evens = 0x5555, odds = 0xaaaa;
-  auto const lows = [](__m512i a, __m512i b) { return _mm512_mask_shuffle_epi32(a, odds, b, _MM_PERM_CCAA); };
-  auto const highs = [](__m512i a, __m512i b) {
-    return _mm512_mask_shuffle_epi32(b, evens, a, _MM_PERM_DDBB);
-  };
-  __m512i p[2], q[2];
-  for (int half = 0; half < 2; ++half) {
-    p[half] = _mm512_maskz_mul_epu32(all, c[half][0], times0);
-    q[half] = _mm512_maskz_mul_epu32(all, c[half][2], times1);
+
+  /// Rounds between the first two and the last.
+  static constexpr int inner = Rounds - 3;
+
+  /// Inner rounds [First, Last).
+  template <int First, int Last>
+  GLOBALQ_ALWAYS_INLINE void run() {
+    for (int r = First; r < Last; ++r) {
+      std::uint64_t const* const key = keys_.key[2 + r];
+      for (auto& x : c_) {
+        __m512i const p = _mm512_maskz_mul_epu32(all, x[0], same(m0)),
+                      q = _mm512_maskz_mul_epu32(all, x[2], same(m1));
+        x[0] = mixed(high(q), x[1], same(key[0]));
+        x[2] = mixed(high(p), x[3], same(key[1]));
+        x[1] = q;
+        x[3] = p;
+      }
+    }
   }
-  tile_words t;
-  t.word[0] = mixed(highs(q[0], q[1]), lows(c[0][1], c[1][1]), keys.last[0]);
-  t.word[1] = lows(q[0], q[1]);
-  t.word[2] = mixed(highs(p[0], p[1]), lows(c[0][3], c[1][3]), keys.last[1]);
-  t.word[3] = lows(p[0], p[1]);
-  return t;
-}
+
+  /// The last round, after all inner ones.
+  GLOBALQ_ALWAYS_INLINE tile_words last() const {
+    // joins the halves before its sums: what is in the low, or high, words of both
+    constexpr __mmask16 evens = 0x5555, odds = 0xaaaa;
+    auto const lows = [](__m512i a, __m512i b) {
+      return _mm512_mask_shuffle_epi32(a, odds, b, _MM_PERM_CCAA);
+    };
+    auto const highs = [](__m512i a, __m512i b) {
+      return _mm512_mask_shuffle_epi32(b, evens, a, _MM_PERM_DDBB);
+    };
+    __m512i p[2], q[2];
+    for (int half = 0; half < 2; ++half) {
+      p[half] = _mm512_maskz_mul_epu32(all, c_[half][0], same(m0));
+      q[half] = _mm512_maskz_mul_epu32(all, c_[half][2], same(m1));
+    }
+    tile_words t;
+    t.word[0] = mixed(highs(q[0], q[1]), lows(c_[0][1], c_[1][1]), last_key(0));
+    t.word[1] = lows(q[0], q[1]);
+    t.word[2] = mixed(highs(p[0], p[1]), lows(c_[0][3], c_[1][3]), last_key(1));
+    t.word[3] = lows(p[0], p[1]);
+    return t;
+  }
+
+ private:
+  static constexpr std::uint32_t m0 = 0xD2511F53U, m1 = 0xCD9E8D57U;
+  static constexpr auto all = static_cast<__mmask8>(-1);
+
+  static __m512i same(std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
+  // a shuffle and not a shift: shifts share a port with much else of what runs beside this
+  static __m512i high(__m512i x) {
+    return _mm512_maskz_shuffle_epi32(static_cast<__mmask16>(-1), x, _MM_PERM_DDBB);
+  }
+  /// For lanes of 32 bits.
+  __m512i last_key(int which) const {
+    return _mm512_set1_epi32(static_cast<int>(static_cast<std::uint32_t>(keys_.key[Rounds - 1][which])));
+  }
+  static __m512i mixed(__m512i a, __m512i b, __m512i c) {
+    return _mm512_maskz_ternarylogic_epi64(all, a, b, c, 0x96);
+  }
+
+  round_keys<Rounds> const& keys_;
+  __m512i c_[2][4];
+};
 
 /// The word of every value: each word four times, rotated by 0, 8, 16 and 24 bits.
 /// @param t  in ascending order

@@ -83,26 +83,45 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
 }
 
 /// Rule::add of the 256 codes of each of some tiles: out = a + b; out may be a or b.
-/// @param words  words(t): those of tile t
-/// @param ahead  0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
+///
+/// The words of the next tile are drawn between the rows of this one: their chain of multiplications would else fill the
+/// machine's window with work that waits.
+/// @param source  begin(t): the words of tile t, under way
+/// @param ahead   0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
 /// @returns the bits that the magnitudes of a and b have: at least the largest of them
-template <class Rule, class Words>
-[[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, Words words,
-                                                 int tiles, std::int8_t* out, std::size_t ahead) {
+template <class Rule, class Source>
+[[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b,
+                                                 Source const& source, int tiles, std::int8_t* out,
+                                                 std::size_t ahead) {
   __m512i seen = _mm512_setzero_si512();
-  for (int t = 0; t < tiles; ++t) {
-    random::detail::tile_words const drawn = words(t);
-    for (int w = 0; w < 4; ++w) {
-      int const at = 256 * t + 64 * w;
-      if (ahead != 0) {
-        prefetch(a + at + ahead, 64);
-        prefetch(b + at + ahead, 64);
-        prefetch<true>(out + at + ahead, 64);
-      }
-      _mm512_storeu_si512(out + at, add_exponential<Rule>(_mm512_loadu_si512(a + at),
-                                                          _mm512_loadu_si512(b + at), drawn.word[w], seen));
+  auto const row = [&](int at, __m512i words) {
+    if (ahead != 0) {
+      prefetch(a + at + ahead, 64);
+      prefetch(b + at + ahead, 64);
+      prefetch<true>(out + at + ahead, 64);
     }
+    _mm512_storeu_si512(
+        out + at, add_exponential<Rule>(_mm512_loadu_si512(a + at), _mm512_loadu_si512(b + at), words, seen));
+  };
+  random::detail::tile_words now = [&] {
+    auto words = source.begin(0);
+    words.template run<0, words.inner>();
+    return words.last();
+  }();
+  int at = 0;
+  for (int t = 1; t < tiles; ++t, at += 256) {
+    auto next = source.begin(t);
+    constexpr int half = next.inner / 2;
+    row(at, now.word[0]);
+    next.template run<0, half>();
+    row(at + 64, now.word[1]);
+    next.template run<half, next.inner>();
+    row(at + 128, now.word[2]);
+    random::detail::tile_words const drawn = next.last();
+    row(at + 192, now.word[3]);
+    now = drawn;
   }
+  for (int w = 0; w < 4; ++w) row(at + 64 * w, now.word[w]);
   std::uint64_t lane[8], bits = 0;
   _mm512_storeu_si512(lane, seen);
   for (std::uint64_t l : lane) bits |= l;
