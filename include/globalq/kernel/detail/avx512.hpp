@@ -219,27 +219,26 @@ inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> c
 struct as_bytes {
   std::int8_t* out;
 
-  /// Those of a tile. @param drawn  in columns
+  static constexpr int parts = 4;
+
+  /// Those of a quarter of a tile. @param drawn  in columns
   template <class Scheme, class Value>
-  void tile(Scheme const& scheme, Value const* z, float const* gain, random::detail::tile_words const& drawn,
-            __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
-    for (int w = 0; w < 4; ++w) {
-      Value const* const in = z + 64 * w;
-      if (ahead != 0) {
-        prefetch(in + ahead, 64 * sizeof(Value));
-        prefetch<true>(out + 64 * w + ahead, 64);
-      }
-      __m512i const words = drawn.word[w];
-      signed_bytes const b =
-          codes_of_vectors<Scheme, Value>(scheme,
-                                          {{in, in + 16, in + 32, in + 48},
-                                           {words, words, words, words},
-                                           {turn[0], turn[1], turn[2], turn[3]}},
-                                          _mm512_set1_ps(gain[w] * Scheme::scale), decided);
-      __m512i const code =
-          _mm512_mask_sub_epi8(b.code, _mm512_movepi8_mask(b.sign), _mm512_setzero_si512(), b.code);
-      _mm512_storeu_si512(out + 64 * w, in_order(code));
+  GLOBALQ_ALWAYS_INLINE void part(int w, Scheme const& scheme, Value const* z, float const* gain,
+                                  random::detail::tile_words const& drawn, __m512i const (&turn)[4],
+                                  std::size_t ahead, __mmask16& decided) const {
+    Value const* const in = z + 64 * w;
+    if (ahead != 0) {
+      prefetch(in + ahead, 64 * sizeof(Value));
+      prefetch<true>(out + 64 * w + ahead, 64);
     }
+    __m512i const words = drawn.word[w];
+    signed_bytes const b = codes_of_vectors<Scheme, Value>(
+        scheme,
+        {{in, in + 16, in + 32, in + 48}, {words, words, words, words}, {turn[0], turn[1], turn[2], turn[3]}},
+        _mm512_set1_ps(gain[w] * Scheme::scale), decided);
+    __m512i const code =
+        _mm512_mask_sub_epi8(b.code, _mm512_movepi8_mask(b.sign), _mm512_setzero_si512(), b.code);
+    _mm512_storeu_si512(out + 64 * w, in_order(code));
   }
 
   /// Those of values [64 row, 64 row + 64) of a tile.
@@ -255,33 +254,34 @@ struct as_bytes {
 struct as_nibbles {
   std::uint8_t* out;
 
+  static constexpr int parts = 2;
+
   template <class Scheme, class Value>
-  void tile(Scheme const& scheme, Value const* z, float const* gain, random::detail::tile_words const& drawn,
-            __m512i const (&turn)[4], std::size_t ahead, __mmask16& decided) const {
+  GLOBALQ_ALWAYS_INLINE void part(int h, Scheme const& scheme, Value const* z, float const* gain,
+                                  random::detail::tile_words const& drawn, __m512i const (&turn)[4],
+                                  std::size_t ahead, __mmask16& decided) const {
     __m512i const minus = _mm512_set1_epi8(8), places = _mm512_set1_epi16(0x1001);
-    for (int h = 0; h < 2; ++h) {
-      Value const* const in = z + 128 * h;
-      if (ahead != 0) {
-        prefetch(in + ahead, 128 * sizeof(Value));
-        prefetch<true>(out + 64 * h + ahead / 2, 64);
-      }
-      __m512i pairs[2];  // of every other vector: what packing two into one puts between each other
-      for (int k = 0; k < 2; ++k) {
-        Value const* const at = in + 16 * k;
-        __m512i const low = drawn.word[2 * h], high = drawn.word[2 * h + 1];
-        // all of them have one gain
-        signed_bytes const b =
-            codes_of_vectors<Scheme, Value>(scheme,
-                                            {{at, at + 32, at + 64, at + 96},
-                                             {low, low, high, high},
-                                             {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
-                                            _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
-        __mmask64 const negative = _mm512_mask_test_epi8_mask(_mm512_movepi8_mask(b.sign), b.code, b.code);
-        pairs[k] = _mm512_maskz_maddubs_epi16(
-            ~__mmask32{0}, in_order(_mm512_mask_add_epi8(b.code, negative, b.code, minus)), places);
-      }
-      _mm512_storeu_si512(out + 64 * h, _mm512_maskz_packus_epi16(all64, pairs[0], pairs[1]));
+    Value const* const in = z + 128 * h;
+    if (ahead != 0) {
+      prefetch(in + ahead, 128 * sizeof(Value));
+      prefetch<true>(out + 64 * h + ahead / 2, 64);
     }
+    __m512i pairs[2];  // of every other vector: what packing two into one puts between each other
+    for (int k = 0; k < 2; ++k) {
+      Value const* const at = in + 16 * k;
+      __m512i const low = drawn.word[2 * h], high = drawn.word[2 * h + 1];
+      // all of them have one gain
+      signed_bytes const b =
+          codes_of_vectors<Scheme, Value>(scheme,
+                                          {{at, at + 32, at + 64, at + 96},
+                                           {low, low, high, high},
+                                           {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
+                                          _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
+      __mmask64 const negative = _mm512_mask_test_epi8_mask(_mm512_movepi8_mask(b.sign), b.code, b.code);
+      pairs[k] = _mm512_maskz_maddubs_epi16(
+          ~__mmask32{0}, in_order(_mm512_mask_add_epi8(b.code, negative, b.code, minus)), places);
+    }
+    _mm512_storeu_si512(out + 64 * h, _mm512_maskz_packus_epi16(all64, pairs[0], pairs[1]));
   }
 
   void row(int row, std::int8_t const (&lanes)[64]) const {
@@ -321,11 +321,30 @@ template <class Levels, class Rounding, class Value, class Out>
         _mm512_add_epi8(_mm512_maskz_broadcast_i32x4(
                             all16, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
                         _mm512_set1_epi32(0x040404 * j));
-  for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance()) {
+  using random::detail::group_order;
+  // the words of the next tile are drawn between the parts of this one: see reduce::detail::add_tiles()
+  random::detail::tile_words now = source.template draw<group_order::columns>(tile), later = now;
+  for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance(), now = later) {
     std::uint64_t const index = tile + static_cast<std::uint64_t>(k);
     __mmask16 decided = all16;
-    out.tile(scheme, z, gain, source.template draw<random::detail::group_order::columns>(index), turn, ahead,
-             decided);
+    auto const part = [&](int p) { out.part(p, scheme, z, gain, now, turn, ahead, decided); };
+    if (k + 1 < tiles) {
+      auto next = source.template begin<group_order::columns>(index + 1);
+      constexpr int half = next.inner / 2;
+      part(0);
+      if constexpr (Out::parts == 4) {
+        next.template run<0, half>();
+        part(1);
+        next.template run<half, next.inner>();
+        part(2);
+      } else {
+        next.template run<0, next.inner>();
+      }
+      later = next.last();
+      part(Out::parts - 1);
+    } else {
+      for (int p = 0; p < Out::parts; ++p) part(p);
+    }
     if (__builtin_expect(decided != all16, 0)) {
       std::uint32_t word[tile_values];
       random::detail::spread(source.draw(index), word);
