@@ -48,7 +48,7 @@ class host_executor {
   template <class Space>
   requires(static_cast<bool>(Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::
                                  accessible)) explicit host_executor(Space const& space)
-      : run_(&run_on<Space>), space_(std::make_shared<Space>(space)) {}
+      : run_(&run_on<Space>), space_(std::make_shared<Space>(space)), threads_(space.concurrency()) {}
 
   /// Body over all of [0, count) values.
   template <class Body>
@@ -78,12 +78,12 @@ class host_executor {
  private:
   /// One share of the work a thread, so that what is set up for it is set up once.
   template <class Space>
-  static void run_on(void const* space, std::uint64_t count, void const* context, work f) {
-    Space const& on = *static_cast<Space const*>(space);
-    auto const shares = std::min(count, static_cast<std::uint64_t>(on.concurrency()));
+  static void run_on(void const* space, std::uint64_t shares, std::uint64_t count, void const* context,
+                     work f) {
     Kokkos::parallel_for(
         "globalq",
-        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(on, 0, shares, Kokkos::ChunkSize(1)),
+        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(*static_cast<Space const*>(space), 0,
+                                                                     shares, Kokkos::ChunkSize(1)),
         [=](std::uint64_t share) {
           float_environment const exact;
           std::uint64_t const first = count / shares * share + std::min(share, count % shares);
@@ -99,11 +99,12 @@ class host_executor {
       f(context, 0);
       return;
     }
-    run_(space_.get(), count, context, f);
+    run_(space_.get(), std::min(count, static_cast<std::uint64_t>(threads_)), count, context, f);
   }
 
-  void (*run_)(void const*, std::uint64_t, void const*, work);
+  void (*run_)(void const*, std::uint64_t, std::uint64_t, void const*, work);
   std::shared_ptr<void const> space_;
+  int threads_;
 };
 
 namespace device {
