@@ -11,6 +11,7 @@
 #include "../support/data.hpp"
 #include "../support/measure.hpp"
 
+#include <globalq/core/quad.hpp>
 #include <globalq/norm/reduction.hpp>
 #include <globalq/schedule/ring.hpp>
 #include <globalq/stream_vector_codec.hpp>
@@ -236,14 +237,9 @@ struct alignas(16) sixteen_bytes {
 struct plain_sum {
   sixteen_bytes const *a, *b;
   sixteen_bytes* sum;
-  static GLOBALQ_FUNCTION std::uint32_t add(std::uint32_t x, std::uint32_t y) {
-    // per byte: the upper bits apart, so that nothing is carried from one to the next
-    constexpr std::uint32_t low = 0x7f7f7f7fU;
-    return ((x & low) + (y & low)) ^ ((x ^ y) & ~low);
-  }
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
     sixteen_bytes const x = a[i], y = b[i];
-    sum[i] = {add(x.x, y.x), add(x.y, y.y), add(x.z, y.z), add(x.w, y.w)};
+    sum[i] = {quad::add(x.x, y.x), quad::add(x.y, y.y), quad::add(x.z, y.z), quad::add(x.w, y.w)};
   }
 };
 

@@ -25,8 +25,7 @@ struct begin_alone {
     state->agreed.writes = true;
     state->agreed.step = step();
     units[0] = fixed_unit;
-    if (step() > random::max_step && word->trouble == stream_word::fine)
-      word->trouble = stream_word::bad_step;
+    if (step() > random::max_step) word->note(stream_word::bad_step);
   }
 };
 
@@ -56,9 +55,8 @@ struct conclude_encode {
       trouble = stream_word::beyond_unit;
     if (trouble == stream_word::fine) return;
     header[0] = header[1] = 0;
-    if (word->trouble != stream_word::fine) return;
-    word->top = top;
-    word->trouble = trouble;
+    if (word->is_first(trouble)) word->top = top;
+    word->note(trouble);
   }
 };
 
@@ -67,9 +65,8 @@ struct conclude_decode {
   stream_state const* state;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    if ((state->agreed.faults & (kernel::bad_code | kernel::bad_frame)) != 0 &&
-        word->trouble == stream_word::fine)
-      word->trouble = stream_word::bad_frame;
+    if ((state->agreed.faults & (kernel::bad_code | kernel::bad_frame)) != 0)
+      word->note(stream_word::bad_frame);
   }
 };
 
@@ -102,8 +99,6 @@ class stream_vector_codec {
     detail::resolution const r = detail::resolve_alone(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
-    word_ = word_memory_.get_values<detail::stream_word>(1);
-    *word_ = {};
     state_ = state_memory_.get_values<detail::stream_state>(1);
   }
   stream_vector_codec(stream_vector_codec const&) = delete;
@@ -181,9 +176,7 @@ class stream_vector_codec {
   }
 
   /// @brief False when a call that has run went wrong, which the next call or wait() throws. Does not wait.
-  bool good() const {
-    return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == detail::stream_word::fine;
-  }
+  bool good() const { return report_.good(); }
 
  private:
   template <class V, class Frame>
@@ -204,7 +197,7 @@ class stream_vector_codec {
     codec_->begin(call_);
     codec_->combine({0, length}, true, {}, out);
     on_.items(1, detail::conclude_encode{state_, facts_.fixed_unit,
-                                         reinterpret_cast<std::uint64_t*>(out.data()), word_});
+                                         reinterpret_cast<std::uint64_t*>(out.data()), report_.word()});
   }
 
   template <class Frame, class V>
@@ -223,7 +216,7 @@ class stream_vector_codec {
       codec_->add_decoded({0, length}, {&one, 1});
     else
       codec_->finish({0, length}, {&one, 1});
-    on_.items(1, detail::conclude_decode{state_, word_});
+    on_.items(1, detail::conclude_decode{state_, report_.word()});
   }
 
   void begin(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, detail::call_step step,
@@ -244,7 +237,7 @@ class stream_vector_codec {
           "the same call once before the capture");
     prepared_ = std::max(prepared_, buckets);
     units_ = units_memory_.get_values<double>(buckets);
-    on_.items(1, detail::begin_alone{state_, step, units_, facts_.fixed_unit, word_});
+    on_.items(1, detail::begin_alone{state_, step, units_, facts_.fixed_unit, report_.word()});
     call_ = {};
     call_.x = x;
     call_.y = y;
@@ -290,10 +283,8 @@ class stream_vector_codec {
   /// Throws what the kernels found, once.
   void throw_trouble() {
     if (good()) return;
-    on_.fence();
-    detail::stream_word const word = *word_;
-    *word_ = {};
-    std::string const late = " (found on the stream, in this call or an earlier one)";
+    detail::stream_word const word = report_.take(on_);
+    std::string const late = report_.late;
     switch (word.trouble) {
       case detail::stream_word::not_finite:
         throw non_finite_error(
@@ -321,12 +312,11 @@ class stream_vector_codec {
   std::unique_ptr<detail::operator_codec> codec_;
   detail::call call_;
   std::uint64_t prepared_ = 0;  ///< buckets that there is memory for
-  byte_buffer word_memory_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  detail::stream_report<Space> report_;
   byte_buffer state_memory_{kernel::memory_of<memory_space>()};
   byte_buffer units_memory_{kernel::memory_of<memory_space>()};
   byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
   byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
-  detail::stream_word* word_ = nullptr;
   detail::stream_state* state_ = nullptr;
   double* units_ = nullptr;
 };

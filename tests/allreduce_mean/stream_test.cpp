@@ -6,8 +6,10 @@
 /// the shape of GPU threads. With Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
+#include <globalq/options.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>
@@ -15,9 +17,7 @@
 #include <atomic>
 #include <barrier>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <random>
 #include <tuple>
 
 namespace gq = globalq;
@@ -125,24 +125,10 @@ void for_each_operator(F const& f) {
 /// Values of a worker, times 2^exponent.
 template <class Value>
 std::vector<Value> values_of(int rank, std::size_t d, int exponent = 0) {
-  std::mt19937 draw(static_cast<std::uint32_t>(rank) + 1);
-  std::vector<Value> x(d);
-  for (Value& v : x) {
-    double const drawn = std::ldexp(static_cast<int>(draw() % 2001) - 1000, -9 + exponent);
-    if constexpr (std::is_same_v<Value, double>)
-      v = drawn;
-    else
-      v = static_cast<Value>(static_cast<float>(drawn));
-  }
-  return x;
+  return support::values_of<Value>(static_cast<std::uint32_t>(rank) + 1, d, exponent);
 }
 
-template <class Value>
-void expect_same(std::vector<Value> const& a, std::vector<Value> const& b, std::string const& what) {
-  ASSERT_EQ(a.size(), b.size());
-  if (a.empty()) return;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)), 0) << what;
-}
+using support::expect_same;
 
 /// Two calls each on host and stream with the same input; compares all bits.
 template <class Value, class Operator>

@@ -6,6 +6,7 @@
 /// the default host space.
 
 #include <globalq/kernel/combine.hpp>
+#include <globalq/kernel/mean.hpp>
 #include <globalq/kernel/stream.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>

@@ -4,14 +4,14 @@
 ///
 /// The stream is an instance of Kokkos::Serial; with Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
+#include "tests/support/values.hpp"
+
 #include <globalq/globalq.hpp>
+#include <globalq/stream_vector_codec.hpp>
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <limits>
-#include <random>
 
 namespace gq = globalq;
 
@@ -42,24 +42,9 @@ std::vector<T> on_host(device<T> const& x) {
 
 template <class Value>
 std::vector<Value> values_of(std::size_t d, int exponent = 0) {
-  std::mt19937 draw(static_cast<std::uint32_t>(d));
-  std::vector<Value> x(d);
-  for (Value& v : x) {
-    double const drawn = std::ldexp(static_cast<int>(draw() % 2001) - 1000, -9 + exponent);
-    if constexpr (std::is_same_v<Value, double>)
-      v = drawn;
-    else
-      v = static_cast<Value>(static_cast<float>(drawn));
-  }
-  return x;
+  return support::values_of<Value>(static_cast<std::uint32_t>(d), d, exponent);
 }
-
-template <class Value>
-void expect_same(std::vector<Value> const& a, std::vector<Value> const& b, std::string const& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  if (a.empty()) return;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(Value)), 0) << what;
-}
+using support::expect_same;
 
 template <class Value, class Operator>
 void compare(char const* name, Operator const& op, std::size_t d, int exponent = 0) {

@@ -5,6 +5,7 @@
 /// that of a host thread (1,024): the same bytes and the same reports.
 
 #include <globalq/kernel/combine.hpp>
+#include <globalq/kernel/mean.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>

@@ -4,6 +4,7 @@
 /// @brief quantizer: what the codecs of a composition of levels, rounding and wire share, wherever its kernels run.
 
 #include "../kernel/combine.hpp"
+#include "../kernel/mean.hpp"
 #include "../levels/table.hpp"
 #include "../norm/reduction.hpp"
 #include "../reduce/exponential.hpp"
@@ -85,12 +86,6 @@ class composition : public operator_codec {
   kernel::source_view view_of(segment part, source const& s) const {
     std::byte const* const scales = s.frame.data() + wire::header_bytes;
     return {scales + scale_bytes_of(part), scales, s.terms, s.worker};
-  }
-
-  static int terms_of(bool own, std::span<source const> sources) {
-    int terms = own ? 1 : 0;
-    for (source const& s : sources) terms += s.terms;
-    return terms;
   }
 
   /// Whether codes are added as they are, by whatever operator.

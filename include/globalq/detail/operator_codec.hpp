@@ -60,6 +60,13 @@ class operator_codec : public codec {
   }
 
  protected:
+  /// Workers in the sum of own values and sources.
+  static int terms_of(bool own, std::span<source const> sources) {
+    int terms = own ? 1 : 0;
+    for (source const& s : sources) terms += s.terms;
+    return terms;
+  }
+
   /// Throws the error of a frame that the kernels found bad.
   void check_codes(std::span<source const> sources) {
     if ((faults_ & kernel::bad_code) == 0) return;

@@ -8,26 +8,12 @@
 
 namespace globalq::detail {
 
-/// Adds float32 values in the order of the schedule. Values are divided by 2^k, exactly, where their sum would overflow.
-class plain_codec final : public operator_codec {
+/// What float32 frames are, wherever they lie.
+class plain_frames : public operator_codec {
  public:
-  explicit plain_codec(kernel::host_executor on) : on_(std::move(on)) {}
-
   /// The unit is a power of two: values travel as x / unit. 1 wherever the sum of all workers stays in range.
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
     return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
-  }
-
-  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    if (part.empty()) return;
-    int terms = own ? 1 : 0;
-    for (source const& s : sources) terms += s.terms;
-    add(part, own, sources, reinterpret_cast<float*>(out.data() + wire::header_bytes));
-    wire::write_header(out, wire::float32_identifier, terms, part.count);
-  }
-
-  void finish(segment part, std::span<source const> sources) override {
-    if (!part.empty()) add(part, false, sources, nullptr);
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
@@ -35,13 +21,34 @@ class plain_codec final : public operator_codec {
     return {payload::kind::float32, frame.data() + wire::header_bytes, part.count};
   }
 
+ protected:
+  static kernel::source_view view_of(source const& s) {
+    std::byte const* const values = s.frame.data() + wire::header_bytes;
+    return {values, values, s.terms, s.worker};
+  }
+};
+
+/// Adds float32 values in the order of the schedule. Values are divided by 2^k, exactly, where their sum would overflow.
+class plain_codec final : public plain_frames {
+ public:
+  explicit plain_codec(kernel::host_executor on) : on_(std::move(on)) {}
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    add(part, own, sources, reinterpret_cast<float*>(out.data() + wire::header_bytes));
+    wire::write_header(out, wire::float32_identifier, terms_of(own, sources), part.count);
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (!part.empty()) add(part, false, sources, nullptr);
+  }
+
  private:
   void add(segment part, bool own, std::span<source const> sources, float* out) {
     views_.clear();
     for (source const& s : sources) {
       wire::check_header(s, wire::float32_identifier, part.count, frame_bytes(part, s.terms));
-      std::byte const* const values = s.frame.data() + wire::header_bytes;
-      views_.push_back({values, values, s.terms, s.worker});
+      views_.push_back(view_of(s));
     }
     on_.values(part.count,
                kernel::add_floats{call_.x, part, own, call_.workers, call_.units.data(), call_.wide,

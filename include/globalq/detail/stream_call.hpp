@@ -61,11 +61,11 @@ struct decide_call {
     if (d.what == outcome::disagree) trouble = stream_word::disagree;
     if (trouble == stream_word::fine) return;
     state->agreed.writes = false;
-    if (word->trouble != stream_word::fine) return;
+    if (!word->is_first(trouble)) return;
     for (int i = 0; i < workers; ++i) told[i] = records[i];
     word->who = d.who;
     word->top = d.top;
-    word->trouble = trouble;
+    word->note(trouble);
   }
 };
 
@@ -86,7 +86,7 @@ struct conclude_call {
       if (step.where != nullptr) ++*step.where;
       std::uint32_t trouble = overflow && throws ? stream_word::beyond_range : stream_word::fine;
       if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0) trouble = stream_word::bad_frame;
-      if (trouble != stream_word::fine && word->trouble == stream_word::fine) word->trouble = trouble;
+      word->note(trouble);
     }
     bool const nan = !throws && (overflow || state->what == outcome::not_finite);
     if (!nan && state->what != outcome::zero) return;
@@ -113,8 +113,6 @@ class stream_call {
         setup_(setup),
         on_(instance),
         codec_(make_codec(op, setup.facts, setup.resolved, on_)) {
-    word_ = pinned_.get_values<stream_word>(1);
-    *word_ = stream_word{};
     told_ = told_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
     records_ = records_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
     state_ = state_memory_.get_values<stream_state>(1);
@@ -129,11 +127,7 @@ class stream_call {
   void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
     throw_trouble();
     bool const known = seen(length, x.type), capturing = on_.capturing();
-    if (capturing && !known)
-      throw configuration_error(
-          "globalq: allreduce_mean: a graph is being captured, and this call still has to prepare its "
-          "memory; "
-          "average vectors of this length and type once before the capture");
+    if (capturing && !known) kernel::refuse_unprepared_capture();
     if (capturing && step.where == nullptr)
       throw configuration_error(
           "globalq: allreduce_mean: a graph is being captured with a step number of the host, so every "
@@ -164,7 +158,7 @@ class stream_call {
                layout(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values()), frames_);
     }
     std::uint64_t const items = std::clamp<std::uint64_t>(length / 16, 1, most_concluding);
-    on_.items(items, conclude_call{state_, y, length, items, step, throws(), word_});
+    on_.items(items, conclude_call{state_, y, length, items, step, throws(), report_.word()});
     if (!known) seen_.push_back({length, x.type});
   }
 
@@ -178,9 +172,7 @@ class stream_call {
     throw_trouble();
   }
 
-  bool good() const {
-    return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == stream_word::fine;
-  }
+  bool good() const { return report_.good(); }
 
  private:
   /// Threads that look whether there is something to fill in.
@@ -210,7 +202,7 @@ class stream_call {
     transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
     on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
-                             word_, told_});
+                             report_.word(), told_});
   }
 
   void scale_buckets(dtype type, std::uint64_t buckets, double* units) {
@@ -224,10 +216,8 @@ class stream_call {
   /// Throws what the kernels found, once.
   void throw_trouble() {
     if (good()) return;
-    on_.fence();
-    stream_word const word = *word_;
-    *word_ = stream_word{};
-    std::string const late = host_driven ? "" : " (found on the stream, in this call or an earlier one)";
+    stream_word const word = report_.take(on_);
+    std::string const late = host_driven ? "" : report_.late;
     switch (word.trouble) {
       case stream_word::disagree:
         check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())));
@@ -264,7 +254,7 @@ class stream_call {
   kernel::stream_executor<space> on_;
   std::unique_ptr<operator_codec> codec_;
   std::vector<averaged> seen_;
-  byte_buffer pinned_{kernel::memory_of<kernel::pinned_space<space>>()};
+  stream_report<space> report_;
   byte_buffer told_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
   byte_buffer records_memory_{kernel::memory_of<memory_space>()};
   byte_buffer state_memory_{kernel::memory_of<memory_space>()};
@@ -272,7 +262,6 @@ class stream_call {
   byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
   byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
   frame_pool frames_{kernel::memory_of<memory_space>()};
-  stream_word* word_ = nullptr;
   opening_record *told_ = nullptr, *records_ = nullptr;
   stream_state* state_ = nullptr;
   norm::statistic* statistics_ = nullptr;

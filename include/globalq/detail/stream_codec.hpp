@@ -7,6 +7,7 @@
 #include "../kernel/stream.hpp"
 #include "../norm/stream_reduction.hpp"
 #include "composition.hpp"
+#include "plain_codec.hpp"
 
 namespace globalq::detail {
 
@@ -197,28 +198,17 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
 
 /// float32 frames in the memory of a space.
 template <class Space>
-class stream_plain_codec final : public operator_codec {
+class stream_plain_codec final : public plain_frames {
  public:
   explicit stream_plain_codec(kernel::stream_executor<Space> const& on) : on_(on) {}
 
-  std::size_t frame_bytes(segment part, int /*terms*/) const override {
-    return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
-  }
-
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    int terms = own ? 1 : 0;
-    for (source const& s : sources) terms += s.terms;
-    add(part, own, sources, out.data(), terms);
+    add(part, own, sources, out.data(), terms_of(own, sources));
   }
 
   void finish(segment part, std::span<source const> sources) override {
     if (!part.empty()) add(part, false, sources, nullptr, 0);
-  }
-
-  payload numbers(segment part, std::span<std::byte> frame) const override {
-    if (part.empty()) return {};
-    return {payload::kind::float32, frame.data() + wire::header_bytes, part.count};
   }
 
   void declare(std::span<std::byte> frame, int terms) const override {
@@ -228,10 +218,7 @@ class stream_plain_codec final : public operator_codec {
  private:
   void add(segment part, bool own, std::span<source const> sources, std::byte* out, int terms) {
     views_.clear();
-    for (source const& s : sources) {
-      std::byte const* const values = s.frame.data() + wire::header_bytes;
-      views_.push_back({values, values, s.terms, s.worker});
-    }
+    for (source const& s : sources) views_.push_back(view_of(s));
     kernel::source_view const* const list = lists_.get(on_, views_);
     int const count = static_cast<int>(views_.size());
     float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);

@@ -3,8 +3,11 @@
 /// @file
 /// @brief quantizer: what the kernels of a call on a stream tell each other, and the host.
 
+#include "../kernel/stream.hpp"
 #include "../norm/stream_reduction.hpp"
 #include "opening.hpp"
+
+#include <utility>
 
 namespace globalq::detail {
 
@@ -21,6 +24,35 @@ struct stream_word {
   std::uint32_t trouble = fine;
   std::int32_t who = 0;
   double top = 0;
+
+  /// Whether what was found is the first trouble. Details are written before note(): the host may look at any time.
+  GLOBALQ_FUNCTION bool is_first(std::uint32_t found) const { return found != fine && trouble == fine; }
+  GLOBALQ_FUNCTION void note(std::uint32_t found) {
+    if (is_first(found)) trouble = found;
+  }
+};
+
+/// The host's side of it.
+template <class Space>
+class stream_report {
+ public:
+  stream_report() : word_(memory_.get_values<stream_word>(1)) { *word_ = {}; }
+
+  stream_word* word() const { return word_; }
+  bool good() const {
+    return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == stream_word::fine;
+  }
+  /// What was found, once, after waiting for all that may still find something.
+  stream_word take(kernel::stream_executor<Space> const& on) {
+    on.fence();
+    return std::exchange(*word_, stream_word{});
+  }
+
+  static constexpr char const* late = " (found on the stream, in this call or an earlier one)";
+
+ private:
+  byte_buffer memory_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  stream_word* word_;
 };
 
 /// What kernels of a call tell each other.

@@ -103,6 +103,13 @@ class stream_executor : public device_executor<Space> {
   Space instance_;
 };
 
+/// A captured graph can't allocate.
+[[noreturn]] inline void refuse_unprepared_capture() {
+  throw configuration_error(
+      "globalq: allreduce_mean: a graph is being captured, and this call still has to prepare its memory; "
+      "average vectors of this length and type once before the capture");
+}
+
 /// Lists of sources where kernels find them. A list is written once; every call that needs the same one finds it, so
 /// that nothing is copied for a call with frames that were there before.
 template <class Space>
@@ -121,11 +128,7 @@ class source_lists {
     for (auto at = begin; at != end; ++at)
       if (same(at->second.list, list))
         return reinterpret_cast<source_view const*>(at->second.memory.get(bytes(list)).data());
-    if (on.capturing())
-      throw configuration_error(
-          "globalq: allreduce_mean: a graph is being captured, and this call still has to prepare its "
-          "memory; "
-          "average vectors of this length and type once before the capture");
+    if (on.capturing()) refuse_unprepared_capture();
     entry e{list, byte_buffer(memory_of<typename Space::memory_space>())};
     void* const memory = e.memory.get(bytes(list)).data();
     byte_buffer staging(memory_of<pinned_space<Space>>());

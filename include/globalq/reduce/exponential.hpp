@@ -65,8 +65,7 @@ struct exponential {
         permute(0x07030100U, 0x7f3f1f0fU, permute(few | (few >> 4), 0, 0x4420));
     std::uint32_t const lowest = permute(word, 0, 0x1230);  // the lowest byte that each code sees
     std::uint32_t const asked = lowest & (mask | many);
-    std::uint32_t const some = ((asked & lows) + lows) | asked;  // top bit: not all zero
-    std::uint32_t event = signs(ka & kb & ~some);                // neither code is zero
+    std::uint32_t event = signs(ka & kb & zeros(asked));  // neither code is zero
     if ((event & many) != 0) event &= deeper(at, word);
     std::uint32_t const larger = (ka & first) | (kb & ~first), sign = (sa & first) | (sb & ~first);
     std::uint32_t const moved = (event & opposite & 0x02020202U) | (~event & ones);  // 0, 1 or 2
