@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: the door of the codes of variable length: blocks of codes to as few bytes as they need.
+///
+/// A block code turns at most block_values codes into bytes and back; coded.hpp makes the body of a frame of them. Codes
+/// are lanes as everywhere: signed integers, sign and magnitude of a level, 0 for the level zero.
+
+#include "../core/concepts.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <span>
+
+namespace globalq::wire {
+
+static_assert(std::endian::native == std::endian::little,
+              "globalq: frames are little-endian and big-endian machines are not supported");
+
+/// The most codes of one block.
+inline constexpr int block_values = 4096;
+
+/// What encode() returns for a block that does not fit into the room it was given.
+inline constexpr std::size_t too_long = ~std::size_t{0};
+
+/// @brief Codes of a block to bytes of variable length and back; a small value, called on the host only.
+///
+/// - `largest_code()`: the largest magnitude of a code that it can take.
+/// - `make_table(counts, max_code)`: what all blocks of a frame share, from how often each code occurs
+///   (`counts[code + max_code]`); empty where there is nothing to share.
+/// - `table_bytes`, `write_table`, `read_table`: how it travels. read_table returns true for bad bytes.
+/// - `encode(table, codes, count, out, room)`: the bytes written, at most @c room, or too_long; nothing outside
+///   [out, out + room) is written.
+/// - `decode(table, in, count, max_code, codes)`: true for bytes that encode() could not have written for codes up to
+///   max_code. Reads nothing outside @c in and writes nothing outside codes[0, count), whatever the bytes are.
+template <class C>
+concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<typename C::lane> &&
+    std::is_trivially_copyable_v<typename C::table> &&
+    requires(C const code, typename C::table const& table, typename C::table& read,
+             std::span<std::uint64_t const> counts, std::span<std::byte const> in, typename C::lane* codes,
+             std::byte* out, std::uint32_t max_code, int count, std::size_t room) {
+  { C::identifier() } -> std::same_as<std::uint8_t>;
+  { C::largest_code() } -> std::same_as<std::uint32_t>;
+  { code.make_table(counts, max_code) } -> std::same_as<typename C::table>;
+  { code.table_bytes(max_code) } -> std::same_as<std::size_t>;
+  code.write_table(table, max_code, out);
+  { code.read_table(in.data(), max_code, read) } -> std::same_as<bool>;
+  { code.encode(table, codes, count, out, room) } -> std::same_as<std::size_t>;
+  { code.decode(table, in, count, max_code, codes) } -> std::same_as<bool>;
+};
+
+}  // namespace globalq::wire

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: the body of a frame of variable length: blocks, each in a code or in fixed width, and where they begin.
+
+#include "../core/codec.hpp"
+#include "../core/error.hpp"
+#include "block_code.hpp"
+#include "detail/streams.hpp"
+#include "integer.hpp"
+#include "packed.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace globalq::wire {
+
+/// The form of fixed width that a block falls back to.
+template <class Lane>
+struct fixed_form;
+
+template <>
+struct fixed_form<std::int8_t> {
+  static packed<> of(std::uint32_t max_code, bool zero_free) {
+    return packed<>(1 + static_cast<std::uint32_t>(std::bit_width(max_code - (zero_free ? 1 : 0))));
+  }
+};
+template <>
+struct fixed_form<std::int16_t> {
+  static integer<std::int16_t> of(std::uint32_t, bool) { return {}; }
+};
+
+/// @brief Any number of codes as blocks of block_values, encoded and decoded in parallel.
+///
+/// A block whose code is not shorter than fixed width is sent in fixed width, so a body is never longer than that plus 2
+/// bytes a block and the table: what a receiver has to have room for.
+/// @shape a body
+/// | bytes | content |
+/// | --- | --- |
+/// | 0.. | the table of the code: table_bytes(max_code) |
+/// | then | for each block two bytes, little-endian: bytes of its code, or 0: it is in fixed width |
+/// | then | the blocks |
+/// No codes: no bytes.
+/// @tparam Code  a BlockCode
+/// @determinism the bytes depend on the codes only
+template <BlockCode Code>
+class coded {
+ public:
+  using lane = typename Code::lane;
+
+  /// @param max_code   the largest magnitude that occurs
+  /// @param zero_free  0 does not occur: the levels have no zero
+  /// @throws configuration_error when max_code is 0 or more than the code can take
+  coded(Code code, std::uint32_t max_code, bool zero_free = false)
+      : code_(code),
+        max_code_(checked(max_code)),
+        zero_free_(zero_free),
+        dense_(dense::of(max_code, zero_free)) {}
+
+  /// The most bytes of a body.
+  std::size_t capacity(std::uint64_t count) const {
+    return count == 0 ? 0 : head_bytes(count) + dense_.bytes(count);
+  }
+
+  /// @brief Writes a body.
+  /// @param on     calls f(i) for all i in [0, n), in any order: on.items(n, f), as kernel::host_executor does
+  /// @param codes  count of them, of magnitude up to max_code
+  /// @param out    at least capacity(count) bytes; what is behind the body is left as it was or overwritten
+  /// @returns      the bytes of the body
+  /// @complexity   O(count); no memory is allocated after the first call of a length
+  /// @throws configuration_error when @p out is too short
+  template <class Executor>
+  std::size_t encode(Executor const& on, lane const* codes, std::uint64_t count, std::span<std::byte> out) {
+    if (out.size() < capacity(count))
+      throw configuration_error("globalq: wire::coded: " + std::to_string(out.size()) +
+                                " bytes for a body of up to " + std::to_string(capacity(count)));
+    if (count == 0) return 0;
+    std::uint64_t const blocks = blocks_of(count);
+    make_table(on, codes, count);
+    code_.write_table(table_, max_code_, out.data());
+
+    // each block to a place of its own, then together
+    std::span<std::byte> const scratch = scratch_.get(static_cast<std::size_t>(blocks) * stride());
+    places_.resize(blocks + 1);
+    on.items(blocks, [&](std::uint64_t b) {
+      int const n = values_of(b, count);
+      lane const* const from = codes + b * block_values;
+      std::byte* const to = scratch.data() + b * stride();
+      std::size_t const room = dense_.bytes(static_cast<std::uint64_t>(n)) - 1;
+      std::size_t const size = code_.encode(table_, from, n, to, room);
+      if (size == too_long) dense_.pack(from, n, to, zero_free_);
+      places_[b] = {size == too_long ? 0 : size, 0};
+    });
+    std::byte* const index = out.data() + code_.table_bytes(max_code_);
+    for (std::uint64_t b = 0; b < blocks; ++b) {
+      auto const size = static_cast<std::uint16_t>(places_[b].code_bytes);
+      std::memcpy(index + 2 * b, &size, 2);
+    }
+    place_blocks(count);
+    on.items(blocks, [&](std::uint64_t b) {
+      std::memcpy(out.data() + places_[b].at, scratch.data() + b * stride(),
+                  places_[b + 1].at - places_[b].at);
+    });
+    return places_[blocks].at;
+  }
+
+  /// @brief Reads a body.
+  /// @param in     exactly the body
+  /// @param codes  room for count codes; unspecified when the bytes are bad
+  /// @returns      true for bytes that encode() could not have written. Nothing outside @p in and @p codes is touched.
+  /// @complexity   O(count); no memory is allocated after the first call of a length
+  template <class Executor>
+  bool decode(Executor const& on, std::span<std::byte const> in, std::uint64_t count, lane* codes) {
+    if (count == 0) return !in.empty();
+    if (in.size() < head_bytes(count) || in.size() > capacity(count)) return true;
+    if (code_.read_table(in.data(), max_code_, table_)) return true;
+    std::uint64_t const blocks = blocks_of(count);
+    std::byte const* const index = in.data() + code_.table_bytes(max_code_);
+    places_.resize(blocks + 1);
+    for (std::uint64_t b = 0; b < blocks; ++b) {
+      std::uint16_t size = 0;
+      std::memcpy(&size, index + 2 * b, 2);
+      if (size >= dense_.bytes(static_cast<std::uint64_t>(values_of(b, count)))) return true;
+      places_[b] = {size, 0};
+    }
+    place_blocks(count);
+    if (places_[blocks].at != in.size()) return true;
+    std::atomic<bool> bad{false};
+    on.items(blocks, [&](std::uint64_t b) {
+      int const n = values_of(b, count);
+      lane* const to = codes + b * block_values;
+      std::span<std::byte const> const from = in.subspan(places_[b].at, places_[b + 1].at - places_[b].at);
+      bool const wrong = places_[b].code_bytes == 0 ? unpack(from.data(), n, to)
+                                                    : code_.decode(table_, from, n, max_code_, to) ||
+                                                          (zero_free_ && has_zero(to, n));
+      if (wrong) bad.store(true, std::memory_order_relaxed);
+    });
+    return bad.load(std::memory_order_relaxed);
+  }
+
+  std::uint32_t max_code() const { return max_code_; }
+
+ private:
+  using dense = fixed_form<lane>;
+
+  /// Counts are kept by so many shares of the blocks.
+  static constexpr std::uint64_t most_shares = 64;
+
+  struct place {
+    std::size_t code_bytes;  ///< 0: fixed width
+    std::size_t at;          ///< first byte, in the body
+  };
+
+  static std::uint32_t checked(std::uint32_t max_code) {
+    if (max_code == 0 || max_code > Code::largest_code())
+      throw configuration_error("globalq: wire::coded: codes up to " + std::to_string(max_code) +
+                                "; this code takes 1 to " + std::to_string(Code::largest_code()) +
+                                " with lanes of " + std::to_string(8 * sizeof(lane)) + " bits");
+    return max_code;
+  }
+
+  static std::uint64_t blocks_of(std::uint64_t count) {
+    return divide_up<std::uint64_t>(count, block_values);
+  }
+  static int values_of(std::uint64_t block, std::uint64_t count) {
+    return static_cast<int>(std::min<std::uint64_t>(block_values, count - block * block_values));
+  }
+  std::size_t head_bytes(std::uint64_t count) const {
+    return code_.table_bytes(max_code_) + 2 * blocks_of(count);
+  }
+  /// Bytes between the blocks while they are not placed yet.
+  std::size_t stride() const { return dense_.bytes(block_values); }
+
+  void place_blocks(std::uint64_t count) {
+    std::size_t at = head_bytes(count);
+    std::uint64_t const blocks = blocks_of(count);
+    for (std::uint64_t b = 0; b < blocks; ++b) {
+      places_[b].at = at;
+      at += places_[b].code_bytes != 0 ? places_[b].code_bytes
+                                       : dense_.bytes(static_cast<std::uint64_t>(values_of(b, count)));
+    }
+    places_[blocks] = {0, at};
+  }
+
+  template <class Executor>
+  void make_table(Executor const& on, lane const* codes, std::uint64_t count) {
+    if constexpr (std::is_empty_v<typename Code::table>) {
+      table_ = code_.make_table({}, max_code_);
+    } else {
+      std::size_t const symbols = 2 * static_cast<std::size_t>(max_code_) + 1;
+      std::uint64_t const shares = std::min(blocks_of(count), most_shares);
+      counts_.assign(symbols * shares, 0);
+      on.items(shares, [&](std::uint64_t s) {
+        std::uint64_t const blocks = blocks_of(count);
+        for (std::uint64_t b = blocks * s / shares; b < blocks * (s + 1) / shares; ++b)
+          count_block(codes + b * block_values, values_of(b, count), counts_.data() + symbols * s);
+      });
+      for (std::uint64_t s = 1; s < shares; ++s)
+        for (std::size_t i = 0; i < symbols; ++i) counts_[i] += counts_[symbols * s + i];
+      table_ = code_.make_table(std::span(counts_.data(), symbols), max_code_);
+    }
+  }
+
+  /// Four counters for each code: equal codes that follow each other do not wait for one another's sums.
+  void count_block(lane const* codes, int n, std::uint64_t* counts) const {
+    constexpr std::size_t range = std::size_t{2} * (Code::largest_code() + 1);
+    std::uint16_t four[4][range];
+    for (auto& one : four) std::fill_n(one, range, std::uint16_t{0});
+    auto const of = [](lane c) {
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(c)) & (range - 1);
+    };
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+      for (int k = 0; k < 4; ++k) ++four[k][of(codes[i + k])];
+    for (; i < n; ++i) ++four[0][of(codes[i])];
+    auto const most = static_cast<std::int32_t>(max_code_);
+    for (std::int32_t c = -most; c <= most; ++c) {
+      std::size_t const at = static_cast<std::uint32_t>(c) & (range - 1);
+      counts[c + most] += static_cast<std::uint64_t>(four[0][at]) + four[1][at] + four[2][at] + four[3][at];
+    }
+  }
+
+  bool unpack(std::byte const* in, int n, lane* codes) const {
+    if (dense_.unpack(in, n, codes, zero_free_)) return true;
+    return detail::beyond(codes, n, max_code_) || (zero_free_ && has_zero(codes, n));
+  }
+  static bool has_zero(lane const* codes, int n) { return std::find(codes, codes + n, lane{0}) != codes + n; }
+
+  Code code_;
+  std::uint32_t max_code_;
+  bool zero_free_;
+  decltype(dense::of(1, false)) dense_;
+  typename Code::table table_{};
+  byte_buffer scratch_;
+  std::vector<place> places_;
+  std::vector<std::uint64_t> counts_;
+};
+
+}  // namespace globalq::wire

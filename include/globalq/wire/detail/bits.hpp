@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: bits into bytes and back: the first bit of a stream is the highest of its first byte.
+///
+/// Both sides keep a word of 64 bits. The writer shifts codewords in from below and stores 8 bytes at a time; the reader
+/// loads 8 bytes and shifts codewords out at the top, where a table can be indexed with them. Neither has a branch.
+
+#include "../../core/arithmetic.hpp"
+
+#include <cstddef>
+#include <cstring>
+
+namespace globalq::wire::detail {
+
+GLOBALQ_ALWAYS_INLINE std::uint64_t swap_bytes(std::uint64_t x) {
+#if defined(__GNUC__)
+  return __builtin_bswap64(x);
+#else
+  std::uint64_t y = 0;
+  for (int k = 0; k < 8; ++k) y |= ((x >> (8 * k)) & 0xff) << (56 - 8 * k);
+  return y;
+#endif
+}
+
+/// A codeword and its length in one integer: the length in the low six bits, the bits from bit 8 on. A shift by it is a
+/// shift by the length, and a sum of them has the sum of the lengths below: no masks in the loop.
+using codeword = std::uint32_t;
+constexpr codeword make_codeword(std::uint32_t bits, int length) {
+  return bits << 8 | static_cast<std::uint32_t>(length);
+}
+constexpr int length_of(codeword c) { return static_cast<int>(c & 63U); }
+constexpr std::uint32_t bits_of(codeword c) { return c >> 8; }
+
+/// Bytes behind the last one that a writer may touch.
+inline constexpr std::size_t writer_slack = 8;
+
+/// Writes codewords. The target has writer_slack bytes more than are needed.
+class bit_writer {
+ public:
+  explicit bit_writer(std::byte* out) : at_(out) {}
+
+  /// @pre at most 56 bits since the last flush
+  GLOBALQ_ALWAYS_INLINE void put(codeword c) {
+    word_ = word_ << (c & 63U) | (c >> 8);
+    used_ += c;
+  }
+  GLOBALQ_ALWAYS_INLINE void put(std::uint64_t bits, int length) {
+    word_ = word_ << length | bits;
+    used_ += static_cast<std::uint32_t>(length);
+  }
+  GLOBALQ_ALWAYS_INLINE void flush() {
+    std::uint32_t const n = used_ & 63U;
+    std::uint64_t const bytes = swap_bytes(word_ << ((64U - n) & 63U));
+    std::memcpy(at_, &bytes, 8);
+    at_ += n >> 3;
+    used_ = n & 7U;
+  }
+  /// Fills the last byte with zeros. @returns the end of the bytes
+  std::byte* finish() {
+    flush();
+    return at_ + (used_ != 0 ? 1 : 0);
+  }
+
+ private:
+  std::uint64_t word_ = 0;  // its lowest used_ bits are not stored yet; what is above them is
+  std::uint32_t used_ = 0;
+  std::byte* at_;
+};
+
+/// Bytes that must follow the last one of what a reader reads; all zero, so that what is read there is known.
+inline constexpr std::size_t reader_slack = 16;
+
+/// Reads codewords. Never goes beyond the end plus reader_slack, whatever it is told to take.
+class bit_reader {
+ public:
+  bit_reader() = default;
+  /// @param end  of all the bytes there are, which may be more than those of this stream
+  bit_reader(std::byte const* begin, std::byte const* end) : at_(begin), last_(end + 1) { refill(); }
+
+  /// From here on the next 57 bits are in the word.
+  GLOBALQ_ALWAYS_INLINE void refill() {
+    at_ += taken_ >> 3;
+    at_ = at_ < last_ ? at_ : last_;
+    taken_ &= 7U;
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, at_, 8);
+    word_ = swap_bytes(bytes) << taken_;
+  }
+  /// The next bits, the first one on top.
+  GLOBALQ_ALWAYS_INLINE std::uint64_t word() const { return word_; }
+  GLOBALQ_ALWAYS_INLINE void take(std::uint32_t length) {
+    word_ <<= length & 63U;
+    taken_ += length & 63U;
+  }
+
+  /// Whether exactly the bytes [begin, end) were read, up to zeros that fill the last one.
+  bool ended(std::byte const* begin, std::byte const* end) {
+    refill();
+    auto const bits = (at_ - begin) * 8 + static_cast<std::ptrdiff_t>(taken_);
+    if (bits > (end - begin) * 8 || bits <= (end - begin) * 8 - 8) return false;
+    return taken_ == 0 || (std::to_integer<std::uint32_t>(*at_) & (0xffU >> taken_)) == 0;
+  }
+
+ private:
+  std::uint64_t word_ = 0;
+  std::byte const* at_ = nullptr;
+  std::byte const* last_ = nullptr;  // where nothing of a valid stream is left
+  std::uint32_t taken_ = 0;          // bits of *at_ and what follows that were taken
+};
+
+}  // namespace globalq::wire::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: where the non-zeros of a block are, and back.
+
+#include "../block_code.hpp"
+#include "avx512.hpp"
+
+namespace globalq::wire::detail {
+
+/// Room behind what compaction writes: it stores whole vectors.
+inline constexpr int compact_slack = 64;
+
+/// Without vectors: the same results.
+struct portable_compaction {
+  /// The positions of non-zeros, in order. @returns how many
+  template <class Lane>
+  GLOBALQ_LOOP static int positions(Lane const* codes, int count, std::uint16_t* out) {
+    int n = 0;
+    for (int i = 0; i < count; ++i) {
+      out[n] = static_cast<std::uint16_t>(i);
+      n += codes[i] != 0;
+    }
+    return n;
+  }
+  /// The non-zeros, in order, and a bit for each code: whether it is one. @returns how many
+  template <class Lane>
+  GLOBALQ_LOOP static int non_zeros(Lane const* codes, int count, Lane* out, std::byte* bitmap) {
+    int n = 0;
+    for (int first = 0; first < count; first += 8) {
+      std::uint32_t bits = 0;
+      for (int i = first; i < first + 8 && i < count; ++i) {
+        std::uint32_t const is = codes[i] != 0;
+        out[n] = codes[i];
+        n += static_cast<int>(is);
+        bits |= is << (i - first);
+      }
+      bitmap[first / 8] = static_cast<std::byte>(bits);
+    }
+    return n;
+  }
+  /// The codes again. @pre bits from count on are zero; values has room for compact_slack more
+  template <class Lane>
+  GLOBALQ_LOOP static void expand(std::byte const* bitmap, Lane const* values, int count, Lane* codes) {
+    for (int i = 0; i < count; ++i) {
+      std::uint32_t const is = (std::to_integer<std::uint32_t>(bitmap[i / 8]) >> (i % 8)) & 1U;
+      codes[i] = static_cast<Lane>(*values & -static_cast<std::int32_t>(is));
+      values += is;
+    }
+  }
+};
+
+#if GLOBALQ_AVX512_VBMI2
+using compaction = avx512_compaction;
+#else
+using compaction = portable_compaction;
+#endif
+
+}  // namespace globalq::wire::detail

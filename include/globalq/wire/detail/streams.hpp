@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: a block in four streams of bits, so that a processor can work on four codewords at a time.
+///
+/// A codeword's length must be known before the next one can be looked up: some 7 cycles each. Four streams that do not
+/// wait for each other hide that. Stream j holds the codes from j * part_values(count) on; blocks of less than
+/// streams_from codes are one stream.
+///
+/// | bytes | content |
+/// | --- | --- |
+/// | 0..5 | bytes of the streams 0, 1 and 2, two bytes each (not with one stream) |
+/// | then | the streams, each filled with zeros up to a whole byte |
+
+#include "../block_code.hpp"
+#include "bits.hpp"
+
+#include <algorithm>
+
+namespace globalq::wire::detail {
+
+inline constexpr int most_streams = 4;
+inline constexpr int streams_from = 1024;
+inline constexpr std::size_t directory_bytes = 2 * (most_streams - 1);
+
+constexpr int streams_of(int count) { return count >= streams_from ? most_streams : 1; }
+/// Codes of each stream but the last, which has the rest.
+constexpr int part_values(int count, int streams) { return divide_up(count, streams); }
+
+/// The most bytes that any code of a block makes of it: up to 25 bits a value, and what surrounds them.
+inline constexpr std::size_t longest_block = 13 * 1024;
+
+/// Where a block is written before it is known whether it fits.
+struct block_buffer {
+  std::byte bytes[longest_block + writer_slack];
+};
+
+/// Copies a block to where it has to go, if it fits there.
+inline std::size_t deliver(std::byte const* block, std::byte const* end, std::byte* out, std::size_t room) {
+  auto const size = static_cast<std::size_t>(end - block);
+  if (size > room) return too_long;
+  if (size != 0) std::memcpy(out, block, size);
+  return size;
+}
+
+/// Writes streams one after the other. stream(j, out) returns its end.
+template <class F>
+std::byte* write_streams(int streams, std::byte* out, F const& stream) {
+  std::byte* at = streams == 1 ? out : out + directory_bytes;
+  for (int j = 0; j < streams; ++j) {
+    std::byte* const end = stream(j, at);
+    if (j + 1 < streams) {
+      auto const size = static_cast<std::uint16_t>(end - at);
+      std::memcpy(out + 2 * j, &size, 2);
+    }
+    at = end;
+  }
+  return at;
+}
+
+/// A copy of a block, with zeros behind it, so that readers may look a few bytes beyond its end.
+class stream_reader {
+ public:
+  /// @returns true when the bytes can't be streams
+  bool open(std::span<std::byte const> in, int streams) {
+    std::size_t const directory = streams == 1 ? 0 : directory_bytes;
+    if (in.size() < directory || in.size() > longest_block) return true;
+    if (!in.empty()) std::memcpy(bytes_, in.data(), in.size());
+    std::memset(bytes_ + in.size(), 0, reader_slack);
+    begins_[0] = bytes_ + directory;
+    begins_[streams] = bytes_ + in.size();
+    for (int j = 0; j + 1 < streams; ++j) {
+      std::uint16_t size = 0;
+      std::memcpy(&size, bytes_ + 2 * j, 2);
+      if (size > begins_[streams] - begins_[j]) return true;
+      begins_[j + 1] = begins_[j] + size;
+    }
+    for (int j = 0; j < streams; ++j) readers[j] = bit_reader(begins_[j], begins_[streams]);
+    return false;
+  }
+  /// Whether stream j was read from its begin to its end.
+  bool ended(int j) { return readers[j].ended(begins_[j], begins_[j + 1]); }
+
+  bit_reader readers[most_streams];
+
+ private:
+  std::byte const* begins_[most_streams + 1];
+  std::byte bytes_[longest_block + reader_slack];
+};
+
+/// Bits that index a table of codewords.
+inline constexpr int table_bits = 12;
+
+/// What a table says about the codewords that begin with these bits: code * 64 + length, or 0 for a longer one.
+using table_entry = std::int16_t;
+
+/// Writes codes as the codewords of a prefix code.
+/// @param word_of  codeword of a code, at most Longest bits
+/// @returns        the end of the bytes, and the flags of all codewords together
+template <int Longest, class Lane, class F>
+std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F const& word_of) {
+  constexpr int each = 56 / Longest;  // between two flushes
+  int const streams = streams_of(count), part = part_values(count, streams);
+  return write_streams(streams, out, [&](int j, std::byte* at) {
+    Lane const* const first = codes + std::min(j * part, count);
+    Lane const* const last = codes + std::min((j + 1) * part, count);
+    bit_writer w(at);
+    Lane const* c = first;
+    for (; last - c >= each; c += each) {
+      for (int k = 0; k < each; ++k) w.put(word_of(c[k]));
+      w.flush();
+    }
+    for (; c != last; ++c) {
+      w.put(word_of(*c));
+      w.flush();
+    }
+    return w.finish();
+  });
+}
+
+/// Reads what write_prefix_code() wrote.
+/// @param escape  decodes a codeword that the table does not hold: escape(word, code) gives its length, or 0 for bad bits
+/// @returns       true for bad bytes
+template <bool Escapes, class Lane, class F>
+bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, int count, Lane* codes,
+                      F const& escape) {
+  constexpr int each = 56 / table_bits;
+  int const streams = streams_of(count), part = part_values(count, streams);
+  stream_reader block;
+  if (block.open(in, streams)) return true;
+  bool bad = false;
+  auto const one = [&](bit_reader& r, Lane& code) {
+    std::int32_t const e = table[r.word() >> (64 - table_bits)];
+    if constexpr (Escapes) {
+      if (e == 0) [[unlikely]] {
+        r.refill();
+        int const length = escape(r.word(), code);
+        bad |= length == 0;
+        r.take(static_cast<std::uint32_t>(length));
+        r.refill();
+        return;
+      }
+    }
+    code = static_cast<Lane>(e >> 6);
+    r.take(static_cast<std::uint32_t>(e));
+  };
+  int done = 0;
+  if (streams == most_streams) {
+    int const whole = (count - 3 * part) / each * each;  // of the last stream, which is the shortest
+    bit_reader r0 = block.readers[0], r1 = block.readers[1], r2 = block.readers[2], r3 = block.readers[3];
+    Lane* const c1 = codes + part;
+    Lane* const c2 = c1 + part;
+    Lane* const c3 = c2 + part;
+    for (; done < whole; done += each) {
+      r0.refill(), r1.refill(), r2.refill(), r3.refill();
+      for (int k = 0; k < each; ++k) {
+        one(r0, codes[done + k]);
+        one(r1, c1[done + k]);
+        one(r2, c2[done + k]);
+        one(r3, c3[done + k]);
+      }
+    }
+    block.readers[0] = r0, block.readers[1] = r1, block.readers[2] = r2, block.readers[3] = r3;
+  }
+  for (int j = 0; j < streams; ++j) {
+    bit_reader r = block.readers[j];
+    int const end = std::min((j + 1) * part, count);
+    for (int i = std::min(j * part, count) + done; i < end; ++i) {
+      r.refill();
+      one(r, codes[i]);
+    }
+    block.readers[j] = r;
+    bad |= !block.ended(j);
+  }
+  return bad;
+}
+
+/// Whether a code is beyond a limit.
+template <class Lane>
+GLOBALQ_LOOP bool beyond(Lane const* codes, int count, std::uint32_t limit) {
+  std::int32_t const most = static_cast<std::int32_t>(limit);
+  std::int32_t bad = 0;
+  for (int i = 0; i < count; ++i) {
+    std::int32_t const c = codes[i];
+    bad |= static_cast<std::int32_t>(c > most) | static_cast<std::int32_t>(c < -most);
+  }
+  return bad != 0;
+}
+
+}  // namespace globalq::wire::detail

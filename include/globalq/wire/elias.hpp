@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: Elias codes: short words for small codes and short gaps, without a table to agree on.
+
+#include "block_code.hpp"
+#include "detail/compact.hpp"
+#include "detail/omega.hpp"
+#include "detail/streams.hpp"
+
+#include <array>
+
+namespace globalq::wire {
+
+/// @brief QSGD's code: Elias's omega code of gaps and levels (sparse form) or of levels alone (dense form).
+///
+/// The dense form has for each code the word omega(|code| + 1), and a sign behind it unless the code is 0; the sparse form
+/// for each non-zero omega(distance to the non-zero before), a sign, omega(|code|), and at the end of a stream
+/// omega(distance to one behind its last code). The encoder takes the shorter one; the dense one when both are equal. Of
+/// non-zeros, those that are rare share one stream: directory and ends of four would be longer than what they hold.
+/// @shape a block
+/// | bytes | content |
+/// | --- | --- |
+/// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (up to one_stream_up_to non-zeros of streams_from codes or more) |
+/// | 1.. | streams as in detail/streams.hpp; form 2 has one |
+/// @tparam Lane  std::int8_t or std::int16_t
+/// @source Alistarh et al. 2017, section 3.1; docs/theory.md has the bounds on the length
+template <class Lane = std::int8_t>
+class elias {
+ public:
+  using lane = Lane;
+  struct table {};
+
+  static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 64 : 65; }
+  static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
+  /// Non-zeros of a block that are written in one stream.
+  static constexpr int one_stream_up_to = 256;
+
+  table make_table(std::span<std::uint64_t const>, std::uint32_t) const { return {}; }
+  std::size_t table_bytes(std::uint32_t) const { return 0; }
+  void write_table(table const&, std::uint32_t, std::byte*) const {}
+  bool read_table(std::byte const*, std::uint32_t, table&) const { return false; }
+
+  std::size_t encode(table const&, lane const* codes, int count, std::byte* out, std::size_t room) const {
+    detail::block_buffer block;
+    std::byte* const end = encode_sparse(codes, count, block.bytes);
+    if (dense_bytes(codes, count) <= static_cast<std::size_t>(end - block.bytes)) {
+      block.bytes[0] = dense;
+      return detail::deliver(
+          block.bytes, detail::write_prefix_code<longest_word>(codes, count, block.bytes + 1, dense_word),
+          out, room);
+    }
+    return detail::deliver(block.bytes, end, out, room);
+  }
+
+  bool decode(table const&, std::span<std::byte const> in, int count, std::uint32_t max_code,
+              lane* codes) const {
+    if (in.empty()) return true;
+    std::byte const form = in[0];
+    bool bad = true;
+    if (form == dense)
+      bad = detail::read_prefix_code<true>(words().dense_entries.data(), in.subspan(1), count, codes,
+                                           read_dense);
+    else if (form == sparse)
+      bad = decode_sparse(in.subspan(1), count, detail::streams_of(count), codes);
+    else if (form == sparse_one_stream)
+      bad = count < detail::streams_from || decode_sparse(in.subspan(1), count, 1, codes);
+    return bad || detail::beyond(codes, count, max_code);
+  }
+
+ private:
+  static constexpr std::byte dense{0}, sparse{1}, sparse_one_stream{2};
+  static constexpr int longest_word = sizeof(Lane) == 1 ? 15 : 24;  // of a code in dense form
+
+  /// Words of what is frequent; the rest is computed.
+  static constexpr int near_codes = 128, near_gaps = 256;
+  struct tables {
+    std::array<detail::codeword, 2 * near_codes> dense;  ///< by code, those below zero behind the others
+    std::array<detail::codeword, 2 * near_codes> signed_level;
+    std::array<detail::codeword, near_gaps> gap;
+    std::array<detail::table_entry, 1 << detail::table_bits> dense_entries;
+    /// Of a gap, a sign and a level together: level * 1024 + gap * 64 + length.
+    std::array<detail::table_entry, 1 << detail::table_bits> unit_entries;
+  };
+
+  static constexpr detail::codeword make_dense_word(std::int32_t code) {
+    detail::codeword const w = detail::omega(static_cast<std::uint32_t>(code < 0 ? -code : code) + 1);
+    if (code == 0) return w;
+    return detail::make_codeword(detail::bits_of(w) << 1 | (code < 0 ? 1U : 0U), detail::length_of(w) + 1);
+  }
+  static constexpr detail::codeword make_signed_level(std::int32_t code) {
+    detail::codeword const w = detail::omega(static_cast<std::uint32_t>(code < 0 ? -code : code));
+    return detail::make_codeword((code < 0 ? 1U : 0U) << detail::length_of(w) | detail::bits_of(w),
+                                 detail::length_of(w) + 1);
+  }
+
+  static constexpr void fill(std::array<detail::table_entry, 1 << detail::table_bits>& entries,
+                             std::uint32_t bits, int length, std::int32_t what) {
+    int const free = detail::table_bits - length;
+    for (std::uint32_t i = bits << free; i < (bits + 1) << free; ++i)
+      entries[i] = static_cast<detail::table_entry>(what + length);
+  }
+
+  static constexpr tables make_tables() {
+    tables t{};
+    for (std::int32_t code = -near_codes; code < near_codes; ++code) {
+      auto const at = static_cast<std::size_t>(code & (2 * near_codes - 1));
+      t.dense[at] = make_dense_word(code);
+      if (code != 0) t.signed_level[at] = make_signed_level(code);
+      if (detail::length_of(t.dense[at]) <= detail::table_bits)
+        fill(t.dense_entries, detail::bits_of(t.dense[at]), detail::length_of(t.dense[at]), code * 64);
+    }
+    for (std::uint32_t gap = 1; gap < near_gaps; ++gap) {
+      t.gap[gap] = detail::omega(gap);
+      for (std::int32_t code = -15; gap < 16 && code < 16; ++code) {
+        if (code == 0) continue;
+        detail::codeword const g = t.gap[gap], l = make_signed_level(code);
+        int const length = detail::length_of(g) + detail::length_of(l);
+        if (length <= detail::table_bits)
+          fill(t.unit_entries, detail::bits_of(g) << detail::length_of(l) | detail::bits_of(l), length,
+               code * 1024 + static_cast<std::int32_t>(gap) * 64);
+      }
+    }
+    return t;
+  }
+  static tables const& words() {
+    static constexpr tables t = make_tables();
+    return t;
+  }
+
+  GLOBALQ_ALWAYS_INLINE static detail::codeword dense_word(lane code) {
+    if constexpr (sizeof(Lane) > 1)
+      if (code < -near_codes || code >= near_codes) return make_dense_word(code);
+    return words().dense[static_cast<std::size_t>(code & (2 * near_codes - 1))];
+  }
+  GLOBALQ_ALWAYS_INLINE static detail::codeword signed_level(lane code) {
+    if constexpr (sizeof(Lane) > 1)
+      if (code < -near_codes || code >= near_codes) return make_signed_level(code);
+    return words().signed_level[static_cast<std::size_t>(code & (2 * near_codes - 1))];
+  }
+  GLOBALQ_ALWAYS_INLINE static detail::codeword gap_word(int gap) {
+    return gap < near_gaps ? words().gap[static_cast<std::size_t>(gap)]
+                           : detail::omega(static_cast<std::uint32_t>(gap));
+  }
+
+  /// A word of the dense form that the table does not hold.
+  static int read_dense(std::uint64_t word, lane& code) {
+    detail::omega_value const v = detail::read_omega(word);
+    if (v.length == 0 || v.value < 2 || v.value > largest_code() + 1) return 0;
+    bool const negative = (word << v.length) >> 63 != 0;
+    std::int32_t const level = static_cast<std::int32_t>(v.value) - 1;
+    code = static_cast<lane>(negative ? -level : level);
+    return v.length + 1;
+  }
+
+  /// Bytes of the dense form, the form included.
+  static std::size_t dense_bytes(lane const* codes, int count) {
+    int const streams = detail::streams_of(count), part = detail::part_values(count, streams);
+    std::size_t bytes = 1 + (streams == 1 ? 0 : detail::directory_bytes);
+    for (int j = 0; j < streams; ++j) {
+      int const first = std::min(j * part, count), last = std::min((j + 1) * part, count);
+      bytes += (dense_bits(codes + first, last - first) + 7) / 8;
+    }
+    return bytes;
+  }
+  /// A word's length is a staircase of its code: its steps, counted for all codes together.
+  GLOBALQ_LOOP static std::size_t dense_bits(lane const* codes, int count) {
+    using word = std::make_unsigned_t<Lane>;
+    std::size_t bits = 0;
+    for (int first = 0; first < count; first += 256) {
+      std::int32_t sum = 0;
+      int const last = std::min(first + 256, count);
+      for (int i = first; i < last; ++i) {
+        std::int32_t const c = codes[i];
+        auto const m = static_cast<word>(c < 0 ? -c : c);
+        word length = 1;
+        length = static_cast<word>(length + 3 * (m >= 1) + 3 * (m >= 3) + (m >= 7) + 4 * (m >= 15) +
+                                   (m >= 31) + (m >= 63) + (m >= 127));
+        if constexpr (sizeof(Lane) > 1)
+          length = static_cast<word>(length + 2 * (m >= 255) + (m >= 511) + (m >= 1023) + (m >= 2047) +
+                                     (m >= 4095) + (m >= 8191) + (m >= 16383) + (m >= 32767));
+        sum += length;
+      }
+      bits += static_cast<std::size_t>(sum);
+    }
+    return bits;
+  }
+
+  /// Form and streams of the sparse form.
+  static std::byte* encode_sparse(lane const* codes, int count, std::byte* out) {
+    std::uint16_t at[block_values + detail::compact_slack];
+    int const non_zeros = detail::compaction::positions(codes, count, at);
+    bool const one = count >= detail::streams_from && non_zeros <= one_stream_up_to;
+    out[0] = one ? sparse_one_stream : sparse;
+    int const streams = one ? 1 : detail::streams_of(count), part = detail::part_values(count, streams);
+    int k = 0;
+    return detail::write_streams(streams, out + 1, [&](int j, std::byte* to) {
+      detail::bit_writer w(to);
+      int before = std::min(j * part, count) - 1;
+      int const end = std::min((j + 1) * part, count);
+      for (; k < non_zeros && at[k] < end; ++k) {
+        w.put(gap_word(at[k] - before));
+        w.put(signed_level(codes[at[k]]));
+        w.flush();
+        before = at[k];
+      }
+      w.put(gap_word(end - before));
+      return w.finish();
+    });
+  }
+
+  /// A non-zero of the sparse form, or what looks like one.
+  struct unit {
+    int gap, gap_length;  ///< length 0: no number
+    std::int32_t code;    ///< 0: no number
+    int length;           ///< of all three words
+  };
+  /// @param word  at least 44 bits
+  [[gnu::noinline]] static unit read_unit(std::uint64_t word) {
+    detail::omega_value const gap = detail::read_omega(word);
+    std::uint64_t const rest = word << gap.length;
+    detail::omega_value const level = detail::read_omega(rest << 1);
+    std::int32_t const magnitude = level.value > largest_code() ? 0 : static_cast<std::int32_t>(level.value);
+    return {static_cast<int>(gap.value), gap.length, rest >> 63 != 0 ? -magnitude : magnitude,
+            gap.length + 1 + level.length};
+  }
+
+  /// One stream of the sparse form.
+  struct gap_reader {
+    detail::bit_reader bits;
+    lane* codes;
+    int at, end;
+
+    /// The next non-zero. @returns false at the end, where at == end unless the bits are bad
+    GLOBALQ_ALWAYS_INLINE bool next(detail::table_entry const* entries) {
+      std::int32_t const e = entries[bits.word() >> (64 - detail::table_bits)];
+      int to = at + ((e >> 6) & 15), length = e & 63;
+      std::int32_t code = e >> 10;
+      if (e == 0) [[unlikely]] {
+        bits.refill();
+        unit const u = read_unit(bits.word());
+        bool const bad = u.gap_length == 0 || (u.code == 0 && at + u.gap < end);
+        to = bad ? end + 1 : at + u.gap;
+        length = u.length;
+        code = u.code;
+      }
+      if (to >= end) [[unlikely]] {
+        if (to == end)
+          bits.take(static_cast<std::uint32_t>(detail::omega_length(static_cast<std::uint32_t>(end - at))));
+        at = to;
+        return false;
+      }
+      at = to;
+      codes[at] = static_cast<lane>(code);
+      bits.take(static_cast<std::uint32_t>(length));
+      if (e == 0) [[unlikely]]
+        bits.refill();
+      return true;
+    }
+  };
+
+  static bool decode_sparse(std::span<std::byte const> in, int count, int streams, lane* codes) {
+    constexpr int each = 56 / detail::table_bits;
+    detail::stream_reader block;
+    if (block.open(in, streams)) return true;
+    std::fill_n(codes, count, lane{0});
+    detail::table_entry const* const entries = words().unit_entries.data();
+    int const part = detail::part_values(count, streams);
+    gap_reader readers[detail::most_streams];
+    for (int j = 0; j < streams; ++j)
+      readers[j] = {block.readers[j], codes, std::min(j * part, count) - 1, std::min((j + 1) * part, count)};
+    bool open[detail::most_streams] = {true, true, true, true};
+    if (streams == detail::most_streams) {
+      gap_reader r0 = readers[0], r1 = readers[1], r2 = readers[2], r3 = readers[3];
+      for (bool all = true; all;) {
+        r0.bits.refill(), r1.bits.refill(), r2.bits.refill(), r3.bits.refill();
+        for (int k = 0; k < each && all; ++k) {
+          open[0] = r0.next(entries), open[1] = r1.next(entries);
+          open[2] = r2.next(entries), open[3] = r3.next(entries);
+          all = open[0] & open[1] & open[2] & open[3];
+        }
+      }
+      readers[0] = r0, readers[1] = r1, readers[2] = r2, readers[3] = r3;
+    }
+    bool bad = false;
+    for (int j = 0; j < streams; ++j) {
+      gap_reader& r = readers[j];
+      while (open[j]) {
+        r.bits.refill();
+        open[j] = r.next(entries);
+      }
+      block.readers[j] = r.bits;
+      bad |= r.at != r.end || !block.ended(j);
+    }
+    if (bad) return true;
+    if (count < detail::streams_from) return false;
+    // the number of streams is not the sender's choice
+    std::ptrdiff_t const zeros = std::count(codes, codes + count, lane{0});
+    return (streams == 1) != (count - zeros <= one_stream_up_to);
+  }
+};
+
+}  // namespace globalq::wire

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: non-zeros in fields of one width, and where they are: the code that costs no more than memory.
+
+#include "block_code.hpp"
+#include "detail/compact.hpp"
+#include "integer.hpp"
+#include "packed.hpp"
+
+#include <algorithm>
+
+namespace globalq::wire {
+
+/// @brief Of each block the non-zeros, and either their positions or a bit for each code: whichever is shorter.
+///
+/// A non-zero takes w bits, the fewest that hold the largest one of the block: sign on top of magnitude - 1, as in
+/// wire::packed without zero (w = 1: only signs), or 16 where that needs more than 8. Positions take 12 bits; a bit for
+/// each code is shorter from about one non-zero in 12 on. There is one encoding for each block.
+/// @shape a block
+/// | bytes | content |
+/// | --- | --- |
+/// | 0 | w, plus 128 for positions; 0 and nothing else: no non-zeros |
+/// | positions: 1..2 | their number, less one |
+/// | then | positions: 12 bits each, the first in the lowest bits; else ceil(count / 8) bytes, the first code in the lowest bit |
+/// | then | the non-zeros, w bits each, as in wire::packed; w = 16: as in wire::int16 |
+/// @tparam Lane  std::int8_t or std::int16_t
+/// @source Xin et al., Algorithm 1 (index, sign and level of the non-zeros)
+template <class Lane = std::int8_t>
+class sparse {
+ public:
+  using lane = Lane;
+  struct table {};
+
+  static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 68 : 69; }
+  static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
+
+  table make_table(std::span<std::uint64_t const>, std::uint32_t) const { return {}; }
+  std::size_t table_bytes(std::uint32_t) const { return 0; }
+  void write_table(table const&, std::uint32_t, std::byte*) const {}
+  bool read_table(std::byte const*, std::uint32_t, table&) const { return false; }
+
+  std::size_t encode(table const&, lane const* codes, int count, std::byte* out, std::size_t room) const {
+    values v;
+    std::byte bitmap[block_values / 8 + 8];
+    int const n = detail::compaction::non_zeros(codes, count, v.lanes, bitmap);
+    if (n == 0) {
+      if (room < 1) return too_long;
+      out[0] = std::byte{0};
+      return 1;
+    }
+    int const w = width(largest(v.lanes, n));
+    bool const positions = takes_positions(n, count);
+    std::size_t const where = positions ? 2 + position_bytes(n) : bitmap_bytes(count);
+    std::size_t const size = 1 + where + field_bytes(n, w);
+    if (size > room) return too_long;
+    out[0] = static_cast<std::byte>(w | (positions ? 128 : 0));
+    if (positions)
+      write_positions(codes, count, n, out + 1);
+    else
+      std::memcpy(out + 1, bitmap, where);
+    pack(v.lanes, n, w, out + 1 + where);
+    return size;
+  }
+
+  bool decode(table const&, std::span<std::byte const> in, int count, std::uint32_t max_code,
+              lane* codes) const {
+    if (in.empty()) return true;
+    auto const head = std::to_integer<int>(in[0]);
+    if (head == 0) {
+      std::fill_n(codes, count, lane{0});
+      return in.size() != 1;
+    }
+    int const w = head & 127;
+    if (!(w >= 1 && w <= 8) && !(sizeof(Lane) == 2 && w == 16)) return true;
+    values v;
+    return (head & 128) != 0 ? decode_positions(in.subspan(1), count, w, max_code, v, codes)
+                             : decode_bitmap(in.subspan(1), count, w, max_code, v, codes);
+  }
+
+ private:
+  /// Non-zeros of a block, and room for whole vectors behind them.
+  struct values {
+    lane lanes[block_values + detail::compact_slack];
+  };
+
+  static std::size_t bitmap_bytes(int count) { return static_cast<std::size_t>((count + 7) / 8); }
+  static std::size_t position_bytes(int n) { return static_cast<std::size_t>((3 * n + 1) / 2); }
+  static std::size_t field_bytes(int n, int w) { return static_cast<std::size_t>((n * w + 7) / 8); }
+  static bool takes_positions(int n, int count) { return 2 + position_bytes(n) < bitmap_bytes(count); }
+
+  GLOBALQ_LOOP static std::uint32_t largest(lane const* lanes, int n) {
+    std::int32_t most = 0;
+    for (int i = 0; i < n; ++i) {
+      std::int32_t const m = lanes[i] < 0 ? -lanes[i] : lanes[i];
+      most = most < m ? m : most;
+    }
+    return static_cast<std::uint32_t>(most);
+  }
+  static int width(std::uint32_t most) {
+    int const w = 1 + static_cast<int>(std::bit_width(most - 1));
+    return w <= 8 && most <= 127 ? w : sizeof(Lane) == 1 ? 8 : 16;
+  }
+
+  static void pack(lane const* lanes, int n, int w, std::byte* out) {
+    if constexpr (sizeof(Lane) == 2) {
+      if (w == 16) {
+        std::memcpy(out, lanes, static_cast<std::size_t>(n) * 2);
+        return;
+      }
+      std::int8_t narrow[block_values];
+      for (int i = 0; i < n; ++i) narrow[i] = static_cast<std::int8_t>(lanes[i]);
+      packed<>(static_cast<std::uint32_t>(w)).pack(narrow, n, out, true);
+    } else {
+      packed<>(static_cast<std::uint32_t>(w)).pack(lanes, n, out, true);
+    }
+  }
+  /// @returns true unless these are the non-zeros of a block with codes up to max_code, and w is the right width
+  static bool unpack(std::byte const* in, int n, int w, std::uint32_t max_code, lane* lanes) {
+    bool bad = false;
+    if constexpr (sizeof(Lane) == 2) {
+      if (w == 16) {
+        std::memcpy(lanes, in, static_cast<std::size_t>(n) * 2);
+        bad = std::find(lanes, lanes + n, lane{0}) != lanes + n;
+      } else {
+        std::int8_t narrow[block_values];
+        bad = packed<>(static_cast<std::uint32_t>(w)).unpack(in, n, narrow, true);
+        for (int i = 0; i < n; ++i) lanes[i] = narrow[i];
+      }
+    } else {
+      bad = packed<>(static_cast<std::uint32_t>(w)).unpack(in, n, lanes, true);
+    }
+    std::uint32_t const most = largest(lanes, n);
+    return bad || most > max_code || width(most) != w;
+  }
+
+  static void write_positions(lane const* codes, int count, int n, std::byte* out) {
+    std::uint16_t at[block_values + detail::compact_slack];
+    detail::compaction::positions(codes, count, at);
+    auto const number = static_cast<std::uint16_t>(n - 1);
+    std::memcpy(out, &number, 2);
+    out += 2;
+    at[n] = 0;  // half of the last three bytes, where the number is odd
+    for (int k = 0; k < n; k += 2, out += 3) {
+      std::uint32_t const two = at[k] | static_cast<std::uint32_t>(at[k + 1]) << 12;
+      std::memcpy(out, &two, k + 1 < n ? 3 : 2);
+    }
+  }
+
+  static bool decode_positions(std::span<std::byte const> in, int count, int w, std::uint32_t max_code,
+                               values& v, lane* codes) {
+    std::uint16_t number = 0;
+    if (in.size() < 2) return true;
+    std::memcpy(&number, in.data(), 2);
+    int const n = number + 1;
+    if (n > count || !takes_positions(n, count)) return true;
+    std::size_t const where = 2 + position_bytes(n);
+    if (in.size() != where + field_bytes(n, w)) return true;
+    if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
+    std::fill_n(codes, count, lane{0});
+    int before = -1;
+    std::byte const* from = in.data() + 2;
+    for (int k = 0; k < n; k += 2, from += 3) {
+      std::uint32_t two = 0;
+      std::memcpy(&two, from, k + 1 < n ? 3 : 2);
+      int const first = two & 4095U, second = k + 1 < n ? static_cast<int>(two >> 12) : count;
+      if (first <= before || first >= count ||
+          (k + 1 < n ? second <= first || second >= count : two >> 12 != 0))
+        return true;
+      codes[first] = v.lanes[k];
+      if (k + 1 < n) codes[second] = v.lanes[k + 1];
+      before = second;
+    }
+    return false;
+  }
+
+  static bool decode_bitmap(std::span<std::byte const> in, int count, int w, std::uint32_t max_code,
+                            values& v, lane* codes) {
+    std::size_t const where = bitmap_bytes(count);
+    if (in.size() < where) return true;
+    int n = 0;
+    std::size_t i = 0;
+    for (; i + 8 <= where; i += 8) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, in.data() + i, 8);
+      n += std::popcount(bits);
+    }
+    for (; i < where; ++i) n += std::popcount(std::to_integer<std::uint32_t>(in[i]));
+    if (count % 8 != 0 && std::to_integer<int>(in[where - 1]) >> (count % 8) != 0) return true;
+    if (n == 0 || takes_positions(n, count) || in.size() != where + field_bytes(n, w)) return true;
+    if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
+    detail::compaction::expand(in.data(), v.lanes, count, codes);
+    return false;
+  }
+};
+
+}  // namespace globalq::wire
