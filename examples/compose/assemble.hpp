@@ -14,7 +14,7 @@
 namespace compose {
 
 /// What quantizer's own static assertions ask, as a value: the types that it refuses are never named.
-template <class Norm, class Levels, class Rounding, class Reduce>
+template <class Norm, class Levels, class Rounding, class Wire, class Reduce>
 constexpr bool fit_together() {
   namespace reduce = globalq::reduce;
   bool evenly_spaced = false, binary = false, shifts_back = false;
@@ -23,14 +23,16 @@ constexpr bool fit_together() {
   if constexpr (requires { Rounding::shifts_back; }) shifts_back = Rounding::shifts_back;
   bool const adds = std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>;
   return !(shifts_back && !evenly_spaced) && !(std::is_same_v<Reduce, reduce::sum> && !evenly_spaced) &&
-         !(std::is_same_v<Reduce, reduce::exponential> && !binary) && !(Norm::is_local && adds);
+         !(std::is_same_v<Reduce, reduce::exponential> && !binary) && !(Norm::is_local && adds) &&
+         !(globalq::wire::BlockCode<Wire> && adds);
 }
 
 template <class Levels, class Rounding, class Reduce>
 globalq::any_quantizer assemble(Levels const& levels, Rounding rounding, Reduce add, parts const& with) {
   return std::visit(
       [&](auto const& norm, auto const& wire) -> globalq::any_quantizer {
-        if constexpr (fit_together<std::remove_cvref_t<decltype(norm)>, Levels, Rounding, Reduce>())
+        if constexpr (fit_together<std::remove_cvref_t<decltype(norm)>, Levels, Rounding,
+                                   std::remove_cvref_t<decltype(wire)>, Reduce>())
           return globalq::quantizer{norm, levels, rounding, wire, add};
         else
           throw std::logic_error{"compose: make() let parts pass that do not fit together"};

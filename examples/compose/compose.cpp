@@ -64,12 +64,16 @@ wire_choice read_wire(std::string const& text) {
   if (text == "int8") return gq::wire::int8{};
   if (text == "int16") return gq::wire::int16{};
   if (text == "int32") return gq::wire::int32{};
+  if (text == "elias") return gq::wire::elias<>{};
+  if (text == "huffman") return gq::wire::huffman<>{};
+  if (text == "sparse") return gq::wire::sparse<>{};
   if (text.starts_with("packed:")) {
     std::uint32_t bits = 0;
     if (is_number(std::string_view{text}.substr(7), bits) && bits >= 1 && bits <= 8)
       return gq::wire::packed<>{bits};
   }
-  refuse("wire", text, "is no wire format", "give int8, int16, int32 or packed:B, where B is 1 to 8 bits");
+  refuse("wire", text, "is no wire format",
+         "give int8, int16, int32, packed:B, where B is 1 to 8 bits, elias, huffman or sparse");
 }
 
 reduce_kind read_reduce(std::string const& text) {
@@ -103,6 +107,11 @@ any_table checked(std::string const& value, Arguments const&... arguments) {
   }
 }
 
+/// Whether frames of a wire format differ in length.
+bool is_varying(wire_choice const& wire) {
+  return std::visit([]<class W>(W const&) { return gq::wire::BlockCode<W>; }, wire);
+}
+
 /// Whether the types of a quantizer would fit together; the sentences are those of its static assertions.
 void check_fit(description const& words, scheme levels, parts const& with) {
   bool const local = std::holds_alternative<gq::norm::local<>>(with.norm);
@@ -119,6 +128,10 @@ void check_fit(description const& words, scheme levels, parts const& with) {
     refuse("reduce", words.reduce,
            "cannot add codes of levels " + (words.levels.empty() ? "uniform" : words.levels),
            "it adds powers of two: use levels exponential with base 2, or reduce requantise");
+  if (adds && is_varying(with.wire))
+    refuse("reduce", words.reduce,
+           "cannot add codes of wire " + words.wire + ", whose frames differ in length",
+           "use reduce requantise, or wire int8 or packed:8");
   if (local && adds)
     refuse("reduce", words.reduce,
            "cannot add codes that are scaled by different norms, and the norm is " + words.norm,

@@ -19,9 +19,9 @@ struct description {
   std::string levels;                   ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
                                         ///< symmetric:L1,..,1; empty: uniform
   std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest
-  std::string wire = "int8";            ///< int8, int16, int32 or packed:B; B is 1 to 8
-  std::string reduce = "auto";          ///< auto, sum, exponential or requantise
-  std::uint64_t bucket = 0;             ///< values that share a scale; 0: the whole vector
+  std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
+  std::string reduce = "auto";  ///< auto, sum, exponential or requantise
+  std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
 };
 
 /// @brief The most values that a bucket may have: no vector is longer.

@@ -19,7 +19,8 @@ enum class rounding_kind : std::uint8_t { stochastic, random_shift, random_shift
 enum class reduce_kind : std::uint8_t { automatic, sum, exponential, requantise };
 
 using wire_choice =
-    std::variant<globalq::wire::int8, globalq::wire::int16, globalq::wire::int32, globalq::wire::packed<>>;
+    std::variant<globalq::wire::int8, globalq::wire::int16, globalq::wire::int32, globalq::wire::packed<>,
+                 globalq::wire::elias<>, globalq::wire::huffman<>, globalq::wire::sparse<>>;
 using norm_choice = std::variant<globalq::norm::l<>, globalq::norm::local<>>;
 /// Any levels that are held as a table: table, symmetric, or exponential of any base. They differ in their data
 /// alone, so one type serves the three, which halves the time to compile them.

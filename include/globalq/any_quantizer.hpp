@@ -18,6 +18,7 @@ class any_quantizer {
 
   detail::operator_facts facts() const { return held_->facts(); }
   std::uint64_t parameter_hash() const { return held_->parameter_hash(); }
+  std::uint64_t levels_hash() const { return held_->levels_hash(); }
   std::vector<double> magnitudes() const { return held_->magnitudes(); }
   std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
                                                      detail::resolution const& r,
@@ -39,6 +40,7 @@ class any_quantizer {
     virtual ~door() = default;
     virtual detail::operator_facts facts() const = 0;
     virtual std::uint64_t parameter_hash() const = 0;
+    virtual std::uint64_t levels_hash() const = 0;
     virtual std::vector<double> magnitudes() const = 0;
     virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
                                                                detail::resolution const&,
@@ -55,6 +57,7 @@ class any_quantizer {
     explicit model(Operator const& o) : op(o) {}
     detail::operator_facts facts() const override { return detail::facts_of(op); }
     std::uint64_t parameter_hash() const override { return detail::parameter_hash(op); }
+    std::uint64_t levels_hash() const override { return detail::levels_hash(op); }
     std::vector<double> magnitudes() const override { return detail::magnitudes(op); }
     std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
                                                        detail::resolution const& r,
@@ -77,6 +80,7 @@ class any_quantizer {
 namespace detail {
 inline operator_facts facts_of(any_quantizer const& op) { return op.facts(); }
 inline std::uint64_t parameter_hash(any_quantizer const& op) { return op.parameter_hash(); }
+inline std::uint64_t levels_hash(any_quantizer const& op) { return op.levels_hash(); }
 inline std::vector<double> magnitudes(any_quantizer const& op) { return op.magnitudes(); }
 template <class Executor>
 std::unique_ptr<operator_codec> make_codec(any_quantizer const& op, operator_facts const& f,

@@ -3,10 +3,12 @@
 /// @file
 /// @brief Everything: workers agree on the mean of their vectors while sending a fraction of the bytes.
 
+#include "all_gather.hpp"
 #include "allreduce_mean.hpp"
 #include "any_quantizer.hpp"
 #include "plan.hpp"
 #include "quantizer.hpp"
+#include "reduce_scatter_mean.hpp"
 #include "schedule/any.hpp"
 #include "stream_vector_codec.hpp"
 #include "transport/staged.hpp"

@@ -23,6 +23,7 @@ struct plan {
   std::uint32_t levels = 0;      ///< above zero; 0: none
   std::uint32_t headroom = 0;    ///< codes that the exponential reduce keeps free
   std::uint64_t bytes_sent = 0;  ///< by the busiest worker: frames, headers, norms
+  bool bytes_are_most = false;   ///< true where frames differ in length: no call sends more
   bool bytes_modelled = false;   ///< true for native: 2 S (n-1)/n, the library's own count is unknown
   double bits_per_value = 0;     ///< of one worker's frame of the whole vector, header and scales included
   int rounding_steps = 0;        ///< roundings on the longest way from a worker's value to the mean
@@ -61,12 +62,16 @@ class counting_transport {
 /// A codec of the right sizes that does nothing.
 class counting_codec final : public codec {
  public:
-  counting_codec(operator_facts const& op, dtype type) : op_(op), type_(type) {}
+  counting_codec(operator_facts const& op, std::uint32_t levels, dtype type)
+      : op_(op), levels_(levels), type_(type) {}
 
   std::size_t frame_bytes(segment part, int) const override {
     if (part.empty()) return 0;
     if (op_.plain) return wire::header_bytes + 4 * part.count;
     std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
+    if (op_.most_bytes != nullptr)
+      return wire::long_header_bytes + wire::scale_section(scales, type_) +
+             op_.most_bytes(part.count, levels_, op_.zero_free);
     std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
     return wire::header_bytes + wire::scale_section(scales, type_) + part.count / 8 * bits +
            divide_up<std::uint64_t>(part.count % 8 * bits, 8);
@@ -86,6 +91,7 @@ class counting_codec final : public codec {
 
  private:
   operator_facts const& op_;
+  std::uint32_t levels_;
   dtype type_;
 };
 
@@ -134,7 +140,7 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   layout const cut(length, schedule.parts(workers), grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
   for (int rank = 0; rank < workers; ++rank) {
     counting_transport t(rank, workers);
-    counting_codec c(op, type);
+    counting_codec c(op, r.size, type);
     frame_pool frames = frame_pool::counting();
     if (exchanges_units(op))
       agree_on_units(t, std::span<double>(static_cast<double*>(nullptr), divide_up(length, op.bucket)), op.p,
@@ -145,8 +151,10 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
     if (workers > 1024 && rank == 2) rank = workers - 3;  // asking some is enough for planning: see plan_for
   }
   p.bytes_modelled = s.native;
+  p.bytes_are_most = op.most_bytes != nullptr;
   if (length > 0)
-    p.bits_per_value = 8.0 * static_cast<double>(counting_codec(op, type).frame_bytes({0, length}, 1)) /
+    p.bits_per_value = 8.0 *
+                       static_cast<double>(counting_codec(op, r.size, type).frame_bytes({0, length}, 1)) /
                        static_cast<double>(length);
   p.rounding_steps = 0;
   if (!op.plain) {

@@ -3,6 +3,7 @@
 /// @file
 /// @brief quantizer: the operator: a norm, levels, a rounding, a wire format and a reduce, composed.
 
+#include "detail/coded_codec.hpp"
 #include "detail/composed_codec.hpp"
 #include "detail/plain_codec.hpp"
 #include "detail/stream_codec.hpp"
@@ -15,8 +16,11 @@
 #include "rounding/nearest.hpp"
 #include "rounding/random_shift.hpp"
 #include "rounding/stochastic.hpp"
+#include "wire/elias.hpp"
+#include "wire/huffman.hpp"
 #include "wire/integer.hpp"
 #include "wire/packed.hpp"
+#include "wire/sparse.hpp"
 
 #include <memory>
 #include <typeinfo>
@@ -32,9 +36,9 @@ namespace globalq {
 /// @tparam Wire      how codes become bytes; wire/
 /// @tparam Reduce    how codes are added; reduce/; automatic: chosen from the others
 /// @source Xin et al. (Global-QSGD), Definition 3.1; Alistarh et al. 2017 (QSGD) with norm::local
-template <NormScheme Norm, LevelScheme Levels, RoundingScheme Rounding, WireFormat Wire,
+template <NormScheme Norm, LevelScheme Levels, RoundingScheme Rounding, class Wire,
           ReduceOperator Reduce = reduce::automatic>
-struct quantizer {
+requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
   static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
   static constexpr bool binary = detail::is_binary<Levels>();
   static constexpr bool shifts_back = [] {
@@ -59,6 +63,11 @@ struct quantizer {
                 "globalq: codes scaled by different norms cannot be added. Use a global norm, or "
                 "reduce::requantise; see "
                 "docs/composing.md");
+  static_assert(
+      !wire::BlockCode<Wire> ||
+          !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
+      "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantise or "
+      "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
 
   Norm norm;
   Levels levels;
@@ -113,10 +122,20 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.shifts = op.rounding.shifts();
   if constexpr (requires { R::unbiased; }) f.unbiased = R::unbiased;
   if constexpr (requires { W::is_integer; }) f.integer_wire = W::is_integer;
-  f.largest_code = op.wire.largest_code(f.zero_free);
-  if constexpr (requires { op.wire.bits(); }) f.wire_bits = op.wire.bits();
-  f.wire = f.integer_wire ? "int" + number(static_cast<std::uint64_t>(f.wire_bits))
-                          : "packed:" + number(static_cast<std::uint64_t>(f.wire_bits));
+  if constexpr (wire::BlockCode<W>) {
+    using lane = typename W::lane;
+    f.largest_code = W::largest_code();
+    f.wire_bits = 8 * static_cast<int>(sizeof(lane));
+    f.wire = W::name();
+    f.most_bytes = [](std::uint64_t count, std::uint32_t largest, bool zero_free) -> std::size_t {
+      return wire::coded<W>(W{}, largest, zero_free).capacity(count);
+    };
+  } else {
+    f.largest_code = op.wire.largest_code(f.zero_free);
+    if constexpr (requires { op.wire.bits(); }) f.wire_bits = op.wire.bits();
+    f.wire = f.integer_wire ? "int" + number(static_cast<std::uint64_t>(f.wire_bits))
+                            : "packed:" + number(static_cast<std::uint64_t>(f.wire_bits));
+  }
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
   if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
@@ -148,15 +167,22 @@ inline operator_facts facts_of(uncompressed const&) {
   return f;
 }
 
-/// What only the values of the levels tell; 0 when their number tells all.
+/// What neither the name nor the levels tell.
 template <class N, class L, class R, class W, class Op>
 std::uint64_t parameter_hash(quantizer<N, L, R, W, Op> const& op) {
   std::uint64_t h = bits_of(op.norm.fixed_unit());
-  if constexpr (!requires { op.levels.resized(1U); }) h = hash(h, level_hash(op.levels));
   h = hash(h, std::string(typeid(R).name()));
   return h;
 }
 inline std::uint64_t parameter_hash(uncompressed const&) { return 0; }
+
+/// What only the values of the levels tell; 0 when their number tells all.
+template <class N, class L, class R, class W, class Op>
+std::uint64_t levels_hash(quantizer<N, L, R, W, Op> const& op) {
+  if constexpr (requires { op.levels.resized(1U); }) return 0;
+  return level_hash(op.levels);
+}
+inline std::uint64_t levels_hash(uncompressed const&) { return 0; }
 
 /// The levels with the numbers that were decided.
 template <class L>
@@ -173,8 +199,14 @@ kernel_levels<L> sized(L const& levels, resolution const& r) {
 template <class N, class L, class R, class W, class Op>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
-  using codec_type = composed_codec<kernel_levels<L>, kernel_rounding<R>, W>;
-  return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+  using levels_type = kernel_levels<L>;
+  using rounding_type = kernel_rounding<R>;
+  if constexpr (wire::BlockCode<W>)
+    return std::make_unique<coded_codec<levels_type, rounding_type, W>>(sized(op.levels, r), op.rounding,
+                                                                        op.wire, facts, r, on);
+  else
+    return std::make_unique<composed_codec<levels_type, rounding_type, W>>(sized(op.levels, r), op.rounding,
+                                                                           op.wire, facts, r.how, on);
 }
 inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
                                                   resolution const&, kernel::host_executor const& on) {
@@ -185,8 +217,14 @@ inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_
 template <class N, class L, class R, class W, class Op, class Space>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
-  using codec_type = stream_codec<kernel_levels<L>, kernel_rounding<R>, W, Space>;
-  return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+  if constexpr (wire::BlockCode<W>) {
+    throw configuration_error("globalq: " + facts.name +
+                              ": on a stream the host does not know how long a frame is; use wire::packed or "
+                              "wire::int8, or host memory");
+  } else {
+    using codec_type = stream_codec<kernel_levels<L>, kernel_rounding<R>, W, Space>;
+    return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+  }
 }
 template <class Space>
 std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&, resolution const&,

@@ -105,6 +105,13 @@ class stream_vector_codec {
   stream_vector_codec& operator=(stream_vector_codec const&) = delete;
   ~stream_vector_codec() { on_.fence(); }  // kernels may still use what goes now
 
+  /// @brief Other levels from now on, as many as before and of the same kind; nothing is allocated. They are arguments of
+  /// the kernels: capture a graph again.
+  /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
+  template <class Table>
+  requires std::is_base_of_v<levels::detail::level_table, Table>
+  void set_levels(Table const& levels) { codec_->set_levels(levels); }
+
   /// Levels above zero.
   std::uint32_t levels() const { return levels_; }
 

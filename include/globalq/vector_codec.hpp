@@ -35,32 +35,40 @@ class vector_codec {
     codec_ = detail::make_codec(op, facts_, r, on_);
   }
 
+  /// @brief Other levels from now on, as many as before and of the same kind; nothing is allocated.
+  /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
+  template <class Table>
+  requires std::is_base_of_v<levels::detail::level_table, Table>
+  void set_levels(Table const& levels) { codec_->set_levels(levels); }
+
   /// Levels above zero.
   std::uint32_t levels() const { return levels_; }
 
-  /// Bytes of the frame of a vector.
+  /// Bytes of the frame of a vector; the most where frames differ in length (wire::elias, huffman, sparse).
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
     return codec_->frame_bytes({0, length}, 1);
   }
 
   /// Writes the frame of @p x.
+  /// @returns the bytes that are used, from the first on: decode() takes just these
   /// @shape frame: frame_bytes(length, type) bytes
   /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x, or where a norm is:
   ///         decode() refuses the frame then
   template <Vector V>
-  void encode(V const& x, encoding_key key, std::span<std::byte> frame) {
+  std::size_t encode(V const& x, encoding_key key, std::span<std::byte> frame) {
     auto const* const data = detail::data_of(x);
     std::uint64_t const length = detail::size_of_vector(x);
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     kernel::float_environment const exact;
     expect_size(frame.size(), frame_bytes(length, type));
-    if (length == 0) return;
+    if (length == 0) return 0;
+    auto const used = [&] { return codec_->length_of(frame, static_cast<int>(key.worker)); };
     std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
     units_.resize(buckets);
     prepare({data, type}, {nullptr, type}, length, key, 1);
     // in one pass where that can be; if not, or if values are not finite, the norms first
-    if (codec_->encode_measured({0, length}, units_, frame)) return;
+    if (codec_->encode_measured({0, length}, units_, frame)) return used();
     statistics_.resize(buckets);
     norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{{data, type}, facts_.q},
                             statistics_, parts_);
@@ -86,6 +94,7 @@ class vector_codec {
     }
     prepare({data, type}, {nullptr, type}, length, key, 1);
     codec_->combine({0, length}, true, {}, frame);
+    return used();
   }
 
   /// Writes what a frame stands for into @p y.

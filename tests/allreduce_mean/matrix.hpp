@@ -25,14 +25,15 @@ inline std::vector<composition> const& product() {
         for (char const* levels : {"uniform:1", "uniform:7", "uniform", "exponential", "exponential:3",
                                    "exponential:4:1.5", "table:0,0.1,0.4,1", "symmetric:0.1,0.3,0.6,1"})
           for (char const* rounding : {"stochastic", "random-shift", "random-shift-unshifted", "nearest"})
-            for (char const* wire : {"int8", "int16", "int32", "packed:1", "packed:2", "packed:3", "packed:4",
-                                     "packed:5", "packed:6", "packed:7", "packed:8"})
+            for (char const* wire :
+                 {"int8", "int16", "int32", "packed:1", "packed:2", "packed:3", "packed:4", "packed:5",
+                  "packed:6", "packed:7", "packed:8", "elias", "huffman", "sparse"})
               for (char const* reduce : {"auto", "sum", "exponential", "requantise"})
                 for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"}) {
                   composition c{norm, bucket, levels, rounding, wire, reduce, schedule};
-                  bool const made =
-                      c.norm != "fixed" || (c.levels.starts_with("uniform") && c.rounding == "stochastic" &&
-                                            c.reduce == "auto" && c.wire != "int16" && c.wire != "int32");
+                  bool const made = c.norm != "fixed" || (c.levels.starts_with("uniform") &&
+                                                          c.rounding == "stochastic" && c.reduce == "auto" &&
+                                                          (c.wire == "int8" || c.wire.starts_with("packed")));
                   if (made) list.push_back(c);
                 }
     return list;

@@ -1,4 +1,4 @@
-// expect-error: globalq: allreduce_mean: the vector is const
+// expect-error: globalq: the vector is const
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file

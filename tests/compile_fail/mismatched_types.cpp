@@ -1,4 +1,4 @@
-// expect-error: globalq: allreduce_mean: input and output have different types
+// expect-error: globalq: input and output have different types
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file

@@ -25,7 +25,7 @@ std::vector<float> values(std::size_t count, std::uint32_t seed = 1) {
 
 std::vector<std::byte> encode(gq::vector_codec& codec, std::vector<float> const& x, gq::encoding_key key) {
   std::vector<std::byte> frame(codec.frame_bytes(x.size()));
-  codec.encode(x, key, frame);
+  frame.resize(codec.encode(x, key, frame));
   return frame;
 }
 
@@ -52,6 +52,9 @@ std::vector<gq::any_quantizer> operators() {
                     gq::wire::int16{}},
       gq::quantizer{gq::norm::linf{}, table, gq::rounding::random_shift<false>{}, gq::wire::packed<5>{}},
       gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}},
+      gq::quantizer{gq::norm::l<2, 2>{.bucket = 128}, gq::levels::uniform{3}, dice, gq::wire::elias<>{}},
+      gq::quantizer{gq::norm::linf{}, gq::levels::exponential{7}, dice, gq::wire::huffman<>{}},
+      gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{9}, dice, gq::wire::sparse<std::int16_t>{}},
   };
 }
 
@@ -114,7 +117,7 @@ void expect_decode_add_is_an_addition() {
       }
       gq::encoding_key const key{3, 4, 5};
       std::vector<std::byte> frame(codec.frame_bytes(length, gq::dtype_of<T>::value));
-      codec.encode(input, key, frame);
+      frame.resize(codec.encode(input, key, frame));
       codec.decode(frame, key, decoded);
       std::vector<T> const start = sum;
       codec.decode_add(frame, key, sum);
@@ -158,6 +161,12 @@ TEST(VectorCodec, the_bytes_of_a_frame_are_pinned) {
       "677101020100000009000000000000000000d18000000000000000000000000000000400010001000500fffffdfffcfffbff",
       "677101150100000009000000000000000000d180000000000000000000000000408430a29412",
       "67710117010000000900000000000000020bc2902136a556",
+      "6771014001000000090000000000000036000000000000000000000000000000"
+      "560f3f8100000000000000000000000000005010b405",
+      "677101420100000009000000000000003e000000000000000000000000000000"
+      "0000d18000000000000000000000000000303003320303000400e5c26e00",
+      "677101450100000009000000000000003a000000000000000000000000000000"
+      "560f3f81000000000000000000000000080004ff01300184b90b",
   };
   EXPECT_EQ(frames, pinned);
 }

@@ -49,6 +49,15 @@ class codec {
   /// Bytes of the frame of a segment that sums @p terms workers; 0 for an empty segment.
   virtual std::size_t frame_bytes(segment part, int terms) const = 0;
 
+  /// Bytes at the start of a frame that tell its length, where only its maker knows it: frame_bytes() is the most then.
+  /// 0: every frame has frame_bytes() exactly.
+  virtual std::size_t head_bytes() const { return 0; }
+
+  /// Bytes of a frame, of which the head is there.
+  /// @param room  the frame of @p worker, with room for frame_bytes()
+  /// @throws frame_error when the head tells of more bytes than there is room for, or of less than a head
+  virtual std::size_t length_of(std::span<std::byte const> room, int /*worker*/) const { return room.size(); }
+
   /// Writes the frame of: own values (if @p own) plus the sources, in this order.
   /// @param out  frame_bytes(part, terms of all) bytes
   /// @throws frame_error when a source is no valid frame of this segment

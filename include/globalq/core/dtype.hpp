@@ -146,6 +146,14 @@ struct mutable_vector {
   dtype type = dtype::float32;
 };
 
+/// The vector from value @p first on.
+inline const_vector at(const_vector x, std::uint64_t first) {
+  return {static_cast<std::byte const*>(x.data) + first * size_of(x.type), x.type};
+}
+inline mutable_vector at(mutable_vector y, std::uint64_t first) {
+  return {static_cast<std::byte*>(y.data) + first * size_of(y.type), y.type};
+}
+
 namespace detail {
 
 /// A number known when compiling.

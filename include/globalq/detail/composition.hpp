@@ -44,6 +44,19 @@ class composition : public operator_codec {
     return wire::header_bytes + scale_bytes_of(part) + wire_.bytes(part.count);
   }
 
+  void set_levels(levels::detail::level_table const& levels) override {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) {
+      if (!levels_.alike(levels))
+        throw configuration_error("globalq: set_levels: " + number(levels.size()) + " levels " +
+                                  (levels.zero_free() ? "without" : "with") + " zero cannot replace " +
+                                  number(levels_.size()) + (zero_free_ ? " without" : " with") +
+                                  " zero; give as many of the same kind, or make a new operator");
+      levels_ = levels;
+    } else {
+      operator_codec::set_levels(levels);
+    }
+  }
+
   payload numbers(segment part, std::span<std::byte> frame) const override {
     payload p;
     if constexpr (Wire::is_integer) {

@@ -16,7 +16,9 @@ struct call_setup {
   options settings;
   operator_facts facts;
   resolution resolved;
-  std::uint64_t operator_hash = 0;
+  char const* operation = "";       ///< for errors
+  std::uint64_t operator_hash = 0;  ///< without the values of its levels
+  std::uint64_t levels_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
@@ -54,6 +56,11 @@ class host_call {
     }
   }
 
+  void set_levels(levels::detail::level_table const& levels) {
+    codec_->set_levels(levels);
+    setup_.levels_hash = level_hash(levels);
+  }
+
  private:
   /// Everything a transfer may still touch when a call is given up.
   struct workspace {
@@ -66,14 +73,16 @@ class host_call {
                 std::uint64_t step) {
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
-    decision const d = open(schedule, x, length, buckets, step);
+    layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
+    segment const written = writes_of(schedule, cut, workers_.rank());
+    decision const d = open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step);
     switch (d.what) {
       case outcome::not_finite:
-        return fail_non_finite(y, length, brought_text(d.who), false);
+        return fail_non_finite(y, written, brought_text(d.who), false);
       case outcome::beyond_unit:
-        throw configuration_error(beyond_unit_text(d.top, setup_.facts.fixed_unit));
+        throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
       case outcome::zero:
-        return fill(y, length, false);
+        return fill(at(y, written.first), written.count, false);
       default:
         break;
     }
@@ -84,41 +93,44 @@ class host_call {
     c.y = y;
     c.length = length;
     c.rank = workers_.rank();
-    c.workers = n;
+    c.workers = gathers<Schedule> ? 1 : n;
     c.seed = setup_.settings.seed;
     c.step = step;
     c.units = std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets);
     c.wide = d.wide;
     codec_->begin(c);
-    schedule(workers_, *codec_,
-             layout(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values()),
-             memory_->frames);
+    schedule(workers_, *codec_, cut, memory_->frames);
     if ((codec_->faults() & kernel::out_of_range) != 0)
-      fail_non_finite(y, length, beyond_range_text(y.type), true);
+      fail_non_finite(y, written, beyond_range_text(y.type), true);
   }
 
-  /// One pass over the input, then the exchange of what it gave.
+  /// One pass over what this worker brings, then the exchange of what it gave.
   /// @throws disagreement_error
   template <class Schedule>
-  decision open(Schedule const& schedule, const_vector x, std::uint64_t length, std::uint64_t buckets,
+  decision open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought,
                 std::uint64_t step) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
+    std::uint64_t const buckets = setup_.buckets(length), bucket = setup_.facts.bucket;
     if (statistics_.size() < buckets) statistics_.resize(buckets);
-    norm::bucket_statistics(on_, length, setup_.facts.bucket, q, norm::input_block{x, q},
-                            std::span(statistics_).first(buckets), parts_);
+    if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
+    norm::bucket_statistics(
+        on_, brought.count, bucket, q, norm::input_block{at(x, brought.first), q},
+        std::span(statistics_)
+            .subspan(bucket == 0 ? 0 : brought.first / bucket, setup_.buckets(brought.count)),
+        parts_);
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
     bool const whole = buckets == 1 && top < double_infinity;
-    agreement const agreed(x.type, setup_.operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
-                           setup_.settings.non_finite, length);
+    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
+                           setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record const mine =
         agreed.record(step, top, whole ? norm::relative_norm(statistics_[0], q) : 0.0);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
     transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
                          std::as_writable_bytes(std::span(records)));
-    check_agreement(records);
+    check_agreement(records, setup_.operation);
     return decide(records.data(), n, scale_rule(setup_.facts, x.type));
   }
 
@@ -135,10 +147,10 @@ class host_call {
     if (!op.local) agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
   }
 
-  void fail_non_finite(mutable_vector y, std::uint64_t length, std::string const& why, bool changed) {
+  void fail_non_finite(mutable_vector y, segment written, std::string const& why, bool changed) {
     if (setup_.settings.non_finite == non_finite::error)
-      throw non_finite_error(non_finite_text(why, changed));
-    fill(y, length, true);
+      throw non_finite_error(non_finite_text(setup_.operation, why, changed));
+    fill(at(y, written.first), written.count, true);
   }
 
   Transport& workers_;

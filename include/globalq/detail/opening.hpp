@@ -71,7 +71,7 @@ struct agreement {
 };
 
 /// Throws the same error on every worker when two records differ, naming the first worker that differs and in what.
-inline void check_agreement(std::span<opening_record const> all) {
+inline void check_agreement(std::span<opening_record const> all, char const* operation) {
   opening_record const& a = all[0];
   for (std::size_t i = 1; i < all.size(); ++i) {
     opening_record const& b = all[i];
@@ -83,8 +83,8 @@ inline void check_agreement(std::span<opening_record const> all) {
           " has " + std::to_string(b.length) + ")");
     for (int k = 0; k < 6; ++k)
       if (a.fields[k] != b.fields[k]) add(field_names[k]);
-    throw disagreement_error("globalq: allreduce_mean: workers disagree: rank " + std::to_string(i) +
-                             " differs from rank 0 in " + what +
+    throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
+                             std::to_string(i) + " differs from rank 0 in " + what +
                              "; every worker must make the same call (nothing was changed)");
   }
 }
@@ -171,8 +171,8 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   return d;
 }
 
-inline std::string non_finite_text(std::string const& why, bool changed) {
-  return "globalq: allreduce_mean: " + why + "; " +
+inline std::string non_finite_text(char const* operation, std::string const& why, bool changed) {
+  return "globalq: " + std::string(operation) + ": " + why + "; " +
          (changed ? "the output is unspecified now" : "nothing was changed") +
          "; skip this step, or lower the loss scale";
 }
@@ -182,9 +182,10 @@ inline std::string brought_text(int who) {
 inline std::string beyond_range_text(dtype type) {
   return std::string("a value of the mean is beyond the range of ") + name_of(type);
 }
-inline std::string beyond_unit_text(double top, double unit) {
-  return "globalq: allreduce_mean: a value of magnitude " + std::to_string(top) + " exceeds the unit " +
-         std::to_string(unit) + " of norm::fixed and would be cut off; use a larger unit or a measured norm";
+inline std::string beyond_unit_text(char const* operation, double top, double unit) {
+  return "globalq: " + std::string(operation) + ": a value of magnitude " + std::to_string(top) +
+         " exceeds the unit " + std::to_string(unit) +
+         " of norm::fixed and would be cut off; use a larger unit or a measured norm";
 }
 
 }  // namespace globalq::detail

@@ -7,6 +7,7 @@
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../kernel/operands.hpp"
+#include "../levels/table.hpp"
 #include "../wire/frame.hpp"
 
 namespace globalq::detail {
@@ -31,6 +32,14 @@ class operator_codec : public codec {
   virtual void begin(call const& c) {
     call_ = c;
     faults_ = 0;
+  }
+
+  /// Codes from now on by other levels, of the same number and kind.
+  /// @throws configuration_error when these levels are none that can change
+  virtual void set_levels(levels::detail::level_table const&) {
+    throw configuration_error(
+        "globalq: set_levels: this operator's levels follow from their number; make it with levels::table or "
+        "levels::symmetric");
   }
 
   /// Writes the frame of own values and their local norms in one pass, where buckets are short enough.

@@ -47,6 +47,8 @@ struct schedule_facts {
   bool combines = true;       ///< false: every worker gets every frame
   bool native = false;        ///< the transport adds numbers itself
   bool one_addition = false;  ///< all frames of a segment meet at one worker, so one encoding serves them all
+  bool varying = false;       ///< can send frames whose length only their maker knows
+  char const* operation = "allreduce_mean";  ///< the call that it serves, for errors
 };
 
 /// What an operator is made of, as numbers.
@@ -66,7 +68,9 @@ struct operator_facts {
   bool shifts = false;
   bool integer_wire = false;
   std::uint32_t largest_code = 0;
-  int wire_bits = 0;
+  int wire_bits = 0;  ///< of a code; where frames differ in length, of the codes inside
+  /// Most bytes of that many codes up to the largest, where frames differ in length; null: they do not.
+  std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free) = nullptr;
   std::string wire;
   request reduce = request::automatic;
 };
@@ -119,7 +123,7 @@ inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
 inline resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
   resolution r;
   auto const refuse = [&](std::string const& what) {
-    r.refusal = "globalq: allreduce_mean: " + op.name + " on " + s.name + " with " +
+    r.refusal = "globalq: " + std::string(s.operation) + ": " + op.name + " on " + s.name + " with " +
                 number(static_cast<std::uint64_t>(workers)) + (workers == 1 ? " worker: " : " workers: ") +
                 what;
     return r;
@@ -173,6 +177,10 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
       return refuse(
           "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise");
   }
+
+  if (op.most_bytes != nullptr && !s.varying)
+    return refuse("frames of wire " + op.wire + " differ in length, which schedule " + s.name +
+                  " cannot send; use schedule sra or allgather, or wire packed or int8");
 
   std::uint64_t const largest = op.largest_code, n = static_cast<std::uint64_t>(workers);
   std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);

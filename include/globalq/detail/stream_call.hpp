@@ -69,6 +69,12 @@ struct decide_call {
   }
 };
 
+/// Statistics of buckets of which a worker brings nothing.
+struct no_statistics {
+  norm::statistic* statistics;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { statistics[b] = norm::statistic{}; }
+};
+
 /// Fills the result where there is no mean, tells the host what went wrong, and counts the step.
 struct conclude_call {
   stream_state* state;
@@ -121,6 +127,11 @@ class stream_call {
   stream_call& operator=(stream_call const&) = delete;
   ~stream_call() { on_.fence(); }  // kernels may still use what goes now
 
+  void set_levels(levels::detail::level_table const& levels) {
+    codec_->set_levels(levels);
+    setup_.levels_hash = level_hash(levels);
+  }
+
   /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
   /// @throws what went wrong in a call before
   template <class Schedule>
@@ -130,14 +141,17 @@ class stream_call {
     if (capturing && !known) kernel::refuse_unprepared_capture();
     if (capturing && step.where == nullptr)
       throw configuration_error(
-          "globalq: allreduce_mean: a graph is being captured with a step number of the host, so every "
+          "globalq: " + std::string(setup_.operation) +
+          ": a graph is being captured with a step number of the host, so every "
           "replay "
           "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
+    layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
+    segment const written = writes_of(schedule, cut, workers_.rank());
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
-    open(schedule, x, length, buckets, step, units);
+    open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step, units);
     if (!known || host_driven) {
       on_.fence();
       throw_trouble();
@@ -149,16 +163,16 @@ class stream_call {
       c.y = y;
       c.length = length;
       c.rank = workers_.rank();
-      c.workers = n;
+      c.workers = gathers<Schedule> ? 1 : n;
       c.seed = setup_.settings.seed;
       c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
       c.agreed = &state_->agreed;
       codec_->begin(c);
-      schedule(workers_, *codec_,
-               layout(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values()), frames_);
+      schedule(workers_, *codec_, cut, frames_);
     }
-    std::uint64_t const items = std::clamp<std::uint64_t>(length / 16, 1, most_concluding);
-    on_.items(items, conclude_call{state_, y, length, items, step, throws(), report_.word()});
+    std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
+    on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
+                                   report_.word()});
     if (!known) seen_.push_back({length, x.type});
   }
 
@@ -187,16 +201,18 @@ class stream_call {
 
   /// The statistics of the input, the exchange of records, and what they come to.
   template <class Schedule>
-  void open(Schedule const& schedule, const_vector x, std::uint64_t length, std::uint64_t buckets,
-            call_step step, double* units) {
+  void open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought, call_step step,
+            double* units) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
-    std::uint64_t const bucket = setup_.facts.bucket;
+    std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
     statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
     auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, bucket));
-    norm::enqueue_statistics(on_, x, length, bucket, q, parts, statistics_, &state_->top);
-    agreement const agreed(x.type, setup_.operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
-                           setup_.settings.non_finite, length);
+    if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
+    norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, parts,
+                             statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
+    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
+                           setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record* const mine = records_ + workers_.rank();
     on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
     transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
@@ -220,24 +236,27 @@ class stream_call {
     std::string const late = host_driven ? "" : report_.late;
     switch (word.trouble) {
       case stream_word::disagree:
-        check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())));
+        check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())),
+                        setup_.operation);
         break;
       case stream_word::not_finite:
-        throw non_finite_error(non_finite_text(brought_text(word.who), false) + late);
+        throw non_finite_error(non_finite_text(setup_.operation, brought_text(word.who), false) + late);
       case stream_word::beyond_unit:
-        throw configuration_error(beyond_unit_text(word.top, setup_.facts.fixed_unit) + late);
+        throw configuration_error(beyond_unit_text(setup_.operation, word.top, setup_.facts.fixed_unit) +
+                                  late);
       case stream_word::beyond_range:
-        throw non_finite_error(non_finite_text("a value of the mean is beyond the range of its type", true) +
-                               late);
-      case stream_word::bad_step:
-        throw configuration_error(
-            "globalq: allreduce_mean: a step is above 2^48 - 1; count steps from 0 and change the seed "
-            "instead" +
+        throw non_finite_error(
+            non_finite_text(setup_.operation, "a value of the mean is beyond the range of its type", true) +
             late);
+      case stream_word::bad_step:
+        throw configuration_error("globalq: " + std::string(setup_.operation) +
+                                  ": a step is above 2^48 - 1; count steps from 0 and change the seed "
+                                  "instead" +
+                                  late);
       default:
         throw frame_error(
-            "globalq: allreduce_mean: rank " + std::to_string(workers_.rank()) + " of " +
-            std::to_string(workers_.size()) +
+            "globalq: " + std::string(setup_.operation) + ": rank " + std::to_string(workers_.rank()) +
+            " of " + std::to_string(workers_.size()) +
             ": a frame that arrived is damaged or was made by another operator, and the output is "
             "unspecified" +
             late);

@@ -41,6 +41,10 @@ class level_table {
   GLOBALQ_FUNCTION std::uint32_t max_code() const { return size_; }
   GLOBALQ_FUNCTION bool zero_free() const { return first_ != 0; }
   GLOBALQ_FUNCTION float extent() const { return 1.0F; }
+  /// Whether other levels have the same codes: as many, with or without zero alike.
+  bool alike(level_table const& other) const {
+    return size_ == other.size_ && first_ == other.first_ && flip_ == other.flip_;
+  }
 
   /// Seven halvings; the fraction is taken in double, exact to 2^-52.
   GLOBALQ_FUNCTION neighbours locate(float t) const {

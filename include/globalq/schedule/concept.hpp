@@ -29,6 +29,28 @@ concept Schedule = requires(S const& schedule, int workers) {
   { schedule.additions(workers) } -> std::same_as<std::vector<std::pair<int, int>>>;
 };
 
+namespace detail {
+
+/// The part of its vector that a worker brings: all, unless the schedule says otherwise by `reads(layout, rank)`.
+template <class S>
+segment reads_of(S const& schedule, layout const& cut, int rank) {
+  if constexpr (requires { schedule.reads(cut, rank); }) return schedule.reads(cut, rank);
+  return {0, cut.length()};
+}
+/// The part that it gets: all, unless the schedule says otherwise by `writes(layout, rank)`.
+template <class S>
+segment writes_of(S const& schedule, layout const& cut, int rank) {
+  if constexpr (requires { schedule.writes(cut, rank); }) return schedule.writes(cut, rank);
+  return {0, cut.length()};
+}
+/// Whether what workers bring lies side by side instead of being averaged.
+template <class S>
+inline constexpr bool gathers = requires {
+  requires S::gathers;
+};
+
+}  // namespace detail
+
 namespace schedule::detail {
 
 /// Nothing is sent for an empty frame; both sides know.

@@ -3,7 +3,7 @@
 /// @file
 /// @brief schedule: every worker adds one segment of all others and sends the sum to all.
 
-#include "concept.hpp"
+#include "detail/frames.hpp"
 
 namespace globalq::schedule {
 
@@ -12,7 +12,9 @@ namespace globalq::schedule {
 /// @source Markov 2024 (thesis), chapter 3 (CGX); Thakur et al. 2005
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
-  static globalq::detail::schedule_facts facts(int workers) { return {name, workers - 1, true, false, true}; }
+  static globalq::detail::schedule_facts facts(int workers) {
+    return {name, workers - 1, true, false, true, true};
+  }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
 
@@ -31,42 +33,73 @@ struct scatter_reduce_allgather {
       return frames.get(slot(round, p), c.frame_bytes(cut.piece(p, round), n));
     };
 
-    auto const encode = [&](std::uint64_t round) {
-      segment const mine = cut.piece(r, round);
+    // Frames whose length only their maker knows arrive as head and rest. Receives are posted in the order in which their
+    // sender sends: leaves, sums, leaves of the next chunk; so a head waits for the rests before it.
+    std::size_t const head = c.head_bytes();
+    bool const varying = head != 0;
+    int const leaf_heads = 4, sum_heads = 5, rests = 6;
+    auto const leaf = [&](std::uint64_t round, int p) {
+      return frames.get(slot(round, p), c.frame_bytes(cut.piece(r, round), 1));
+    };
+    auto const expect_leaves = [&](std::uint64_t round) {
+      if (round >= rounds) return;
       for (int p = 0; p < n; ++p)
-        if (p != r) under_way.recv(t, p, frames.get(slot(round, p), c.frame_bytes(mine, 1)), leaf_set(round));
+        if (p != r)
+          varying ? under_way.recv(t, p, detail::head_of(leaf(round, p), head), leaf_heads)
+                  : under_way.recv(t, p, leaf(round, p), leaf_set(round));
+    };
+
+    auto const encode = [&](std::uint64_t round) {
+      if (!varying) expect_leaves(round);
       for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbour: no one is flooded
         int const p = (r + k) % n;
         auto const frame = frames.get(slot(round, n + p), c.frame_bytes(cut.piece(p, round), 1));
         c.combine(cut.piece(p, round), true, {}, frame);
-        under_way.send(t, p, frame, leaf_set(round));
+        detail::send_frame(under_way, t, c, p, frame, leaf_set(round));
       }
     };
     auto const add = [&](std::uint64_t round) {
       segment const mine = cut.piece(r, round);
+      if (varying) {
+        under_way.wait_all(t, leaf_heads);
+        for (int p = 0; p < n; ++p)
+          if (p != r) detail::recv_rest(under_way, t, c, p, leaf(round, p), rests);
+        under_way.wait_all(t, rests);
+      }
       under_way.wait_all(t, leaf_set(round));
       std::vector<source>& arrived = frames.sources(static_cast<std::size_t>(n));
       for (int p = 0; p < n; ++p)
-        if (p != r) arrived.push_back({frames.get(slot(round, p), c.frame_bytes(mine, 1)), 1, p});
+        if (p != r) arrived.push_back({detail::used(c, leaf(round, p), p), 1, p});
       auto const sum = frames.get(slot(round, 2 * n), c.frame_bytes(mine, n));
       c.combine(mine, true, arrived, sum);
       for (int p = 0; p < n; ++p)
-        if (p != r) under_way.recv(t, p, theirs(round, p), sum_set(round));
-      for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, sum, sum_set(round));
-      source const done{sum, n, r};
+        if (p != r)
+          varying ? under_way.recv(t, p, detail::head_of(theirs(round, p), head), sum_heads)
+                  : under_way.recv(t, p, theirs(round, p), sum_set(round));
+      for (int k = 1; k < n; ++k) detail::send_frame(under_way, t, c, (r + k) % n, sum, sum_set(round));
+      source const done{detail::used(c, sum, r), n, r};
       c.finish(mine, {&done, 1});
     };
     auto const finish = [&](std::uint64_t round) {
+      if (varying) {
+        under_way.wait_all(t, sum_heads);
+        for (int p = 0; p < n; ++p)
+          if (p != r) detail::recv_rest(under_way, t, c, p, theirs(round, p), rests);
+        expect_leaves(round + 1);
+      }
+      int const arrivals = varying ? rests : sum_set(round);
       std::size_t arrival = 0;
       for (int p = 0; p < n; ++p) {
         if (p == r) continue;
-        under_way.wait(t, arrival++, sum_set(round));
-        source const done{theirs(round, p), n, p};
+        under_way.wait(t, arrival++, arrivals);
+        source const done{detail::used(c, theirs(round, p), p), n, p};
         c.finish(cut.piece(p, round), {&done, 1});
       }
       under_way.wait_all(t, sum_set(round));
+      if (varying) under_way.wait_all(t, rests);
     };
 
+    if (varying) expect_leaves(0);
     if (rounds != 0) encode(0);
     for (std::uint64_t round = 0; round < rounds; ++round) {
       add(round);

@@ -25,6 +25,7 @@ inline constexpr std::size_t too_long = ~std::size_t{0};
 
 /// @brief Codes of a block to bytes of variable length and back; a small value, called on the host only.
 ///
+/// - `name()`, `identifier()`: in words, and in the header of a frame; identifiers from 64 on.
 /// - `largest_code()`: the largest magnitude of a code that it can take.
 /// - `make_table(counts, max_code)`: what all blocks of a frame share, from how often each code occurs
 ///   (`counts[code + max_code]`); empty where there is nothing to share.
@@ -39,6 +40,7 @@ concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<type
     requires(C const code, typename C::table const& table, typename C::table& read,
              std::span<std::uint64_t const> counts, std::span<std::byte const> in, typename C::lane* codes,
              std::byte* out, std::uint32_t max_code, int count, std::size_t room) {
+  { C::name() } -> std::convertible_to<char const*>;
   { C::identifier() } -> std::same_as<std::uint8_t>;
   { C::largest_code() } -> std::same_as<std::uint32_t>;
   { code.make_table(counts, max_code) } -> std::same_as<typename C::table>;

@@ -7,11 +7,20 @@
 /// | --- | --- |
 /// | 0..1 | 'g', 'q' |
 /// | 2 | version of the format |
-/// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32 |
+/// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below |
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..15 | number of values, little-endian |
 /// | 16.. | scales (norm::local only): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each), padded to 16 |
 /// | then | codes |
+///
+/// Frames whose length only their maker knows (wire formats 64 and above) have a header of 32 bytes:
+///
+/// | bytes | content |
+/// | --- | --- |
+/// | 16..23 | bytes of the whole frame, little-endian |
+/// | 24..31 | zero |
+/// | 32.. | scales as above |
+/// | then | codes, see wire/coded.hpp |
 
 #include "../core/codec.hpp"
 #include "../core/error.hpp"
@@ -29,6 +38,7 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::uint8_t format_version = 1;
 inline constexpr std::uint8_t float32_identifier = 32;
 inline constexpr std::size_t header_bytes = 16;
+inline constexpr std::size_t long_header_bytes = 32;  ///< of frames that differ in length
 
 /// The first bytes of a frame.
 struct frame_header {
@@ -51,6 +61,27 @@ inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int term
   h.terms = static_cast<std::uint32_t>(terms);
   h.count = count;
   std::memcpy(frame.data(), &h, sizeof h);
+}
+
+/// Writes what follows the header of a frame that tells its length.
+inline void write_length(std::span<std::byte> frame, std::uint64_t bytes) {
+  std::uint64_t const words[2] = {bytes, 0};
+  std::memcpy(frame.data() + header_bytes, words, sizeof words);
+}
+
+/// Reads how long a frame is of which the first long_header_bytes have arrived.
+/// @param least,most  what a frame of this segment can have
+/// @throws frame_error when it says anything else
+inline std::size_t read_length(std::span<std::byte const> frame, int worker, std::size_t least,
+                               std::size_t most) {
+  std::uint64_t words[2] = {};
+  if (frame.size() >= long_header_bytes) std::memcpy(words, frame.data() + header_bytes, sizeof words);
+  if (words[0] < least || words[0] > most || words[1] != 0)
+    throw frame_error("globalq: decode: bad frame from worker " + std::to_string(worker) + ": a length of " +
+                      std::to_string(words[0]) + " bytes, which must lie between " + std::to_string(least) +
+                      " and " + std::to_string(most) +
+                      "; the bytes were damaged or made by another version or operator");
+  return static_cast<std::size_t>(words[0]);
 }
 
 /// Checks that a frame is what the receiver expects, before anything is read or written.

@@ -32,6 +32,7 @@ class sparse {
   using lane = Lane;
   struct table {};
 
+  static constexpr char const* name() { return "sparse"; }
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 68 : 69; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
+
+#include "../any_quantizer.hpp"
+#include "../options.hpp"
+#include "../plan.hpp"
+#include "../schedule/any.hpp"
+#include "host_call.hpp"
+#include "stream_call.hpp"
+#include "vector.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+namespace globalq::detail {
+
+/// @tparam Schedule  what the workers do together; it says what each of them reads and writes
+template <class Transport, class Operator, class Schedule>
+class collective {
+ public:
+  /// @brief On a stream: returns when all calls have run. Elsewhere they have when they return.
+  /// @throws what went wrong in a call since the last error that was thrown; transport_error
+  void wait() {
+    if constexpr (transport::OnStream<Transport>) call_->wait();
+  }
+
+  /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
+  bool good() const {
+    if constexpr (transport::OnStream<Transport>)
+      return call_->good();
+    else
+      return true;
+  }
+
+  /// @brief Other levels from the next call on, for an operator whose levels are a table (learned ones, say).
+  ///
+  /// Nothing is allocated. Every worker must do so between the same two calls: the levels are part of what the opening
+  /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
+  /// they are arguments of the kernels: capture a graph again.
+  /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
+  /// @throws configuration_error when they are not; nothing is changed then
+  template <class Table>
+  requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
+  void set_levels(Table const& changed) {
+    call_->set_levels(changed);
+    for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
+      magnitudes_[code - 1] =
+          static_cast<double>(changed.value(code)) / static_cast<double>(changed.extent());
+    std::sort(magnitudes_.begin(), magnitudes_.end());
+  }
+
+  /// How codes are added, how many levels there are, and how many codes are kept free for growth.
+  method reduce() const { return setup_.resolved.how; }
+  std::uint32_t levels() const { return setup_.resolved.size; }
+  std::uint32_t headroom() const { return setup_.resolved.headroom; }
+
+ protected:
+  static constexpr bool on_stream = transport::OnStream<Transport>;
+  using memory = typename vectors_of<Transport>::space;
+  using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
+
+  template <class V>
+  void run_in_place(V& x, call_step step) {
+    auto* const data = data_of<memory>(x);
+    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(data)>>,
+                  "globalq: the vector is const; pass one to write to: mean(input, output, step)");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(data)>>>::value;
+    run({data, type}, {data, type}, size_of_vector(x), step);
+  }
+
+  template <class X, class Y>
+  void run_between(X& x, Y& y, call_step step) {
+    auto const [in, out] = pointers_to(x, y);
+    if (size_of_vector(x) != size_of_vector(y))
+      throw configuration_error(message("the input has " + std::to_string(size_of_vector(x)) +
+                                        " values and the output " + std::to_string(size_of_vector(y)) +
+                                        "; they must have the same length"));
+    run(in, out, size_of_vector(x), step);
+  }
+
+  /// Into the own shard, which lies alone in @p y.
+  template <class X, class Y>
+  void run_to_shard(X& x, Y& y, call_step step) {
+    auto const [in, out] = pointers_to(x, y);
+    std::uint64_t const length = size_of_vector(x);
+    segment const own = shard_of(length, size_of_vector(y));
+    run(in, before(out, own.first), length, step);
+  }
+
+  /// From the own shard, which lies alone in @p x.
+  template <class X, class Y>
+  void run_from_shard(X& x, Y& y, call_step step) {
+    auto const [in, out] = pointers_to(x, y);
+    std::uint64_t const length = size_of_vector(y);
+    segment const own = shard_of(length, size_of_vector(x));
+    mutable_vector const start = before({const_cast<void*>(in.data), in.type}, own.first);
+    run({start.data, start.type}, out, length, step);
+  }
+
+  segment part_of(std::uint64_t length, int rank) const {
+    int const n = workers_.size();
+    if (rank < 0 || rank >= n)
+      throw configuration_error(message("there is no worker " + std::to_string(rank)));
+    return layout(length, schedule_.parts(n), grain_of(setup_.facts), 0).part(rank);
+  }
+
+  template <class Step>
+  static call_step step_at(Step const& step) {
+    static_assert(reaches<Step, memory>,
+                  "globalq: the step is in memory that the stream does not reach; use a view of the "
+                  "transport's execution space");
+    if (step.size() != 1)
+      throw configuration_error("globalq: the step is a view of " + std::to_string(step.size()) +
+                                " values; pass one of a single value");
+    return {0, step.data()};
+  }
+
+  call_step checked(std::uint64_t step) const {
+    if (step > random::max_step)
+      throw configuration_error(message("step " + std::to_string(step) +
+                                        " is above 2^48 - 1; count steps from 0 and "
+                                        "change the seed instead"));
+    return {step, nullptr};
+  }
+
+  /// @param space  where kernels run, or null: chosen by the transport
+  template <class Space>
+  collective(Transport& workers, Operator op, Schedule schedule, options const& settings, Space const* space)
+      : workers_(workers), schedule_(std::move(schedule)), magnitudes_(magnitudes(op)) {
+    static_assert(
+        globalq::Transport<Transport>,
+        "globalq: the first argument is no transport: it needs rank, size, send_async, "
+        "recv_async "
+        "and wait (transport/concept.hpp); for transport::threads pass the endpoint that run() hands out");
+    static_assert(
+        on_stream || !requires { Transport::on_stream; },
+        "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "
+        "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
+    static_assert(globalq::Schedule<Schedule>,
+                  "globalq: allreduce_mean: the third argument is no schedule; use "
+                  "schedule::ring, tree, scatter_reduce_allgather, allgather or native");
+    if (!Kokkos::is_initialized())
+      throw configuration_error(
+          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+                  "call of globalq"));
+    setup_.settings = settings;
+    setup_.facts = facts_of(op);
+    setup_.resolved = resolve(setup_.facts, schedule_.facts(workers_.size()), workers_.size());
+    if (!setup_.resolved.fits()) throw configuration_error(setup_.resolved.refusal);
+    if constexpr (on_stream) {
+      if (!engine::host_driven && settings.chunk_values != 0 && workers_.size() > 1 &&
+          std::string_view(schedule_.facts(workers_.size()).name) == globalq::schedule::tree::name)
+        throw configuration_error(
+            message("chunk_values is " + std::to_string(settings.chunk_values) +
+                    ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+                    "chunk_values at 0, or use another schedule"));
+    }
+    setup_.operation = schedule_.facts(workers_.size()).operation;
+    setup_.operator_hash = hash(hash(parameter_hash(op), setup_.facts.name), setup_.resolved.size);
+    setup_.levels_hash = levels_hash(op);
+    if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();
+    call_.emplace(workers_, op, setup_, make_executor(space));
+  }
+
+  template <class Space>
+  auto make_executor([[maybe_unused]] Space const* space) {
+    if constexpr (on_stream) {
+      static_assert(std::is_same_v<Space, std::nullptr_t>,
+                    "globalq: this transport has a stream of its own; give the space to the transport");
+      return workers_.execution();
+    } else if constexpr (!std::is_same_v<Space, std::nullptr_t>) {
+      return kernel::host_executor(*space);
+    } else if constexpr (transport::OwnExecution<Transport>) {
+      return kernel::host_executor(workers_.execution());
+    } else {
+      return kernel::host_executor(Kokkos::DefaultHostExecutionSpace());
+    }
+  }
+
+  template <class X, class Y>
+  static std::pair<const_vector, mutable_vector> pointers_to(X& x, Y& y) {
+    auto* const in = data_of<memory>(x);
+    auto* const out = data_of<memory>(y);
+    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
+                  "globalq: input and output have different types; use one type for both");
+    return {{in, dtype_of<value>::value}, {out, dtype_of<value>::value}};
+  }
+
+  /// The own part of a vector, which must have @p have values.
+  segment shard_of(std::uint64_t length, std::uint64_t have) const {
+    segment const own = part_of(length, workers_.rank());
+    if (own.count != have)
+      throw configuration_error(message("the shard given has " + std::to_string(have) +
+                                        " values, and the one of " + std::to_string(length) + " values has " +
+                                        std::to_string(own.count) + "; ask shard(length)"));
+    return own;
+  }
+
+  /// Where a vector would begin of which this is value @p first: only values from there on are touched.
+  static mutable_vector before(mutable_vector part, std::uint64_t first) {
+    auto const address = reinterpret_cast<std::uintptr_t>(part.data) - first * size_of(part.type);
+    return {reinterpret_cast<void*>(address), part.type};
+  }
+
+  std::string message(std::string const& what) const {
+    return std::string("globalq: ") + schedule_.facts(workers_.size()).operation + ": rank " +
+           std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) + ": " + what;
+  }
+
+  void run(const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
+    if (length > random::max_length)
+      throw configuration_error(
+          message(std::to_string(length) + " values are more than 2^48; pass them in parts"));
+    if constexpr (on_stream)
+      call_->run(schedule_, x, y, length, step);
+    else
+      call_->run(schedule_, x, y, length, step.value);
+  }
+
+  Transport& workers_;
+  Schedule schedule_;
+  call_setup setup_;
+  std::vector<double> magnitudes_;
+  std::optional<engine> call_;
+};
+
+}  // namespace globalq::detail

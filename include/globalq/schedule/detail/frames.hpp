@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief schedule: frames of all workers to all workers, chunk after chunk; also those whose length only their maker knows.
+///
+/// Such a frame travels as its head, which tells the length, and the rest. Receives are posted in the order in which their
+/// sender sends, so the head of a frame waits for the rest of the one before.
+
+#include "../concept.hpp"
+
+#include <algorithm>
+
+namespace globalq::schedule::detail {
+
+/// The first bytes of a frame, or none of an empty one.
+inline std::span<std::byte> head_of(std::span<std::byte> frame, std::size_t bytes) {
+  return frame.first(std::min(bytes, frame.size()));
+}
+
+/// The bytes of a frame that are used, its maker's or an arrived one's; all where lengths are fixed.
+/// @throws frame_error when its head tells of more than there is room for
+inline std::span<std::byte> used(codec const& c, std::span<std::byte> frame, int worker) {
+  return c.head_bytes() == 0 || frame.empty() ? frame : frame.first(c.length_of(frame, worker));
+}
+
+/// Sends a frame: at once, or where its receiver can't know the length, the head and then the rest.
+template <Transport T>
+void send_frame(transfers<T>& under_way, T& t, codec const& c, int to, std::span<std::byte> frame, int set) {
+  std::size_t const head = c.head_bytes();
+  if (head == 0 || frame.empty()) return under_way.send(t, to, frame, set);
+  under_way.send(t, to, frame.first(head), set);
+  under_way.send(t, to, used(c, frame, t.rank()).subspan(head), set);
+}
+
+/// Receives what follows a head that has arrived.
+template <Transport T>
+void recv_rest(transfers<T>& under_way, T& t, codec const& c, int from, std::span<std::byte> frame, int set) {
+  under_way.recv(t, from, frame.empty() ? frame : used(c, frame, from).subspan(c.head_bytes()), set);
+}
+
+/// Chunk after chunk: every worker makes its frames and sends them, and uses those of all others. The next chunk is made
+/// while one is on its way.
+/// @param in    in(round, p): room for the frame of worker p
+/// @param make  make(round, send): makes the frames of a chunk, and send(p, frame)s each to worker p
+/// @param use   use(round): all frames of the chunk are there
+template <Transport T, class In, class Make, class Use>
+void exchange_chunks(T& t, codec const& c, std::uint64_t rounds, In const& in, Make const& make,
+                     Use const& use) {
+  constexpr int heads = 2, rests = 3;
+  int const n = t.size(), r = t.rank();
+  std::size_t const head = c.head_bytes();
+  transfers<T> under_way;
+  auto const from_others = [&](auto const& f) {
+    for (int p = 0; p < n; ++p)
+      if (p != r) f(p);
+  };
+  auto const expect = [&](std::uint64_t round) {
+    if (round >= rounds) return;
+    from_others([&](int p) {
+      if (head == 0)
+        under_way.recv(t, p, in(round, p), static_cast<int>(round % 2));
+      else
+        under_way.recv(t, p, head_of(in(round, p), head), heads);
+    });
+  };
+  auto const start = [&](std::uint64_t round) {
+    if (round >= rounds) return;
+    if (head == 0) expect(round);
+    make(round, [&](int to, std::span<std::byte> frame) {
+      send_frame(under_way, t, c, to, frame, static_cast<int>(round % 2));
+    });
+  };
+  if (head != 0) expect(0);
+  start(0);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    start(round + 1);
+    if (head != 0) {
+      under_way.wait_all(t, heads);
+      from_others([&](int p) { recv_rest(under_way, t, c, p, in(round, p), rests); });
+      expect(round + 1);
+      under_way.wait_all(t, rests);
+    }
+    under_way.wait_all(t, static_cast<int>(round % 2));
+    use(round);
+  }
+}
+
+}  // namespace globalq::schedule::detail

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief Tests: what reduce_scatter_mean and all_gather promise, on one worker of any transport.
+
+#include <globalq/globalq.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+namespace shards {
+
+namespace gq = globalq;
+
+/// Values k / 512 from a generator of integers: the same bits under every compiler.
+inline std::vector<float> values(std::size_t count, int seed) {
+  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
+  std::vector<float> v(count);
+  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
+  return v;
+}
+
+inline std::vector<gq::any_quantizer> operators() {
+  gq::rounding::stochastic const dice;
+  return {
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5}, gq::rounding::random_shift<>{},
+                    gq::wire::packed<5>{}},
+      gq::quantizer{gq::norm::local<2>{.bucket = 512}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}},
+      gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::table{0, 0.1, 1}, dice,
+                    gq::wire::packed<3>{}},
+      gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{9}, dice, gq::wire::elias<>{}},
+      gq::uncompressed{},
+  };
+}
+
+inline bool same_bits(float const* a, float const* b, std::uint64_t count) {
+  return count == 0 || std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+/// A shard of the mean is a part of the mean over schedule::allgather, whether it is written in place or alone.
+template <class T>
+void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::size_t d) {
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::allreduce_mean whole{workers, op, gq::schedule::allgather{}, settings};
+  gq::reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
+  std::vector<float> const x = values(d, workers.rank());
+  std::vector<float> expected = x, in_place = x;
+  whole(expected, 7);
+  gq::segment const own = mean.shard(d);
+  std::vector<float> alone(own.count);
+  mean(in_place, 7);
+  cut(x, alone, 7);
+  EXPECT_TRUE(same_bits(in_place.data() + own.first, expected.data() + own.first, own.count))
+      << op.facts().name;
+  EXPECT_TRUE(same_bits(alone.data(), expected.data() + own.first, own.count)) << op.facts().name;
+  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
+  std::size_t const end = own.first + own.count;
+  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+  std::uint64_t covered = 0;
+  for (int r = 0; r < workers.size(); ++r) {
+    EXPECT_TRUE(mean.shard(d, r).first == covered || mean.shard(d, r).empty());
+    covered += mean.shard(d, r).count;
+  }
+  EXPECT_EQ(covered, d);
+}
+
+/// All workers hold the same bits; each value is one of the two levels around what its owner brought.
+template <class T>
+void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t d) {
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::all_gather gather{workers, op, settings}, cut{workers, op, chunks};
+  gq::segment const own = gather.shard(d);
+  // what lies outside of the own shard is not looked at
+  std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d);
+  std::vector<float> const x = values(d, 99);
+  std::vector<float> const mine(x.begin() + static_cast<std::ptrdiff_t>(own.first),
+                                x.begin() + static_cast<std::ptrdiff_t>(own.first + own.count));
+  std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<std::ptrdiff_t>(own.first));
+  gather(in_place, 5);
+  cut(mine, other, 5);
+  EXPECT_TRUE(same_bits(in_place.data(), other.data(), d)) << op.facts().name;
+  std::vector<float> all(d * static_cast<std::size_t>(workers.size()));
+  if (d != 0)
+    gq::transport::allgather(workers, std::as_bytes(std::span<float const>(in_place)),
+                             std::as_writable_bytes(std::span(all)));
+  for (int r = 0; r < workers.size(); ++r)
+    EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
+        << op.facts().name;
+  if (op.facts().plain) {
+    EXPECT_TRUE(same_bits(in_place.data(), x.data(), d));
+  }
+}
+
+/// Gathering is n times the mean of vectors that are zero outside of the own shard: exact where n is a power of two, codes
+/// of zero mean zero, and the norm is that of all.
+template <class T>
+void expect_a_mean_of_padded_vectors(T& workers, std::size_t d) {
+  gq::rounding::stochastic const dice;
+  for (gq::any_quantizer const& op : std::vector<gq::any_quantizer>{
+           gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
+           gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::exponential{5}, dice, gq::wire::packed<4>{}},
+           gq::quantizer{gq::norm::linf{.bucket = 256}, gq::levels::uniform{3}, dice,
+                         gq::wire::packed<3>{}}}) {
+    gq::all_gather gather{workers, op, {.seed = 8}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::allgather{}, {.seed = 8}};
+    gq::segment const own = gather.shard(d);
+    std::vector<float> const x = values(d, 42);
+    std::vector<float> padded(d), gathered = x;
+    for (std::uint64_t i = own.first; i < own.first + own.count; ++i) padded[i] = x[i];
+    gather(gathered, 2);
+    mean(padded, 2);
+    for (float& v : padded) v *= static_cast<float>(workers.size());
+    EXPECT_EQ(gathered, padded) << op.facts().name;
+  }
+}
+
+}  // namespace shards

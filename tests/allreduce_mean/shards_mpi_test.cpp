@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Shards of the mean, and shards gathered, over MPI.
+
+#include "shards.hpp"
+
+#include <globalq/transport/mpi.hpp>
+
+namespace gq = globalq;
+
+TEST(ShardsMpi, are_those_of_the_mean_over_allgather_and_gathered_are_the_same_on_all_workers) {
+  gq::transport::mpi workers{MPI_COMM_WORLD};
+  for (gq::any_quantizer const& op : shards::operators())
+    for (std::size_t d :
+         {std::size_t{0}, std::size_t{1}, std::size_t{257}, std::size_t{3001}, std::size_t{100003}}) {
+      shards::expect_shards_of_the_mean(workers, op, d);
+      shards::expect_gathered_shards(workers, op, d);
+    }
+  int const n = workers.size();
+  if ((n & (n - 1)) == 0) shards::expect_a_mean_of_padded_vectors(workers, 5000);
+}

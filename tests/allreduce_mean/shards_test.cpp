@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Shards of the mean, and shards gathered, over threads.
+
+#include "shards.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+namespace gq = globalq;
+using shards::operators;
+using shards::values;
+
+namespace {
+
+template <class F>
+void on_threads(int n, F const& f) {
+  gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{20}}};
+  cluster.run([&](auto& workers) { f(workers); });
+}
+
+/// What a call on each worker complains of.
+template <class Error, class F>
+std::vector<std::string> complaints(int n, F const& f) {
+  std::vector<std::string> texts(static_cast<std::size_t>(n));
+  on_threads(n, [&](auto& workers) {
+    try {
+      f(workers);
+    } catch (Error const& e) {
+      texts[static_cast<std::size_t>(workers.rank())] = e.what();
+    }
+  });
+  return texts;
+}
+
+}  // namespace
+
+TEST(Shards, are_those_of_the_mean_over_allgather) {
+  for (gq::any_quantizer const& op : operators())
+    for (int n = 1; n <= 9; ++n)
+      for (std::size_t d :
+           {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{257}, std::size_t{3001}})
+        on_threads(n, [&](auto& workers) { shards::expect_shards_of_the_mean(workers, op, d); });
+}
+
+TEST(Shards, gathered_are_the_same_on_all_workers) {
+  for (gq::any_quantizer const& op : operators())
+    for (int n = 1; n <= 9; ++n)
+      for (std::size_t d :
+           {std::size_t{0}, std::size_t{1}, std::size_t{255}, std::size_t{257}, std::size_t{3001}})
+        on_threads(n, [&](auto& workers) { shards::expect_gathered_shards(workers, op, d); });
+}
+
+TEST(Shards, gathered_are_the_mean_of_padded_vectors_times_the_workers) {
+  for (int n : {1, 2, 4, 8})
+    for (std::size_t d : {std::size_t{257}, std::size_t{5000}})
+      on_threads(n, [&](auto& workers) { shards::expect_a_mean_of_padded_vectors(workers, d); });
+}
+
+/// Pooled over coordinates: sum_i (error of the mean)^2 over sum_i variance / draws has mean 1 and, for independent
+/// coordinates of variance v_i, standard deviation sqrt(2 sum v_i^2) / sum v_i.
+TEST(Shards, gathered_are_unbiased) {
+  constexpr std::size_t d = 1000;
+  constexpr int draws = 600;
+  on_threads(3, [&](auto& workers) {
+    gq::all_gather gather{workers,
+                          gq::quantizer{gq::norm::local<2>{.bucket = 256}, gq::levels::uniform<3>{},
+                                        gq::rounding::stochastic{}, gq::wire::packed<3>{}},
+                          {.seed = 17}};
+    std::vector<float> const x = values(d, 4);
+    std::vector<double> sum(d), squares(d);
+    for (int k = 0; k < draws; ++k) {
+      std::vector<float> y = x;
+      gather(y, static_cast<std::uint64_t>(k));
+      for (std::size_t i = 0; i < d; ++i) {
+        double const e = static_cast<double>(y[i]) - static_cast<double>(x[i]);
+        sum[i] += e;
+        squares[i] += e * e;
+      }
+    }
+    double error = 0, variance = 0, variance2 = 0;
+    for (std::size_t i = 0; i < d; ++i) {
+      double const v = squares[i] / draws;
+      error += sum[i] * sum[i] / draws;
+      variance += v;
+      variance2 += v * v;
+    }
+    EXPECT_LT(error / variance, 1 + 5 * std::sqrt(2 * variance2) / variance);
+    EXPECT_GT(variance, 0);
+  });
+}
+
+TEST(Shards, take_every_type_of_values) {
+  on_threads(3, [](auto& workers) {
+    auto const run = [&]<class Value>(Value) {
+      gq::quantizer const op{gq::norm::linf{.bucket = 128}, gq::levels::uniform<>{},
+                             gq::rounding::stochastic{}, gq::wire::int8{}};
+      gq::reduce_scatter_mean mean{workers, op};
+      gq::allreduce_mean whole{workers, op, gq::schedule::allgather{}};
+      gq::all_gather gather{workers, op};
+      std::vector<Value> x(1000), y;
+      std::vector<float> const from = values(1000, workers.rank());
+      for (std::size_t i = 0; i < 1000; ++i) x[i] = Value(from[i]);
+      y = x;
+      mean(x, 0);
+      whole(y, 0);
+      gq::segment const own = mean.shard(1000);
+      EXPECT_EQ(0, std::memcmp(x.data() + own.first, y.data() + own.first, own.count * sizeof(Value)));
+      gather(x, 1);
+    };
+    run(double{});
+    run(gq::float16{});
+    run(gq::bfloat16{});
+  });
+}
+
+TEST(Shards, of_another_length_are_refused_with_the_right_one) {
+  auto const wrong = complaints<gq::configuration_error>(3, [](auto& workers) {
+    gq::reduce_scatter_mean mean{workers, operators()[0]};
+    std::vector<float> const x(1000);
+    std::vector<float> y(100);
+    mean(x, y, 0);
+  });
+  EXPECT_THAT(wrong[0],
+              testing::HasSubstr("globalq: reduce_scatter_mean: rank 0 of 3: the shard given has 100 values, "
+                                 "and the one of 1000 values has 512; ask shard(length)"));
+  EXPECT_THAT(wrong[2], testing::HasSubstr("has 232"));
+}
+
+TEST(Shards, of_workers_that_disagree_are_an_error_on_all_that_names_the_call) {
+  auto const texts = complaints<gq::disagreement_error>(3, [](auto& workers) {
+    gq::all_gather gather{workers, operators()[0]};
+    std::vector<float> x(workers.rank() == 1 ? 1001 : 1000);
+    gather(x, 0);
+  });
+  for (std::string const& text : texts)
+    EXPECT_THAT(text, testing::HasSubstr("globalq: all_gather: workers disagree: rank 1 differs"));
+  auto const mixed = complaints<gq::disagreement_error>(2, [](auto& workers) {
+    std::vector<float> x(1000);
+    if (workers.rank() == 0) {
+      gq::all_gather gather{workers, operators()[0]};
+      gather(x, 0);
+    } else {
+      gq::reduce_scatter_mean mean{workers, operators()[0]};
+      mean(x, 0);
+    }
+  });
+  for (std::string const& text : mixed) EXPECT_THAT(text, testing::HasSubstr("in the schedule"));
+}
+
+TEST(Shards, with_a_value_that_is_not_finite_are_not_a_number_on_all_workers) {
+  on_threads(3, [](auto& workers) {
+    std::vector<float> x = values(1000, 1), y = x;
+    if (workers.rank() == 1) x[600] = y[600] = std::numeric_limits<float>::infinity();
+    std::vector<float> const before = x;
+    gq::reduce_scatter_mean mean{workers, operators()[0]};
+    mean(x, 0);
+    gq::segment const own = mean.shard(1000);
+    for (std::size_t i = 0; i < 1000; ++i) {
+      bool const inside = i >= own.first && i < own.first + own.count;
+      ASSERT_TRUE(inside ? std::isnan(x[i]) : x[i] == before[i]) << i;
+    }
+    gq::all_gather gather{workers, operators()[0]};
+    gather(y, 0);  // value 600 is in the shard of worker 1
+    for (float v : y) ASSERT_TRUE(std::isnan(v));
+    gq::reduce_scatter_mean strict{workers, operators()[0], {.non_finite = gq::non_finite::error}};
+    std::vector<float> z = before;
+    EXPECT_THROW(strict(z, 0), gq::non_finite_error);
+    EXPECT_TRUE(shards::same_bits(z.data(), before.data(), 1000));
+  });
+}
+
+TEST(Shards, of_zeros_are_zeros) {
+  on_threads(3, [](auto& workers) {
+    std::vector<float> x(1000), y(1000, 5.0F);
+    gq::all_gather gather{workers, operators()[0]};
+    gq::segment const own = gather.shard(1000);
+    gather(std::span(x).subspan(own.first, own.count), y, 0);
+    EXPECT_THAT(y, testing::Each(0.0F));
+    std::vector<float> part(own.count, 5.0F);
+    gq::reduce_scatter_mean mean{workers, operators()[0]};
+    mean(x, part, 0);
+    EXPECT_THAT(part, testing::Each(0.0F));
+  });
+}
+
+TEST(Shards, are_the_same_on_a_stream) {
+  for (int n : {1, 2, 3})
+    on_threads(n, [](auto& workers) {
+      constexpr std::size_t d = 3001;
+      gq::transport::staged on_stream{workers, Kokkos::Serial()};
+      auto const run = [&](auto const& op) {
+        using view = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+        std::vector<float> x = values(d, workers.rank()), y = x;
+        gq::reduce_scatter_mean host{workers, op, {.seed = 2}};
+        gq::reduce_scatter_mean stream{on_stream, op, {.seed = 2}};
+        gq::all_gather host_gather{workers, op, {.seed = 2}};
+        gq::all_gather stream_gather{on_stream, op, {.seed = 2}};
+        host(x, 3);
+        stream(view(y.data(), d), 3);
+        stream.wait();
+        EXPECT_TRUE(shards::same_bits(x.data(), y.data(), d));
+        host_gather(x, 4);
+        stream_gather(view(y.data(), d), 4);
+        stream_gather.wait();
+        EXPECT_TRUE(shards::same_bits(x.data(), y.data(), d));
+        gq::segment const own = host.shard(d);
+        std::vector<float> part(own.count), other(own.count);
+        host(x, part, 5);
+        stream(view(y.data(), d), view(other.data(), own.count), 5);
+        stream.wait();
+        EXPECT_TRUE(shards::same_bits(part.data(), other.data(), own.count));
+      };
+      gq::rounding::stochastic const dice;
+      run(gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
+      run(gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
+                        gq::wire::packed<4>{}});
+      run(gq::quantizer{gq::norm::l<2, 2>{.bucket = 300}, gq::levels::exponential<7>{}, dice,
+                        gq::wire::packed<4>{}});
+      run(gq::uncompressed{});
+    });
+}
