@@ -47,25 +47,40 @@ class all_gather : public detail::collective<Transport, Operator, schedule::deta
   /// @throws disagreement_error when workers disagree, non_finite_error if so configured, transport_error
   template <Vector V>
   void operator()(V&& x, std::uint64_t step) {
-    this->run_in_place(x, this->checked(step));
+    this->run(this->in_place(x), this->checked(step));
   }
 
   /// Gathers the shards @p x into @p y. The shard may be the one inside y, but not overlap otherwise.
   /// @shape x: shard(size of y).count
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    this->run_from_shard(x, y, this->checked(step));
+    this->run(this->from_shard(x, y), this->checked(step));
+  }
+
+  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  ///
+  /// Until it has ended the vectors belong to it, and so does the transport: other calls over it must be started on the
+  /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that never
+  /// starts the call is an error of all others when the transport's deadline has passed.
+  /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
+  template <Vector V>
+  started_call start(V&& x, std::uint64_t step) {
+    return this->start_job(this->in_place(x), step);
+  }
+  template <Vector X, Vector Y>
+  started_call start(X&& x, Y&& y, std::uint64_t step) {
+    return this->start_job(this->from_shard(x, y), step);
   }
 
   /// The same on a stream, with the number of the call where the stream finds it, which counts it up.
   template <Vector V, class Step>
   requires(transport::OnStream<Transport>&& detail::StepView<Step>) void operator()(V&& x, Step const& step) {
-    this->run_in_place(x, base::step_at(step));
+    this->run(this->in_place(x), base::step_at(step));
   }
   template <Vector X, Vector Y, class Step>
   requires(transport::OnStream<Transport>&& detail::StepView<Step>) void operator()(X&& x, Y&& y,
                                                                                     Step const& step) {
-    this->run_from_shard(x, y, base::step_at(step));
+    this->run(this->from_shard(x, y), base::step_at(step));
   }
 };
 

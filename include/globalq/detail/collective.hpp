@@ -4,6 +4,7 @@
 /// @brief allreduce_mean: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
 
 #include "../any_quantizer.hpp"
+#include "../call_queue.hpp"
 #include "../options.hpp"
 #include "../plan.hpp"
 #include "../schedule/any.hpp"
@@ -12,6 +13,7 @@
 #include "vector.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -21,10 +23,27 @@ namespace globalq::detail {
 template <class Transport, class Operator, class Schedule>
 class collective {
  public:
-  /// @brief On a stream: returns when all calls have run. Elsewhere they have when they return.
+  collective(collective const&) = delete;
+  collective& operator=(collective const&) = delete;
+  ~collective() {
+    if (queue_) queue_->settle();  // its jobs name this object
+  }
+
+  /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
   /// @throws what went wrong in a call since the last error that was thrown; transport_error
   void wait() {
-    if constexpr (transport::OnStream<Transport>) call_->wait();
+    if constexpr (on_stream)
+      call_->wait();
+    else if (queue_)
+      queue_->wait();
+  }
+
+  /// @brief Lets start() use a queue that other calls over the same transport use as well, instead of one of its own.
+  void run_on(std::shared_ptr<call_queue> queue) {
+    static_assert(!on_stream, "globalq: calls on a stream are asynchronous already; they need no queue");
+    if (queue_) queue_->settle();
+    expect_threads();
+    queue_ = std::move(queue);
   }
 
   /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
@@ -62,42 +81,49 @@ class collective {
   using memory = typename vectors_of<Transport>::space;
   using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
 
+  /// A call whose vectors have been told apart.
+  struct job {
+    const_vector x;
+    mutable_vector y;
+    std::uint64_t length;
+  };
+
   template <class V>
-  void run_in_place(V& x, call_step step) {
+  job in_place(V& x) const {
     auto* const data = data_of<memory>(x);
     static_assert(!std::is_const_v<std::remove_pointer_t<decltype(data)>>,
                   "globalq: the vector is const; pass one to write to: mean(input, output, step)");
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(data)>>>::value;
-    run({data, type}, {data, type}, size_of_vector(x), step);
+    return {{data, type}, {data, type}, size_of_vector(x)};
   }
 
   template <class X, class Y>
-  void run_between(X& x, Y& y, call_step step) {
+  job between(X& x, Y& y) const {
     auto const [in, out] = pointers_to(x, y);
     if (size_of_vector(x) != size_of_vector(y))
       throw configuration_error(message("the input has " + std::to_string(size_of_vector(x)) +
                                         " values and the output " + std::to_string(size_of_vector(y)) +
                                         "; they must have the same length"));
-    run(in, out, size_of_vector(x), step);
+    return {in, out, size_of_vector(x)};
   }
 
   /// Into the own shard, which lies alone in @p y.
   template <class X, class Y>
-  void run_to_shard(X& x, Y& y, call_step step) {
+  job to_shard(X& x, Y& y) const {
     auto const [in, out] = pointers_to(x, y);
     std::uint64_t const length = size_of_vector(x);
     segment const own = shard_of(length, size_of_vector(y));
-    run(in, before(out, own.first), length, step);
+    return {in, before(out, own.first), length};
   }
 
   /// From the own shard, which lies alone in @p x.
   template <class X, class Y>
-  void run_from_shard(X& x, Y& y, call_step step) {
+  job from_shard(X& x, Y& y) const {
     auto const [in, out] = pointers_to(x, y);
     std::uint64_t const length = size_of_vector(y);
     segment const own = shard_of(length, size_of_vector(x));
     mutable_vector const start = before({const_cast<void*>(in.data), in.type}, own.first);
-    run({start.data, start.type}, out, length, step);
+    return {{start.data, start.type}, out, length};
   }
 
   segment part_of(std::uint64_t length, int rank) const {
@@ -211,14 +237,38 @@ class collective {
            std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) + ": " + what;
   }
 
-  void run(const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
+  void run(job const& j, call_step step) {
+    expect_length(j.length);
+    if constexpr (on_stream) {
+      call_->run(schedule_, j.x, j.y, j.length, step);
+    } else {
+      if (queue_) queue_->settle();
+      call_->run(schedule_, j.x, j.y, j.length, step.value);
+    }
+  }
+
+  started_call start_job(job const& j, std::uint64_t step) {
+    static_assert(!on_stream,
+                  "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
+    checked(step);
+    expect_length(j.length);
+    if (!queue_) run_on(std::make_shared<call_queue>());
+    return queue_->start({[](call_queue::job const& what) {
+                            auto& self = *static_cast<collective*>(what.object);
+                            self.call_->run(self.schedule_, what.x, what.y, what.length, what.step);
+                          },
+                          this, j.x, j.y, j.length, step});
+  }
+
+  void expect_length(std::uint64_t length) const {
     if (length > random::max_length)
       throw configuration_error(
           message(std::to_string(length) + " values are more than 2^48; pass them in parts"));
-    if constexpr (on_stream)
-      call_->run(schedule_, x, y, length, step);
-    else
-      call_->run(schedule_, x, y, length, step.value);
+  }
+
+  /// Whether another thread may move messages.
+  void expect_threads() {
+    if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
   }
 
   Transport& workers_;
@@ -226,6 +276,7 @@ class collective {
   call_setup setup_;
   std::vector<double> magnitudes_;
   std::optional<engine> call_;
+  std::shared_ptr<call_queue> queue_;
 };
 
 }  // namespace globalq::detail

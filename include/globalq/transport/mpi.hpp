@@ -280,6 +280,18 @@ class mpi {
     }
   }
 
+  /// Throws unless another thread than the one that initialised MPI may move messages (allreduce_mean's start()).
+  /// @throws configuration_error
+  void expect_threads() {
+    int level = MPI_THREAD_SINGLE;
+    check(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level < MPI_THREAD_SERIALIZED)
+      refuse("MPI was not initialised for calls from other threads",
+             "initialise it with MPI_Init_thread and MPI_THREAD_MULTIPLE (MPI_THREAD_SERIALIZED where "
+             "nothing else uses "
+             "MPI meanwhile)");
+  }
+
  protected:
   enum class reach { any, one_node };
 

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Calls that are started: the bits of calls that are waited for, in order, and errors that reach their handle.
+
+#include "tests/support/allocations.hpp"
+
+#include <globalq/globalq.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace gq = globalq;
+
+namespace {
+
+std::vector<float> values(std::size_t count, int seed) {
+  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
+  std::vector<float> v(count);
+  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
+  return v;
+}
+
+auto quantised() {
+  return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
+                       gq::wire::packed<4>{}};
+}
+
+bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+template <class F>
+void on_threads(int n, std::chrono::milliseconds deadline, F const& f) {
+  gq::transport::threads cluster{n, {.deadline = deadline}};
+  cluster.run([&](auto& workers) { f(workers); });
+}
+
+}  // namespace
+
+TEST(Start, calls_give_the_bits_of_calls_that_are_waited_for_whatever_their_timing) {
+  for (int n : {1, 2, 3, 5})
+    on_threads(n, std::chrono::seconds{20}, [](auto& workers) {
+      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
+      constexpr int layers = 6;
+      std::vector<std::vector<float>> direct, started;
+      for (int k = 0; k < layers; ++k)
+        direct.push_back(values(500 + 333 * static_cast<std::size_t>(k), workers.rank() + 10 * k));
+      started = direct;
+      for (int k = 0; k < layers; ++k)
+        mean(direct[static_cast<std::size_t>(k)], static_cast<std::uint64_t>(k));
+      for (int round = 0; round < 3; ++round) {
+        auto x = started;
+        std::vector<gq::started_call> calls;
+        for (int k = 0; k < layers; ++k) {
+          // gradients become ready at times of their own
+          if ((workers.rank() + k + round) % 3 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds{300});
+          calls.push_back(mean.start(x[static_cast<std::size_t>(k)], static_cast<std::uint64_t>(k)));
+        }
+        for (std::size_t k = layers; k-- > 0;) {
+          calls[k].wait();
+          EXPECT_TRUE(calls[k].test());
+          EXPECT_TRUE(same_bits(x[k], direct[k])) << k;
+        }
+      }
+    });
+}
+
+TEST(Start, a_direct_call_waits_for_those_that_were_started) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
+    std::vector<float> a = values(100000, workers.rank()), b = a, c = a, d = a;
+    gq::started_call const first = mean.start(a, 0);
+    mean(b, 1);
+    EXPECT_TRUE(first.test());
+    mean(c, 0);
+    mean(d, 1);
+    EXPECT_TRUE(same_bits(a, c));
+    EXPECT_TRUE(same_bits(b, d));
+  });
+}
+
+TEST(Start, calls_of_several_operators_share_a_queue_and_a_transport) {
+  on_threads(3, std::chrono::seconds{20}, [](auto& workers) {
+    auto const queue = std::make_shared<gq::call_queue>();
+    gq::allreduce_mean mean{workers, quantised(), gq::schedule::sra{}, {.seed = 4}, Kokkos::Serial()};
+    gq::reduce_scatter_mean shard{workers, quantised(), {.seed = 5}, Kokkos::Serial()};
+    gq::all_gather gather{workers, quantised(), {.seed = 6}, Kokkos::Serial()};
+    std::vector<float> a = values(3000, workers.rank()), b = a, c = a, x = a, y = a, z = a;
+    mean(x, 0);
+    shard(y, 0);
+    gather(z, 0);
+    mean.run_on(queue);
+    shard.run_on(queue);
+    gather.run_on(queue);
+    mean.start(a, 0);
+    shard.start(b, 0);
+    gather.start(c, 0).wait();
+    queue->wait();
+    EXPECT_TRUE(same_bits(a, x));
+    EXPECT_TRUE(same_bits(b, y));
+    EXPECT_TRUE(same_bits(c, z));
+  });
+}
+
+TEST(Start, an_error_is_thrown_by_the_handle_and_the_next_calls_run) {
+  on_threads(3, std::chrono::seconds{20}, [](auto& workers) {
+    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    std::vector<float> a(workers.rank() == 1 ? 300 : 299), b = values(300, workers.rank()),
+                                                           c(workers.rank() == 2 ? 5 : 6);
+    gq::started_call const wrong = mean.start(a, 0), right = mean.start(b, 1);
+    right.wait();
+    EXPECT_TRUE(wrong.test());
+    EXPECT_THROW(wrong.wait(), gq::disagreement_error);
+    EXPECT_NO_THROW(wrong.wait()) << "once";
+    mean.start(c, 2);
+    EXPECT_THROW(mean.wait(), gq::disagreement_error) << "nobody asked the handle";
+    EXPECT_NO_THROW(mean.wait());
+    EXPECT_THROW(mean.start(b, std::uint64_t{1} << 48), gq::configuration_error)
+        << "before anything is started";
+  });
+}
+
+TEST(Start, a_worker_that_never_calls_is_an_error_of_the_others_by_the_deadline) {
+  gq::transport::threads cluster{3, {.deadline = std::chrono::milliseconds{300}}};
+  std::vector<std::string> texts(3);
+  auto const begin = std::chrono::steady_clock::now();
+  try {
+    cluster.run([&](auto& workers) {
+      if (workers.rank() == 1) return;  // dead
+      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      std::vector<float> a = values(3000, 1);
+      try {
+        mean.start(a, 0).wait();
+      } catch (gq::transport_error const& e) {
+        texts[static_cast<std::size_t>(workers.rank())] = e.what();
+      }
+    });
+  } catch (gq::error const&) {  // what the cluster itself makes of it
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{10});
+  EXPECT_NE(texts[0], "");
+  EXPECT_NE(texts[2], "");
+}
+
+TEST(Start, an_object_that_goes_waits_for_its_calls) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    std::vector<float> a = values(200000, workers.rank()), b = a;
+    {
+      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      mean.start(a, 0);
+    }
+    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    mean(b, 0);
+    EXPECT_TRUE(same_bits(a, b));
+  });
+}
+
+TEST(Start, nothing_is_allocated_once_as_many_calls_were_under_way) {
+  std::size_t before = 0, after = 0;
+  on_threads(2, std::chrono::seconds{20}, [&](auto& workers) {
+    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    std::vector<float> a = values(5000, workers.rank()), b = a;
+    auto const two_calls = [&](std::uint64_t step) {
+      gq::started_call const one = mean.start(a, step), two = mean.start(b, step + 1);
+      one.wait();
+      two.wait();
+    };
+    two_calls(0);
+    two_calls(2);
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) before = support::allocations;
+    gq::transport::barrier(workers);
+    two_calls(4);
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) after = support::allocations;
+    gq::transport::barrier(workers);
+  });
+  EXPECT_EQ(after, before);
+}
