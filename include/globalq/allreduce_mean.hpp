@@ -72,6 +72,19 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
     this->run(this->between(x, y), base::step_at(step));
   }
 
+  /// @brief Averages all vectors of a group in one call: one opening exchange, one exchange of norms, and one message where
+  /// single calls would send one for each vector.
+  ///
+  /// A norm of the whole vector is that of each vector by itself, and no bucket has values of two. Vector k draws the random bits
+  /// of step + k, so the step after this call is step + group.size(). Over allgather, and where codes are added as integers,
+  /// results are those of single calls with these steps under norms of buckets or maxima; elsewhere the workers add in
+  /// another order, and only the distribution is the same. Random bits do not depend on what else is in a group.
+  /// @param group  the same lengths in the same order on all workers
+  /// @throws configuration_error over schedule::native
+  void operator()(vector_group const& group, std::uint64_t step) {
+    this->run_group(group, this->checked(step));
+  }
+
   /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
   ///
   /// Until it has ended the vectors belong to it, and so does the transport: other calls over it must be started on the

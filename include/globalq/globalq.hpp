@@ -14,6 +14,7 @@
 #include "transport/staged.hpp"
 #include "transport/threads.hpp"
 #include "vector_codec.hpp"
+#include "vector_group.hpp"
 #if __has_include(<globalq/version.hpp>)
 #include <globalq/version.hpp>
 #endif

@@ -247,6 +247,21 @@ class collective {
     }
   }
 
+  void run_group(vector_group const& group, call_step step) {
+    static_assert(!on_stream,
+                  "globalq: groups are averaged in host memory; on a stream call for each vector");
+    if (schedule_.facts(workers_.size()).native)
+      throw configuration_error(message(
+          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
+          "group, or call for each vector"));
+    std::uint64_t values = 0;
+    for (auto const& m : group.members()) values += m.length;
+    expect_length(values);
+    checked(step.value + group.size());
+    if (queue_) queue_->settle();
+    call_->run_group(schedule_, group.members(), step.value);
+  }
+
   started_call start_job(job const& j, std::uint64_t step) {
     static_assert(!on_stream,
                   "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");

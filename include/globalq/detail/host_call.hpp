@@ -7,6 +7,7 @@
 #include "../norm/reduction.hpp"
 #include "../plan.hpp"
 #include "../transport/collectives.hpp"
+#include "grouped_codec.hpp"
 #include "opening.hpp"
 
 namespace globalq::detail {
@@ -43,9 +44,27 @@ class host_call {
   template <class Schedule>
   void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
            std::uint64_t step) {
+    guarded([&] { exchange(schedule, x, y, length, step); });
+  }
+
+  /// The same for several vectors; vector k draws the random bits of step + k.
+  template <class Schedule>
+  void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
+                 std::uint64_t step) {
+    guarded([&] { exchange_group(schedule, members, step); });
+  }
+
+  void set_levels(levels::detail::level_table const& levels) {
+    codec_->set_levels(levels);
+    setup_.levels_hash = level_hash(levels);
+  }
+
+ private:
+  template <class F>
+  void guarded(F const& f) {
     kernel::float_environment const exact;
     try {
-      exchange(schedule, x, y, length, step);
+      f();
     } catch (transport_error const&) {
       // a transfer may still be under way: the transport keeps the memory that it could touch
       if constexpr (transport::OwnRetain<Transport>) {
@@ -56,12 +75,6 @@ class host_call {
     }
   }
 
-  void set_levels(levels::detail::level_table const& levels) {
-    codec_->set_levels(levels);
-    setup_.levels_hash = level_hash(levels);
-  }
-
- private:
   /// Everything a transfer may still touch when a call is given up.
   struct workspace {
     frame_pool frames;
@@ -86,7 +99,7 @@ class host_call {
       default:
         break;
     }
-    scale_buckets(x.type, buckets, d);
+    scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
 
     call c;
     c.x = x;
@@ -104,12 +117,62 @@ class host_call {
       fail_non_finite(y, written, beyond_range_text(y.type), true);
   }
 
+  template <class Schedule>
+  void exchange_group(Schedule const& schedule, std::span<vector_group::member const> members,
+                      std::uint64_t step) {
+    int const n = workers_.size();
+    std::uint64_t const bucket = setup_.facts.bucket, grain = grain_of(setup_.facts);
+    std::uint32_t const q = setup_.inner_order();
+    places_.place(members, grain, bucket);
+    std::uint64_t const buckets = places_.buckets();
+    if (statistics_.size() < buckets) statistics_.resize(buckets);
+    std::uint64_t lengths = members.size(), values = 0;
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      auto const& m = members[k];
+      norm::bucket_statistics(
+          on_, m.length, bucket, q, norm::input_block{m.x, q},
+          std::span(statistics_).subspan(places_.first_bucket(k), setup_.buckets(m.length)), parts_);
+      lengths = hash(lengths, m.length);
+      values += m.length;
+    }
+    dtype const type = members.empty() ? dtype::float32 : members[0].x.type;
+    scale_rule rule(setup_.facts, type);
+    rule.by_bucket = !rule.plain && rule.fixed_unit == 0;  // a vector without buckets is one
+    decision const d =
+        agree(schedule, type, hash(lengths, std::uint64_t{1}), values, buckets, 0.0, rule, step);
+    auto const fill_all = [&](bool nan) {
+      for (auto const& m : members) fill(m.y, m.length, nan);
+    };
+    auto const not_finite = [&](std::string const& why, bool changed) {
+      if (setup_.settings.non_finite == non_finite::error)
+        throw non_finite_error(non_finite_text(setup_.operation, why, changed));
+      fill_all(true);
+    };
+    if (d.what == outcome::not_finite) return not_finite(brought_text(d.who), false);
+    if (d.what == outcome::beyond_unit)
+      throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
+    if (d.what == outcome::zero) return fill_all(false);
+    scale_buckets(type, buckets, d, rule.by_bucket);
+
+    call c;
+    c.x.type = c.y.type = type;
+    c.rank = workers_.rank();
+    c.workers = n;
+    c.seed = setup_.settings.seed;
+    c.step = step;
+    c.wide = d.wide;
+    group_.begin(*codec_, c, members, places_,
+                 std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets));
+    schedule(workers_, group_, layout(places_.length(), schedule.parts(n), grain, setup_.chunk_values()),
+             memory_->frames);
+    if ((group_.faults() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type), true);
+  }
+
   /// One pass over what this worker brings, then the exchange of what it gave.
   /// @throws disagreement_error
   template <class Schedule>
   decision open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought,
                 std::uint64_t step) {
-    int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const buckets = setup_.buckets(length), bucket = setup_.facts.bucket;
     if (statistics_.size() < buckets) statistics_.resize(buckets);
@@ -119,26 +182,36 @@ class host_call {
         std::span(statistics_)
             .subspan(bucket == 0 ? 0 : brought.first / bucket, setup_.buckets(brought.count)),
         parts_);
+    bool const whole = buckets == 1 && statistics_[0].max_bits < double_infinity;
+    return agree(schedule, x.type, 0, length, buckets, whole ? norm::relative_norm(statistics_[0], q) : 0.0,
+                 scale_rule(setup_.facts, x.type), step);
+  }
+
+  /// The opening exchange.
+  /// @param grouping  0, or what tells one list of lengths from another
+  template <class Schedule>
+  decision agree(Schedule const& schedule, dtype type, std::uint64_t grouping, std::uint64_t length,
+                 std::uint64_t buckets, double relative, scale_rule const& rule, std::uint64_t step) {
+    int const n = workers_.size();
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
-    bool const whole = buckets == 1 && top < double_infinity;
-    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
-                           setup_.settings.seed, setup_.settings.non_finite, length);
-    opening_record const mine =
-        agreed.record(step, top, whole ? norm::relative_norm(statistics_[0], q) : 0.0);
+    agreement agreed(type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
+                     setup_.settings.seed, setup_.settings.non_finite, length);
+    if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
+    opening_record const mine = agreed.record(step, top, relative);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
     transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
                          std::as_writable_bytes(std::span(records)));
     check_agreement(records, setup_.operation);
-    return decide(records.data(), n, scale_rule(setup_.facts, x.type));
+    return decide(records.data(), n, rule);
   }
 
   /// Fills units_ with the scales of this call, in units of 2^wide.
-  void scale_buckets(dtype type, std::uint64_t buckets, decision const& d) {
+  void scale_buckets(dtype type, std::uint64_t buckets, decision const& d, bool by_bucket) {
     operator_facts const& op = setup_.facts;
     if (units_.size() < buckets) units_.resize(buckets);
-    if (!scale_rule(op, type).by_bucket) {
+    if (!by_bucket) {
       std::fill_n(units_.begin(), buckets, d.unit);
       return;
     }
@@ -159,6 +232,8 @@ class host_call {
   std::unique_ptr<operator_codec> codec_;
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_;
+  group_places places_;
+  grouped_codec group_;
   std::shared_ptr<workspace> memory_;
 };
 

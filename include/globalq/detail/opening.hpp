@@ -31,7 +31,7 @@ struct opening_record {
 static_assert(sizeof(opening_record) == 64);
 
 inline constexpr char const* field_names[6] = {
-    "the type of the values",           "the operator", "the schedule", "the seed", "the step",
+    "the type of the values or their grouping", "the operator", "the schedule", "the seed", "the step",
     "the mode or the library's version"};
 
 /// Everything that must agree.

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: several vectors that are averaged in one call.
+
+#include "detail/vector.hpp"
+
+#include <string>
+#include <vector>
+
+namespace globalq {
+
+/// @brief A list of vectors in host memory, of one type; refers to them.
+///
+/// @code
+/// gq::vector_group layers;
+/// for (auto& layer : model) layers.add(layer.gradient);
+/// mean(layers, step);                       // uses the steps step, .., step + layers.size() - 1
+/// @endcode
+class vector_group {
+ public:
+  /// One of them.
+  struct member {
+    const_vector x;
+    mutable_vector y;
+    std::uint64_t length = 0;
+  };
+
+  /// Adds a vector that is averaged in place.
+  /// @throws configuration_error when its values have another type than those of the group
+  template <Vector V>
+  vector_group& add(V&& x) {
+    return add(x, x);
+  }
+
+  /// Adds a vector that is averaged into another one of its length and type.
+  template <Vector X, Vector Y>
+  vector_group& add(X&& x, Y&& y) {
+    auto* const in = detail::data_of(x);
+    auto* const out = detail::data_of(y);
+    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
+                  "globalq: the vector is const; pass one to write to: group.add(input, output)");
+    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
+                  "globalq: input and output have different types; use one type for both");
+    constexpr dtype type = dtype_of<value>::value;
+    std::uint64_t const length = detail::size_of_vector(x);
+    if (length != detail::size_of_vector(y))
+      throw configuration_error("globalq: vector_group: the input has " + std::to_string(length) +
+                                " values and the output " + std::to_string(detail::size_of_vector(y)) +
+                                "; they must have the same length");
+    if (!members_.empty() && members_[0].x.type != type)
+      throw configuration_error(std::string("globalq: vector_group: a vector of ") + name_of(type) +
+                                " in a group of " + name_of(members_[0].x.type) +
+                                "; make a group for each type");
+    members_.push_back({{in, type}, {out, type}, length});
+    return *this;
+  }
+
+  void clear() { members_.clear(); }
+  std::size_t size() const { return members_.size(); }
+  bool empty() const { return members_.empty(); }
+  std::vector<member> const& members() const { return members_; }
+
+ private:
+  std::vector<member> members_;
+};
+
+}  // namespace globalq
