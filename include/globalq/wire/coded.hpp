@@ -7,7 +7,6 @@
 #include "../core/error.hpp"
 #include "block_code.hpp"
 #include "detail/streams.hpp"
-#include "integer.hpp"
 #include "packed.hpp"
 
 #include <atomic>
@@ -17,20 +16,30 @@
 
 namespace globalq::wire {
 
-/// The form of fixed width that a block falls back to.
-template <class Lane>
-struct fixed_form;
+namespace detail {
 
-template <>
-struct fixed_form<std::int8_t> {
-  static packed<> of(std::uint32_t max_code, bool zero_free) {
-    return packed<>(1 + static_cast<std::uint32_t>(std::bit_width(max_code - (zero_free ? 1 : 0))));
+/// The bytes of wire::int16 where they need not be aligned: blocks begin at any byte.
+struct unaligned_int16 {
+  static std::uint64_t bytes(std::uint64_t n) { return 2 * n; }
+  static void pack(std::int16_t const* lanes, int count, std::byte* out, bool) {
+    std::memcpy(out, lanes, 2 * static_cast<std::size_t>(count));
+  }
+  static bool unpack(std::byte const* in, int count, std::int16_t* lanes, bool) {
+    std::memcpy(lanes, in, 2 * static_cast<std::size_t>(count));
+    return false;
   }
 };
-template <>
-struct fixed_form<std::int16_t> {
-  static integer<std::int16_t> of(std::uint32_t, bool) { return {}; }
-};
+
+/// The form of fixed width that a block falls back to: the fewest bits that wire::packed needs, or wire::int16.
+template <class Lane>
+auto fixed_width(std::uint32_t max_code, bool zero_free) {
+  if constexpr (sizeof(Lane) == 1)
+    return packed<>(1 + static_cast<std::uint32_t>(std::bit_width(max_code - (zero_free ? 1 : 0))));
+  else
+    return unaligned_int16{};
+}
+
+}  // namespace detail
 
 /// @brief Any number of codes as blocks of block_values, encoded and decoded in parallel.
 ///
@@ -57,7 +66,7 @@ class coded {
       : code_(code),
         max_code_(checked(max_code)),
         zero_free_(zero_free),
-        dense_(dense::of(max_code, zero_free)) {}
+        dense_(detail::fixed_width<lane>(max_code, zero_free)) {}
 
   /// The most bytes of a body.
   std::size_t capacity(std::uint64_t count) const {
@@ -143,8 +152,6 @@ class coded {
   std::uint32_t max_code() const { return max_code_; }
 
  private:
-  using dense = fixed_form<lane>;
-
   /// Counts are kept by so many shares of the blocks.
   static constexpr std::uint64_t most_shares = 64;
 
@@ -231,7 +238,7 @@ class coded {
   Code code_;
   std::uint32_t max_code_;
   bool zero_free_;
-  decltype(dense::of(1, false)) dense_;
+  decltype(detail::fixed_width<lane>(1, false)) dense_;
   typename Code::table table_{};
   byte_buffer scratch_;
   std::vector<place> places_;

@@ -44,12 +44,12 @@ class elias {
 
   std::size_t encode(table const&, lane const* codes, int count, std::byte* out, std::size_t room) const {
     detail::block_buffer block;
-    std::byte* const end = encode_sparse(codes, count, block.bytes);
-    if (dense_bytes(codes, count) <= static_cast<std::size_t>(end - block.bytes)) {
+    lengths const l = measure(codes, count);
+    std::byte* end = block.bytes + l.sparse;
+    if (l.dense > l.sparse) end = encode_sparse(codes, count, block.bytes);  // else it is longer anyway
+    if (l.dense <= static_cast<std::size_t>(end - block.bytes)) {
       block.bytes[0] = dense;
-      return detail::deliver(
-          block.bytes, detail::write_prefix_code<longest_word>(codes, count, block.bytes + 1, dense_word),
-          out, room);
+      end = detail::write_prefix_code<longest_word>(codes, count, block.bytes + 1, dense_word);
     }
     return detail::deliver(block.bytes, end, out, room);
   }
@@ -154,35 +154,48 @@ class elias {
     return v.length + 1;
   }
 
-  /// Bytes of the dense form, the form included.
-  static std::size_t dense_bytes(lane const* codes, int count) {
+  /// Bytes of both forms: what the dense one takes, and the least that the sparse one could.
+  struct lengths {
+    std::size_t dense, sparse;
+  };
+  static lengths measure(lane const* codes, int count) {
     int const streams = detail::streams_of(count), part = detail::part_values(count, streams);
-    std::size_t bytes = 1 + (streams == 1 ? 0 : detail::directory_bytes);
+    lengths bytes{1 + (streams == 1 ? 0 : detail::directory_bytes), 0};
     for (int j = 0; j < streams; ++j) {
       int const first = std::min(j * part, count), last = std::min((j + 1) * part, count);
-      bytes += (dense_bits(codes + first, last - first) + 7) / 8;
+      lengths const bits = measure_stream(codes + first, last - first);
+      bytes.dense += (bits.dense + 7) / 8;
+      bytes.sparse += bits.sparse;
     }
+    bytes.sparse = 1 + (bytes.sparse + 7) / 8;
     return bytes;
   }
-  /// A word's length is a staircase of its code: its steps, counted for all codes together.
-  GLOBALQ_LOOP static std::size_t dense_bits(lane const* codes, int count) {
+  /// A word's length is a staircase of its code: its steps, counted for all codes together. In the sparse form the gaps
+  /// are counted as if they were 1.
+  GLOBALQ_LOOP static lengths measure_stream(lane const* codes, int count) {
     using word = std::make_unsigned_t<Lane>;
-    std::size_t bits = 0;
+    lengths bits{0, 0};
     for (int first = 0; first < count; first += 256) {
-      std::int32_t sum = 0;
+      std::uint32_t dense_sum = 0, sparse_sum = 0;
       int const last = std::min(first + 256, count);
       for (int i = first; i < last; ++i) {
         std::int32_t const c = codes[i];
         auto const m = static_cast<word>(c < 0 ? -c : c);
-        word length = 1;
-        length = static_cast<word>(length + 3 * (m >= 1) + 3 * (m >= 3) + (m >= 7) + 4 * (m >= 15) +
-                                   (m >= 31) + (m >= 63) + (m >= 127));
-        if constexpr (sizeof(Lane) > 1)
-          length = static_cast<word>(length + 2 * (m >= 255) + (m >= 511) + (m >= 1023) + (m >= 2047) +
-                                     (m >= 4095) + (m >= 8191) + (m >= 16383) + (m >= 32767));
-        sum += length;
+        auto d = static_cast<word>(1 + 3 * (m >= 1) + 3 * (m >= 3) + (m >= 7) + 4 * (m >= 15) + (m >= 31) +
+                                   (m >= 63) + (m >= 127));
+        auto s = static_cast<word>(3 * (m >= 1) + 2 * (m >= 2) + 3 * (m >= 4) + (m >= 8) + 4 * (m >= 16) +
+                                   (m >= 32) + (m >= 64));
+        if constexpr (sizeof(Lane) > 1) {
+          d = static_cast<word>(d + 2 * (m >= 255) + (m >= 511) + (m >= 1023) + (m >= 2047) + (m >= 4095) +
+                                (m >= 8191) + (m >= 16383) + (m >= 32767));
+          s = static_cast<word>(s + (m >= 128) + 2 * (m >= 256) + (m >= 512) + (m >= 1024) + (m >= 2048) +
+                                (m >= 4096) + (m >= 8192) + (m >= 16384));
+        }
+        dense_sum += d;
+        sparse_sum += s;
       }
-      bits += static_cast<std::size_t>(sum);
+      bits.dense += dense_sum;
+      bits.sparse += sparse_sum;
     }
     return bits;
   }

@@ -16,10 +16,10 @@ namespace globalq::wire {
 /// @brief A prefix code fitted to how often each code occurs; only the lengths of its words travel.
 ///
 /// Words belong to signed codes. Words of levels with a sign bit behind those of non-zeros, as published, are one such
-/// code, so the best one is never longer; it is shorter when one level is frequent, and reading is one look-up either way.
+/// code, so the best one is never longer, and reading is one look-up either way.
 /// Words have at most 12 bits (package-merge gives the best such code): at most H + 1 + log2(1 / (1 - m / 4096)) bits a
-/// value for entropy H of the signed codes and m of them that occur, which is at most H(level) + share of non-zeros + 1.1
-/// for int8 lanes. Without the limit, which takes counts below total / 4096 to be felt, it is H + 1.
+/// value for entropy H of the signed codes and m of them that occur; for int8 lanes at most H(level) + 1.1 and a bit for
+/// each non-zero. Without the limit it is H + 1; where no code is rarer than 1 in 610 the limit changes nothing.
 /// @tparam Lane  std::int8_t: codes up to 127; std::int16_t: up to 511
 /// @shape a block: streams as in detail/streams.hpp; a table: 4 bits a code from -max_code on, the length of its word or 0
 /// @source Faghri et al. 2020, appendix D; Larmore and Hirschberg 1990 (package-merge)

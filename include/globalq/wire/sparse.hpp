@@ -5,7 +5,6 @@
 
 #include "block_code.hpp"
 #include "detail/compact.hpp"
-#include "integer.hpp"
 #include "packed.hpp"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 
 #include "../../core/arithmetic.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -57,7 +58,7 @@ class bit_writer {
     used_ = n & 7U;
   }
   /// Fills the last byte with zeros. @returns the end of the bytes
-  std::byte* finish() {
+  GLOBALQ_ALWAYS_INLINE std::byte* finish() {
     flush();
     return at_ + (used_ != 0 ? 1 : 0);
   }
@@ -72,41 +73,46 @@ class bit_writer {
 inline constexpr std::size_t reader_slack = 16;
 
 /// Reads codewords. Never goes beyond the end plus reader_slack, whatever it is told to take.
+///
+/// How much was taken is not counted: below the bits of the word stands a 1, which moves up with them.
 class bit_reader {
  public:
   bit_reader() = default;
   /// @param end  of all the bytes there are, which may be more than those of this stream
-  bit_reader(std::byte const* begin, std::byte const* end) : at_(begin), last_(end + 1) { refill(); }
+  bit_reader(std::byte const* begin, std::byte const* end) : at_(begin), last_(end + 1) { load(0); }
 
-  /// From here on the next 57 bits are in the word.
+  /// From here on the next 56 bits are in the word.
   GLOBALQ_ALWAYS_INLINE void refill() {
-    at_ += taken_ >> 3;
+    int const taken = std::countr_zero(word_);
+    at_ += taken >> 3;
     at_ = at_ < last_ ? at_ : last_;
-    taken_ &= 7U;
-    std::uint64_t bytes = 0;
-    std::memcpy(&bytes, at_, 8);
-    word_ = swap_bytes(bytes) << taken_;
+    load(taken & 7);
   }
   /// The next bits, the first one on top.
   GLOBALQ_ALWAYS_INLINE std::uint64_t word() const { return word_; }
-  GLOBALQ_ALWAYS_INLINE void take(std::uint32_t length) {
-    word_ <<= length & 63U;
-    taken_ += length & 63U;
-  }
+  /// @param length  in the low six bits
+  /// @pre           at most 56 bits since the last refill
+  GLOBALQ_ALWAYS_INLINE void take(std::uint32_t length) { word_ <<= length & 63U; }
 
   /// Whether exactly the bytes [begin, end) were read, up to zeros that fill the last one.
   bool ended(std::byte const* begin, std::byte const* end) {
     refill();
-    auto const bits = (at_ - begin) * 8 + static_cast<std::ptrdiff_t>(taken_);
+    int const taken = std::countr_zero(word_);
+    auto const bits = (at_ - begin) * 8 + taken;
     if (bits > (end - begin) * 8 || bits <= (end - begin) * 8 - 8) return false;
-    return taken_ == 0 || (std::to_integer<std::uint32_t>(*at_) & (0xffU >> taken_)) == 0;
+    return taken == 0 || (std::to_integer<std::uint32_t>(*at_) & (0xffU >> taken)) == 0;
   }
 
  private:
+  GLOBALQ_ALWAYS_INLINE void load(int taken) {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, at_, 8);
+    word_ = (swap_bytes(bytes) | 1U) << taken;
+  }
+
   std::uint64_t word_ = 0;
   std::byte const* at_ = nullptr;
   std::byte const* last_ = nullptr;  // where nothing of a valid stream is left
-  std::uint32_t taken_ = 0;          // bits of *at_ and what follows that were taken
 };
 
 }  // namespace globalq::wire::detail

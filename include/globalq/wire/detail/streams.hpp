@@ -118,6 +118,24 @@ std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F con
   });
 }
 
+/// One code of a stream. @returns whether the bits are bad
+template <bool Escapes, class Lane, class F>
+GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, Lane& code, F const& escape) {
+  std::int32_t const e = table[r.word() >> (64 - table_bits)];
+  if constexpr (Escapes) {
+    if (e == 0) [[unlikely]] {
+      r.refill();
+      int const length = escape(r.word(), code);
+      r.take(static_cast<std::uint32_t>(length));
+      r.refill();
+      return length == 0;
+    }
+  }
+  code = static_cast<Lane>(e >> 6);
+  r.take(static_cast<std::uint32_t>(e));
+  return false;
+}
+
 /// Reads what write_prefix_code() wrote.
 /// @param escape  decodes a codeword that the table does not hold: escape(word, code) gives its length, or 0 for bad bits
 /// @returns       true for bad bytes
@@ -129,21 +147,6 @@ bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, i
   stream_reader block;
   if (block.open(in, streams)) return true;
   bool bad = false;
-  auto const one = [&](bit_reader& r, Lane& code) {
-    std::int32_t const e = table[r.word() >> (64 - table_bits)];
-    if constexpr (Escapes) {
-      if (e == 0) [[unlikely]] {
-        r.refill();
-        int const length = escape(r.word(), code);
-        bad |= length == 0;
-        r.take(static_cast<std::uint32_t>(length));
-        r.refill();
-        return;
-      }
-    }
-    code = static_cast<Lane>(e >> 6);
-    r.take(static_cast<std::uint32_t>(e));
-  };
   int done = 0;
   if (streams == most_streams) {
     int const whole = (count - 3 * part) / each * each;  // of the last stream, which is the shortest
@@ -154,10 +157,10 @@ bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, i
     for (; done < whole; done += each) {
       r0.refill(), r1.refill(), r2.refill(), r3.refill();
       for (int k = 0; k < each; ++k) {
-        one(r0, codes[done + k]);
-        one(r1, c1[done + k]);
-        one(r2, c2[done + k]);
-        one(r3, c3[done + k]);
+        bad |= read_code<Escapes>(table, r0, codes[done + k], escape);
+        bad |= read_code<Escapes>(table, r1, c1[done + k], escape);
+        bad |= read_code<Escapes>(table, r2, c2[done + k], escape);
+        bad |= read_code<Escapes>(table, r3, c3[done + k], escape);
       }
     }
     block.readers[0] = r0, block.readers[1] = r1, block.readers[2] = r2, block.readers[3] = r3;
@@ -167,7 +170,7 @@ bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, i
     int const end = std::min((j + 1) * part, count);
     for (int i = std::min(j * part, count) + done; i < end; ++i) {
       r.refill();
-      one(r, codes[i]);
+      bad |= read_code<Escapes>(table, r, codes[i], escape);
     }
     block.readers[j] = r;
     bad |= !block.ended(j);
