@@ -18,19 +18,20 @@ double density(double r, double mean, double deviation, learn::normal_of what) {
 
 TEST(TruncatedNormal, moments_are_the_integrals_of_its_density) {
   for (auto const what : {learn::normal_of::signed_values, learn::normal_of::magnitudes})
-    for (auto const& [mean, deviation] : std::vector<std::pair<double, double>>{
+    for (auto const& [m, d] : std::vector<std::pair<double, double>>{
              {0, 0.3}, {0.02, 0.01}, {0.4, 0.2}, {-0.3, 0.2}, {0, 2}, {1.5, 0.4}}) {
+      double const mean = m, deviation = d;
       learn::truncated_normal const f(mean, deviation, what);
       auto const p = [&](double r) { return density(r, mean, deviation, what); };
       double const whole = integral(0, 1, p);
       for (double t : {0.003, 0.05, 0.31, 0.77, 1.0}) {
-        learn::moments const m = f.below(t);
+        learn::moments const part = f.below(t);
         // 4,000 pieces of at most 1/40 of the deviation: the integration is good to 1e-11; erfc and exp to some 1e-15 of
         // terms of size 1 / P([0, 1]), which is at most 15 here
         double const tolerance = 1e-10;
-        EXPECT_NEAR(m.mass, integral(0, t, p) / whole, tolerance);
-        EXPECT_NEAR(m.first, integral(0, t, [&](double r) { return r * p(r); }) / whole, tolerance);
-        EXPECT_NEAR(m.second, integral(0, t, [&](double r) { return r * r * p(r); }) / whole, tolerance);
+        EXPECT_NEAR(part.mass, integral(0, t, p) / whole, tolerance);
+        EXPECT_NEAR(part.first, integral(0, t, [&](double r) { return r * p(r); }) / whole, tolerance);
+        EXPECT_NEAR(part.second, integral(0, t, [&](double r) { return r * r * p(r); }) / whole, tolerance);
       }
       EXPECT_NEAR(f.below(1).mass, 1, 1e-12);
       EXPECT_EQ(f.below(0).mass, 0);
