@@ -24,6 +24,7 @@ void add_encoders();
 void add_decoders();
 void add_reduces();
 void add_codes();
+void add_learning();
 
 /// The codec of an operator on a ring, told about calls as allreduce_mean does it.
 class ring_codec {

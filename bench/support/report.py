@@ -20,6 +20,7 @@ TITLES = {
     "collectives": "The whole mean in shared memory",
     "cluster": "The whole mean over an emulated cluster",
     "device": "Kernels on a GPU",
+    "levels": "Variance of learned and of fixed levels",
 }
 INSTRUCTIONS = ["avx2", "avx512f", "avx512bw", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "avx512_fp16", "amx_int8", "asimd", "sve"]
 

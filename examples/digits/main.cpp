@@ -25,8 +25,10 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -44,6 +46,8 @@ struct options {
   int workers = 4;            // of the threads transport
   int hidden = 960;           // values of each hidden layer
   double accuracy_gap = 1.0;  // points that an 8-bit operator may lose against float32
+  std::string dump;           // folder for gradients; empty: none
+  std::vector<std::uint64_t> dump_steps{1, 10, 50, 100, 149};
 };
 
 /// How an operator is called in the table, and how its schedule is.
@@ -79,6 +83,20 @@ void for_each_operator(auto&& visit) {
         schedule::allgather{});
 }
 // [operators]
+
+/// Writes a worker's gradient of a step, before the mean, as raw float32: the food of bench/levels.
+void dump_gradient(std::string const& folder, std::span<float const> gradient, std::uint64_t step, int rank) {
+  std::filesystem::create_directories(folder);
+  std::string const path = (std::filesystem::path{folder} /
+                            ("step" + std::to_string(step) + "-worker" + std::to_string(rank) + ".f32"))
+                               .string();
+  std::ofstream file{path, std::ios::binary};
+  auto const bytes = std::as_bytes(gradient);
+  file.write(reinterpret_cast<char const*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file)
+    throw std::runtime_error{"digits: cannot write " + path +
+                             "; choose another folder with --dump-gradients"};
+}
 
 /// One line that is rewritten while a run goes on (on a terminal), or one line a finished run (elsewhere).
 class progress_line {
@@ -131,10 +149,16 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
 
   for_each_operator([&](label const& named, auto const& op, auto const& schedule) {
     gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
+    bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
     digits::endpoint const here{
         workers.rank(),
         workers.size(),
-        [&](std::span<float> gradient, std::uint64_t step) { mean(gradient, step); },
+        [&](std::span<float> gradient, std::uint64_t step) {
+          if (dumps &&
+              std::find(chosen.dump_steps.begin(), chosen.dump_steps.end(), step) != chosen.dump_steps.end())
+            dump_gradient(chosen.dump, gradient, step, workers.rank());
+          mean(gradient, step);
+        },
         [&](std::span<std::byte const> mine, std::span<std::byte> all) {
           gq::transport::allgather(workers, mine, all);
         },
@@ -267,6 +291,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data", chosen.data, "the pictures, as CSV")->capture_default_str();
   app.add_option("--output", chosen.output, "folder for digits.csv and digits.gp")->capture_default_str();
+  app.add_option(
+      "--dump-gradients", chosen.dump,
+      "folder for the workers' gradients of the float32 run, raw float32, one file a step and worker");
+  app.add_option("--dump-steps", chosen.dump_steps, "steps whose gradients are dumped, the first is 0")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--progress", chosen.progress, "a line on stderr that is rewritten; auto: on a terminal")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: gradient descent on all levels at once, with steps that keep them in order.
+
+#include "piecewise_uniform.hpp"
+#include "variance.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace globalq::learn {
+
+/// @brief ALQG: each level moves against its derivative g by min(eta |g|, delta / 2), delta the distance to the nearer
+///        neighbour.
+///
+/// The bound keeps levels in order without a projection. It does not keep the variance from rising, so here eta is halved
+/// until it falls, and doubled after a step that succeeded.
+/// @complexity  O(size log bins) a step
+/// @source      Faghri et al. 2020, section 3.2, the update after equation (6)
+struct gradient_descent {
+  std::uint32_t size = 7;
+  bool zero_free = false;
+  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  int max_steps = 5000;
+  double rate = 1;          ///< eta of the first step
+  double tolerance = 1e-7;  ///< done when a step lowers the variance by less than this share of it
+
+  /// @throws configuration_error for a number of levels that no table has
+  template <Distribution F>
+  solution operator()(F const& f) const {
+    detail::check_size(size, "gradient_descent");
+    solution r;
+    r.levels = start ? *start : uniform_levels(size, zero_free);
+    detail::separate(r.levels);
+    r.variance = variance(f, r.levels);
+    r.converged = r.levels.first_free() + 1 >= r.levels.values.size();  // nothing to move
+    double eta = rate;
+    level_set next = r.levels;
+    while (!r.converged && r.iterations < max_steps) {
+      ++r.iterations;
+      double now = r.variance;
+      bool fell = false;
+      for (int halvings = 0; halvings < 60 && !fell; ++halvings) {
+        step(f, r.levels, eta, next);
+        now = variance(f, next);
+        fell = now < r.variance;
+        if (!fell) eta /= 2;
+      }
+      r.converged = !fell || now > r.variance * (1 - tolerance);
+      if (fell) {
+        r.levels.values.swap(next.values);
+        r.variance = now;
+        eta *= 2;
+      }
+    }
+    return r;
+  }
+  solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }
+
+ private:
+  template <Distribution F>
+  static void step(F const& f, level_set const& from, double eta, level_set& to) {
+    auto const& l = from.values;
+    to.values = l;
+    for (std::size_t i = from.first_free(); i + 1 < l.size(); ++i) {
+      double const g = variance_derivative(f, from, i);
+      double const delta = std::min(l[i + 1] - l[i], i > 0 ? l[i] - l[i - 1] : 2 * l[i]);
+      // two neighbours may meet in the middle: a little less than half keeps them apart
+      double const most = 0.499 * std::max(0.0, delta - 4 * (closest_ratio - 1) * l[i + 1]);
+      to.values[i] -= std::copysign(std::min(eta * std::fabs(g), most), g);
+    }
+    detail::separate(to);
+  }
+};
+
+}  // namespace globalq::learn

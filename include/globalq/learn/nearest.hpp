@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: levels for rounding to the nearest one (weights), where the squared error counts and nothing is unbiased.
+
+#include "level_set.hpp"
+#include "piecewise_uniform.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+namespace globalq::learn {
+
+/// @brief The expected squared error of rounding r ~ F to the nearest level.
+/// @complexity one evaluation of F a level
+template <Distribution F>
+double nearest_error(F const& f, level_set const& l) {
+  moments before{};
+  double sum = 0;
+  for (std::size_t i = 0; i < l.values.size(); ++i) {
+    double const b = l.values[i];
+    moments const up_to = i + 1 < l.values.size() ? f.below(0.5 * (b + l.values[i + 1])) : f.below(1);
+    moments const m = up_to - before;
+    before = up_to;
+    double const part = m.second - 2 * b * m.first + b * b * m.mass;
+    sum += part > 0 ? part : 0;
+  }
+  return sum;
+}
+
+/// @brief QSDP's learning of levels for weights: q <- q - rate (q - v) for the level q next to each value v.
+///
+/// The zero of levels with one and the largest level, 1, stay, so that the result is one of levels::table or
+/// levels::symmetric, for rounding::nearest.
+/// @source Markov 2024 (thesis), algorithm 5.1 and appendix C.3 (rate 0.01, batches of 1,024)
+struct weight_levels {
+  std::uint32_t size = 15;
+  bool zero_free = false;
+  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  double rate = 0.01;
+  std::size_t batch = 1024;  ///< values that are assigned to levels at once; 1: algorithm 5.1 to the letter
+
+  /// @param values  magnitudes divided by the norm of their bucket, in [0, 1], in the order in which they are learned from
+  /// @throws configuration_error for a number of levels that no table has, a rate outside (0, 1] or a batch of 0
+  /// @complexity O(values log size)
+  level_set operator()(std::span<float const> values) const {
+    detail::check_size(size, "weight_levels");
+    if (!(rate > 0 && rate <= 1) || batch == 0)
+      throw configuration_error("globalq: learn::weight_levels: rate " + std::to_string(rate) +
+                                ", batches of " + std::to_string(batch) +
+                                "; use a rate in (0, 1] and batches of 1 or more");
+    level_set l = start ? *start : uniform_levels(size, zero_free);
+    std::vector<double>& q = l.values;
+    std::vector<double> next = q, middle(q.size() - 1);
+    for (std::size_t first = 0; first < values.size(); first += batch) {
+      for (std::size_t i = 0; i < middle.size(); ++i) middle[i] = 0.5 * (q[i] + q[i + 1]);
+      next = q;
+      for (float const v : values.subspan(first, std::min(batch, values.size() - first))) {
+        std::size_t const i = static_cast<std::size_t>(
+            std::upper_bound(middle.begin(), middle.end(), static_cast<double>(v)) - middle.begin());
+        if (i >= l.first_free() && i + 1 < q.size()) next[i] -= rate * (next[i] - static_cast<double>(v));
+      }
+      q.swap(next);  // each level stays in its cell, so they stay in order
+      detail::separate(l);
+    }
+    return l;
+  }
+};
+
+/// @brief Lloyd's iteration: each level becomes the mean of what is rounded to it. Never raises the error.
+///
+/// What weight_levels approaches as its rate falls.
+/// @complexity O(size log bins) a step
+/// @source Lloyd 1982
+struct lloyd {
+  std::uint32_t size = 15;
+  bool zero_free = false;
+  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  int max_steps = 1000;
+  double tolerance = 1e-7;  ///< done when a step lowers the error by less than this share of it
+
+  /// @returns the levels, and the error (not the variance) in solution::variance
+  template <Distribution F>
+  solution operator()(F const& f) const {
+    detail::check_size(size, "lloyd");
+    solution r;
+    r.levels = start ? *start : uniform_levels(size, zero_free);
+    detail::separate(r.levels);
+    r.variance = nearest_error(f, r.levels);
+    r.converged = false;
+    auto& l = r.levels.values;
+    std::vector<double> next = l;
+    while (!r.converged && r.iterations < max_steps) {
+      for (std::size_t i = r.levels.first_free(); i + 1 < l.size(); ++i) {
+        moments const m =
+            f.below(0.5 * (l[i] + l[i + 1])) - (i > 0 ? f.below(0.5 * (l[i - 1] + l[i])) : moments{});
+        if (m.mass > 0) next[i] = m.first / m.mass;
+      }
+      l = next;
+      detail::separate(r.levels);
+      double const now = nearest_error(f, r.levels);
+      r.converged = !(now < r.variance * (1 - tolerance));
+      r.variance = now;
+      ++r.iterations;
+    }
+    return r;
+  }
+  solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }
+};
+
+}  // namespace globalq::learn

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: statistics as a few normals: mean, deviation and norm of sampled buckets.
+
+#include "histogram.hpp"
+#include "truncated_normal.hpp"
+
+namespace globalq::learn {
+
+/// Mean and deviation of the values x / norm of a bucket, signs included.
+struct normal_part {
+  double mean = 0, deviation = 0;
+  double norm = 0;  ///< of the bucket; 0: no part
+};
+
+/// @brief (mean, deviation) of sampled buckets: much less to send than a histogram, and only as right as the model.
+///
+/// With weighting::squared_norms the distribution is the mixture of their truncated normals; with weighting::equal it is
+/// one normal with the averages of means and deviations (ALQ-N, AMQ-N).
+/// @source Faghri et al. 2020, section 3.4 and appendix K: 20 samples, 350 for ImageNet
+class normals {
+ public:
+  /// @param samples  most buckets that are looked at, the same on every worker
+  /// @throws configuration_error unless 1 <= samples <= 65,536
+  explicit normals(std::uint32_t samples = 20, weighting weights = weighting::squared_norms)
+      : samples_(samples), weights_(weights) {
+    if (samples < 1 || samples > 65536)
+      throw configuration_error("globalq: learn::normals: " + std::to_string(samples) +
+                                " samples; use 1 to 65536, such as 20");
+  }
+
+  std::uint32_t samples() const { return samples_; }
+  weighting weights() const { return weights_; }
+  bool empty() const { return parts_.empty(); }
+  bool non_finite() const { return non_finite_; }
+  std::span<normal_part const> parts() const { return parts_; }
+  /// @brief Adds parts that were found elsewhere.
+  void add(std::span<normal_part const> parts) {
+    for (normal_part const& p : parts)
+      if (p.norm > 0) parts_.push_back(p);
+  }
+
+  /// @brief Measures evenly spaced buckets of a vector, replacing what was there.
+  /// @shape       x: count values; norms: ceil(count / bucket)
+  /// @complexity  O(samples * bucket)
+  /// @determinism the same bits for any number of threads
+  void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
+               std::span<double const> norms) {
+    parts_.clear();
+    non_finite_ = false;
+    if (count == 0) return;
+    std::uint64_t const width = bucket == 0 ? count : bucket, buckets = divide_up(count, width);
+    if (norms.size() != buckets)
+      throw configuration_error("globalq: learn::normals::measure: " + std::to_string(norms.size()) +
+                                " norms for " + std::to_string(buckets) + " buckets; give one for each");
+    for (double n : norms) non_finite_ = non_finite_ || !(bits_of(n) < double_infinity);
+    std::uint64_t const looked = std::min<std::uint64_t>(samples_, buckets);
+    std::vector<normal_part> found(looked);
+    on.items(looked, [&](std::uint64_t k) {
+      std::uint64_t const b = (2 * k + 1) * buckets / (2 * looked);
+      double const unit = norms[b];
+      if (!(bits_of(unit) < double_infinity && unit > 0)) return;
+      found[k] = part_of(x, b * width, std::min(count, (b + 1) * width), unit);
+    });
+    add(found);
+  }
+
+  /// @brief The distribution, cut into bins.
+  /// @param edge  of the bins, ascending from 0 to 1
+  /// @throws configuration_error when there are no parts
+  bins result(std::vector<double> edge) const {
+    if (empty())
+      throw configuration_error(
+          "globalq: learn::normals: no bucket with different values was measured; measure a vector with "
+          "some");
+    double top = 0, mean = 0, deviation = 0;
+    for (normal_part const& p : parts_) {
+      top = std::max(top, p.norm);
+      mean += p.mean / static_cast<double>(parts_.size());
+      deviation += p.deviation / static_cast<double>(parts_.size());
+    }
+    if (weights_ == weighting::equal) return discretise(truncated_normal(mean, deviation), std::move(edge));
+    mixture all;
+    for (normal_part const& p : parts_)
+      all.add(truncated_normal(p.mean, p.deviation), (p.norm / top) * (p.norm / top));
+    return discretise(all, std::move(edge));
+  }
+
+ private:
+  static normal_part part_of(const_vector x, std::uint64_t first, std::uint64_t last, double unit) {
+    constexpr int step = 256;
+    float buffer[step];
+    int const loaded = norm::load_exponent(x.type, exponent_of(unit));
+    double const scaled = unit * power_of_two(loaded);
+    double const count = static_cast<double>(last - first);
+    double sum = 0, squares = 0;
+    for (; first < last; first += step) {
+      int const m = static_cast<int>(std::min<std::uint64_t>(step, last - first));
+      float const* z = load<step>(x, first, m, loaded, buffer);
+      for (int i = 0; i < m; ++i) {
+        double const v = static_cast<double>(z[i]) / scaled;
+        sum += v;
+        squares += v * v;
+      }
+    }
+    double const mean = sum / count, variance = squares / count - mean * mean;
+    normal_part p{mean, variance > 0 ? std::sqrt(variance) : 0.0, unit};
+    if (!(p.deviation > 1e-8 * std::fabs(mean)) || !(p.deviation > 0))
+      p.norm = 0;  // all values equal: no normal
+    return p;
+  }
+
+  std::uint32_t samples_;
+  weighting weights_;
+  std::vector<normal_part> parts_;
+  bool non_finite_ = false;
+};
+
+}  // namespace globalq::learn

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: at which training steps levels are learned anew.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace globalq::learn {
+
+/// @brief Steps at which levels are updated: some once, and every so many.
+///
+/// Gradients change fast in the first steps of a training and hardly later.
+/// @source Faghri et al. 2020, appendix K: steps 100 and 2,000, then every 10,000
+struct update_schedule {
+  std::vector<std::uint64_t> once{100, 2000};
+  std::uint64_t every = 10000;  ///< multiples of it, but not step 0; 0: never
+
+  /// @complexity  O(once.size()); nothing is allocated
+  /// @determinism a pure function of the step, so all workers with equal schedules agree without a message
+  bool due(std::uint64_t step) const {
+    if (every != 0 && step != 0 && step % every == 0) return true;
+    return std::find(once.begin(), once.end(), step) != once.end();
+  }
+};
+
+}  // namespace globalq::learn
