@@ -5,6 +5,8 @@
 
 #include "allreduce_mean.hpp"
 #include "any_quantizer.hpp"
+#include "clip.hpp"
+#include "operators.hpp"
 #include "plan.hpp"
 #include "quantizer.hpp"
 #include "schedule/any.hpp"
