@@ -10,8 +10,10 @@
 #include <globalq/operators.hpp>
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <iterator>
+#include <stdexcept>
+#include <system_error>
 
 namespace compose {
 
@@ -112,9 +114,10 @@ std::string sized(std::string name, arguments const& with) {
 std::string joined(std::string const& first, std::span<double const> numbers) {
   std::string text = first;
   for (double const each : numbers) {
-    char digits[40];
-    std::snprintf(digits, sizeof digits, "%.17g", each);  // read back as the same number
-    text.append(text.back() == ':' ? "" : ",").append(digits);
+    char digits[40];  // the shortest that is read back as the same number
+    auto const [end, error] = std::to_chars(digits, digits + sizeof digits, each);
+    if (error != std::errc{}) throw std::logic_error{"compose: a number does not fit"};
+    text.append(text.back() == ':' ? "" : ",").append(digits, end);
   }
   return text;
 }
@@ -135,8 +138,10 @@ constexpr parameter global_uniform_parameters[] = {
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
                                                         "global-uniform:4,bucket=128"};
 named_operator make_global_uniform(arguments const& with) {
-  return {{global_norm(with), sized("uniform", with), "stochastic", any_wire(with), "auto", bucket_in(with)},
-          "ring"};
+  std::string const wire = any_wire(with);
+  return {
+      {global_norm(with), sized("uniform", with), "stochastic", wire, "auto", bucket_in(with)},
+      wire.starts_with("int") ? "ring" : "sra"};  // packed codes are not added: one addition has one rounding
 }
 
 constexpr parameter global_exponential_parameters[] = {
@@ -287,35 +292,48 @@ named_operator make_float32(arguments const&) {
 
 constexpr entry registry[] = {
     {"global-uniform", "one norm for all workers, evenly spaced levels, codes added as integers",
-     "Xin et al. (Global-QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)", global_uniform_parameters,
-     global_uniform_examples, make_global_uniform},
+     "Xin et al. (Global-QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)",
+     "the bound is printed as D / s^2, four times looser, and without c; the number of non-zero codes as at "
+     "most s^2 + sqrt(D), which equal values exceed: s sqrt(D) holds. The norm is printed with p and q "
+     "exchanged.",
+     global_uniform_parameters, global_uniform_examples, make_global_uniform},
     {"global-exponential", "one norm for all workers, powers of two, added with rounding",
      "Xin et al. (Global-QSGD)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), and the additions",
+     "the levels are printed as l_i = 1 / 2^(s-i), counted downwards from l_0 = 1; 2^-(k-1) is meant. The "
+     "draw of Algorithm 2 is printed with a ceiling, which halves its probabilities. A growth of the second "
+     "moment by (9/8)^depth is false where terms cancel. Dividing by 2n is headroom enough for balanced "
+     "trees over a power of two only. The number of non-zero codes, printed as at most 4^(s-1) + sqrt(D), is "
+     "at most 2^(s-1) sqrt(D).",
      global_exponential_parameters, global_exponential_examples, make_global_exponential},
     {"qsgd", "own norm of each bucket, evenly spaced levels", "Alistarh et al. 2017 (QSGD)",
-     "min(c^2 D / 4 s^2, c sqrt(D) / s)", qsgd_parameters, qsgd_examples, make_qsgd},
+     "min(c^2 D / 4 s^2, c sqrt(D) / s)", "", qsgd_parameters, qsgd_examples, make_qsgd},
     {"terngrad", "-1, 0 or 1 times the largest magnitude", "Wen et al. 2017 (TernGrad)",
-     "min(D / 4, sqrt(D))", terngrad_parameters, terngrad_examples, make_terngrad},
+     "min(D / 4, sqrt(D))", "", terngrad_parameters, terngrad_examples, make_terngrad},
     {"nuqsgd", "own Euclidean norm of each bucket, powers of two", "Ramezani-Kebrya et al. 2021 (NUQSGD)",
-     "1/8 + min(sqrt(D) 2^(1-s), D 4^(1-s))", nuqsgd_parameters, nuqsgd_examples, make_nuqsgd},
+     "1/8 + min(sqrt(D) 2^(1-s), D 4^(1-s))", "", nuqsgd_parameters, nuqsgd_examples, make_nuqsgd},
     {"natural-compression", "each value becomes one of the two powers of two next to it",
-     "Horvath et al. 2019 (Natural Compression)", "1/8", natural_compression_parameters,
+     "Horvath et al. 2019 (Natural Compression)", "1/8", "", natural_compression_parameters,
      natural_compression_examples, make_natural_compression},
     {"natural-dithering", "own norm of each vector or bucket, powers of two of it",
-     "Horvath et al. 2019 (Natural Compression)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s))",
+     "Horvath et al. 2019 (Natural Compression)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s))", "",
      natural_dithering_parameters, natural_dithering_examples, make_natural_dithering},
     {"qsdp", "nearest point of a grid that is shifted at random, once a bucket",
      "Markov 2024 (thesis), chapter 5", "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s)",
+     "Lemma 5 prints the variance delta^2 sum {v/delta} (1 - {v/delta}); that of Definition 1, which shifts "
+     "back, is delta^2 / 12 a value, and the printed one belongs to shift-back=no.",
      qsdp_parameters, qsdp_examples, make_qsdp},
     {"qsdp-grid", "the same with an absolute step", "Markov 2024 (thesis), chapter 5",
-     "delta^2 / 12 a value (shift-back)", qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
+     "delta^2 / 12 a value (shift-back)", "", qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
     {"cgx", "largest magnitude of short buckets, evenly spaced levels", "Markov 2024 (thesis), chapter 3",
-     "D / 4 s^2; none for nearest", cgx_parameters, cgx_examples, make_cgx},
+     "D / 4 s^2; none for nearest", "", cgx_parameters, cgx_examples, make_cgx},
     {"alq", "own norm of each bucket, levels that were learned", "Faghri et al. 2020 (ALQ, AMQ)",
-     "(r-1)^2 / 4r + inf_p K_p (c l_1)^(2-p) D^((2-p)/2)", alq_parameters, alq_examples, make_alq},
+     "(r-1)^2 / 4r + inf_p K_p (c l_1)^(2-p) D^((2-p)/2)", "", alq_parameters, alq_examples, make_alq},
     {"amq", "own norm of each bucket, levels +-p^j without zero", "Faghri et al. 2020 (ALQ, AMQ)",
-     "(1/p - 1)^2 p / 4 + c^2 D l_1^2", amq_parameters, amq_examples, make_amq},
-    {"float32", "no quantisation; what to compare with", "", "0", {}, float32_examples, make_float32},
+     "(1/p - 1)^2 p / 4 + c^2 D l_1^2",
+     "the derivative by p is printed with a factor 1/2 that does not belong (with the distribution taken "
+     "over magnitudes).",
+     amq_parameters, amq_examples, make_amq},
+    {"float32", "no quantisation; what to compare with", "", "0", "", {}, float32_examples, make_float32},
 };
 
 std::string names() {

@@ -60,7 +60,8 @@ struct entry {
   std::string_view name;
   std::string_view title;
   std::string_view source;
-  std::string_view bound;  ///< on omega, in words; D values share a scale
+  std::string_view bound;    ///< on omega, in words; D values share a scale
+  std::string_view erratum;  ///< what of the paper is corrected here; a sentence, or nothing
   std::span<parameter const> parameters;
   std::span<std::string_view const> examples;  ///< rows of the table in docs/operators.md
   named_operator (*make)(arguments const&);

@@ -200,7 +200,7 @@ struct add_values {
   std::byte* out;
   std::byte* scales;     ///< local norms: the scales of the sum, as they travel
   bool measure = false;  ///< local norms: whether to write them; only on a host, with buckets_fit()
-  norm::order q;         ///< of the local norm
+  norm::order q{};       ///< of the local norm
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);
