@@ -19,7 +19,10 @@ namespace {
 
 namespace gq = globalq;
 
-constexpr std::string_view norms_allowed = "give linf, l:Q,P or local:Q, where Q and P are 1 to 64 or inf";
+constexpr std::string_view norms_allowed =
+    "give linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q or fixed:UNIT, where Q and P are 1 "
+    "to "
+    "64 or inf";
 constexpr std::string_view levels_allowed =
     "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1 or symmetric:L1,..,1";
 
@@ -42,6 +45,11 @@ norm_choice read_norm(description const& words) {
   if (text == "linf") return gq::norm::l<>{gq::infinity, gq::infinity, words.bucket};
   if (text.starts_with("local:"))
     return gq::norm::local<>{read_order(words.norm, text.substr(6)), words.bucket};
+  if (text == "power-of-two:linf") return gq::norm::power_of_two<gq::norm::linf>{{words.bucket}};
+  if (text.starts_with("power-of-two:local:"))
+    return gq::norm::power_of_two<gq::norm::local<>>{{read_order(words.norm, text.substr(19)), words.bucket}};
+  if (text.starts_with("fixed:"))
+    return gq::norm::fixed{real_number("norm", words.norm, text.substr(6)), words.bucket};
   if (text.starts_with("l:")) {
     auto const orders = split(text.substr(2), ',');
     if (orders.size() == 2)
@@ -114,7 +122,8 @@ bool is_varying(wire_choice const& wire) {
 
 /// Whether the types of a quantizer would fit together; the sentences are those of its static assertions.
 void check_fit(description const& words, scheme levels, parts const& with) {
-  bool const local = std::holds_alternative<gq::norm::local<>>(with.norm);
+  bool const local =
+      std::visit([](auto const& norm) { return std::remove_cvref_t<decltype(norm)>::is_local; }, with.norm);
   bool const adds = with.reduce == reduce_kind::sum || with.reduce == reduce_kind::exponential;
   if (with.rounding == rounding_kind::random_shift && levels != scheme::uniform)
     refuse("rounding", words.rounding,

@@ -15,7 +15,8 @@ namespace compose {
 
 /// @brief The words that make an operator, as a command line has them.
 struct description {
-  std::string norm = "linf";            ///< linf, l:Q,P or local:Q; orders are 1 to 64 or inf
+  std::string norm = "linf";            ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q or
+                                        ///< fixed:UNIT; orders are 1 to 64 or inf
   std::string levels;                   ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
                                         ///< symmetric:L1,..,1; empty: uniform
   std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest

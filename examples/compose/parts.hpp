@@ -21,7 +21,9 @@ enum class reduce_kind : std::uint8_t { automatic, sum, exponential, requantise 
 using wire_choice =
     std::variant<globalq::wire::int8, globalq::wire::int16, globalq::wire::int32, globalq::wire::packed<>,
                  globalq::wire::elias<>, globalq::wire::huffman<>, globalq::wire::sparse<>>;
-using norm_choice = std::variant<globalq::norm::l<>, globalq::norm::local<>>;
+using norm_choice = std::variant<globalq::norm::l<>, globalq::norm::local<>, globalq::norm::fixed,
+                                 globalq::norm::power_of_two<globalq::norm::linf>,
+                                 globalq::norm::power_of_two<globalq::norm::local<>>>;
 /// Any levels that are held as a table: table, symmetric, or exponential of any base. They differ in their data
 /// alone, so one type serves the three, which halves the time to compile them.
 struct any_table : globalq::levels::detail::level_table {

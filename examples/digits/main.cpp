@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
+#include <compose/operators.hpp>
 
 #include <unistd.h>
 
@@ -43,10 +44,11 @@ struct options {
   std::string data = GLOBALQ_DIGITS_CSV;
   std::string output = GLOBALQ_DIGITS_OUTPUT;
   std::string progress = "auto";
-  int workers = 4;            // of the threads transport
-  int hidden = 960;           // values of each hidden layer
-  double accuracy_gap = 1.0;  // points that an 8-bit operator may lose against float32
-  std::string dump;           // folder for gradients; empty: none
+  std::vector<std::string> operators;  // named ones, instead of the list below
+  int workers = 4;                     // of the threads transport
+  int hidden = 960;                    // values of each hidden layer
+  double accuracy_gap = 1.0;           // points that an 8-bit operator may lose against float32
+  std::string dump;                    // folder for gradients; empty: none
   std::vector<std::uint64_t> dump_steps{1, 10, 50, 100, 149};
 };
 
@@ -56,8 +58,6 @@ struct label {
   char const* schedule;
   bool is_eight_bits;
 };
-
-constexpr int num_operators = 7;
 
 // [operators]
 /// Calls visit(label, operator, schedule) for each operator that is compared; float32 comes first.
@@ -84,6 +84,18 @@ void for_each_operator(auto&& visit) {
 }
 // [operators]
 
+/// The same for the operators of the command line, or for those above where there are none, with the standard deviations
+/// at which gradients are clipped before.
+void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
+  if (names.empty()) return for_each_operator([&](auto const&... parts) { visit(parts..., 0.0); });
+  visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, 0.0);
+  for (std::string const& name : names) {
+    auto const chosen = compose::read_operator(name);
+    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::make(chosen.words),
+          gq::schedule::any{chosen.schedule}, chosen.clip);
+  }
+}
+
 /// Writes a worker's gradient of a step, before the mean, as raw float32: the food of bench/levels.
 void dump_gradient(std::string const& folder, std::span<float const> gradient, std::uint64_t step, int rank) {
   std::filesystem::create_directories(folder);
@@ -101,8 +113,9 @@ void dump_gradient(std::string const& folder, std::span<float const> gradient, s
 /// One line that is rewritten while a run goes on (on a terminal), or one line a finished run (elsewhere).
 class progress_line {
  public:
-  explicit progress_line(std::string const& mode)
-      : rewrites_{mode == "always" || (mode == "auto" && isatty(STDERR_FILENO) == 1)},
+  progress_line(std::string const& mode, int num_operators)
+      : num_operators_{num_operators},
+        rewrites_{mode == "always" || (mode == "auto" && isatty(STDERR_FILENO) == 1)},
         is_silent_{mode == "never"} {}
 
   void begin(char const* name) {
@@ -116,16 +129,16 @@ class progress_line {
     auto const now = clock::now();
     if (!rewrites_ || now - shown_ < std::chrono::milliseconds{100}) return;
     shown_ = now;
-    std::fprintf(stderr, "\r\033[K[%d/%d] %s: step %llu of %llu, loss %.4f", run_, num_operators, name_,
+    std::fprintf(stderr, "\r\033[K[%d/%d] %s: step %llu of %llu, loss %.4f", run_, num_operators_, name_,
                  static_cast<unsigned long long>(done), static_cast<unsigned long long>(all), loss);
     std::fflush(stderr);
   }
 
   void end(digits::result const& run) {
     if (rewrites_) {
-      std::fprintf(stderr, run_ == num_operators ? "\r\033[K" : "");
+      std::fprintf(stderr, run_ == num_operators_ ? "\r\033[K" : "");
     } else if (!is_silent_) {
-      std::fprintf(stderr, "[%d/%d] %s: %.1f s, accuracy %.1f %%\n", run_, num_operators, name_,
+      std::fprintf(stderr, "[%d/%d] %s: %.1f s, accuracy %.1f %%\n", run_, num_operators_, name_,
                    std::chrono::duration<double>(clock::now() - began_).count(), 100.0 * run.accuracy);
     }
     std::fflush(stderr);
@@ -133,6 +146,7 @@ class progress_line {
 
  private:
   using clock = std::chrono::steady_clock;
+  int num_operators_;
   bool rewrites_, is_silent_;
   int run_ = 0;
   char const* name_ = "";
@@ -145,35 +159,35 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
                                       options const& chosen) {
   std::vector<digits::result> runs;
   digits::settings const& s = chosen.training;
-  progress_line line{chosen.progress};
+  int num_operators = 0;
+  for_each_chosen(chosen.operators, [&](auto const&...) { ++num_operators; });
+  progress_line line{chosen.progress, num_operators};
 
-  for_each_operator([&](label const& named, auto const& op, auto const& schedule) {
-    gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
-    bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
-    digits::endpoint const here{
-        workers.rank(),
-        workers.size(),
-        [&](std::span<float> gradient, std::uint64_t step) {
-          if (dumps &&
-              std::find(chosen.dump_steps.begin(), chosen.dump_steps.end(), step) != chosen.dump_steps.end())
-            dump_gradient(chosen.dump, gradient, step, workers.rank());
-          mean(gradient, step);
-        },
-        [&](std::span<std::byte const> mine, std::span<std::byte> all) {
-          gq::transport::allgather(workers, mine, all);
-        },
-        [&] { return workers.bytes_sent(); },
-    };
-    if (here.rank == 0) line.begin(named.name);
-    digits::result run = digits::train(
-        here, data, s, [&](std::uint64_t done, double loss) { line.step(done, s.steps, loss); });
-    run.name = named.name;
-    run.schedule = named.schedule;
-    run.is_eight_bits = named.is_eight_bits;
-    run.bits_per_value = mean.plan(digits::num_parameters(s.widths)).bits_per_value;
-    if (here.rank == 0) line.end(run);
-    runs.push_back(std::move(run));
-  });
+  for_each_chosen(
+      chosen.operators, [&](label const& named, auto const& op, auto const& schedule, double clip) {
+        gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
+        digits::endpoint const here{
+            workers.rank(),
+            workers.size(),
+            [&](std::span<float> gradient, std::uint64_t step) {
+              if (clip > 0) gq::clip_deviations(gradient, clip, 0, Kokkos::Serial{});
+              mean(gradient, step);
+            },
+            [&](std::span<std::byte const> mine, std::span<std::byte> all) {
+              gq::transport::allgather(workers, mine, all);
+            },
+            [&] { return workers.bytes_sent(); },
+        };
+        if (here.rank == 0) line.begin(named.name);
+        digits::result run = digits::train(
+            here, data, s, [&](std::uint64_t done, double loss) { line.step(done, s.steps, loss); });
+        run.name = named.name;
+        run.schedule = named.schedule;
+        run.is_eight_bits = named.is_eight_bits;
+        run.bits_per_value = mean.plan(digits::num_parameters(s.widths)).bits_per_value;
+        if (here.rank == 0) line.end(run);
+        runs.push_back(std::move(run));
+      });
   return runs;
 }
 
@@ -285,6 +299,10 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", s.learning_rate, "highest learning rate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option(
+      "--operator", chosen.operators,
+      "an operator of the papers to compare with float32, as in qsgd:4,bucket=512; may be repeated; help "
+      "lists them (default: a list of six)");
   app.add_option("--seed", s.seed, "of initial values, batches and rounding")->capture_default_str();
   app.add_option("--accuracy-gap", chosen.accuracy_gap,
                  "points that an 8-bit operator may lose against float32")
@@ -309,6 +327,16 @@ int main(int argc, char** argv) {
   } catch (CLI::ParseError const& e) {
     if (speaks) app.exit(e);
     return e.get_exit_code() == 0 ? EXIT_SUCCESS : usage_error;
+  }
+  if (std::find(chosen.operators.begin(), chosen.operators.end(), "help") != chosen.operators.end()) {
+    if (speaks) std::fputs(compose::operators_help().c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  try {
+    for (std::string const& name : chosen.operators) static_cast<void>(compose::read_operator(name));
+  } catch (gq::configuration_error const& e) {
+    if (speaks) std::fprintf(stderr, "digits: %s\n", e.what());
+    return usage_error;
   }
   s.widths = {digits::num_pixels, chosen.hidden, chosen.hidden, digits::num_classes};
   s.warm_up = std::min<std::uint64_t>(s.warm_up, s.steps / 2);

@@ -10,6 +10,7 @@
 #include "report.hpp"
 
 #include <globalq/allreduce_mean.hpp>
+#include <globalq/clip.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -122,6 +123,8 @@ class worker {
   void average() {
     std::vector<Value> values(input_.size());
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<Value>(input_[i]);
+    if (chosen_.clip > 0)
+      globalq::clip_deviations(values, chosen_.clip, chosen_.words.bucket, Kokkos::Serial{});
     std::vector<Value> result(values.size());
     globalq::plan const plan = mean_->plan(values.size(), chosen_.dtype);
     report_.workers = workers_.size();
@@ -129,7 +132,7 @@ class worker {
     report_.bits_per_value = plan.bits_per_value;
     report_.bytes_sent = plan.bytes_sent;
     report_.bytes_modelled = plan.bytes_modelled;
-    if (!std::isnan(plan.theta)) report_.theta_bound = plan.theta;
+    if (!std::isnan(plan.theta) && chosen_.clip == 0) report_.theta_bound = plan.theta;
 
     std::uint64_t most_bytes = 0;
     std::vector<double> seconds;

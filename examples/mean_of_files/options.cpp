@@ -6,6 +6,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <compose/operators.hpp>
 #include <compose/text.hpp>
 #include <globalq/random/stream.hpp>
 
@@ -23,9 +24,16 @@ namespace gq = globalq;
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t most_workers = 1024;  // threads
 
+/// What `--operator help` asks for.
+struct call_for_operators {};
+
+/// The options that make an operator of their own, which a named one leaves no room for.
+constexpr char const* parts_of_operator[] = {"norm", "bucket", "levels", "rounding", "wire"};
+
 /// The options that are not plain words: text until they are read strictly.
 struct texts {
   std::string transport, dtype = "f32", execution = "serial", non_finite = "propagate";
+  std::string named;
   std::string workers = "4", bucket = "0", seed = "0", step = "0", repeat = "1", chunk_values = "0",
               deadline = "600";
 };
@@ -47,8 +55,14 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
                  "mpi|threads (default: mpi under an MPI launcher, else threads)");
   app.add_option("--workers", text.workers, "number of workers; an MPI launcher decides for itself")
       ->capture_default_str();
+  app.add_option("--operator", "an operator of the papers, as in qsgd:4,bucket=512; help lists them")
+      ->each([&text](std::string const& value) {
+        if (value == "help") throw call_for_operators{};
+        text.named = value;
+      });
   app.add_option("--norm", chosen.words.norm,
-                 "linf|l:Q,P|local:Q; Q within a worker, P over workers: 1, 2, .., inf")
+                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|fixed:UNIT; Q within a worker, P "
+                 "over workers: 1, 2, .., inf")
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
       ->capture_default_str();
@@ -97,7 +111,21 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
         "mpi or threads");
   int const workers = static_cast<int>(number("workers", text.workers, 1, most_workers));
   if (app.count("--workers") != 0) chosen.workers = workers;
-  chosen.words.bucket = number("bucket", text.bucket, 0, compose::largest_bucket);
+  if (app.count("--operator") != 0) {
+    for (char const* option : parts_of_operator)
+      if (app.count(std::string{"--"} + option) != 0)
+        compose::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
+                        "is decided by operator " + text.named,
+                        "leave it out, or leave out operator and choose all parts");
+    compose::named_operator const named = compose::read_operator(text.named);
+    std::string const reduce = chosen.words.reduce;
+    chosen.words = named.words;
+    chosen.words.reduce = reduce;
+    chosen.clip = named.clip;
+    if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
+  }
+  if (app.count("--operator") == 0)
+    chosen.words.bucket = number("bucket", text.bucket, 0, compose::largest_bucket);
   chosen.dtype = one_of<gq::dtype>("dtype", text.dtype,
                                    {{"f32", gq::dtype::float32},
                                     {"f64", gq::dtype::float64},
@@ -162,6 +190,9 @@ command_line read_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     read_texts(app, line.chosen, text);
+  } catch (call_for_operators const&) {
+    line.outcome = command_line::result::help;
+    line.text = compose::operators_help();
   } catch (CLI::CallForHelp const&) {
     line.outcome = command_line::result::help;
     line.text = app.help();

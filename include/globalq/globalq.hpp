@@ -6,6 +6,8 @@
 #include "all_gather.hpp"
 #include "allreduce_mean.hpp"
 #include "any_quantizer.hpp"
+#include "clip.hpp"
+#include "operators.hpp"
 #include "plan.hpp"
 #include "quantizer.hpp"
 #include "reduce_scatter_mean.hpp"

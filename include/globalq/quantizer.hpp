@@ -115,6 +115,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.limit = f.size;
   }
   f.q = op.norm.inner();
+  if constexpr (requires { N::rounds_up; }) f.q.power_of_two = N::rounds_up;
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
@@ -150,7 +151,8 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_base_of_v<rounding::detail::one_word, R>)
     rounding = op.rounding.constant ? "nearest"
                                     : (op.rounding.shift_back ? "random-shift" : "random-shift-unshifted");
-  f.name = (f.fixed_unit > 0                     ? "fixed"
+  f.name = (f.q.power_of_two ? std::string("power-of-two:") : std::string()) +
+           (f.fixed_unit > 0                     ? "fixed"
             : f.local                            ? "local:" + order_name(f.q)
             : f.q == infinity && f.p == infinity ? std::string("linf")
                                                  : "l:" + order_name(f.q) + "," + order_name(f.p)) +

@@ -111,6 +111,10 @@ void for_each_operator(F const& f) {
   f("local long buckets",
     gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7}, dice, gq::wire::packed<4>{}});
 #if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
+  f("rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::linf>{{.bucket = 100}},
+                                gq::levels::exponential<>{}, dice, gq::wire::int8{}});
+  f("local rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::local<2>>{{.bucket = 10000}},
+                                      gq::levels::uniform{7}, dice, gq::wire::packed<4>{}});
   f("table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
                            gq::rounding::nearest{}, gq::wire::int32{}});
   f("local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},

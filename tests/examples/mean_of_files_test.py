@@ -448,7 +448,7 @@ REFUSALS = [
     (["--dtype", "f8"], "f32, f64, f16 or bf16"),
     (["--execution", "gpu"], "serial or openmp"),
     (["--non-finite", "ignore"], "propagate or error"),
-    (["--norm", "l2"], "linf, l:Q,P or local:Q"),
+    (["--norm", "l2"], "linf, l:Q,P, local:Q"),
     (["--norm", "l:2"], "l:2"),
     (["--norm", "l:0,2"], '"0"'),
     (["--norm", "l:2,65"], '"65"'),
@@ -498,7 +498,97 @@ REFUSALS = [
     (["--levels", "uniform:8", "--wire", "packed:4"], "use at most 7 levels"),
     (["--levels", "exponential:126"], "a headroom of 2"),
     (["--wire", "packed:1"], "no level fits"),
+    # named operators
+    (["--operator", ""], "operator"),
+    (["--operator", "qsgf"], "give help for a list, or one of global-uniform, global-exponential, qsgd, "),
+    (["--operator", "qsgd:4,size=3"], "it has bits, bucket, q, levels"),
+    (["--operator", "qsgd:9"], 'gives "9" as bits; give 2 to 8'),
+    (["--operator", "qsgd:4,512"], '"512", which is no parameter=value'),
+    (["--operator", "qsgd:4,bits=4"], "twice"),
+    (["--operator", "qsgd", "--operator", "amq"], "operator"),
+    (["--operator", "qsgd", "--wire", "int8"], "is decided by operator qsgd"),
+    (["--operator", "qsgd", "--bucket", "0"], "is decided by operator qsgd"),
+    (["--operator", "qsgd", "--levels", "none"], "is decided by operator qsgd"),
+    (["--operator", "qsgd", "--reduce", "sum"], "different norms"),
+    (["--operator", "cgx", "--schedule", "native"], "native"),
+    (["--operator", "terngrad:-1"], "give a number above 0, such as 2.5; 0: no clipping"),
+    (["--operator", "qsdp-grid:0.25"], "exceeds the unit"),
+    (["--norm", "fixed:0"], "unit above 0"),
+    (["--norm", "fixed:x"], '"x"'),
+    (["--norm", "power-of-two:l:2,2"], "power-of-two:linf"),
+    (["--norm", "power-of-two:local:65"], '"65"'),
 ]
+
+# Named operators, the same in words, and the bits that a code has.
+NAMED = [
+    ("global-uniform", [], 8),
+    ("global-uniform:16,q=2,p=1,bucket=100", ["--norm", "l:2,1", "--wire", "int16", "--bucket", "100"], 16),
+    ("global-exponential:5", ["--levels", "exponential", "--wire", "packed:5", "--schedule", "tree"], 5),
+    ("qsgd:4,bucket=50", ["--norm", "local:2", "--wire", "packed:4", "--bucket", "50", "--schedule", "allgather"], 4),
+    ("qsgd:8,q=inf,levels=9,bucket=0",
+     ["--norm", "local:inf", "--levels", "uniform:9", "--schedule", "allgather"], 8),
+    ("terngrad", ["--norm", "local:inf", "--levels", "uniform:1", "--wire", "packed:2", "--schedule", "allgather"], 2),
+    ("nuqsgd:3,bucket=64",
+     ["--norm", "local:2", "--levels", "exponential", "--wire", "packed:3", "--bucket", "64", "--schedule", "allgather"], 3),
+    ("natural-compression",
+     ["--norm", "power-of-two:linf", "--levels", "exponential", "--schedule", "allgather"], 8),
+    ("natural-compression:local,bucket=100",
+     ["--norm", "power-of-two:local:inf", "--levels", "exponential", "--bucket", "100", "--schedule", "allgather"], 8),
+    ("qsdp:6,bucket=32",
+     ["--norm", "local:inf", "--wire", "packed:6", "--bucket", "32", "--rounding", "random-shift", "--schedule", "allgather"], 6),
+    ("qsdp-grid:16", ["--norm", "fixed:16", "--rounding", "random-shift"], 8),
+    ("cgx:4,rounding=nearest",
+     ["--norm", "local:inf", "--wire", "packed:4", "--bucket", "128", "--rounding", "nearest", "--schedule", "sra"], 4),
+    ("amq:3,bucket=70",
+     ["--norm", "local:2", "--levels", "symmetric:0.125,0.25,0.5,1", "--wire", "packed:3", "--bucket", "70",
+      "--schedule", "allgather"], 3),
+    ("alq:3,levels=0:0.1:0.3:1,bucket=70",
+     ["--norm", "local:2", "--levels", "table:0,0.1,0.3,1", "--wire", "packed:3", "--bucket", "70",
+      "--schedule", "allgather"], 3),
+    ("float32", ["--levels", "none"], 32),
+]
+
+
+@case
+def named_operators_are_what_they_stand_for():
+    for n in (1, 3):
+        with Folder(*gaussian(n, 700)) as folder:
+            for name, words, bits in NAMED:
+                named, composed = folder.run("--operator", name), folder.run(*words)
+                equal(named.bits, composed.bits, name)
+                for report in named.report, composed.report:
+                    report["seconds"] = 0
+                equal({**named.report, "seconds": 0}, {**composed.report, "seconds": 0}, name)
+                expect(named.report["bits_per_value"] >= bits, name)
+            # another schedule than the operator's own
+            equal(folder.run("--operator", "qsgd:4", "--schedule", "ring").bits,
+                  folder.run("--norm", "local:2", "--wire", "packed:4", "--bucket", "512").bits)
+
+
+@case
+def clipping_lowers_the_variance_and_is_biased():
+    """Few large values among many: clipped, their ternary codes are nearer, but never reach them."""
+    d = 400
+    vectors = [[value + (30 if i == 7 else 0) for i, value in enumerate(v)] for v in gaussian(2, d)]
+    with Folder(*vectors) as folder:
+        plain, clipped = (folder.run("--operator", name, "--repeat", "200") for name in ("terngrad", "terngrad:2.5"))
+        expect(math.isclose(plain.values[7], folder.mean()[7], rel_tol=0.1), "unbiased:", plain.values[7])
+        expect(clipped.values[7] < 0.4 * folder.mean()[7], "what is cut off is lost:", clipped.values[7])
+        equal(clipped.report["theta_bound"], None)
+        once = [folder.run("--operator", name).report["nmse"] for name in ("terngrad", "terngrad:2.5")]
+        expect(once[1] < once[0] / 2, "nmse of one call:", once)
+
+
+@case
+def operators_are_listed():
+    with Folder([0.0]) as folder:
+        for arguments in (["--operator", "help"], ["--operator", "help", "--json"],
+                          ["--input", "x", "--output", "y", "--operator=help"]):
+            result = folder.raw([*PROGRAM, *arguments])
+            equal((result.code, result.err), (0, ""), arguments)
+            for name, _, _ in NAMED:
+                expect("\n" + name.split(":")[0].split(",")[0] + "\n" in result.out, name)
+            expect("    bucket=512" in result.out, result.out)
 
 
 @case

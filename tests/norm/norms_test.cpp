@@ -4,11 +4,13 @@
 /// @brief The norm policies: what each says of itself, and that orders given at run time say the same.
 
 #include "globalq/norm/norms.hpp"
+#include "globalq/norm/order.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace globalq_test {
 namespace {
@@ -40,7 +42,28 @@ static_assert(of(l<>{.q = 3, .p = 64, .bucket = 5}) == of(l<3, 64>{.bucket = 5})
 static_assert(of(local<2>{}) == said{true, 2, top, 0, 0});
 static_assert(of(local<>{}) == of(local<2>{}));
 static_assert(of(local<>{.q = top, .bucket = 512}) == of(local<top>{.bucket = 512}));
+static_assert(of(power_of_two<linf>{{.bucket = 9}}) == of(linf{.bucket = 9}));
+static_assert(of(power_of_two<local<>>{{.q = 3}}) == of(local<3>{}));
+static_assert(of(power_of_two<l<2, top>>{}) == of(l<2, top>{}));
+static_assert(power_of_two<linf>::rounds_up);
 static_assert(of(fixed{.unit = 0.25}) == said{false, top, top, 0.25, 0});
+
+TEST(Norms, a_scale_is_the_norm_or_the_power_of_two_above_it) {
+  order const plain = 2, rounds{2, true};
+  EXPECT_EQ(plain, 2U);
+  EXPECT_EQ(rounds, 2U);
+  double const largest = std::numeric_limits<double>::max();
+  struct row {
+    double norm, scale;
+  };
+  for (row const& each :
+       {row{1, 1}, row{0x1.0000000000001p0, 2}, row{1.5, 2}, row{2, 2}, row{0x1.8p-1000, 0x1p-999},
+        row{5e-324, 5e-324}, row{0x1.8p-1073, 0x1p-1072}, row{0x1p-1030 * 1.25, 0x1p-1029},
+        row{0x1p1023, 0x1p1023}, row{largest, INFINITY}, row{0, 0}, row{INFINITY, INFINITY}}) {
+    EXPECT_EQ(plain.scale(each.norm), each.norm);
+    EXPECT_EQ(rounds.scale(each.norm), each.scale) << each.norm;
+  }
+}
 
 TEST(Norms, a_fixed_scale_that_is_none_is_not_a_number) {
   for (double unit : {0.0, -0.0, -1.0, double{NAN}})

@@ -139,7 +139,7 @@ class composition : public operator_codec {
   Wire wire_;
   method how_;
   std::uint64_t bucket_;
-  std::uint32_t q_;
+  norm::order q_;
   bool local_;
   bool zero_free_;
 };

@@ -26,7 +26,7 @@ struct call_setup {
   std::uint64_t buckets(std::uint64_t length) const {
     return length == 0 ? 0 : (facts.bucket == 0 ? 1 : divide_up(length, facts.bucket));
   }
-  std::uint32_t inner_order() const { return facts.plain ? infinity : facts.q; }
+  std::uint32_t inner_order() const { return facts.plain ? infinity : facts.q.value; }
 };
 
 /// The calls of one operator over one transport, with the memory that they reuse.

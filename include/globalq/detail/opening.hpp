@@ -112,6 +112,7 @@ struct scale_rule {
   bool plain = false;
   bool by_bucket = false;  ///< scales of buckets, or own ones: nothing is decided here
   double fixed_unit = 0;
+  norm::order q;
   std::uint32_t p = 0;
 
   scale_rule(operator_facts const& op, dtype of)
@@ -119,6 +120,7 @@ struct scale_rule {
         plain(op.plain),
         by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0)),
         fixed_unit(op.fixed_unit),
+        q(op.q),
         p(op.p) {}
 };
 
@@ -166,7 +168,7 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
     double const top_share = shift < -1022 ? relative * power_of_two(-1022) * power_of_two(shift + 1022)
                                            : relative * power_of_two(shift);
     double const max_share = e > 900 ? d.top * power_of_two(-d.wide) : d.top;
-    d.unit = top_share < max_share ? max_share : top_share;
+    d.unit = rule.q.scale(top_share < max_share ? max_share : top_share);
   }
   return d;
 }

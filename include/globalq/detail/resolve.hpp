@@ -4,6 +4,7 @@
 /// @brief quantizer: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
 
 #include "../core/error.hpp"
+#include "../norm/order.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -58,9 +59,10 @@ struct operator_facts {
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
-  std::uint32_t size = 0;      ///< levels above zero; 0: as many as fit
-  std::uint32_t limit = 0;     ///< the most the scheme can have
-  std::uint32_t q = 0, p = 0;  ///< orders of the norm
+  std::uint32_t size = 0;   ///< levels above zero; 0: as many as fit
+  std::uint32_t limit = 0;  ///< the most the scheme can have
+  norm::order q;            ///< of the norm within a worker
+  std::uint32_t p = 0;      ///< and over the workers
   std::uint64_t bucket = 0;
   bool local = false;
   double fixed_unit = 0;

@@ -52,7 +52,7 @@ struct write_scales {
   std::uint64_t first, count;  ///< buckets
   norm::statistic const* sums =
       nullptr;  ///< of sums that are encoded again; else the scales are the own units
-  std::uint32_t q = 0;
+  norm::order q{};
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
     if (i >= count) {

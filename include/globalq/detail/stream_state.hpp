@@ -71,7 +71,7 @@ struct reset_state {
 struct scale_units {
   stream_state const* state;
   norm::statistic const* statistics;  ///< null: all have the first
-  std::uint32_t q;
+  norm::order q;
   dtype type;
   double* units;
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {

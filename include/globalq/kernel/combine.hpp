@@ -165,8 +165,8 @@ template <class Operands>
 struct encode_measured {
   add_codes<Operands, reduce::sum> encode;
   std::byte* scales;
-  double* units;    ///< one a bucket of the vector; what encode reads where it runs by itself
-  std::uint32_t q;  ///< order of the norm
+  double* units;  ///< one a bucket of the vector; what encode reads where it runs by itself
+  norm::order q;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { encode.prefetch(index); }
 
@@ -176,7 +176,9 @@ struct encode_measured {
     Operands const& o = encode.o;
     row const part = row_of<Lanes>(index, lane, 0, o.count);
     std::uint64_t const start = o.first + part.first;
-    if (q == infinity && o.template encode_own_measured<row_values<Lanes>>(part, scales, encode.out)) return;
+    if (q == infinity && !q.power_of_two &&
+        o.template encode_own_measured<row_values<Lanes>>(part, scales, encode.out))
+      return;
     for_each_run(start, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {
       norm::statistic const s = norm::block_statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
       units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
@@ -198,7 +200,7 @@ struct add_values {
   std::byte* out;
   std::byte* scales;     ///< local norms: the scales of the sum, as they travel
   bool measure = false;  ///< local norms: whether to write them; only on a host, with buckets_fit()
-  std::uint32_t q = 0;   ///< order of the local norm
+  norm::order q{};       ///< of the local norm
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);

@@ -6,6 +6,7 @@
 #include "../core/concepts.hpp"
 
 #include <limits>
+#include <type_traits>
 
 namespace globalq::norm {
 
@@ -82,6 +83,26 @@ struct fixed {
   constexpr double fixed_unit() const {
     return unit > 0 ? unit : std::numeric_limits<double>::quiet_NaN();  // refused with the other parameters
   }
+};
+
+/// @brief A norm whose scale is rounded up to a power of two, so that levels 2^-k are powers of two themselves.
+///
+/// The scale is less than twice the norm. The largest value may be rounded to it, hence beyond the range of the type where
+/// that ends below the next power of two (float16: above 2^15). Rounding up commutes with the maximum over the workers, not with a sum of powers:
+/// the norm is a local one, or a maximum over the workers.
+/// @code
+/// norm::power_of_two<norm::local<infinity>> const scale{{.bucket = 128}};
+/// @endcode
+/// @tparam Norm  norm::linf, norm::l<Q, infinity> or norm::local
+/// @source Horvath et al. 2019, section 2: natural compression, whose levels are the exponents of floating point
+template <class Norm>
+struct power_of_two : Norm {
+  static constexpr bool rounds_up = true;
+  static_assert(!std::is_same_v<Norm, fixed>,
+                "globalq: norm::power_of_two rounds measured norms; give norm::fixed a power of two instead");
+  static_assert(Norm::is_local || Norm{}.outer() == infinity,
+                "globalq: norm::power_of_two needs a local norm or a maximum over the workers: norm::linf, "
+                "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };
 
 }  // namespace globalq::norm

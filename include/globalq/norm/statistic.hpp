@@ -10,6 +10,7 @@
 
 #include "../core/scale_word.hpp"
 #include "detail/avx512.hpp"
+#include "order.hpp"
 
 namespace globalq::norm {
 
@@ -246,13 +247,13 @@ GLOBALQ_FUNCTION double relative_norm(statistic const& s, std::uint32_t q) {
   return r < max ? max : r;  // a norm is never below its largest coordinate, whatever was rounded
 }
 
-/// ||x||_q of a part times 2^-wide, rounded up to what travels.
-GLOBALQ_FUNCTION double local_unit(statistic const& s, std::uint32_t q, dtype type, int wide) {
+/// The scale of a part times 2^-wide: ||x||_q, or the power of two above it; rounded up to what travels.
+GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int wide) {
   if (s.max_bits == 0) return 0;
   int const e = s.exponent() - wide;
   double const r = relative_norm(s, q);
   double const unit = e < -1022 ? r * power_of_two(-1022) * power_of_two(e + 1022) : r * power_of_two(e);
-  return representable(unit, type);
+  return representable(q.scale(unit), type);
 }
 
 }  // namespace globalq::norm

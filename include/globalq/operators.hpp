@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operators: the operators of the papers by name, each a composition of policies.
+///
+/// A name is a function that returns a quantizer, whose parts may still be changed: `auto op = operators::qsgd<4>(512);
+/// op.levels = levels::uniform{3};`. Bounds: E||G(x) - mean||^2 <= (theta / n) sum ||x_i||^2 with D the number of values
+/// under one scale (n d under a global norm, n B with buckets of B, d or B under a local one); the plan of a call says
+/// theta with every rounding on the way. docs/operators.md has all names in one table, with what was measured; programs
+/// accept them as words (examples/compose/operators.hpp).
+
+#include "clip.hpp"
+#include "quantizer.hpp"
+
+namespace globalq::operators {
+
+namespace detail {
+
+template <int Bits>
+struct wire_of_bits {
+  static_assert(Bits >= 1 && Bits <= 8,
+                "globalq: operators: codes have 1 to 8, 16 or 32 bits; see docs/operators.md");
+  using type = wire::packed<static_cast<std::uint32_t>(Bits)>;
+};
+template <>
+struct wire_of_bits<8> {
+  using type = wire::int8;
+};
+template <>
+struct wire_of_bits<16> {
+  using type = wire::int16;
+};
+template <>
+struct wire_of_bits<32> {
+  using type = wire::int32;
+};
+
+}  // namespace detail
+
+/// The fixed-width wire of a number of bits a code, sign included: integers of 8, 16 and 32 bits, else packed.
+template <int Bits>
+using wire_of = typename detail::wire_of_bits<Bits>::type;
+
+/// @name Global-QSGD: one norm for all workers, codes that can be added
+/// @{
+
+/// @brief Global-Q with standard dithering: levels k/s of the norm of all workers.
+///
+/// Codes are added as integers, so any Allreduce of integers will do (schedule native). @n
+/// Wire: @p Bits a value; the scale comes with the opening exchange. Levels: floor((2^(Bits-1) - 1) / n) where codes are
+/// added, 2^(Bits-1) - 1 where they are not. @n
+/// Bound: theta = min(c^2 D / 4 s^2, c sqrt(D) / s) / n, c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2).
+/// *Erratum:* the papers print D / s^2 (c = 1), four times looser. Non-zero codes under l<2,2>: at most s sqrt(D);
+/// *erratum:* s^2 + sqrt(D), as printed, is false.
+/// @param norm    norm::linf (default), or any norm::l<Q, P>
+/// @param levels  s; 0: as many as fit
+/// @source Xin et al. (Global-QSGD), Definition 3.1 and Theorem 3.3; defaults of its section 6
+template <int Bits = 8, NormScheme Norm = norm::linf, WireFormat Wire = wire_of<Bits>>
+quantizer<Norm, levels::uniform<>, rounding::stochastic, Wire> global_uniform(Norm norm = {},
+                                                                              std::uint32_t levels = 0,
+                                                                              Wire wire = {}) {
+  static_assert(!Norm::is_local,
+                "globalq: operators::global_uniform has one norm for all workers; operators::qsgd has local "
+                "ones");
+  return {norm, globalq::levels::uniform<>{levels}, {}, wire};
+}
+
+/// @brief Global-Q with exponential dithering: levels 2^-(k-1) of the norm of all workers.
+///
+/// Codes are added by reduce::exponential on ring and tree, one rounded addition of powers of two a hop. @n
+/// Wire: @p Bits a value. Levels: 2^(Bits-1) - 1 - h with h additions on the longest way of the schedule.
+/// *Erratum:* the paper divides by 2n, which is headroom enough for balanced trees over a power of two only. @n
+/// Bound: omega = 1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), theta = omega / n and what the additions add (docs/theory.md);
+/// prefer tree and scatter-reduce-allgather: a ring adds (9/8)^(n-2) in the worst case. Non-zero codes under l<2,2>: at
+/// most 2^(s-1) sqrt(D).
+/// @param levels  s; 0: as many as fit
+/// @source Xin et al. (Global-QSGD), Definition 3.1, Theorem 3.3 and Algorithm 2
+template <int Bits = 8, NormScheme Norm = norm::linf, WireFormat Wire = wire_of<Bits>>
+quantizer<Norm, levels::exponential<>, rounding::stochastic, Wire> global_exponential(
+    Norm norm = {}, std::uint32_t levels = 0, Wire wire = {}) {
+  static_assert(!Norm::is_local,
+                "globalq: operators::global_exponential has one norm for all workers; operators::nuqsgd has "
+                "local ones");
+  return {norm, globalq::levels::exponential<>{levels}, {}, wire};
+}
+
+/// @}
+/// @name Local norms: each worker its own scales, which travel with the codes
+/// @{
+
+/// @brief QSGD: levels k/s of each bucket's own norm.
+///
+/// Meant for allgather; elsewhere sums are encoded again. @n
+/// Wire: @p Bits a value and 32 bits a bucket, at fixed width. @n
+/// Bound: omega = min(c^2 B / 4 s^2, c sqrt(B) / s), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather. Non-zero
+/// codes with Q = 2: at most s sqrt(B) a bucket, reached by equal values.
+/// @tparam Q      2 (theory), or globalq::infinity (the paper's experiments; "QSGDinf")
+/// @param bucket  values that share a norm; 0: the whole vector; 512 in the paper's experiments
+/// @param levels  s; 0: 2^(Bits-1) - 1
+/// @source Alistarh et al. 2017 (QSGD), section 3.1, Lemma 3.1 and section 4 (buckets)
+template <int Bits = 4, std::uint32_t Q = 2, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<Q>, levels::uniform<>, rounding::stochastic, Wire> qsgd(std::uint64_t bucket = 512,
+                                                                              std::uint32_t levels = 0,
+                                                                              Wire wire = {}) {
+  return {norm::local<Q>{bucket}, globalq::levels::uniform<>{levels}, {}, wire};
+}
+
+/// @brief TernGrad: -1, 0 or 1 times the largest magnitude.
+///
+/// Wire: 2 bits a value and 32 bits a bucket. @n
+/// Bound: omega = min(B / 4, sqrt(B)), theta = omega / n with allgather. After clip_deviations(x, 2.5), TernGrad's
+/// gradient clipping, the maximum is at most 2.5 sigma, but the result is biased; it is a step of its own since it changes
+/// what is averaged. "Scaler sharing" is a global norm: pass norm::linf.
+/// @param norm  norm::local<infinity> with a bucket for each layer, or norm::linf (scaler sharing)
+/// @source Wen et al. 2017 (TernGrad), ternarising, scaler sharing and gradient clipping
+template <NormScheme Norm = norm::local<infinity>>
+quantizer<Norm, levels::uniform<1>, rounding::stochastic, wire::packed<2>> terngrad(Norm norm = {}) {
+  return {norm, {}, {}, {}};
+}
+
+/// @brief NUQSGD: levels 2^-(k-1) of each bucket's own Euclidean norm.
+///
+/// Wire: @p Bits a value and 32 bits a bucket. @n
+/// Bound: omega = 1/8 + min(sqrt(B) 2^(1-s), B 4^(1-s)), theta = omega / n with allgather. Non-zero codes: at most
+/// 2^(s-1) sqrt(B) a bucket.
+/// @param bucket  values that share a norm; 0: the whole vector
+/// @param levels  s; 0: 2^(Bits-1) - 1
+/// @source Ramezani-Kebrya et al. 2021 (NUQSGD)
+template <int Bits = 4, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<2>, levels::exponential<>, rounding::stochastic, Wire> nuqsgd(
+    std::uint64_t bucket = 8192, std::uint32_t levels = 0, Wire wire = {}) {
+  return {norm::local<2>{bucket}, globalq::levels::exponential<>{levels}, {}, wire};
+}
+
+/// @brief Natural compression: each value becomes one of the two powers of two next to it.
+///
+/// The scale is the largest magnitude rounded up to a power of two, so levels are powers of two in absolute terms. @n
+/// Wire: 8 bits a value instead of the paper's 9 (a sign and 7 bits for 127 exponents below the scale, rather than for
+/// all 256 of float32); smaller values are rounded to zero or the smallest power of two, still without bias. @n
+/// Bound: omega = 1/8, the tail of 2^-126 aside; reached by vectors of 4/3 times a power of two. theta = omega / n with
+/// allgather.
+/// @tparam Norm   norm::linf by default, so that codes can be added on ring and tree; norm::local<infinity> too
+/// @param bucket  values that share a scale; 0: the whole vector
+/// @source Horvath et al. 2019 (Natural Compression), its operator C_nat
+template <NormScheme Norm = norm::linf>
+quantizer<norm::power_of_two<Norm>, levels::exponential<>, rounding::stochastic, wire::int8>
+natural_compression(std::uint64_t bucket = 0) {
+  norm::power_of_two<Norm> scale;
+  scale.bucket = bucket;
+  return {scale, {}, {}, {}};
+}
+
+/// @brief Natural dithering: levels 2^-(k-1) of each vector's own norm of any order.
+///
+/// Wire: @p Bits a value and 32 bits a bucket. @n
+/// Bound: omega = 1/8 + min(c sqrt(B) 2^(1-s), c^2 B 4^(1-s)), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather.
+/// @tparam Q      order of the norm; the paper's p
+/// @param bucket  values that share a norm; 0: the whole vector
+/// @param levels  s; 0: 2^(Bits-1) - 1
+/// @source Horvath et al. 2019 (Natural Compression), natural dithering
+template <int Bits = 4, std::uint32_t Q = infinity, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<Q>, levels::exponential<>, rounding::stochastic, Wire> natural_dithering(
+    std::uint64_t bucket = 0, std::uint32_t levels = 0, Wire wire = {}) {
+  return {norm::local<Q>{bucket}, globalq::levels::exponential<>{levels}, {}, wire};
+}
+
+/// @}
+/// @name Systems: CGX, QSDP
+/// @{
+
+/// @brief QSDP's random-shift quantiser: nearest point of a grid that is shifted by one random amount a bucket.
+///
+/// Wire: @p Bits a value and 32 bits a bucket; the shift costs nothing. @n
+/// Bound: delta^2 / 12 a value when shifted back, whatever the value is (*erratum:* the published
+/// delta^2 sum {v/delta} (1 - {v/delta}) belongs to the variant that does not shift back, whose bound is that of QSGD
+/// with the same norm). With Q = infinity delta = max / s.
+/// The systems scale by minimum and maximum (docs/design.md, "Affine frames"); here by the largest magnitude.
+/// @tparam ShiftBack  true: Definition 1; false: its proof
+/// @param bucket      values that share a shift and a scale; 1,024 in the paper
+/// @source Markov 2024 (thesis), chapter 5, Definition 1 and Lemmas 4 and 5
+template <int Bits = 8, bool ShiftBack = true, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<infinity>, levels::uniform<>, rounding::random_shift<ShiftBack>, Wire> qsdp(
+    std::uint64_t bucket = 1024, Wire wire = {}) {
+  return {norm::local<infinity>{bucket}, {}, {}, wire};
+}
+
+/// @brief QSDP's grid of its theory: an absolute step, the same everywhere and at all times.
+///
+/// A value beyond @p unit anywhere is an error everywhere. Codes can be added.
+/// @param unit  delta times the number of levels
+template <int Bits = 8, bool ShiftBack = true, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wire> qsdp_grid(
+    double unit, std::uint32_t levels = 0, Wire wire = {}) {
+  return {norm::fixed{unit}, globalq::levels::uniform<>{levels}, {}, wire};
+}
+
+/// @brief CGX's quantiser: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.
+///
+/// Wire: @p Bits a value and 32 bits a bucket. @n
+/// Bound with stochastic rounding: omega = B / 4 s^2 an encoding. Rounding to nearest, CGX's default build, is biased, has
+/// no such bound, and needs error feedback: its error is at most delta / 2 a value.
+/// CGX can scale by minimum and maximum, too (docs/design.md, "Affine frames").
+/// @tparam Rounding  rounding::stochastic or rounding::nearest
+/// @param bucket     values that share a scale; 128, or 1,024 for convolutional networks
+/// @source Markov 2024 (thesis), chapter 3
+template <int Bits = 4, RoundingScheme Rounding = rounding::stochastic, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<infinity>, levels::uniform<>, Rounding, Wire> cgx(std::uint64_t bucket = 128,
+                                                                        Wire wire = {}) {
+  return {norm::local<infinity>{bucket}, {}, {}, wire};
+}
+
+/// @}
+/// @name Learned levels; how they are learned is no part of the operator
+/// @{
+
+/// @brief ALQ: any levels 0 = l_0 < ... < l_s = 1 of each bucket's own norm.
+///
+/// Wire: @p Bits a value, which holds up to 2^(Bits-1) levels with zero, and 32 bits a bucket. @n
+/// Bound: omega = (r - 1)^2 / 4r + inf_p K_p (c l_1)^(2-p) B^((2-p)/2), r the largest ratio of neighbours (docs/theory.md);
+/// theta = omega / n with allgather.
+/// @param levels  ascending from 0 to 1; see levels::table
+/// @param bucket  values that share a norm
+/// @source Faghri et al. 2020 (ALQ, AMQ), section 3 and Theorem 2
+template <int Bits = 3, std::uint32_t Q = 2, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<Q>, levels::table, rounding::stochastic, Wire> alq(std::span<double const> levels,
+                                                                         std::uint64_t bucket = 8192,
+                                                                         Wire wire = {}) {
+  return {norm::local<Q>{bucket}, globalq::levels::table{levels}, {}, wire};
+}
+
+/// The levels of AMQ: p^(s-1), ..., p, 1.
+/// @throws configuration_error unless 0 < p < 1 and p^(s-1) is at least 2^-94
+inline std::vector<double> multiplier_levels(double multiplier, std::uint32_t size) {
+  if (!(multiplier > 0 && multiplier < 1))
+    throw configuration_error("globalq: operators::amq: the multiplier is " + std::to_string(multiplier) +
+                              "; give a number between 0 and 1");
+  std::vector<double> levels(size);
+  double level = 1;
+  for (std::size_t k = levels.size(); k-- > 0;) {
+    levels[k] = level;
+    level = rounded(level * multiplier);
+  }
+  if (!levels.empty() && levels[0] < 0x1p-94)
+    throw configuration_error("globalq: operators::amq: " + std::to_string(size) + " levels of multiplier " +
+                              std::to_string(multiplier) +
+                              " reach below 2^-94; use fewer bits, or a larger multiplier");
+  return levels;
+}
+
+/// @brief AMQ: levels -1, -p, ..., -p^(s-1), p^(s-1), ..., p, 1 of each bucket's own norm; there is no zero.
+///
+/// Wire: @p Bits a value, all of whose 2^Bits patterns are levels, and 32 bits a bucket. @n
+/// Bound: omega = (1/p - 1)^2 p / 4 + c^2 B p^(2s-2), theta = omega / n with allgather.
+/// @param multiplier  p, between 0 and 1
+/// @param bucket      values that share a norm
+/// @source Faghri et al. 2020 (ALQ, AMQ), section 3.3 and appendix B.3
+template <int Bits = 3, std::uint32_t Q = 2, WireFormat Wire = wire_of<Bits>>
+quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(double multiplier = 0.5,
+                                                                             std::uint64_t bucket = 8192,
+                                                                             Wire wire = {}) {
+  return {norm::local<Q>{bucket},
+          globalq::levels::symmetric{multiplier_levels(multiplier, wire.largest_code(true))},
+          {},
+          wire};
+}
+
+/// @}
+
+}  // namespace globalq::operators

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief The names of C++ and the words of programs mean the same operators, and words are read strictly.
+
+#include <globalq/operators.hpp>
+#include <globalq/vector_codec.hpp>
+
+#include <compose/operators.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace gq = globalq;
+namespace names = globalq::operators;
+
+namespace {
+
+std::vector<std::byte> frame_of(gq::any_quantizer const& op) {
+  std::vector<float> x(3000);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) * 0x1p-9F;
+  gq::vector_codec codec(op);
+  std::vector<std::byte> frame(codec.frame_bytes(x.size()));
+  codec.encode(x, {1, 2, 3}, frame);
+  return frame;
+}
+
+std::string refusal(std::string const& text) {
+  try {
+    compose::read_operator(text);
+  } catch (gq::configuration_error const& problem) {
+    return problem.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST(OperatorNames, functions_and_words_are_the_same_operators) {
+  double const learned[] = {0, 0.25, 0.5, 1};
+  using gq::infinity, gq::norm::linf, gq::norm::local;
+  std::vector<std::pair<std::string, gq::any_quantizer>> const pairs = {
+      {"global-uniform", names::global_uniform()},
+      {"global-uniform:16,q=2,p=1", names::global_uniform<16>(gq::norm::l<2, 1>{})},
+      {"global-uniform:4,bucket=128,levels=3", names::global_uniform<4>(linf{128}, 3)},
+      {"global-exponential", names::global_exponential()},
+      {"global-exponential:5,q=2,p=2,levels=4", names::global_exponential<5>(gq::norm::l<2, 2>{}, 4)},
+      {"qsgd", names::qsgd()},
+      {"qsgd:8,q=inf,bucket=64", names::qsgd<8, infinity>(64)},
+      {"qsgd:4,bucket=0,levels=5", names::qsgd<4>(0, 5)},
+      {"terngrad", names::terngrad()},
+      {"terngrad:0,shared=yes,bucket=10", names::terngrad(linf{10})},
+      {"nuqsgd", names::nuqsgd()},
+      {"nuqsgd:3,bucket=100,levels=2", names::nuqsgd<3>(100, 2)},
+      {"natural-compression", names::natural_compression()},
+      {"natural-compression:local,bucket=33", names::natural_compression<local<infinity>>(33)},
+      {"natural-dithering", names::natural_dithering()},
+      {"natural-dithering:6,q=3,bucket=50", names::natural_dithering<6, 3>(50)},
+      {"qsdp", names::qsdp()},
+      {"qsdp:5,bucket=100,shift-back=no", names::qsdp<5, false>(100)},
+      {"qsdp-grid:4,bits=16,levels=20", names::qsdp_grid<16>(4, 20)},
+      {"cgx", names::cgx()},
+      {"cgx:3,bucket=256,rounding=nearest", names::cgx<3, gq::rounding::nearest>(256)},
+      {"alq", names::alq(learned)},
+      {"alq:4,levels=0:0.25:0.5:1,bucket=40,q=inf", names::alq<4, infinity>(learned, 40)},
+      {"amq", names::amq()},
+      {"amq:4,multiplier=0.7,bucket=100", names::amq<4>(0.7, 100)},
+      {"float32", gq::uncompressed{}}};
+  std::set<std::string_view> seen;
+  for (auto const& [words, function] : pairs) {
+    gq::any_quantizer const read = compose::make(compose::read_operator(words).words);
+    EXPECT_EQ(read.facts().name, function.facts().name) << words;
+    EXPECT_EQ(read.facts().wire_bits, function.facts().wire_bits) << words;
+    EXPECT_EQ(read.magnitudes(), function.magnitudes()) << words;
+    EXPECT_EQ(read.parameter_hash(), function.parameter_hash()) << words;
+    if (words != "float32") {
+      EXPECT_EQ(frame_of(read), frame_of(function)) << words;
+    }
+    for (auto const& each : compose::operators())
+      if (words.starts_with(each.name)) seen.insert(each.name);
+  }
+  for (auto const& each : compose::operators())
+    EXPECT_TRUE(seen.contains(each.name)) << each.name << " is compared with no function";
+}
+
+TEST(OperatorNames, the_registry_explains_what_it_takes) {
+  std::string const help = compose::operators_help();
+  for (auto const& each : compose::operators()) {
+    EXPECT_NE(help.find("\n" + std::string{each.name} + "\n"), std::string::npos) << each.name;
+    EXPECT_FALSE(each.examples.empty()) << each.name;
+    for (std::string_view const example : each.examples) {
+      EXPECT_EQ(example.substr(0, each.name.size()), each.name);
+      EXPECT_EQ(refusal(std::string{example}), "");
+    }
+    // every parameter may be given by its name with its usual value, and no other word in its place
+    for (compose::parameter const& p : each.parameters) {
+      std::string const usual =
+          std::string{each.name} + "," + std::string{p.name} + "=" + std::string{p.usual};
+      EXPECT_EQ(refusal(usual), "");
+      for (char const* bad : {"", "x", "-1", "1e999", " 2", "2 "})
+        EXPECT_THAT(refusal(std::string{each.name} + "," + std::string{p.name} + "=" + bad),
+                    testing::StartsWith("globalq: option operator: "))
+            << each.name << ' ' << p.name << " = " << bad;
+    }
+  }
+}
+
+TEST(OperatorNames, a_refusal_says_what_would_be_right) {
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal("qsgf:4"), HasSubstr("\"qsgf:4\" is no operator; give help for a list, or one of "
+                                           "global-uniform, global-exponential, qsgd, "));
+  EXPECT_THAT(refusal("qsgd:9"), HasSubstr("gives \"9\" as bits; give 2 to 8"));
+  EXPECT_THAT(refusal("global-uniform:12"), HasSubstr("gives \"12\" as bits; give 2 to 8, 16 or 32"));
+  EXPECT_THAT(refusal("qsgd:4,buckets=2"), HasSubstr("has no parameter \"buckets\"; it has bits, bucket, "));
+  EXPECT_THAT(refusal("qsgd:4,bits=4"), HasSubstr("gives bits twice"));
+  EXPECT_THAT(refusal("qsgd:4,512"), HasSubstr("\"512\", which is no parameter=value"));
+  EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("give a number between 0 and 1"));
+  EXPECT_THAT(refusal("amq:8,multiplier=0.1"),
+              HasSubstr("127 levels of multiplier 0.100000 reach below 2^-94; use"));
+  EXPECT_THAT(refusal("alq:3,levels=0:0.5:0.25:1"), HasSubstr("levels must ascend strictly"));
+  EXPECT_THAT(refusal("float32:1"), HasSubstr("no parameter=value"));
+  EXPECT_EQ(compose::read_operator("terngrad:2.5").clip, 2.5);
+  EXPECT_EQ(compose::read_operator("terngrad").clip, 0);
+  EXPECT_EQ(compose::read_operator("cgx").schedule, "sra");
+}
