@@ -12,7 +12,7 @@ import textwrap
 root = pathlib.Path(sys.argv[1])
 readme = (root / "README.md").read_text()
 blocks = [b.strip() for b in re.findall(r"```cpp\n(.*?)```", readme, re.S)]
-for name in ("first-mean", "device-mean"):
+for name in ("first-mean", "device-mean", "trainer-calls"):
     path = f"examples/{name.replace('-', '_')}.cpp"
     inner = re.search(rf"//! \[{name}\]\n(.*?) *//! \[{name}\]", (root / path).read_text(), re.S).group(1)
     if textwrap.dedent(inner).strip() not in blocks:

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief What a trainer uses besides the one call: learned levels, groups of layers, calls that overlap, shards.
+
+#include <globalq/globalq.hpp>
+#include <globalq/learn/level_learner.hpp>
+
+#include <iostream>
+#include <random>
+#include <vector>
+
+namespace gq = globalq;
+
+namespace {
+
+/// A gradient of many small values and a few large ones, other ones on each worker and step.
+std::vector<float> gradient_of(int rank, std::uint64_t step, std::size_t length) {
+  std::mt19937 draw(static_cast<std::uint32_t>(rank) * 1000 + static_cast<std::uint32_t>(step));
+  std::vector<float> x(length);
+  for (float& v : x) {
+    float const wide = static_cast<float>(static_cast<int>(draw() % 2001) - 1000) * 1e-3F;
+    v = wide * wide * wide;
+  }
+  return x;
+}
+
+template <class Workers>
+void train(Workers& workers) {
+  //! [trainer-calls]
+  gq::quantizer op{gq::norm::linf{.bucket = 512}, gq::levels::table{0, 0.25, 0.5, 1},
+                   gq::rounding::stochastic{}, gq::wire::packed<3>{}};
+  gq::allreduce_mean mean{workers, op, gq::schedule::scatter_reduce_allgather{}, {.seed = 42}};
+
+  // Levels are learned from the gradients at some steps, alike on all workers, and used from then on.
+  gq::learn::level_learner learner{gq::norm::linf{.bucket = 512}, gq::learn::optimal{.size = 3}};
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    std::vector<float> gradient = gradient_of(workers.rank(), step, 4096);
+    if (auto const found = learner.update(workers, gradient, step)) mean.set_levels(found->levels.table());
+    mean(gradient, step);
+  }
+
+  // Layers in one call: one norm exchange, and no bucket has values of two of them.
+  std::vector<float> weights = gradient_of(workers.rank(), 200, 3000),
+                     bias = gradient_of(workers.rank(), 201, 10);
+  mean(gq::vector_group{}.add(weights).add(bias), /*step=*/200);  // uses the steps 200 and 201
+
+  // A layer is averaged while the next one is computed.
+  gq::started_call const first = mean.start(weights, 202);
+  gq::started_call const second = mean.start(bias, 203);
+  first.wait();  // throws what went wrong in this call
+  second.wait();
+
+  // A sharded trainer: each worker gets its part of the mean, and the parts of all again.
+  gq::reduce_scatter_mean scatter{workers, op, {.seed = 42}};
+  gq::all_gather gather{workers, op, {.seed = 43}};
+  std::vector<float> gradient = gradient_of(workers.rank(), 204, 4096);
+  scatter(gradient, 204);  // gradient[own.first ..] of own = scatter.shard(4096)
+  gather(gradient, 204);   // all shards, the same bits on every worker
+  //! [trainer-calls]
+  if (workers.rank() == 0) std::cout << "a value of the mean: " << gradient[0] << '\n';
+}
+
+}  // namespace
+
+int main() {
+  Kokkos::ScopeGuard const kokkos;
+  gq::transport::threads cluster{4};
+  cluster.run([](auto& workers) { train(workers); });
+}
