@@ -186,7 +186,7 @@ double fine_bound(double d, double s) {
 /// What blocks add: 16 bits of the index, form and directory, what fills bytes, and the words to the ends.
 double bits_of_blocks(double d) { return std::ceil(d / 4096) * (16 + 8 + 48 + 4 * (7 + 18)); }
 
-TEST(EliasLength, is_within_the_theorems_bound_for_every_norm_of_levels_and_input) {
+TEST(EliasLength, is_within_the_bound_of_the_theorem_for_few_and_many_levels_and_all_inputs) {
   std::mt19937_64 draw(11);
   for (std::size_t d : {std::size_t{100}, std::size_t{4096}, std::size_t{1} << 16})
     for (double s : {1.0, 3.0, 10.0, std::sqrt(static_cast<double>(d))})

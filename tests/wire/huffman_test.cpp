@@ -117,6 +117,24 @@ TEST(Huffman, the_limit_of_12_bits_costs_less_than_what_is_documented) {
     }
 }
 
+// Of all codes in which nothing is rarer than 1 in 610, Fibonacci numbers have the longest word: 12 bits.
+TEST(Huffman, the_limit_costs_nothing_where_no_code_is_rarer_than_1_in_610) {
+  gq::wire::huffman<> const code;
+  auto const loss = [&](std::size_t symbols) {
+    counts_t counts(127);
+    std::uint64_t a = 1, b = 1;
+    for (std::size_t i = 0; i < symbols; ++i) {
+      counts[i] = a;
+      b += a;
+      std::swap(a, b);
+    }
+    auto const table = code.make_table(counts, 63);
+    return bits_of(counts, table.lengths) - unlimited(counts);
+  };
+  for (std::size_t symbols = 2; symbols <= 13; ++symbols) EXPECT_EQ(loss(symbols), 0) << symbols;
+  EXPECT_GT(loss(14), 0) << "the rarest of 986";
+}
+
 // By exhaustion: no complete code whose words have up to 3 bits is shorter.
 TEST(Huffman, package_merge_finds_the_best_lengths_within_the_limit) {
   std::mt19937 draw(3);
