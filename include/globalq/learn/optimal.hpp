@@ -119,7 +119,7 @@ class next_layer {
   void fill(std::size_t first, std::size_t last, std::size_t low, std::size_t high) {
     std::size_t const j = first + (last - first) / 2;
     std::size_t best = low;
-    double least = std::numeric_limits<double>::infinity();
+    double least = std::numeric_limits<double>::max();
     for (std::size_t i = low, end = std::min(high, j - 1); i <= end; ++i) {
       double const c = before_[i] + cost_(i, j);
       if (c < least) {
@@ -204,7 +204,7 @@ struct optimal {
   /// The nodes of the best levels, ascending to the last one.
   std::vector<std::size_t> best_path(detail::gap_costs const& cost, std::size_t last, std::size_t nodes,
                                      double& least) const {
-    std::vector<double> before(last + 1, std::numeric_limits<double>::infinity()), after = before;
+    std::vector<double> before(last + 1, std::numeric_limits<double>::max()), after = before;
     for (std::size_t j = 1; j <= last; ++j)
       before[j] = zero_free ? cost.around(cost.first_level(j), j) : cost(0, j);
     std::vector<std::uint32_t> from(nodes * (last + 1), 0);
