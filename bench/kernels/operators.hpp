@@ -23,6 +23,7 @@ void add_norms();
 void add_encoders();
 void add_decoders();
 void add_reduces();
+void add_tables();
 
 /// The codec of an operator on a ring, told about calls as allreduce_mean does it.
 class ring_codec {
