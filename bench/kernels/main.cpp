@@ -86,6 +86,7 @@ int main(int argc, char** argv) {
   globalq::bench::add_reduces();
   globalq::bench::add_codes();
   globalq::bench::add_learning();
+  globalq::bench::add_tables();
   std::size_t const run = benchmark::RunSpecifiedBenchmarks();
   return run == 0 || globalq::bench::failed ? 1 : 0;
 }

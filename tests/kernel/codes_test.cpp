@@ -6,8 +6,11 @@
 #include <globalq/kernel/loops.hpp>
 #include <globalq/kernel/operands.hpp>
 #include <globalq/levels/exponential.hpp>
+#include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
 #include <globalq/norm/statistic.hpp>
+#include <globalq/rounding/nearest.hpp>
+#include <globalq/rounding/random_shift.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/packed.hpp>
 
@@ -17,24 +20,44 @@
 #include <random>
 
 namespace gq = globalq;
+using gq::levels::detail::level_table;
 
 namespace {
 
+/// Tables of all the sizes that loops tell apart: even, squares, and dense near zero; with zero, without, and reversed.
+std::vector<std::pair<std::string, level_table>> tables() {
+  std::vector<std::pair<std::string, level_table>> list;
+  for (int s : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 126, 127})
+    for (double power : {1.0, 2.0, 0.5}) {
+      std::vector<double> levels{0.0};
+      for (int k = 1; k <= s; ++k) levels.push_back(std::pow(static_cast<double>(k) / s, power));
+      std::string const name = std::to_string(s) + " levels^" + std::to_string(power);
+      list.emplace_back("table of " + name, gq::levels::table(levels));
+      list.emplace_back("symmetric of " + name, gq::levels::symmetric(std::span(levels).subspan(1)));
+    }
+  for (int s : {1, 7, 15, 31, 94}) list.emplace_back("base 1.5", gq::levels::exponential(s, 1.5));
+  // neighbours so near that lines are no good
+  list.emplace_back("near",
+                    gq::levels::table{0.0, 0.5, static_cast<double>(std::nextafter(0.5F, 1.0F)), 1.0});
+  list.emplace_back("nearer zero", gq::levels::table{0.0, 0x1p-90, 0x1.000002p-90, 0.25, 1.0});
+  return list;
+}
+
 /// Decodes all codes, and expects what the definition gives for one after the other.
-template <class Levels>
+template <class Lane = std::int8_t, class Levels>
 void expect_decoded(Levels const& levels, float factor, gq::store_scale const& scale) {
-  std::vector<std::int8_t> codes;
+  std::vector<Lane> codes;
   for (int c = -static_cast<int>(levels.max_code()); c <= static_cast<int>(levels.max_code()); ++c)
-    codes.push_back(static_cast<std::int8_t>(c));
+    codes.push_back(static_cast<Lane>(c));
   int const count = static_cast<int>(codes.size());
   for (float start : {0.0F, 3.0F, -0x1p-130F}) {
     std::vector<float> written(codes.size()), added(codes.size(), start);
-    gq::kernel::decode<64, false>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
-                                  written.data());
-    gq::kernel::decode<64, true>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
-                                 added.data());
+    gq::kernel::decode<256, false>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
+                                   written.data());
+    gq::kernel::decode<256, true>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
+                                  added.data());
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      float const v = scale(gq::kernel::value_of(levels, codes[i], 0.0F, factor));
+      float const v = scale(gq::kernel::value_of(levels, std::int32_t{codes[i]}, 0.0F, factor));
       float volatile const expected = v, sum = start + v;
       ASSERT_EQ(gq::bits_of(written[i]), gq::bits_of(float(expected)))
           << int{codes[i]} << " * " << std::hexfloat << factor << " * " << scale.factor;
@@ -54,6 +77,119 @@ TEST(Decode, multiplies_twice_or_by_one_product_to_the_same_bits) {
       expect_decoded(gq::levels::exponential<>(7), factor, to);
       expect_decoded(gq::levels::exponential<>(120), factor, to);
     }
+}
+
+TEST(Decode, looks_levels_up_to_the_same_bits) {
+  for (auto const& [name, levels] : tables())
+    for (float factor : {1.0F, 0x1.234566p-7F, 0x1p-126F})
+      for (double scale : {1.0, 0x1.4p-3, 0x1p-80}) {
+        expect_decoded<std::int8_t>(levels, factor, gq::store_scale(scale));
+        expect_decoded<std::int16_t>(levels, factor, gq::store_scale(scale));
+        expect_decoded<std::int32_t>(levels, factor, gq::store_scale(scale));
+      }
+}
+
+/// What a loop over values may meet: levels, what lies next to them and between, and what is beyond the last.
+std::vector<float> values_around(level_table const& levels, std::uint32_t seed) {
+  std::mt19937 draw(seed);
+  std::vector<float> list{
+      0.0F, 0x1p-149F, 0x1p-126F, 1.0F, 1.5F, 3.4e38F, std::numeric_limits<float>::infinity()};
+  for (std::uint32_t c = 1; c <= levels.size(); ++c) {
+    float const level = levels.value(c);
+    list.insert(list.end(), {level, std::nextafterf(level, 0.0F), std::nextafterf(level, 2.0F), level / 2});
+  }
+  for (int i = 0; i < 600; ++i)
+    list.push_back(std::ldexp(static_cast<float>(draw() >> 8), -24 - static_cast<int>(draw() % 7)));
+  for (std::size_t i = 0; i < list.size(); i += 2) list[i] = -list[i];
+  return list;
+}
+
+template <class Lane, class Rounding>
+void expect_codes_by_definition(level_table const& levels, Rounding const& rounding, float gain,
+                                std::vector<float> const& z, std::vector<std::uint32_t> const& words,
+                                std::uint32_t shared, std::string const& what) {
+  int const n = static_cast<int>(z.size());
+  std::vector<Lane> found(z.size());
+  gq::kernel::codes<4096>(levels, rounding, gain, z.data(), n, words.data(), shared, found.data());
+  std::vector<std::int32_t> differences(z.size());
+  std::vector<Lane> portable(z.size());
+  gq::kernel::detail::decided_codes<4096>(levels, rounding, gain, z.data(), n, words.data(), shared,
+                                          differences.data(), portable.data());
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    float const t = std::fmin(std::fabs(z[i]) * gain, levels.extent());
+    gq::neighbours const c = levels.locate(t);
+    bool const negative = std::signbit(z[i]);
+    std::uint32_t const word = Rounding::word_per_coordinate ? words[i] : shared;
+    int const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
+    ASSERT_EQ(int{found[i]}, negative ? -code : code)
+        << what << ": " << std::hexfloat << z[i] << " * " << gain;
+    if (levels.has_lines() && gq::kernel::detail::decides(differences[i], levels.slack())) {
+      ASSERT_EQ(portable[i], found[i]) << what << ": " << std::hexfloat << z[i] << " * " << gain;
+    }
+  }
+}
+
+TEST(CodesByTable, are_those_of_one_value_after_the_other) {
+  for (auto const& [name, levels] : tables()) {
+    std::vector<float> const z = values_around(levels, 1);
+    std::vector<std::uint32_t> words(z.size());
+    std::mt19937 draw(2);
+    for (float gain : {1.0F, 0.7F}) {
+      for (std::uint32_t& w : words) w = draw();
+      expect_codes_by_definition<std::int8_t>(levels, gq::rounding::stochastic{}, gain, z, words, 0, name);
+      expect_codes_by_definition<std::int16_t>(levels, gq::rounding::stochastic{}, gain, z, words, 0, name);
+      for (std::uint32_t shared : {0U, 0x12345678U, 0x7fffffffU, 0xffffffffU}) {
+        expect_codes_by_definition<std::int8_t>(
+            levels, gq::rounding::detail::one_word(gq::rounding::random_shift<false>{}), gain, z, words,
+            shared, name);
+        expect_codes_by_definition<std::int32_t>(
+            levels, gq::rounding::detail::one_word(gq::rounding::nearest{}), gain, z, words, shared, name);
+      }
+    }
+  }
+}
+
+// Words that are the threshold, or next to it: no line decides these.
+TEST(CodesByTable, are_right_for_words_at_the_threshold) {
+  for (auto const& [name, levels] : tables()) {
+    std::vector<float> const z = values_around(levels, 3);
+    for (std::int64_t off : {-0x20000, -0x2000, -256, -2, -1, 0, 1, 255, 0x2000, 0x20000}) {
+      std::vector<std::uint32_t> words(z.size());
+      for (std::size_t i = 0; i < z.size(); ++i)
+        words[i] =
+            static_cast<std::uint32_t>(levels.locate(std::fmin(std::fabs(z[i]), 1.0F)).threshold + off);
+      expect_codes_by_definition<std::int8_t>(levels, gq::rounding::stochastic{}, 1.0F, z, words, 0, name);
+    }
+  }
+}
+
+// How far lines are off, in the units that slack() bounds; several of the values are the worst of their gaps.
+TEST(CodesByTable, rest_on_lines_that_keep_within_their_slack) {
+  for (auto const& [name, levels] : tables()) {
+    if (!levels.has_lines()) continue;
+    double const slack = levels.slack();
+    for (float v : values_around(levels, 4)) {
+      float const t = std::fmin(std::fabs(v), 1.0F);
+      int k = 0;
+      while (k < static_cast<int>(levels.size()) && levels.ascending()[k + 1] <= t) ++k;
+      if (k == static_cast<int>(levels.size())) continue;
+      double const below = levels.ascending()[k], gap = levels.ascending()[k + 1] - below;
+      double const exact = 0x1p24 * (k + (t - below) / gap) + slack;
+      float volatile const product = levels.slopes()[k] * t;
+      double const fused = std::fma(levels.slopes()[k], t, levels.offsets()[k]);
+      double const apart = product + levels.offsets()[k];
+      ASSERT_LT(std::fabs(fused - exact) + 3, slack) << name << ": " << std::hexfloat << t;
+      ASSERT_LT(std::fabs(apart - exact) + 3, slack) << name << ": " << std::hexfloat << t;
+    }
+  }
+}
+
+TEST(CodesByTable, has_lines_for_all_levels_that_are_told_apart_easily) {
+  for (auto const& [name, levels] : tables())
+    EXPECT_EQ(levels.has_lines(), name.substr(0, 4) != "near") << name;
+  EXPECT_EQ(
+      level_table(gq::levels::table{0.0, 1.0 / 7, 2.0 / 7, 3.0 / 7, 4.0 / 7, 5.0 / 7, 6.0 / 7, 1.0}).slack(),
+      64U);
 }
 
 #if GLOBALQ_AVX512
@@ -86,12 +222,15 @@ void expect_equal_codes(Levels const& levels, std::vector<float> const& z, std::
       ASSERT_EQ(found[i], expected[i])
           << what << ", value " << i << ": " << std::hexfloat << z[i] << " * " << gain[i / 64];
   }
-  if (levels.max_code() > 7 || !one_gain_for_128(gain)) return;
+  bool zero_free = false;
+  if constexpr (requires { levels.zero_free(); }) zero_free = levels.zero_free();
+  if (levels.max_code() > (zero_free ? 8 : 7) || !one_gain_for_128(gain)) return;
   std::vector<std::uint8_t> nibbles(count / 2), packed(count / 2);
-  gq::wire::packed<4>{}.pack(expected.data(), count, reinterpret_cast<std::byte*>(packed.data()), false);
+  gq::wire::packed<4>{}.pack(expected.data(), count, reinterpret_cast<std::byte*>(packed.data()), zero_free);
   for (std::size_t ahead : {std::size_t{0}, std::size_t{2048}}) {
     gq::kernel::detail::codes_of_tiles(levels, dice, z.data(), gain.data(), stream, first_tile, tiles,
-                                       gq::kernel::detail::as_nibbles{nibbles.data()}, ahead);
+                                       gq::kernel::detail::as_nibbles{nibbles.data(), zero_free ? 1 : 0},
+                                       ahead);
     ASSERT_EQ(nibbles, packed) << what;
   }
 }
@@ -105,6 +244,8 @@ void for_each_scheme(F const& f) {
       if (s + h <= 127)
         f(gq::levels::exponential<>(s).with_headroom(h),
           "exponential " + std::to_string(s) + " + " + std::to_string(h));
+  for (auto const& [name, levels] : tables())
+    if (levels.has_lines()) f(levels, name);
 }
 
 std::vector<float> gains_of(float extent) {
@@ -170,6 +311,21 @@ TEST(CodesOfTiles, are_right_where_24_bits_do_not_decide) {
   for (std::uint32_t s : {1U, 5U}) {
     std::vector<float> const gain(count / 64, std::ldexp(1.0F, 1 - static_cast<int>(s)));
     expect_equal_codes(gq::levels::exponential<>(s), z, gain, "exponential");
+  }
+}
+
+// Values whose fraction is that of their word, as nearly as float32 can have it: where lines must not decide.
+TEST(CodesOfTiles, of_tables_are_right_for_words_at_the_threshold) {
+  for (auto const& [name, levels] : tables()) {
+    if (!levels.has_lines()) continue;
+    std::vector<float> z(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t const k = i * 7 % levels.size();
+      double const below = levels.ascending()[k], gap = levels.ascending()[k + 1] - below;
+      z[i] = static_cast<float>(std::fabs(below + gap * stream.word(256 * first_tile + i) * 0x1p-32));
+      if (i % 3 == 0) z[i] = -z[i];
+    }
+    expect_equal_codes(levels, z, std::vector<float>(count / 64, 1.0F), name);
   }
 }
 

@@ -8,12 +8,54 @@
 
 #include "../core/concepts.hpp"
 #include "../core/dtype.hpp"
+#include "detail/table.hpp"
+#include "detail/table_avx512.hpp"
 
 namespace globalq::kernel {
 
 /// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.
 template <class Policy>
 using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy const&>;
+
+/// The code of a value.
+/// @param m  |z| * gain, cut off at extent()
+template <class Levels, class Rounding>
+GLOBALQ_FUNCTION std::int32_t code_of(Levels const& levels, Rounding const& rounding, float m, bool negative,
+                                      std::uint32_t word) {
+  neighbours const c = levels.locate(m);
+  std::int32_t const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
+  return negative ? -code : code;
+}
+
+namespace detail {
+
+/// codes() by a table of levels: by lines, then those that lines do not decide by the definition.
+template <int N, class Levels, class Rounding, class Lane>
+GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& rounding, float gain,
+                                     float const* z, int count, std::uint32_t const* words,
+                                     std::uint32_t shared, Lane* out) {
+  std::int32_t differences[N];
+  bool decided;
+#if GLOBALQ_AVX512
+  decided = with_search(levels, [&]<class Search>(std::type_identity<Search>) {
+    return codes_by_search<Search>(levels, rounding, gain, z, count, words, shared, differences, out);
+  });
+#else
+  decided = decided_codes<N>(levels, rounding, gain, z, count, words, shared, differences, out);
+#endif
+  if (decided) return;
+  std::uint32_t const top = bits_of(levels.extent());
+  for (int i = 0; i < count; ++i) {
+    if (decides(differences[i], levels.slack())) continue;
+    std::uint32_t const b = bits_of(z[i]), m = bits_of(multiply(float_of(b & float_magnitude), gain));
+    std::uint32_t word = shared;
+    if constexpr (Rounding::word_per_coordinate) word = words[i];
+    out[i] = static_cast<Lane>(
+        code_of(levels, rounding, float_of(m < top ? m : top), static_cast<std::int32_t>(b) < 0, word));
+  }
+}
+
+}  // namespace detail
 
 /// Codes of count values.
 ///
@@ -23,10 +65,13 @@ using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z, int count,
                         std::uint32_t const* words, std::uint32_t shared, Lane* out) {
+  if constexpr (detail::Tabled<Levels> && detail::ComparesWords<Rounding>)
+    if (levels.has_lines())
+      return detail::codes_by_table<N>(levels, rounding, gain, z, count, words, shared, out);
   std::uint32_t const top = bits_of(levels.extent());
   local_copy<Levels> scheme = levels;
   Rounding const decide = rounding;
-  detail::with_count<N>(count, [=, &scheme](auto n) {
+  globalq::detail::with_count<N>(count, [=, &scheme](auto n) {
     float const* __restrict in = z;
     [[maybe_unused]] std::uint32_t const* __restrict random = words;
     Lane* __restrict lanes = out;
@@ -36,11 +81,9 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
       std::uint32_t const b = bits_of(in[i]);
       bool const negative = static_cast<std::int32_t>(b) < 0;
       std::uint32_t const m = bits_of(multiply(float_of(b & float_magnitude), gain));
-      neighbours const c = scheme.locate(float_of(m < top ? m : top));
       std::uint32_t word = shared;
       if constexpr (Rounding::word_per_coordinate) word = random[i];
-      std::int32_t const code = decide.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
-      lanes[i] = static_cast<Lane>(negative ? -code : code);
+      lanes[i] = static_cast<Lane>(code_of(scheme, decide, float_of(m < top ? m : top), negative, word));
     }
   });
 }
@@ -50,7 +93,7 @@ template <int N = 256, class Lane>
 GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
   Lane low = 0, high = 0;  // narrow on purpose: 64 bytes a vector
   bool zero = false;
-  detail::with_count<N>(count, [&](auto n) {
+  globalq::detail::with_count<N>(count, [&](auto n) {
     Lane const* __restrict in = lanes;
     int const end = n;
     Lane least = 0, most = 0;
@@ -72,7 +115,7 @@ GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bo
 /// z * gain, kept from being fused into a sum.
 template <int N>
 GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
-  detail::with_count<N>(count, [=](auto n) {
+  globalq::detail::with_count<N>(count, [=](auto n) {
     float const* __restrict in = z;
     float* __restrict result = out;
     int const end = n;
@@ -82,29 +125,44 @@ GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
 }
 
 /// What a code stands for, on the scale of extent().
-template <class Levels>
-GLOBALQ_FUNCTION float level_of(Levels const& levels, std::int32_t code) {
+template <class Levels, class Code>
+GLOBALQ_FUNCTION float level_of(Levels const& levels, Code code) {
   if constexpr (requires { levels.signed_value(code); }) {
     return levels.signed_value(code);
   } else {
-    return with_sign(levels.value(static_cast<std::uint32_t>(code < 0 ? -code : code)),
-                     static_cast<std::uint32_t>(code));
+    std::int32_t const c = code;
+    return with_sign(levels.value(static_cast<std::uint32_t>(c < 0 ? -c : c)), static_cast<std::uint32_t>(c));
   }
 }
 
 /// (level + shift) * factor, kept from being fused into a sum.
-template <class Levels>
-GLOBALQ_FUNCTION float value_of(Levels const& levels, std::int32_t code, float shift, float factor) {
+template <class Levels, class Code>
+GLOBALQ_FUNCTION float value_of(Levels const& levels, Code code, float shift, float factor) {
   float const v = level_of(levels, code) + shift;
   return with_sign(multiply(v, factor), bits_of(v));
 }
+
+/// Levels that were looked up before a loop: what it takes for codes.
+template <class Levels>
+struct levels_found {
+  Levels const* scheme;
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const { return scheme->value(code); }
+  GLOBALQ_FUNCTION static float signed_value(float level) { return level; }
+};
 
 /// The values of count codes, written to or added to @p out.
 template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, float shift, float factor,
                          float* out) {
+#if GLOBALQ_AVX512
+  if constexpr (detail::Tabled<Levels>) {
+    float level[N];
+    detail::levels_of_codes(levels, lanes, count, level);
+    return values<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, out);
+  }
+#endif
   local_copy<Levels> scheme = levels;
-  detail::with_count<N>(count, [=, &scheme](auto n) {
+  globalq::detail::with_count<N>(count, [=, &scheme](auto n) {
     Lane const* __restrict in = lanes;
     float* __restrict result = out;
     int const end = n;
@@ -122,10 +180,17 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
 template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
                                   float factor, store_scale const& to, std::uint32_t limit, float* out) {
+#if GLOBALQ_AVX512
+  if constexpr (detail::Tabled<Levels>) {
+    float level[N];
+    detail::levels_of_codes(levels, lanes, count, level);
+    return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, to, limit, out);
+  }
+#endif
   local_copy<Levels> scheme = levels;
   store_scale const scale = to;
   std::uint32_t largest = 0;
-  detail::with_count<N>(count, [=, &scheme, &largest](auto n) {
+  globalq::detail::with_count<N>(count, [=, &scheme, &largest](auto n) {
     Lane const* __restrict in = lanes;
     float* __restrict result = out;
     int const end = n;
@@ -164,7 +229,7 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
 /// a + b by a reduce operator on codes.
 template <class Op, int N, class Lane>
 GLOBALQ_LOOP void add(Lane const* a, Lane const* b, int count, std::uint32_t const* words, Lane* out) {
-  detail::with_count<N>(count, [=](auto n) {
+  globalq::detail::with_count<N>(count, [=](auto n) {
     int const end = n;
     GLOBALQ_INDEPENDENT
     for (int i = 0; i < end; ++i) out[i] = Op::add(a[i], b[i], Op::draws ? words[i] : 0U);

@@ -278,6 +278,8 @@ struct operands {
     return N >= tile_values && encodes_tiles() && r.count % tile_values == 0;
   }
   GLOBALQ_FUNCTION bool encodes_tiles() const {
+    if constexpr (detail::Tabled<Levels>)
+      if (!levels.has_lines()) return false;
     return detail::has_codes_of_tiles<Levels, Rounding, lane> && bucket % 64 == 0;
   }
 
@@ -303,7 +305,7 @@ struct operands {
     return encodes_tiles() && bucket % 128 == 0 && detail::writes_nibbles(wire);
   }
   GLOBALQ_FUNCTION detail::as_nibbles nibbles(row const r, std::byte* out) const {
-    return {reinterpret_cast<std::uint8_t*>(out + wire.bytes(r.first))};
+    return {reinterpret_cast<std::uint8_t*>(out + wire.bytes(r.first)), zero_free ? 1 : 0};
   }
 
   /// encode_own_tiles() into a frame.

@@ -6,6 +6,7 @@
 #include "../core/concepts.hpp"
 #include "../core/error.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -16,10 +17,15 @@ namespace globalq::levels {
 namespace detail {
 
 /// What all tables share: up to 127 magnitudes in (0, 1], the last one 1, and zero or minus the first below them.
+///
+/// locate() is the definition, for one value. The loops over many values (kernel/detail/table.hpp) do without double:
+/// between two levels "index plus fraction" is a line, whose value in float32 decides nearly always, since what rounding
+/// can do to it is bounded (slack()); where it does not, they ask locate().
 class level_table {
  public:
   static constexpr bool evenly_spaced = false;
   static constexpr std::uint32_t limit = 127;
+  static constexpr int capacity = 128;
 
   /// @param magnitudes  the non-zero levels, ascending, the last one 1
   /// @param zero_free   levels are +-magnitudes without zero
@@ -31,15 +37,20 @@ class level_table {
         offset_(reversed ? static_cast<std::int32_t>(magnitudes.size()) + 2 : 0) {
     for (std::uint32_t k = 0; k < size_; ++k) level_[k + 1] = static_cast<float>(magnitudes[k]);
     level_[0] = zero_free ? -level_[1] : 0.0F;
+    for (std::uint32_t k = 1; k <= size_; ++k)
+      value_[static_cast<std::uint32_t>(code_of(static_cast<std::int32_t>(k)))] = level_[k];
     for (std::uint32_t k = 0; k < size_; ++k)
       rate_[k] = 0x1p32 / (static_cast<double>(level_[k + 1]) - static_cast<double>(level_[k]));
     for (std::uint32_t k = size_ + 1; k < capacity; ++k) level_[k] = 2.0F;  // above every t
+    draw_lines();
+    for (int shift = 20; shift <= 23 && cells_.shift == 0; ++shift) find_cells(shift);
   }
 
   /// Non-zero magnitudes.
   GLOBALQ_FUNCTION std::uint32_t size() const { return size_; }
   GLOBALQ_FUNCTION std::uint32_t max_code() const { return size_; }
   GLOBALQ_FUNCTION bool zero_free() const { return first_ != 0; }
+  GLOBALQ_FUNCTION bool reversed() const { return flip_ != 0; }
   GLOBALQ_FUNCTION float extent() const { return 1.0F; }
   /// Whether other levels have the same codes: as many, with or without zero alike.
   bool alike(level_table const& other) const {
@@ -47,6 +58,7 @@ class level_table {
   }
 
   /// Seven halvings; the fraction is taken in double, exact to 2^-52.
+  /// @pre 0 <= t <= extent()
   GLOBALQ_FUNCTION neighbours locate(float t) const {
     std::int32_t k = 0;  // written out: an inner loop would keep the loop over values from being vectorised
     k += level_[k + 64] <= t ? 64 : 0;
@@ -64,22 +76,92 @@ class level_table {
             static_cast<std::uint32_t>(threshold > 0xffffffffLL ? 0xffffffffLL : threshold)};
   }
 
-  GLOBALQ_FUNCTION float value(std::uint32_t code) const {
-    std::uint32_t const k = (code ^ static_cast<std::uint32_t>(flip_)) + static_cast<std::uint32_t>(offset_);
-    return code == 0 ? 0.0F : level_[k & (capacity - 1)];
-  }
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const { return value_[code & (capacity - 1)]; }
 
- private:
-  static constexpr std::int32_t capacity = 128;
-
-  /// Index to code: itself or, reversed, size + 1 - index, without a branch.
+  /// Index of a level to its code: itself or, reversed, size + 1 - index, without a branch.
   GLOBALQ_FUNCTION std::int32_t code_of(std::int32_t k) const {
     return k == 0 ? first_ : (k ^ flip_) + offset_;
   }
 
+  /// Levels by index, 2 behind the last; values by code; 2^24 (index + fraction) + slack() = t * slope + offset.
+  /// @shape capacity
+  GLOBALQ_FUNCTION float const* ascending() const { return level_; }
+  GLOBALQ_FUNCTION float const* by_code() const { return value_; }
+  GLOBALQ_FUNCTION float const* slopes() const { return slope_; }
+  GLOBALQ_FUNCTION float const* offsets() const { return line_; }
+
+  /// The gaps of up to 8 levels by sixteen cells of t: those of equal exponent and leading bits, with all that lies below
+  /// in the lowest one. A cell, its bits shifted down, of which the lower four count, has gap[2 cell], and above the level
+  /// that follows this gap[2 cell + 1]. A shift of 0: levels are too many, or some cell has more gaps.
+  struct leading_bits {
+    std::uint32_t lowest = 0;
+    std::int32_t shift = 0;
+    std::uint8_t gap[32] = {};
+  };
+  leading_bits const& cells() const { return cells_; }
+
+  /// How far a line in float32 may be off, in units of 2^-24 of a gap: a power of two. It is small unless neighbouring
+  /// levels are nearly equal: 2^6 for 7 even levels, 2^10 for 127.
+  GLOBALQ_FUNCTION std::uint32_t slack() const { return slack_; }
+
+  /// Whether lines decide often enough to be of use.
+  GLOBALQ_FUNCTION bool has_lines() const { return slack_ <= 4096; }
+
+ private:
+  /// With rounded slope, product, offset and sum, each to 2^-24 of itself: the slope and the product are off by t / gap
+  /// <= above / gap each, so is t = 1 where a loop makes 1 - 2^-24 of it, the offset by max(k, |below| / gap), the sum by
+  /// k + 1, and cutting it to an integer by 1. The word's lower eight bits take another, and 2 are left for what adding
+  /// slack() itself does to offset and sum.
+  void draw_lines() {
+    double worst = 0;
+    for (std::uint32_t k = 0; k < size_; ++k) {
+      double const below = static_cast<double>(level_[k]), above = static_cast<double>(level_[k + 1]),
+                   gap = above - below, index = k;
+      double const least = below < 0 ? -below : below;
+      worst = std::max(worst, 3 * above / gap + std::max(index, least / gap) + index + 1);
+    }
+    slack_ = 8;
+    while (slack_ < (1U << 22) && static_cast<double>(slack_) < worst + 4) slack_ *= 2;
+    for (std::uint32_t k = 0; k <= size_; ++k) {
+      double const slope = rate_[k] * 0x1p-8;
+      slope_[k] = static_cast<float>(slope);
+      line_[k] = static_cast<float>(k * 0x1p24 + static_cast<double>(slack_) -
+                                    static_cast<double>(level_[k]) * slope);
+    }
+  }
+
+  /// Cells of 2^shift neighbouring floats, if they do.
+  void find_cells(int shift) {
+    if (size_ > 8) return;
+    leading_bits found;
+    std::uint32_t upper = bits_of(1.0F);
+    for (int n = 15; n >= 0; --n) {
+      std::uint32_t const lower = upper - (1U << shift);
+      auto const levels_before = [&](std::uint32_t bits) {
+        std::uint8_t k = 0;
+        while (k + 1U < size_ && bits_of(level_[k + 1]) < bits) ++k;
+        return k;
+      };
+      std::uint8_t const first = n == 0 ? std::uint8_t{0} : levels_before(lower + 1),
+                         last = levels_before(upper);
+      if (last > first + 1) return;
+      std::uint32_t const cell = (lower >> shift) & 15U;
+      found.gap[2 * cell] = first;
+      found.gap[2 * cell + 1] = last;
+      found.lowest = upper = lower;
+    }
+    found.shift = shift;
+    cells_ = found;
+  }
+
   float level_[capacity] = {};
-  double rate_[capacity] = {};
+  float value_[capacity] = {};
+  float slope_[capacity] = {};
+  float line_[capacity] = {};
+  double rate_[capacity] = {};  // 0 for the last level
+  leading_bits cells_;
   std::uint32_t size_ = 0;
+  std::uint32_t slack_ = 0;
   std::int32_t first_ = 0;   // code of index 0: zero, or -1: minus the first level
   std::int32_t flip_ = 0;    // -1 when code 1 is the largest level
   std::int32_t offset_ = 0;  // size + 2 then

@@ -19,7 +19,10 @@ struct one_word {
     return constant ? 0x7fffffffU : drawn;
   }
   GLOBALQ_FUNCTION constexpr bool up(std::uint32_t threshold, std::uint32_t word, std::uint32_t sign) const {
-    return (word ^ (shift_back ? sign : 0U)) < threshold;
+    return compared(word, sign) < threshold;
+  }
+  GLOBALQ_FUNCTION constexpr std::uint32_t compared(std::uint32_t word, std::uint32_t sign) const {
+    return word ^ (shift_back ? sign : 0U);
   }
   /// u = (word + 1) / 2^32 - 1/2 in (-1/2, 1/2], in units of the gap.
   GLOBALQ_FUNCTION constexpr double shift(std::uint32_t word) const {

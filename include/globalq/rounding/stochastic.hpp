@@ -21,6 +21,10 @@ struct stochastic {
                                      std::uint32_t /*sign*/) const {
     return word < threshold;
   }
+  /// up() is compared(word, sign) < threshold.
+  GLOBALQ_FUNCTION constexpr std::uint32_t compared(std::uint32_t word, std::uint32_t /*sign*/) const {
+    return word;
+  }
   GLOBALQ_FUNCTION constexpr double shift(std::uint32_t /*word*/) const { return 0; }
 };
 

@@ -6,12 +6,14 @@
 /// A word decides by its upper 24 bits: t becomes 24 bits of fraction below 8 bits that say between which levels, and
 /// after subtracting the word's bits the upper byte is the code but for one. So words go from the generator to the
 /// subtraction by one byte shuffle, and clamping, signs and what else there is happens to bytes. Where the 24 bits are
-/// equal (1 value in 2^24) the lower ones would decide: that tile is left to the portable loop.
+/// equal (1 value in 2^24) the lower ones would decide: that tile is left to the portable loop. So are tiles where a line
+/// between two levels of a table comes as near to a word as its rounding errors (2^6 in 2^24 values for 7 even levels).
 
 #include "../../core/prefetch.hpp"
 #include "../../norm/detail/avx512.hpp"
 #include "../../random/stream.hpp"
 #include "../loops.hpp"
+#include "table_avx512.hpp"
 
 #if !GLOBALQ_AVX512
 
@@ -30,6 +32,7 @@ GLOBALQ_FUNCTION constexpr bool writes_nibbles(Wire const&) {
 template <class Out>
 struct no_output {
   Out* out;
+  int origin = 0;
 };
 using as_bytes = no_output<std::int8_t>;
 using as_nibbles = no_output<std::uint8_t>;
@@ -108,6 +111,12 @@ inline __m512i in_order(__m512i bytes) {
 #endif
 }
 
+/// The codes of 64 values: magnitudes, and which are negative; both as upper_bytes() gives them.
+struct signed_bytes {
+  __m512i code;
+  __mmask64 negative;
+};
+
 /// How levels become bytes.
 template <class Levels>
 struct byte_levels;
@@ -126,11 +135,14 @@ struct byte_levels<levels::uniform<S>> {
     return _mm512_maskz_cvttps_epi32(all16, _mm512_maskz_range_ps(all16, t, largest, 0x0a));
   }
   static constexpr bool exact = false;  ///< below 1/2 t has more than 24 bits of fraction
+  /// A word decides where some of these bits are left of what its subtraction leaves.
+  static __m512i decisive() { return _mm512_set1_epi32(0xffffff); }
 
   template <class Above>
-  __m512i code(__m512i upper, Above const& /*above*/) const {
-    return _mm512_sub_epi8(upper, _mm512_set1_epi8(-1));
+  signed_bytes code(__m512i upper, __m512i sign, Above const& /*above*/) const {
+    return {_mm512_sub_epi8(upper, _mm512_set1_epi8(-1)), _mm512_movepi8_mask(sign)};
   }
+  static __m512i stored(__m512i code) { return code; }
 };
 
 /// The bits of t without its sign: the exponent says between which levels, and the mantissa is the fraction.
@@ -153,19 +165,74 @@ struct byte_levels<levels::exponential<S, levels::binary>> {
 
   /// @param above  above(factor): which t * factor are above the word's bits
   template <class Above>
-  __m512i code(__m512i upper, Above const& above) const {
+  signed_bytes code(__m512i upper, __m512i sign, Above const& above) const {
     __m512i const exponent = _mm512_maskz_max_epu8(all64, _mm512_maskz_min_epu8(all64, upper, first), last);
     __m512i const result = _mm512_sub_epi8(sum, exponent);
-    if (_mm512_cmple_epu8_mask(upper, last) == 0) return result;
-    return _mm512_maskz_mov_epi8(above(stretch),
-                                 result);  // some may be below the smallest level: to it, or to zero
+    __mmask64 const negative = _mm512_movepi8_mask(sign);
+    if (_mm512_cmple_epu8_mask(upper, last) == 0) return {result, negative};
+    // some may be below the smallest level: to it, or to zero
+    return {_mm512_maskz_mov_epi8(above(stretch), result), negative};
+  }
+  static __m512i stored(__m512i code) { return code; }
+};
+
+/// A line between two levels of a table, minus a word: its upper byte is the index of a level but for one.
+/// @tparam Plain  the index is the code: there is a zero, and nothing is reversed
+template <class Search, bool Plain = false>
+struct byte_lines : table_lines<Search> {
+  static constexpr float scale = 1;
+  static constexpr bool exact = false;
+
+  __mmask64 reversed, without_zero;  ///< all bytes, or none
+  __m512i mirror, least;
+
+  template <class Levels>
+  explicit byte_lines(Levels const& levels)
+      : table_lines<Search>(levels),
+        reversed(levels.reversed() ? all64 : 0),
+        without_zero(levels.zero_free() ? all64 : 0),
+        mirror(_mm512_set1_epi8(static_cast<char>(levels.size() + 1))),
+        least(_mm512_set1_epi8(levels.zero_free() ? 1 : 0)) {}
+
+  GLOBALQ_ALWAYS_INLINE __m512i fixed(__m512 x) const {
+    return this->line(_mm512_maskz_range_ps(all16, x, _mm512_set1_ps(Search::largest), 0x0a));
+  }
+  __m512i decisive() const { return this->undecided; }
+
+  /// Code 1 is the largest level where reversed; minus the lowest level is below the lowest one where there is no zero.
+  template <class Above>
+  signed_bytes code(__m512i upper, __m512i sign, Above const& /*above*/) const {
+    __m512i const index = _mm512_sub_epi8(upper, _mm512_set1_epi8(-1));
+    if constexpr (Plain) return {index, _mm512_movepi8_mask(sign)};
+    __m512i const turned =
+        _mm512_mask_sub_epi8(index, _mm512_mask_test_epi8_mask(reversed, index, index), mirror, index);
+    return {_mm512_maskz_max_epu8(all64, turned, least),
+            _mm512_movepi8_mask(sign) ^ _mm512_mask_testn_epi8_mask(without_zero, index, index)};
+  }
+  /// As packed codes have them.
+  __m512i stored(__m512i code) const {
+    if constexpr (Plain) return code;
+    return _mm512_sub_epi8(code, least);
   }
 };
+
+/// f(how levels become bytes). @tparam Most  the largest code that can occur
+template <std::uint32_t Most, class Levels, class F>
+GLOBALQ_ALWAYS_INLINE void with_byte_levels(Levels const& levels, F const& f) {
+  if constexpr (!Tabled<Levels>) {
+    f(byte_levels<Levels>(levels));
+  } else {
+    if (levels.cells().shift != 0 && !levels.reversed() && !levels.zero_free())
+      return f(byte_lines<by_leading_bits, true>(levels));
+    with_search<Most>(levels,
+                      [&]<class Search>(std::type_identity<Search>) { f(byte_lines<Search>(levels)); });
+  }
+}
 
 /// Whether codes_of_tiles() exists.
 template <class Levels, class Rounding, class Lane>
 inline constexpr bool has_codes_of_tiles = [] {
-  if constexpr (requires { byte_levels<Levels>::exact; })
+  if constexpr (Tabled<Levels> || requires { byte_levels<Levels>::exact; })
     return std::is_same_v<Rounding, rounding::stochastic> && std::is_same_v<Lane, std::int8_t>;
   return false;
 }();
@@ -178,17 +245,12 @@ struct four_vectors {
   __m512i turn[4];
 };
 
-/// The codes of 64 values without their signs, and bytes that have these on top; both as upper_bytes() gives them.
-struct signed_bytes {
-  __m512i code, sign;
-};
-
 /// @param factor   gain times scheme.scale
 /// @param decided  loses a bit where 24 bits of a word do not decide
 template <class Scheme, class Value>
-inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> const& v, __m512 factor,
-                                     __mmask16& decided) {
-  __m512i const fraction = _mm512_set1_epi32(0xffffff), ones = _mm512_set1_epi32(-1);
+GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> const& v,
+                                                    __m512 factor, __mmask16& decided) {
+  __m512i const ones = _mm512_set1_epi32(-1);
   __m512i x[4], sum[4];
   for (int j = 0; j < 4; ++j) {
     x[j] = _mm512_castps_si512(globalq::detail::load_wide(v.in[j]));
@@ -198,7 +260,7 @@ inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> c
           t, _mm512_maskz_shuffle_epi8(all64, _mm512_xor_si512(v.words[j], ones), v.turn[j]));
     } else {
       sum[j] = _mm512_sub_epi32(t, _mm512_maskz_shuffle_epi8(all64, v.words[j], v.turn[j]));
-      decided = _mm512_mask_test_epi32_mask(decided, sum[j], fraction);
+      decided = _mm512_mask_test_epi32_mask(decided, sum[j], scheme.decisive());
     }
   }
   auto const above = [&](__m512 stretch) {
@@ -212,7 +274,7 @@ inline signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> c
     }
     return _mm512_movepi8_mask(upper_bytes(rest));
   };
-  return {scheme.code(upper_bytes(sum), above), upper_bytes(x)};
+  return scheme.code(upper_bytes(sum), upper_bytes(x), above);
 }
 
 /// Codes as bytes of two's complement.
@@ -220,6 +282,7 @@ struct as_bytes {
   std::int8_t* out;
 
   static constexpr int parts = 4;
+  static constexpr std::uint32_t most = 127;
 
   /// Those of a quarter of a tile. @param drawn  in columns
   template <class Scheme, class Value>
@@ -236,8 +299,7 @@ struct as_bytes {
         scheme,
         {{in, in + 16, in + 32, in + 48}, {words, words, words, words}, {turn[0], turn[1], turn[2], turn[3]}},
         _mm512_set1_ps(gain[w] * Scheme::scale), decided);
-    __m512i const code =
-        _mm512_mask_sub_epi8(b.code, _mm512_movepi8_mask(b.sign), _mm512_setzero_si512(), b.code);
+    __m512i const code = _mm512_mask_sub_epi8(b.code, b.negative, _mm512_setzero_si512(), b.code);
     _mm512_storeu_si512(out + 64 * w, in_order(code));
   }
 
@@ -250,11 +312,13 @@ struct as_bytes {
 };
 
 /// Codes as wire::packed<4> has them: four bits, the sign above the magnitude, the first of two in the lower half of a
-/// byte. There are no levels above 7 and no minus zero.
+/// byte. There are no levels above 7, or 8 where there is no zero, and no minus zero.
 struct as_nibbles {
   std::uint8_t* out;
+  int origin = 0;  ///< the smallest magnitude: 1 where there is no zero
 
   static constexpr int parts = 2;
+  static constexpr std::uint32_t most = 8;
 
   template <class Scheme, class Value>
   GLOBALQ_ALWAYS_INLINE void part(int h, Scheme const& scheme, Value const* z, float const* gain,
@@ -277,15 +341,18 @@ struct as_nibbles {
                                            {low, low, high, high},
                                            {turn[k], turn[k + 2], turn[k], turn[k + 2]}},
                                           _mm512_set1_ps(gain[2 * h] * Scheme::scale), decided);
-      __mmask64 const negative = _mm512_mask_test_epi8_mask(_mm512_movepi8_mask(b.sign), b.code, b.code);
+      __mmask64 const negative = _mm512_mask_test_epi8_mask(b.negative, b.code, b.code);
+      __m512i const code = scheme.stored(b.code);
       pairs[k] = _mm512_maskz_maddubs_epi16(
-          ~__mmask32{0}, in_order(_mm512_mask_add_epi8(b.code, negative, b.code, minus)), places);
+          ~__mmask32{0}, in_order(_mm512_mask_add_epi8(code, negative, code, minus)), places);
     }
     _mm512_storeu_si512(out + 64 * h, _mm512_maskz_packus_epi16(all64, pairs[0], pairs[1]));
   }
 
   void row(int row, std::int8_t const (&lanes)[64]) const {
-    auto const field = [&](int i) { return lanes[i] < 0 ? 8 - lanes[i] : static_cast<int>(lanes[i]); };
+    auto const field = [&](int i) {
+      return (lanes[i] < 0 ? 8 - lanes[i] : static_cast<int>(lanes[i])) - origin;
+    };
     for (int i = 0; i < 32; ++i)
       out[32 * row + i] = static_cast<std::uint8_t>(field(2 * i) | (field(2 * i + 1) << 4));
   }
@@ -303,17 +370,12 @@ GLOBALQ_FUNCTION constexpr bool writes_nibbles(wire::packed<B> const& wire) {
   return wire.bits() == 4;
 }
 
-/// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
-/// @param z      float, float16 or bfloat16
-/// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
-/// @param out    as_bytes or as_nibbles
-/// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
-/// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7
-template <class Levels, class Rounding, class Value, class Out>
-[[gnu::noinline]] inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value const* z,
-                                             float const* gain, random::stream const& s, std::uint64_t tile,
-                                             int tiles, Out out, std::size_t ahead) {
-  byte_levels<Levels> const scheme(levels);
+/// codes_of_tiles() by a scheme of bytes.
+template <class Scheme, class Levels, class Rounding, class Value, class Out>
+[[gnu::noinline]] inline void codes_by_bytes(Scheme const& scheme, Levels const& levels,
+                                             Rounding const& rounding, Value const* z, float const* gain,
+                                             random::stream const& s, std::uint64_t tile, int tiles, Out out,
+                                             std::size_t ahead) {
   random::detail::tile_source const source(s);
   __m512i turn[4];  // of word j of a quarter: the upper 24 bits after turning it by 0, 8, 16 and 24 bits
   for (int j = 0; j < 4; ++j)
@@ -358,6 +420,21 @@ template <class Levels, class Rounding, class Value, class Out>
       }
     }
   }
+}
+
+/// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
+/// @param z      float, float16 or bfloat16
+/// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
+/// @param out    as_bytes or as_nibbles
+/// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
+/// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7, or 8 without zero
+template <class Levels, class Rounding, class Value, class Out>
+inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value const* z, float const* gain,
+                           random::stream const& s, std::uint64_t tile, int tiles, Out out,
+                           std::size_t ahead) {
+  with_byte_levels<Out::most>(levels, [&](auto const& scheme) {
+    codes_by_bytes(scheme, levels, rounding, z, gain, s, tile, tiles, out, ahead);
+  });
 }
 
 /// The scales of the buckets of 1,024 values by their maximum norm, and the gains: eight divisions at a time.

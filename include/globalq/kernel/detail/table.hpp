@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the codes of a row by a table of levels, in loops that compilers turn into vectors.
+///
+/// locate() of such levels is a search and a fraction in double, for one value after the other. Here the search is
+/// counting (few levels) or halving, for all values of a row, and the decision is taken on a line in float32 (see
+/// levels/table.hpp). Where the upper 24 bits of a word lie within slack() of it, which is rare, locate() decides.
+
+#include "../../core/concepts.hpp"
+#include "../../core/dtype.hpp"
+
+namespace globalq::kernel::detail {
+
+/// Levels with lines between them; see levels::detail::level_table.
+template <class L>
+concept Tabled = requires(L const levels) {
+  levels.ascending();
+  levels.by_code();
+  levels.slopes();
+  levels.offsets();
+  { levels.slack() } -> std::same_as<std::uint32_t>;
+};
+
+/// Roundings that go up where a word, or what they make of it, is below the threshold.
+template <class R>
+concept ComparesWords = requires(R const rounding, std::uint32_t word) {
+  { rounding.compared(word, word) } -> std::same_as<std::uint32_t>;
+};
+
+/// What level schemes see: |z| * gain, cut off at @p top.
+template <int N>
+GLOBALQ_LOOP void magnitudes(float const* z, int count, float gain, float top, float* out) {
+  std::uint32_t const most = bits_of(top);
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    float const* __restrict in = z;
+    float* __restrict t = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      std::uint32_t const m = bits_of(multiply(float_of(bits_of(in[i]) & float_magnitude), gain));
+      t[i] = float_of(m < most ? m : most);
+    }
+  });
+}
+
+/// How many of the first 8 or 16 levels above the lowest one lie at or below each value.
+template <int N, int Levels>
+GLOBALQ_LOOP void count_levels(float const* ascending, float const* values, int count, std::int32_t* out) {
+  static_assert(Levels == 8 || Levels == 16);
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    float l[Levels];
+    for (int j = 0; j < Levels; ++j) l[j] = ascending[j + 1];
+    float const* __restrict t = values;
+    std::int32_t* __restrict index = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {  // written out: an inner loop would keep this one from being vectorised
+      float const v = t[i];
+      std::int32_t k = (l[0] <= v) + (l[1] <= v) + (l[2] <= v) + (l[3] <= v) + (l[4] <= v) + (l[5] <= v) +
+                       (l[6] <= v) + (l[7] <= v);
+      if constexpr (Levels == 16)
+        k += (l[8] <= v) + (l[9] <= v) + (l[10] <= v) + (l[11] <= v) + (l[12] <= v) + (l[13] <= v) +
+             (l[14] <= v) + (l[15] <= v);
+      index[i] = k;
+    }
+  });
+}
+
+/// The same of up to 127 levels.
+template <int N>
+GLOBALQ_LOOP void search_levels(float const* ascending, float const* values, int count, std::int32_t* out) {
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    float const* __restrict t = values, * __restrict level = ascending;
+    std::int32_t* __restrict index = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      float const v = t[i];
+      std::int32_t k = level[64] <= v ? 64 : 0;
+      k += level[k + 32] <= v ? 32 : 0;
+      k += level[k + 16] <= v ? 16 : 0;
+      k += level[k + 8] <= v ? 8 : 0;
+      k += level[k + 4] <= v ? 4 : 0;
+      k += level[k + 2] <= v ? 2 : 0;
+      k += level[k + 1] <= v ? 1 : 0;
+      index[i] = k;
+    }
+  });
+}
+
+/// Whether 24 bits of a word decide. @param difference  of index and fraction, plus slack, and the word
+GLOBALQ_FUNCTION bool decides(std::int32_t difference, std::uint32_t slack) {
+  return (static_cast<std::uint32_t>(difference) & (0x1000000U - 2 * slack)) != 0;
+}
+
+/// Values and their indices to codes. Writes what decides() asks for in place of the indices.
+/// @returns false where some do not decide
+template <int N, class Levels, class Rounding, class Lane>
+GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding, float const* z,
+                                 float const* values, int count, std::uint32_t const* words,
+                                 std::uint32_t shared, std::int32_t* indices, Lane* out) {
+  std::uint32_t close = 0;
+  globalq::detail::with_count<N>(count, [=, &levels, &rounding, &close](auto n) {
+    Rounding const decide = rounding;
+    float const *__restrict in = z, *__restrict t = values, *__restrict slope = levels.slopes(),
+                            *__restrict offset = levels.offsets();
+    [[maybe_unused]] std::uint32_t const* __restrict random = words;
+    std::int32_t* __restrict index = indices;
+    Lane* __restrict lanes = out;
+    std::uint32_t const slack = levels.slack();
+    std::int32_t const lowest = levels.code_of(0), flip = levels.reversed() ? -1 : 0,
+                       more = levels.code_of(1) - (1 ^ flip);
+    std::uint32_t undecided = 0;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      std::int32_t const sign = static_cast<std::int32_t>(bits_of(in[i])) >> 31;
+      std::uint32_t word = shared;
+      if constexpr (Rounding::word_per_coordinate) word = random[i];
+      word = decide.compared(word, static_cast<std::uint32_t>(sign));
+      std::int32_t const line = static_cast<std::int32_t>(slope[index[i]] * t[i] + offset[index[i]]);
+      std::int32_t const difference = line - static_cast<std::int32_t>(word >> 8);
+      undecided |= decides(difference, slack) ? 0U : 1U;
+      std::int32_t const k = (difference >> 24) + 1;
+      std::int32_t const code = k == 0 ? lowest : (k ^ flip) + more;
+      index[i] = difference;
+      lanes[i] = static_cast<Lane>((code ^ sign) - sign);
+    }
+    close = undecided;
+  });
+  return close == 0;
+}
+
+/// codes() of a row but for those that are not decided. @returns false where there are some
+template <int N, class Levels, class Rounding, class Lane>
+GLOBALQ_FUNCTION bool decided_codes(Levels const& levels, Rounding const& rounding, float gain,
+                                    float const* z, int count, std::uint32_t const* words,
+                                    std::uint32_t shared, std::int32_t* differences, Lane* out) {
+  float t[N];
+  magnitudes<N>(z, count, gain, levels.extent(), t);
+  if (levels.size() <= 8)
+    count_levels<N, 8>(levels.ascending(), t, count, differences);
+  else if (levels.size() <= 16)
+    count_levels<N, 16>(levels.ascending(), t, count, differences);
+  else
+    search_levels<N>(levels.ascending(), t, count, differences);
+  return codes_on_lines<N>(levels, rounding, z, t, count, words, shared, differences, out);
+}
+
+}  // namespace globalq::kernel::detail
