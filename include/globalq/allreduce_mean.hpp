@@ -41,36 +41,7 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
                                                               Space const& space)
       : base(workers, std::move(op), std::move(schedule), settings, &space) {}
 
-  /// Averages in place.
-  /// @param x     this worker's vector; all workers bring the same length and type
-  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once
-  /// @throws disagreement_error when workers disagree, non_finite_error if so configured, transport_error
-  template <Vector V>
-  void operator()(V&& x, std::uint64_t step) {
-    this->run(this->in_place(x), this->checked(step));
-  }
-
-  /// Averages in place, on a stream; the number of the call is where the stream finds it, and is counted up at its end.
-  ///
-  /// So a call can be captured in a graph, and every replay draws fresh random bits. The same number on every worker.
-  /// @shape step: one value, in the memory of the transport's execution space
-  template <Vector V, class Step>
-  requires(transport::OnStream<Transport>&& detail::StepView<Step>) void operator()(V&& x, Step const& step) {
-    this->run(this->in_place(x), base::step_at(step));
-  }
-
-  /// Averages @p x into @p y, of the same length and type. They may be the same, but not overlap otherwise.
-  template <Vector X, Vector Y>
-  void operator()(X&& x, Y&& y, std::uint64_t step) {
-    this->run(this->between(x, y), this->checked(step));
-  }
-
-  /// The same on a stream, with the number of the call where the stream finds it.
-  template <Vector X, Vector Y, class Step>
-  requires(transport::OnStream<Transport>&& detail::StepView<Step>) void operator()(X&& x, Y&& y,
-                                                                                    Step const& step) {
-    this->run(this->between(x, y), base::step_at(step));
-  }
+  using base::operator();
 
   /// @brief Averages all vectors of a group in one call: one opening exchange, one exchange of norms, and one message where
   /// single calls would send one for each vector.
@@ -83,21 +54,6 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
   /// @throws configuration_error over schedule::native
   void operator()(vector_group const& group, std::uint64_t step) {
     this->run_group(group, this->checked(step));
-  }
-
-  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
-  ///
-  /// Until it has ended the vectors belong to it, and so does the transport: other calls over it must be started on the
-  /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that never
-  /// starts the call is an error of all others when the transport's deadline has passed.
-  /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
-  template <Vector V>
-  started_call start(V&& x, std::uint64_t step) {
-    return this->start_job(this->in_place(x), step);
-  }
-  template <Vector X, Vector Y>
-  started_call start(X&& x, Y&& y, std::uint64_t step) {
-    return this->start_job(this->between(x, y), step);
   }
 
   /// What a call with vectors of @p length values does and costs.

@@ -22,12 +22,77 @@ namespace globalq::detail {
 /// @tparam Schedule  what the workers do together; it says what each of them reads and writes
 template <class Transport, class Operator, class Schedule>
 class collective {
+  static constexpr bool on_stream = transport::OnStream<Transport>;
+  /// Whether the own shard is all that a worker gets, or all that it brings.
+  static constexpr bool scatters = requires(Schedule const& s, layout const& cut) { s.writes(cut, 0); };
+  static constexpr bool is_sharded = scatters || gathers<Schedule>;
+
  public:
   collective(collective const&) = delete;
   collective& operator=(collective const&) = delete;
   ~collective() {
     if (queue_) queue_->settle();  // its jobs name this object
   }
+
+  /// @brief A call in place.
+  /// @param x     this worker's vector; all workers bring the same length and type
+  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once
+  /// @throws disagreement_error when workers disagree, non_finite_error if so configured, transport_error
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    run(in_place(x), checked(step));
+  }
+
+  /// @brief A call in place, on a stream; its number is where the stream finds it, and is counted up at its end.
+  ///
+  /// So a call can be captured in a graph, and every replay draws fresh random bits. The same number on every worker.
+  /// @shape step: one value, in the memory of the transport's execution space
+  template <Vector V, class Step>
+  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(V&& x, Step const& step) {
+    run(in_place(x), step_at(step));
+  }
+
+  /// @brief A call from @p x into @p y, of one type. They may be the same memory, but not overlap otherwise.
+  /// @shape one length; but the output of reduce_scatter_mean and the input of all_gather are shard(length).count values:
+  ///        the own shard by itself, which may lie inside the other vector at its place
+  template <Vector X, Vector Y>
+  void operator()(X&& x, Y&& y, std::uint64_t step) {
+    run(between(x, y), checked(step));
+  }
+
+  /// The same on a stream, with the number of the call where the stream finds it.
+  template <Vector X, Vector Y, class Step>
+  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(X&& x, Y&& y, Step const& step) {
+    run(between(x, y), step_at(step));
+  }
+
+  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  ///
+  /// Until it has ended the vectors belong to it, and so does the transport: other calls over it must be started on the
+  /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that
+  /// never starts the call is an error of all others when the transport's deadline has passed.
+  /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
+  template <Vector V>
+  started_call start(V&& x, std::uint64_t step) {
+    return start_job(in_place(x), step);
+  }
+  template <Vector X, Vector Y>
+  started_call start(X&& x, Y&& y, std::uint64_t step) {
+    return start_job(between(x, y), step);
+  }
+
+  /// @brief The part of a vector that worker @p rank gets (reduce_scatter_mean) or brings (all_gather).
+  ///
+  /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. Both calls have the
+  /// same with the same bucket.
+  /// @throws configuration_error when there is no such worker
+  segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
+    if (rank < 0 || rank >= workers_.size())
+      throw configuration_error(message("there is no worker " + std::to_string(rank)));
+    return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
+  }
+  /// That of this worker.
+  segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers_.rank()); }
 
   /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
   /// @throws what went wrong in a call since the last error that was thrown; transport_error
@@ -77,7 +142,6 @@ class collective {
   std::uint32_t headroom() const { return setup_.resolved.headroom; }
 
  protected:
-  static constexpr bool on_stream = transport::OnStream<Transport>;
   using memory = typename vectors_of<Transport>::space;
   using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
 
@@ -99,38 +163,24 @@ class collective {
 
   template <class X, class Y>
   job between(X& x, Y& y) const {
-    auto const [in, out] = pointers_to(x, y);
-    if (size_of_vector(x) != size_of_vector(y))
-      throw configuration_error(message("the input has " + std::to_string(size_of_vector(x)) +
-                                        " values and the output " + std::to_string(size_of_vector(y)) +
-                                        "; they must have the same length"));
-    return {in, out, size_of_vector(x)};
-  }
-
-  /// Into the own shard, which lies alone in @p y.
-  template <class X, class Y>
-  job to_shard(X& x, Y& y) const {
-    auto const [in, out] = pointers_to(x, y);
-    std::uint64_t const length = size_of_vector(x);
-    segment const own = shard_of(length, size_of_vector(y));
-    return {in, before(out, own.first), length};
-  }
-
-  /// From the own shard, which lies alone in @p x.
-  template <class X, class Y>
-  job from_shard(X& x, Y& y) const {
-    auto const [in, out] = pointers_to(x, y);
-    std::uint64_t const length = size_of_vector(y);
-    segment const own = shard_of(length, size_of_vector(x));
-    mutable_vector const start = before({const_cast<void*>(in.data), in.type}, own.first);
-    return {{start.data, start.type}, out, length};
-  }
-
-  segment part_of(std::uint64_t length, int rank) const {
-    int const n = workers_.size();
-    if (rank < 0 || rank >= n)
-      throw configuration_error(message("there is no worker " + std::to_string(rank)));
-    return layout(length, schedule_.parts(n), grain_of(setup_.facts), 0).part(rank);
+    auto* const in = data_of<memory>(x);
+    auto* const out = data_of<memory>(y);
+    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
+                  "globalq: input and output have different types; use one type for both");
+    constexpr dtype type = dtype_of<value>::value;
+    std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
+    if constexpr (scatters) {
+      return {{in, type}, {before(out, own_shard(brought, got)), type}, brought};
+    } else if constexpr (gathers<Schedule>) {
+      return {{before(in, own_shard(got, brought)), type}, {out, type}, got};
+    } else {
+      if (brought != got)
+        throw configuration_error(message("the input has " + std::to_string(brought) +
+                                          " values and the output " + std::to_string(got) +
+                                          "; they must have the same length"));
+      return {{in, type}, {out, type}, brought};
+    }
   }
 
   template <class Step>
@@ -206,30 +256,20 @@ class collective {
     }
   }
 
-  template <class X, class Y>
-  static std::pair<const_vector, mutable_vector> pointers_to(X& x, Y& y) {
-    auto* const in = data_of<memory>(x);
-    auto* const out = data_of<memory>(y);
-    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
-    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
-                  "globalq: input and output have different types; use one type for both");
-    return {{in, dtype_of<value>::value}, {out, dtype_of<value>::value}};
-  }
-
-  /// The own part of a vector, which must have @p have values.
-  segment shard_of(std::uint64_t length, std::uint64_t have) const {
-    segment const own = part_of(length, workers_.rank());
+  /// First value of the own part of a vector, which must have @p have values.
+  std::uint64_t own_shard(std::uint64_t length, std::uint64_t have) const {
+    segment const own = shard(length);
     if (own.count != have)
       throw configuration_error(message("the shard given has " + std::to_string(have) +
                                         " values, and the one of " + std::to_string(length) + " values has " +
                                         std::to_string(own.count) + "; ask shard(length)"));
-    return own;
+    return own.first;
   }
 
   /// Where a vector would begin of which this is value @p first: only values from there on are touched.
-  static mutable_vector before(mutable_vector part, std::uint64_t first) {
-    auto const address = reinterpret_cast<std::uintptr_t>(part.data) - first * size_of(part.type);
-    return {reinterpret_cast<void*>(address), part.type};
+  template <class Value>
+  static Value* before(Value* part, std::uint64_t first) {
+    return reinterpret_cast<Value*>(reinterpret_cast<std::uintptr_t>(part) - first * sizeof(Value));
   }
 
   std::string message(std::string const& what) const {
