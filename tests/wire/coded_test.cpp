@@ -68,6 +68,18 @@ TYPED_TEST(coded_body, codes_come_back_from_at_most_capacity_bytes_whatever_the_
     }
 }
 
+TYPED_TEST(coded_body, more_blocks_than_are_put_together_at_a_time_come_back) {
+  using lane = typename TypeParam::lane;
+  gq::wire::coded<TypeParam> body(TypeParam{}, 7);
+  std::vector<lane> codes(std::size_t{1026} * 4096 + 17, lane{0});
+  for (std::size_t i = 0; i < codes.size(); i += 1 + i % 97)
+    codes[i] = static_cast<lane>(static_cast<int>(i % 15) - 7);
+  auto const bytes = body_of(body, codes, all_threads());
+  std::vector<lane> back(codes.size(), lane{99});
+  ASSERT_FALSE(body.decode(all_threads(), bytes, codes.size(), back.data()));
+  EXPECT_TRUE(back == codes);
+}
+
 TYPED_TEST(coded_body, capacity_is_fixed_width_and_two_bytes_a_block_and_the_table) {
   bool const wide = sizeof(typename TypeParam::lane) == 2;
   for (std::uint32_t max_code : {1U, 3U, 7U, 127U}) {

@@ -90,29 +90,35 @@ class coded {
     make_table(on, codes, count);
     code_.write_table(table_, max_code_, out.data());
 
-    // each block to a place of its own, then together
-    std::span<std::byte> const scratch = scratch_.get(static_cast<std::size_t>(blocks) * stride());
-    places_.resize(blocks + 1);
-    on.items(blocks, [&](std::uint64_t b) {
-      int const n = values_of(b, count);
-      lane const* const from = codes + b * block_values;
-      std::byte* const to = scratch.data() + b * stride();
-      std::size_t const room = dense_.bytes(static_cast<std::uint64_t>(n)) - 1;
-      std::size_t const size = code_.encode(table_, from, n, to, room);
-      if (size == too_long) dense_.pack(from, n, to, zero_free_);
-      places_[b] = {size == too_long ? 0 : size, 0};
-    });
+    // each block to a place of its own, then together, while they are in the cache
+    std::span<std::byte> const scratch =
+        scratch_.get(static_cast<std::size_t>(std::min(blocks, together)) * stride());
+    places_.resize(std::min(blocks, together));
     std::byte* const index = out.data() + code_.table_bytes(max_code_);
-    for (std::uint64_t b = 0; b < blocks; ++b) {
-      auto const size = static_cast<std::uint16_t>(places_[b].code_bytes);
-      std::memcpy(index + 2 * b, &size, 2);
+    std::size_t at = head_bytes(count);
+    for (std::uint64_t first = 0; first < blocks; first += together) {
+      std::uint64_t const some = std::min(blocks - first, together);
+      on.items(some, [&](std::uint64_t i) {
+        int const n = values_of(first + i, count);
+        lane const* const from = codes + (first + i) * block_values;
+        std::byte* const to = scratch.data() + i * stride();
+        std::size_t const room = dense_.bytes(static_cast<std::uint64_t>(n)) - 1;
+        std::size_t const size = code_.encode(table_, from, n, to, room);
+        if (size == too_long) dense_.pack(from, n, to, zero_free_);
+        places_[i] = {size == too_long ? 0 : size, 0};
+      });
+      for (std::uint64_t i = 0; i < some; ++i) {
+        auto const size = static_cast<std::uint16_t>(places_[i].code_bytes);
+        std::memcpy(index + 2 * (first + i), &size, 2);
+        places_[i].at = at;
+        at += bytes_of(places_[i], first + i, count);
+      }
+      on.items(some, [&](std::uint64_t i) {
+        std::memcpy(out.data() + places_[i].at, scratch.data() + i * stride(),
+                    bytes_of(places_[i], first + i, count));
+      });
     }
-    place_blocks(count);
-    on.items(blocks, [&](std::uint64_t b) {
-      std::memcpy(out.data() + places_[b].at, scratch.data() + b * stride(),
-                  places_[b + 1].at - places_[b].at);
-    });
-    return places_[blocks].at;
+    return at;
   }
 
   /// @brief Reads a body.
@@ -127,20 +133,21 @@ class coded {
     if (code_.read_table(in.data(), max_code_, table_)) return true;
     std::uint64_t const blocks = blocks_of(count);
     std::byte const* const index = in.data() + code_.table_bytes(max_code_);
-    places_.resize(blocks + 1);
+    places_.resize(blocks);
+    std::size_t at = head_bytes(count);
     for (std::uint64_t b = 0; b < blocks; ++b) {
       std::uint16_t size = 0;
       std::memcpy(&size, index + 2 * b, 2);
       if (size >= dense_.bytes(static_cast<std::uint64_t>(values_of(b, count)))) return true;
-      places_[b] = {size, 0};
+      places_[b] = {size, at};
+      at += bytes_of(places_[b], b, count);
     }
-    place_blocks(count);
-    if (places_[blocks].at != in.size()) return true;
+    if (at != in.size()) return true;
     std::atomic<bool> bad{false};
     on.items(blocks, [&](std::uint64_t b) {
       int const n = values_of(b, count);
       lane* const to = codes + b * block_values;
-      std::span<std::byte const> const from = in.subspan(places_[b].at, places_[b + 1].at - places_[b].at);
+      std::span<std::byte const> const from = in.subspan(places_[b].at, bytes_of(places_[b], b, count));
       bool const wrong = places_[b].code_bytes == 0 ? unpack(from.data(), n, to)
                                                     : code_.decode(table_, from, n, max_code_, to) ||
                                                           (zero_free_ && has_zero(to, n));
@@ -152,6 +159,9 @@ class coded {
   std::uint32_t max_code() const { return max_code_; }
 
  private:
+  /// Blocks that are encoded before they are put together: few enough for the caches, so that their bytes are not fetched
+  /// from memory again, and many enough that threads rarely wait for each other.
+  static constexpr std::uint64_t together = 1024;
   /// Counts are kept by so many shares of the blocks.
   static constexpr std::uint64_t most_shares = 64;
 
@@ -180,15 +190,9 @@ class coded {
   /// Bytes between the blocks while they are not placed yet.
   std::size_t stride() const { return dense_.bytes(block_values); }
 
-  void place_blocks(std::uint64_t count) {
-    std::size_t at = head_bytes(count);
-    std::uint64_t const blocks = blocks_of(count);
-    for (std::uint64_t b = 0; b < blocks; ++b) {
-      places_[b].at = at;
-      at += places_[b].code_bytes != 0 ? places_[b].code_bytes
-                                       : dense_.bytes(static_cast<std::uint64_t>(values_of(b, count)));
-    }
-    places_[blocks] = {0, at};
+  std::size_t bytes_of(place const& p, std::uint64_t block, std::uint64_t count) const {
+    return p.code_bytes != 0 ? p.code_bytes
+                             : dense_.bytes(static_cast<std::uint64_t>(values_of(block, count)));
   }
 
   template <class Executor>
