@@ -451,5 +451,22 @@ TEST(Solvers, refuse_numbers_of_levels_that_no_table_has) {
   }
 }
 
+TEST(Solvers, refuse_a_start_of_other_levels) {
+  power_density const f{0};
+  for (level_set const& start : std::vector<level_set>{{{0, 0.5, 1}, false},
+                                                       {{0.25, 0.5, 0.75, 1}, true},
+                                                       {{0, 0.5, 0.25, 1}, false},
+                                                       {{0, 0.25, 0.5, 0.75}, false},
+                                                       {{0.1, 0.25, 0.5, 1}, false},
+                                                       {{}, false}}) {
+    learn::coordinate_descent const alq{.size = 3, .start = start};
+    learn::gradient_descent const alqg{.size = 3, .start = start};
+    EXPECT_THROW(alq(f), gq::configuration_error);
+    EXPECT_THROW(alqg(f), gq::configuration_error);
+  }
+  learn::coordinate_descent const equal{.size = 3, .start = level_set{{0, 0.5, 0.5, 1}, false}};
+  expect_usable(equal(f).levels, 3, "levels that coincide are moved apart");
+}
+
 }  // namespace
 }  // namespace globalq_test

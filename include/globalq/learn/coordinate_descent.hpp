@@ -50,13 +50,11 @@ struct coordinate_descent {
   int max_sweeps = 200;
   double tolerance = 1e-5;  ///< done when a sweep lowers the variance by less than this share of it
 
-  /// @throws configuration_error for a number of levels that no table has
+  /// @throws configuration_error for a number of levels that no table has, or a start of other levels
   template <Distribution F>
   solution operator()(F const& f) const {
-    detail::check_size(size, "coordinate_descent");
     solution r;
-    r.levels = start ? *start : uniform_levels(size, zero_free);
-    detail::separate(r.levels);
+    r.levels = detail::start_of(start, size, zero_free, "coordinate_descent");
     r.variance = variance(f, r.levels);
     r.converged = false;
     auto& l = r.levels.values;

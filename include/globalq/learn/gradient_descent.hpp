@@ -27,13 +27,11 @@ struct gradient_descent {
   double rate = 1;          ///< eta of the first step
   double tolerance = 1e-7;  ///< done when a step lowers the variance by less than this share of it
 
-  /// @throws configuration_error for a number of levels that no table has
+  /// @throws configuration_error for a number of levels that no table has, or a start of other levels
   template <Distribution F>
   solution operator()(F const& f) const {
-    detail::check_size(size, "gradient_descent");
     solution r;
-    r.levels = start ? *start : uniform_levels(size, zero_free);
-    detail::separate(r.levels);
+    r.levels = detail::start_of(start, size, zero_free, "gradient_descent");
     r.variance = variance(f, r.levels);
     r.converged = r.levels.first_free() + 1 >= r.levels.values.size();  // nothing to move
     double eta = rate;

@@ -61,7 +61,7 @@ struct wide {
     if (n < 64)
       *this = {(low >> n) | (high << (64 - n)), high >> n};
     else
-      *this = {high >> (n - 64 > 63 ? 63 : n - 64), 0};
+      *this = {high >> (n - 64), 0};
     *this += up ? 1U : 0U;
   }
   double value() const { return static_cast<double>(high) * 0x1p64 + static_cast<double>(low); }
@@ -92,9 +92,9 @@ GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std
 
 /// @brief Histogram of |x| / norm over the buckets of vectors.
 ///
-/// Counts are exact integers: adding vectors in any order, with any number of threads, and adding up the histograms of
-/// workers in any order give the same bits. A bucket's weight is its squared norm in units of a power of two, cut to 31
-/// bits of the largest; should a later vector have larger norms, what is there is rounded once to the larger unit.
+/// Counts are exact integers: any number of threads gives the same bits, and histograms with one exponent() add up to the
+/// same bits in any order. A bucket's weight is its squared norm in units of a power of two, 31 bits of the largest norm;
+/// should a later vector have a larger one, what is there is rounded once to the larger unit (raise_to() does so first).
 /// Buckets of zeros have no magnitudes and are left out.
 class histogram {
  public:

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -105,5 +106,27 @@ inline level_set exponential_levels(std::uint32_t s, double p = 0.5, bool zero_f
   for (std::size_t i = l.values.size(); i-- > l.first_free(); v *= p) l.values[i] = v;
   return l;
 }
+
+namespace detail {
+
+/// Where a solver begins: what the caller gave, or even levels.
+inline level_set start_of(std::optional<level_set> const& given, std::uint32_t size, bool zero_free,
+                          char const* who) {
+  check_size(size, who);
+  if (!given) return uniform_levels(size, zero_free);
+  auto const& v = given->values;
+  bool ascending = !v.empty() && v.back() == 1 && (zero_free ? v.front() > 0 : v.front() == 0);
+  for (std::size_t i = 1; i < v.size(); ++i) ascending = ascending && v[i] >= v[i - 1];
+  if (given->zero_free != zero_free || v.size() != size + (zero_free ? 0U : 1U) || !ascending)
+    throw configuration_error(std::string("globalq: learn::") + who + ": start has " +
+                              std::to_string(v.size()) + " values; give " + std::to_string(size) +
+                              " ascending levels above zero, the last one 1, " +
+                              (zero_free ? "and no zero" : "and a zero before them"));
+  level_set l = *given;
+  separate(l);
+  return l;
+}
+
+}  // namespace detail
 
 }  // namespace globalq::learn

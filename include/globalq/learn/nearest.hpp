@@ -45,12 +45,11 @@ struct weight_levels {
   /// @throws configuration_error for a number of levels that no table has, a rate outside (0, 1] or a batch of 0
   /// @complexity O(values log size)
   level_set operator()(std::span<float const> values) const {
-    detail::check_size(size, "weight_levels");
     if (!(rate > 0 && rate <= 1) || batch == 0)
       throw configuration_error("globalq: learn::weight_levels: rate " + std::to_string(rate) +
                                 ", batches of " + std::to_string(batch) +
                                 "; use a rate in (0, 1] and batches of 1 or more");
-    level_set l = start ? *start : uniform_levels(size, zero_free);
+    level_set l = detail::start_of(start, size, zero_free, "weight_levels");
     std::vector<double>& q = l.values;
     std::vector<double> next = q, middle(q.size() - 1);
     for (std::size_t first = 0; first < values.size(); first += batch) {
@@ -83,10 +82,8 @@ struct lloyd {
   /// @returns the levels, and the error (not the variance) in solution::variance
   template <Distribution F>
   solution operator()(F const& f) const {
-    detail::check_size(size, "lloyd");
     solution r;
-    r.levels = start ? *start : uniform_levels(size, zero_free);
-    detail::separate(r.levels);
+    r.levels = detail::start_of(start, size, zero_free, "lloyd");
     r.variance = nearest_error(f, r.levels);
     r.converged = false;
     auto& l = r.levels.values;

@@ -35,7 +35,7 @@ class normals {
   bool empty() const { return parts_.empty(); }
   bool non_finite() const { return non_finite_; }
   std::span<normal_part const> parts() const { return parts_; }
-  /// @brief Adds parts that were found elsewhere.
+  /// @brief Adds parts that were found elsewhere. Of a worker, agree() sends the first samples() parts.
   void add(std::span<normal_part const> parts) {
     for (normal_part const& p : parts)
       if (p.norm > 0) parts_.push_back(p);
