@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Averages with levels and a transport of one's own, and checks what globalq promises of both.
+
+#include "mailbox.hpp"
+#include "minifloat.hpp"
+
+#include <globalq/globalq.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+namespace gq = globalq;
+
+namespace {
+
+constexpr int workers = 4, steps = 4000;
+constexpr std::size_t length = 300;
+
+/// Averages a fixed vector of every worker at every step; returns what each worker got, step after step.
+std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input) {
+  std::vector<std::vector<float>> results(workers);
+  //! [custom-use]
+  gq::quantizer const op{gq::norm::linf{}, minifloat<3, 1>{}, gq::rounding::stochastic{},
+                         gq::wire::packed<4>{}};
+  letters all;
+  auto const work = [&](int rank) {
+    mailbox endpoint(all, rank, workers);
+    gq::allreduce_mean mean{endpoint, op, gq::schedule::tree{}, {.seed = 1}, Kokkos::Serial{}};
+    std::vector<float> y(length);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      mean(input[static_cast<std::size_t>(rank)], y, step);
+      results[static_cast<std::size_t>(rank)].insert(results[static_cast<std::size_t>(rank)].end(), y.begin(),
+                                                     y.end());
+    }
+  };
+  //! [custom-use]
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < workers; ++rank) threads.emplace_back(work, rank);
+  for (std::thread& t : threads) t.join();
+  return results;
+}
+
+}  // namespace
+
+int main() {
+  Kokkos::ScopeGuard const kokkos;
+  std::vector<std::vector<float>> input(workers, std::vector<float>(length));
+  for (int rank = 0; rank < workers; ++rank)
+    for (std::size_t i = 0; i < length; ++i)
+      input[static_cast<std::size_t>(rank)][i] =
+          std::sin(0.37F * static_cast<float>(i) + static_cast<float>(rank)) * (i % 7 == 0 ? 0.01F : 1.0F);
+  auto const results = run(input);
+
+  for (auto const& r : results)
+    if (r != results[0]) {
+      std::cerr << "workers hold different bits\n";
+      return EXIT_FAILURE;
+    }
+
+  // Every coordinate's mean over the steps is the mean of the inputs, within six standard deviations of the former.
+  double worst = 0;
+  for (std::size_t i = 0; i < length; ++i) {
+    double exact = 0, sum = 0, squares = 0;
+    for (auto const& x : input) exact += static_cast<double>(x[i]) / workers;
+    for (std::size_t step = 0; step < steps; ++step) {
+      double const error = static_cast<double>(results[0][step * length + i]) - exact;
+      sum += error / steps;
+      squares += error * error / steps;
+    }
+    double const deviation = std::sqrt(std::max(squares - sum * sum, 0.0) / steps);
+    worst = std::max(worst, std::fabs(sum) / (deviation + 1e-7));
+  }
+  std::cout << "identical on " << workers << " workers; of " << length << " coordinates the most biased lies "
+            << worst << " standard deviations from its mean over " << steps << " steps\n";
+  return worst < 6 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief A level scheme of one's own: the magnitudes of a small floating-point format.
+
+//! [minifloat]
+#include <globalq/core/concepts.hpp>
+
+/// Zero, and every (1 + m / 2^Mantissa) 2^-e above 2^-Exponents up to 1: code 1 is the smallest, codes rise.
+template <int Exponents, int Mantissa>
+struct minifloat {
+  float extent() const { return 1; }
+  std::uint32_t max_code() const { return (Exponents << Mantissa) + 1; }
+
+  /// A float32 has the code in front and the fraction behind: nothing is rounded, so nothing is biased.
+  globalq::neighbours locate(float t) const {
+    std::uint32_t const bits = globalq::bits_of(t);
+    auto const below = static_cast<std::int32_t>(bits >> dropped) - lowest;
+    std::uint32_t const fraction = bits << (32 - dropped);
+    // between zero and the smallest: t over it; cut below 1, where it is not used
+    float const share = t * globalq::power_of_two_float(Exponents);
+    auto const small = static_cast<std::uint32_t>((share < 1 ? share : 0) * 0x1p32F);
+    return below < 0 ? globalq::neighbours{0, 1, small} : globalq::neighbours{below + 1, below + 2, fraction};
+  }
+
+  float value(std::uint32_t code) const {
+    return code == 0 ? 0 : globalq::float_of((code - 1 + static_cast<std::uint32_t>(lowest)) << dropped);
+  }
+
+ private:
+  static constexpr int dropped = 23 - Mantissa;                          // bits of a float32's mantissa
+  static constexpr std::int32_t lowest = (127 - Exponents) << Mantissa;  // what is in front of 2^-Exponents
+};
+
+static_assert(globalq::LevelScheme<minifloat<3, 1>>);
+//! [minifloat]
