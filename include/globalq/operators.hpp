@@ -266,4 +266,26 @@ quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(dou
 
 /// @}
 
+/// @name Block-scaled formats
+/// @{
+
+/// @brief Values of a small floating-point format under a power-of-two scale of 32 values: MXFP4, MXFP6, MXFP8.
+///
+/// Sums are decoded, added in float32 and encoded again. @n
+/// Wire: the bits of the format, and 8 bits a block; the bytes are those of the format. @n
+/// Bound: that of general levels with c = 2 sqrt(32), since a scale is less than twice the largest magnitude; per value the
+/// variance is at most a quarter of the squared gap between its neighbours.
+/// @tparam Levels  levels::e2m1 (MXFP4), e2m3 or e3m2 (MXFP6), e4m3 or e5m2 (MXFP8)
+/// @param block    values that share a scale
+/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0; scales are rounded up, so nothing is cut off
+template <class Levels, class Rounding = rounding::stochastic>
+auto block_scaled(std::uint64_t block = 32, Rounding rounding = {}) {
+  constexpr std::uint32_t bits = 1 + static_cast<std::uint32_t>(std::bit_width(Levels::patterns - 1));
+  return quantizer{norm::shared_exponent<Levels>{block}, Levels{}, rounding, wire::packed<bits>{}};
+}
+inline auto mxfp4() { return block_scaled<levels::e2m1>(); }
+inline auto mxfp8() { return block_scaled<levels::e4m3>(); }
+
+/// @}
+
 }  // namespace globalq::operators

@@ -70,10 +70,10 @@ class counting_codec final : public codec {
     if (op_.plain) return wire::header_bytes + 4 * part.count;
     std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
     if (op_.most_bytes != nullptr)
-      return wire::long_header_bytes + wire::scale_section(scales, type_) +
+      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
              op_.most_bytes(part.count, levels_, op_.zero_free);
     std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
-    return wire::header_bytes + wire::scale_section(scales, type_) + part.count / 8 * bits +
+    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
            divide_up<std::uint64_t>(part.count % 8 * bits, 8);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}

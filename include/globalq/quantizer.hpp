@@ -8,6 +8,7 @@
 #include "detail/plain_codec.hpp"
 #include "detail/stream_codec.hpp"
 #include "levels/exponential.hpp"
+#include "levels/minifloat.hpp"
 #include "levels/table.hpp"
 #include "levels/uniform.hpp"
 #include "norm/norms.hpp"
@@ -64,6 +65,17 @@ requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
                 "reduce::requantise; see "
                 "docs/composing.md");
   static_assert(
+      [] {
+        if constexpr (requires { Norm::quantum; }) {
+          if constexpr (requires { Levels::largest; }) return Norm::quantum == Levels::largest;
+          return false;
+        }
+        return true;
+      }(),
+      "globalq: norm::shared_exponent scales to the largest value of a format, and these levels are others. "
+      "Use "
+      "norm::shared_exponent<levels::e2m1> with levels::e2m1, and so on; see docs/composing.md");
+  static_assert(
       !wire::BlockCode<Wire> ||
           !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
       "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantise or "
@@ -115,7 +127,8 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.limit = f.size;
   }
   f.q = op.norm.inner();
-  if constexpr (requires { N::rounds_up; }) f.q.power_of_two = N::rounds_up;
+  if constexpr (requires { N::rounds_up; }) f.q.quantum = 1;
+  if constexpr (requires { N::quantum; }) f.q = {f.q.value, N::quantum, true};
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
@@ -151,7 +164,9 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_base_of_v<rounding::detail::one_word, R>)
     rounding = op.rounding.constant ? "nearest"
                                     : (op.rounding.shift_back ? "random-shift" : "random-shift-unshifted");
-  f.name = (f.q.power_of_two ? std::string("power-of-two:") : std::string()) +
+  f.name = (f.q.in_byte       ? "shared-exponent:"
+            : f.q.rounds_up() ? "power-of-two:"
+                              : std::string()) +
            (f.fixed_unit > 0                     ? "fixed"
             : f.local                            ? "local:" + order_name(f.q)
             : f.q == infinity && f.p == infinity ? std::string("linf")

@@ -49,7 +49,7 @@ static_assert(power_of_two<linf>::rounds_up);
 static_assert(of(fixed{.unit = 0.25}) == said{false, top, top, 0.25, 0});
 
 TEST(Norms, a_scale_is_the_norm_or_the_power_of_two_above_it) {
-  order const plain = 2, rounds{2, true};
+  order const plain = 2, rounds{2, 1.0F};
   EXPECT_EQ(plain, 2U);
   EXPECT_EQ(rounds, 2U);
   double const largest = std::numeric_limits<double>::max();

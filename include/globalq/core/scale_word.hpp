@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: a scale in 32 bits: a float whose sign bit, never used by a norm, became a ninth exponent bit.
+/// @brief core: a scale in 32 bits: a float whose sign bit, never used by a norm, became a ninth exponent bit; or in 8.
 ///
 /// Range 2^-255 to 2^256 with 24 significant bits: every float32 maximum exactly, and every norm or partial sum of
 /// float32 vectors without overflow or subnormals. Words order as the scales do, so an integer maximum is the maximum.
 /// Rounding is upwards: a scale never lies below the computed norm, nor that below the largest coordinate. float64
-/// vectors use the double itself.
+/// vectors use the double itself. Scales of the form quantum * 2^k may travel as k + 127 in one byte, as block-scaled
+/// formats have them.
 
 #include "dtype.hpp"
 
 namespace globalq {
 
+/// How scales travel.
+struct scale_format {
+  dtype type = dtype::float32;  ///< of the vector
+  float quantum = 0;  ///< above 0: scales are quantum * 2^k, and k travels in one byte; not for float64
+
+  GLOBALQ_FUNCTION constexpr scale_format(dtype of) : type(of) {}
+  GLOBALQ_FUNCTION constexpr scale_format(dtype of, float step)
+      : type(of), quantum(of == dtype::float64 ? 0 : step) {}
+
+  GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return quantum > 0; }
+};
+
 /// Bytes of a scale on the wire.
-constexpr std::size_t scale_bytes(dtype type) { return type == dtype::float64 ? 8 : 4; }
+constexpr std::size_t scale_bytes(scale_format f) {
+  return f.in_a_byte() ? 1 : (f.type == dtype::float64 ? 8 : 4);
+}
 
 /// The smallest word whose scale is at least @p unit.
 /// @pre 0 <= unit <= 2^256 - 2^232
@@ -34,24 +49,51 @@ GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word) {
                    (static_cast<std::uint64_t>(word & 0x7fffffU) << 29));
 }
 
-/// Scale i of those that travel one after the other, in a vector of @p type.
-GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, dtype type) {
-  if (type == dtype::float64) return reinterpret_cast<double const*>(scales)[i];
+/// The byte of a scale that sums @p terms workers: of k in quantum * 2^k, less the powers of two that terms are worth.
+inline constexpr int scale_byte_bias = 127;
+inline constexpr std::uint8_t largest_scale_byte = 254;  ///< 255 is no scale
+
+/// Scale i of those that travel one after the other.
+/// @param terms  workers that the frame sums
+GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, scale_format f, int terms = 1) {
+  if (f.in_a_byte()) {
+    int const k = static_cast<int>(reinterpret_cast<std::uint8_t const*>(scales)[i]) - scale_byte_bias;
+    return static_cast<double>(f.quantum) * power_of_two(k + log2_ceil(static_cast<std::uint64_t>(terms)));
+  }
+  if (f.type == dtype::float64) return reinterpret_cast<double const*>(scales)[i];
   return scale_of_word(reinterpret_cast<std::uint32_t const*>(scales)[i]);
 }
 
-/// Writes it.
-/// @param unit  at most 2^256 - 2^232 where the type is not float64; rounded up
-GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, dtype type, double unit) {
-  if (type == dtype::float64)
-    reinterpret_cast<double*>(scales)[i] = unit;
-  else
-    reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
+/// The exponent k of the smallest quantum * 2^k that is at least @p unit and that a byte holds.
+GLOBALQ_FUNCTION int scale_exponent(double unit, float quantum) {
+  if (!(unit > 0)) return -scale_byte_bias;
+  int k = exponent_of(unit) - exponent_of(static_cast<double>(quantum));
+  k = k < -2 * scale_byte_bias ? -2 * scale_byte_bias : k;
+  if (static_cast<double>(quantum) * power_of_two(k) < unit) ++k;
+  return k < -scale_byte_bias ? -scale_byte_bias : k;
 }
 
-/// The scale as it travels: @p unit rounded up to what a word holds (float64: unchanged).
-GLOBALQ_FUNCTION double representable(double unit, dtype type) {
-  return type == dtype::float64 ? unit : scale_of_word(scale_word(unit));
+/// Writes it.
+/// @param unit  at most 2^256 - 2^232 where the type is not float64, and for a byte quantum * 2^127 a worker; rounded up
+GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double unit,
+                                  int terms = 1) {
+  if (f.in_a_byte()) {
+    int const k =
+        scale_exponent(unit, f.quantum) - log2_ceil(static_cast<std::uint64_t>(terms)) + scale_byte_bias;
+    reinterpret_cast<std::uint8_t*>(scales)[i] =
+        static_cast<std::uint8_t>(k < 0 ? 0 : (k > largest_scale_byte ? largest_scale_byte : k));
+  } else if (f.type == dtype::float64) {
+    reinterpret_cast<double*>(scales)[i] = unit;
+  } else {
+    reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
+  }
+}
+
+/// The scale as it travels from one worker: @p unit rounded up to what its form holds (float64: unchanged); 0 stays 0.
+GLOBALQ_FUNCTION double representable(double unit, scale_format f) {
+  if (f.in_a_byte())
+    return unit > 0 ? static_cast<double>(f.quantum) * power_of_two(scale_exponent(unit, f.quantum)) : 0.0;
+  return f.type == dtype::float64 ? unit : scale_of_word(scale_word(unit));
 }
 
 }  // namespace globalq

@@ -63,7 +63,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
     double const inverse = order == infinity ? 0.0 : 1.0 / order;
     return std::pow(count, std::max(0.0, inverse - 0.5));
   };
-  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.power_of_two ? 2.0 : 1.0);
+  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
   bound_terms t;
   t.binary = op.binary;
   t.evenly_spaced = op.evenly_spaced;

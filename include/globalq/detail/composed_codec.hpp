@@ -110,6 +110,13 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
 
   /// A scale that travelled must be a finite number that is not negative.
   void check_scales(segment part, source const& s, std::byte const* scales) const {
+    if (q_.format(call_.x.type).in_a_byte()) {
+      for (std::uint64_t b = 0; b < scales_of(part); ++b)
+        if (std::to_integer<std::uint8_t>(scales[b]) > largest_scale_byte)
+          throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) +
+                            ": scale " + std::to_string(b) + " is not a number; the bytes were damaged");
+      return;
+    }
     if (call_.x.type != dtype::float64) return;  // every word is a scale
     for (std::uint64_t b = 0; b < scales_of(part); ++b) {
       double u = 0;

@@ -91,7 +91,7 @@ class composition : public operator_codec {
     return !local_ ? 0 : (bucket_ == 0 ? 1 : divide_up(part.count, bucket_));
   }
   std::size_t scale_bytes_of(segment part) const {
-    return wire::scale_section(scales_of(part), call_.x.type);
+    return wire::scale_section(scales_of(part), q_.format(call_.x.type));
   }
   std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
 
@@ -119,6 +119,7 @@ class composition : public operator_codec {
     o.count = part.count;
     o.bucket = bucket_;
     o.units = call_.units.data();
+    o.scale_form = q_.format(call_.x.type);
     o.wide = call_.wide;
     o.local = local_;
     o.zero_free = zero_free_;

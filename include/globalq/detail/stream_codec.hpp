@@ -56,7 +56,7 @@ struct write_scales {
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
     if (i >= count) {
-      write_scale(scales, i, o.x.type, 0);
+      write_scale(scales, i, o.scale_form, 0);
       return;
     }
     std::uint64_t const b = first + i;
@@ -65,15 +65,17 @@ struct write_scales {
   }
 };
 
-/// Scales of float64 vectors that travelled must be finite and not negative; any word of the others is one.
+/// Scales of float64 vectors that travelled must be finite and not negative, bytes not 255; any word of the others is one.
 struct check_scales {
   kernel::source_view const* sources;
   std::uint64_t count;  ///< of a source
   std::uint32_t* faults;
+  bool in_bytes;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
-    double const u = read_scale(sources[i / count].scales, i % count, dtype::float64);
-    if (bits_of(u) >= double_infinity)
-      Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
+    std::byte const* const scales = sources[i / count].scales;
+    bool const bad = in_bytes ? reinterpret_cast<std::uint8_t const*>(scales)[i % count] > largest_scale_byte
+                              : bits_of(read_scale(scales, i % count, dtype::float64)) >= double_infinity;
+    if (bad) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
   }
 };
 
@@ -161,8 +163,10 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
     o.sources = lists_.get(on_, views_);
     o.source_count = static_cast<int>(views_.size());
     o.faults = &call_.agreed->faults;
-    if (local_ && call_.x.type == dtype::float64)
-      on_.items(scales_of(part) * views_.size(), check_scales{o.sources, scales_of(part), o.faults});
+    bool const in_bytes = o.scale_form.in_a_byte();
+    if (local_ && (in_bytes || call_.x.type == dtype::float64))
+      on_.items(scales_of(part) * views_.size(),
+                check_scales{o.sources, scales_of(part), o.faults, in_bytes});
     return o;
   }
 
@@ -173,8 +177,8 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
-    std::size_t const width = scale_bytes(call_.x.type);
-    on_.items(wire::scale_section(scales.count, call_.x.type) / width, scales);
+    scale_format const f = q_.format(call_.x.type);
+    on_.items(wire::scale_section(scales.count, f) / scale_bytes(f), scales);
   }
 
   /// Local norms: the norm of the sum, recomputed.

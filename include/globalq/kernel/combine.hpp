@@ -176,7 +176,7 @@ struct encode_measured {
     Operands const& o = encode.o;
     row const part = row_of<Lanes>(index, lane, 0, o.count);
     std::uint64_t const start = o.first + part.first;
-    if (q == infinity && !q.power_of_two &&
+    if (q == infinity && !q.rounds_up() &&
         o.template encode_own_measured<row_values<Lanes>>(part, scales, encode.out))
       return;
     for_each_run(start, part.count, o.bucket, [&](std::uint64_t b, int at, int m) {

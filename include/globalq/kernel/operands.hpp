@@ -69,6 +69,7 @@ struct operands {
   std::uint64_t bucket = 0;  ///< values that share a scale; 0: the whole vector
   double const* units =
       nullptr;  ///< one a bucket of the vector: of all workers, or this worker's own (local)
+  scale_format scale_form{dtype::float32};  ///< of those that travel with frames
   int wide = 0;
   bool local = false;      ///< scales travel with the frames
   bool zero_free = false;  ///< levels have no zero
@@ -119,7 +120,7 @@ struct operands {
 
   /// The scale of a frame in a bucket, in units of 2^wide.
   GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b) const {
-    return read_scale(s.scales, scale_index(b), x.type);
+    return read_scale(s.scales, scale_index(b), scale_form, s.terms);
   }
 
   /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of.
@@ -350,8 +351,8 @@ struct operands {
 
   /// Writes the scale of a bucket as it travels.
   /// @param unit  representable
-  GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t b, double unit) const {
-    globalq::write_scale(scales, scale_index(b), x.type, unit);
+  GLOBALQ_FUNCTION void write_scale(std::byte* to, std::uint64_t b, double unit) const {
+    globalq::write_scale(to, scale_index(b), scale_form, unit, terms);
   }
 
   /// How this worker's own values are brought to what accumulate() adds in.

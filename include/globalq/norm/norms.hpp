@@ -85,6 +85,24 @@ struct fixed {
   }
 };
 
+/// @brief The largest magnitude of a short bucket, rounded up to c 2^k: the shared exponent of block-scaled formats.
+///
+/// k travels as k + 127 in one byte (E8M0), 8 bits a bucket instead of 32. The scale is less than twice the largest magnitude, and
+/// never below it: nothing is cut off, so rounding to the format's levels has no bias. (The OCP specification takes the
+/// exponent below instead, and cuts off.) float64 vectors send doubles.
+/// @tparam Levels  the format of the values, levels::minifloat; c is its largest value
+/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0, sections 5 and 6
+template <class Levels>
+struct shared_exponent {
+  std::uint64_t bucket = 32;
+  static constexpr bool is_local = true;
+  static constexpr float quantum = Levels::largest;
+
+  constexpr std::uint32_t inner() const { return infinity; }
+  constexpr std::uint32_t outer() const { return infinity; }
+  constexpr double fixed_unit() const { return 0; }
+};
+
 /// @brief A norm whose scale is rounded up to a power of two, so that levels 2^-k are powers of two themselves.
 ///
 /// The scale is less than twice the norm. The largest value may be rounded to it, hence beyond the range of the type where

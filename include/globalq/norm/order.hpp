@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the order of a norm within a worker, and whether the scale that follows from it is a power of two.
+/// @brief norm: the order of a norm within a worker, and whether the scale that follows from it is rounded to 2^k or c 2^k.
 
-#include "../core/arithmetic.hpp"
+#include "../core/scale_word.hpp"
 
 namespace globalq::norm {
 
 /// @brief An order from 1 to 64, or globalq::infinity, that is a plain number wherever only the norm is asked for.
 struct order {
   std::uint32_t value = 0;
-  bool power_of_two = false;  ///< scales are rounded up to one; see norm::power_of_two
+  float quantum =
+      0;  ///< above 0: scales are rounded up to quantum * 2^k; see norm::power_of_two and shared_exponent
+  bool in_byte = false;  ///< local scales travel as their k, in one byte
 
   constexpr order() = default;
-  GLOBALQ_FUNCTION constexpr order(std::uint32_t q, bool rounds = false) : value(q), power_of_two(rounds) {}
+  GLOBALQ_FUNCTION constexpr order(std::uint32_t q) : value(q) {}
+  GLOBALQ_FUNCTION constexpr order(std::uint32_t q, float step, bool one_byte = false)
+      : value(q), quantum(step), in_byte(one_byte) {}
   GLOBALQ_FUNCTION constexpr operator std::uint32_t() const { return value; }
 
-  /// What values of this norm are divided by; beyond the range of a double: infinity.
+  GLOBALQ_FUNCTION constexpr bool rounds_up() const { return quantum > 0; }
+
+  /// How scales of vectors of a type travel.
+  GLOBALQ_FUNCTION constexpr scale_format format(dtype type) const {
+    return in_byte ? scale_format(type, quantum) : scale_format(type);
+  }
+
+  /// What values of this norm are divided by: the smallest quantum * 2^k that is not below; beyond a double: infinity.
   GLOBALQ_FUNCTION double scale(double norm) const {
-    if (!power_of_two || !(norm > 0) || bits_of(norm) >= double_infinity) return norm;
-    int const e = exponent_of(norm);
-    double const below = globalq::power_of_two(e);
-    if (below == norm) return norm;
-    return e < 1023 ? globalq::power_of_two(e + 1) : double_of(double_infinity);
+    if (!rounds_up() || !(norm > 0) || bits_of(norm) >= double_infinity) return norm;
+    double const step = static_cast<double>(quantum);
+    int e = exponent_of(norm) - exponent_of(step);  // step * 2^e may be below norm, step * 2^(e + 1) is not
+    e = e < -1074 ? -1074 : e;
+    double const below = step * globalq::power_of_two(e);
+    if (below >= norm) return below;
+    return e < 1023 ? step * globalq::power_of_two(e + 1) : double_of(double_infinity);
   }
 };
 

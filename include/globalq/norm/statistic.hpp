@@ -253,7 +253,7 @@ GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int 
   int const e = s.exponent() - wide;
   double const r = relative_norm(s, q);
   double const unit = e < -1022 ? r * power_of_two(-1022) * power_of_two(e + 1022) : r * power_of_two(e);
-  return representable(q.scale(unit), type);
+  return representable(q.scale(unit), q.format(type));
 }
 
 }  // namespace globalq::norm

@@ -10,7 +10,7 @@
 /// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: frames of a group |
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..15 | number of values, little-endian |
-/// | 16.. | scales (norm::local only): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each), padded to 16 |
+/// | 16.. | scales (norm::local only): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
 /// | then | codes |
 ///
 /// Frames whose length only their maker knows (wire formats 64 and above) have a header of 32 bytes:
@@ -51,8 +51,8 @@ struct frame_header {
 static_assert(sizeof(frame_header) == header_bytes);
 
 /// Bytes of @p scales scales, padded so that codes start at a multiple of 16.
-constexpr std::size_t scale_section(std::uint64_t scales, dtype type) {
-  return divide_up<std::size_t>(scales * scale_bytes(type), 16) * 16;
+constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
+  return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 
 inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int terms, std::uint64_t count) {
