@@ -18,7 +18,7 @@ namespace globalq {
 /// @endcode
 /// @tparam Transport  transport::threads' endpoint, transport::mpi or your own
 /// @tparam Operator   quantizer, any_quantizer or uncompressed
-/// @tparam Schedule   schedule::ring, tree, scatter_reduce_allgather, allgather, native or any
+/// @tparam Schedule   schedule::ring, tree, scatter_reduce_allgather, allgather, native, hierarchical or any
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// On a transport of a stream (transport::nccl, transport::staged) a call only enqueues, the vectors are views in the
 /// memory of its space, and what goes wrong is thrown by the next call or by wait().

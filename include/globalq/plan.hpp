@@ -159,7 +159,8 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   p.rounding_steps = 0;
   if (!op.plain) {
     p.rounding_steps = 1;
-    if (workers > 1 && r.how == method::requantise) p.rounding_steps = s.one_addition ? 2 : 1 + s.height;
+    if (workers > 1 && r.how == method::requantise)
+      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
     if (workers > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
   }
   p.theta = variance_bound(op, r, s, workers, length, magnitudes, schedule.additions(workers));

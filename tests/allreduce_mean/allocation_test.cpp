@@ -53,7 +53,7 @@ TEST(Allocation, the_counter_counts) {
 
 TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {
   int cases = 0;
-  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"})
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native", "hierarchical:2"})
     for (char const* norm : {"linf", "l:2,2", "local:2", "plain"})
       for (std::uint64_t bucket : {0U, 128U})
         for (char const* levels : {"uniform:7", "exponential:3", "table:0,0.1,0.4,1"})

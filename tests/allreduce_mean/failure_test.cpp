@@ -395,7 +395,7 @@ TEST(Failure, a_worker_that_never_calls_is_named_at_the_deadline) {
 
 TEST(Failure, workers_with_other_chunks_never_hang_and_never_differ) {
   // chunks are no part of the agreement: the same bits, or an error within the deadline
-  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"}) {
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native", "hierarchical:2"}) {
     constexpr int n = 3;
     gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{2}}};
     stopwatch const time;

@@ -19,7 +19,7 @@ namespace {
 TEST(Headroom, equal_maxima_never_vanish_on_one_to_sixteen_workers) {
   constexpr std::size_t d = 4096;
   constexpr int draws = 40;
-  for (char const* schedule : {"ring", "tree", "sra"})
+  for (char const* schedule : {"ring", "tree", "sra", "hierarchical:3"})
     for (char const* wire : {"int8", "packed:8", "int16"})
       for (int n = 1; n <= 16; ++n) {
         gq::any_quantizer const op =

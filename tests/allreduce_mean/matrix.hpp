@@ -29,7 +29,8 @@ inline std::vector<composition> const& product() {
                  {"int8", "int16", "int32", "packed:1", "packed:2", "packed:3", "packed:4", "packed:5",
                   "packed:6", "packed:7", "packed:8", "elias", "huffman", "sparse"})
               for (char const* reduce : {"auto", "sum", "exponential", "requantise"})
-                for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"}) {
+                for (char const* schedule :
+                     {"ring", "tree", "sra", "allgather", "native", "hierarchical:2", "hierarchical:3"}) {
                   composition c{norm, bucket, levels, rounding, wire, reduce, schedule};
                   bool const made = c.norm != "fixed" || (c.levels.starts_with("uniform") &&
                                                           c.rounding == "stochastic" && c.reduce == "auto" &&
@@ -153,13 +154,15 @@ inline double hard_bound(composition const& c, gq::method how, double gap, std::
   double const unit = units[0];
   if (units.size() == 1) return gap * unit;
   if (how == gq::method::none || how == gq::method::sum) return gap * all / n;
-  bool const chain = c.schedule == "ring";
+  bool const chain = c.schedule == "ring", nodes = c.schedule.starts_with("hierarchical");
   double const height = std::ceil(std::log2(n));
   if (how ==
       gq::method::exponential)  // an addition errs by less than its larger operand, which doubles at most
+    // (nodes: an addition lies below n - 1 others at most, as in sra)
     return unit * (gap * n + (c.schedule == "tree" ? n / 2 * height : std::exp2(n - 1))) / n;
   if (!c.norm.starts_with("local")) {
-    double const encodings = chain ? n * (n + 1) / 2 : (c.schedule == "sra" ? 2 * n : n * (1 + height));
+    double const encodings =
+        chain ? n * (n + 1) / 2 : (c.schedule == "sra" ? 2 * n : (nodes ? 3 * n : n * (1 + height)));
     return 2 * gap * unit * encodings / n;  // twice: a shift may be cut off at the norm
   }
   // local norms are measured again at every hop, and grow by the errors so far
@@ -336,6 +339,8 @@ inline std::vector<composition> one_for_each_policy() {
       {"linf", 0, "uniform:1", "stochastic", "packed:2", "requantise", "ring"},
       {"linf", 0, "uniform", "stochastic", "packed:7", "sum", "tree"},
       {"linf", 0, "symmetric:0.1,0.3,0.6,1", "stochastic", "int32", "auto", "sra"},
+      {"local:2", 128, "table:0,0.1,0.4,1", "stochastic", "packed:3", "auto", "hierarchical:2"},
+      {"linf", 0, "exponential", "stochastic", "int8", "auto", "hierarchical:3"},
       {"l:2,2", 0, "symmetric:1", "stochastic", "packed:1", "auto", "allgather"}};
 }
 

@@ -35,7 +35,7 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_worker) {
       {"local:inf", 128, "uniform:7", "stochastic", "packed:7", "auto", ""},
       {"plain", 0, "", "", "", "", ""}};
   for (composition c : list)
-    for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+    for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:3"}) {
       c.schedule = schedule;
       gq::any_quantizer const op =
           c.norm == "plain" ? gq::any_quantizer(gq::uncompressed{}) : support::make_operator(c);
@@ -72,7 +72,7 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_of_a_hundred_workers) {
   // beyond 64 workers only some ranks are looked at; the busiest must be among them
   for (composition c : {linf("uniform:1", "int8", "auto", ""),
                         composition{"l:2,2", 128, "uniform:1", "stochastic", "int8", "auto", ""}})
-    for (char const* schedule : {"ring", "tree", "sra", "allgather"})
+    for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:8"})
       for (std::uint64_t d : {1U, 256U, 5000U, 25'600U, 25'700U, 30'000U, 40'100U, 100'003U}) {
         c.schedule = schedule;
         gq::any_quantizer const op = support::make_operator(c);
@@ -189,7 +189,7 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
     EXPECT_LE(of("sra"), of("tree")) << levels;
     EXPECT_LE(of("tree"), of("ring")) << levels;
   }
-  for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"}) {
     double before = 1e300;
     for (int s = 1; s <= 127; ++s) {
       double const t =
@@ -206,7 +206,7 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
 }
 
 TEST(Plan, of_thousands_of_workers_takes_less_than_two_seconds) {
-  for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:64"}) {
     auto const start = std::chrono::steady_clock::now();
     gq::plan const p = plan_of(linf("uniform:1", "int16", "auto", schedule), 4096, 100'000'000);
     gq::plan const q = plan_of(

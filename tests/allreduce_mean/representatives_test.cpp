@@ -65,7 +65,7 @@ bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
 TEST(Representatives, all_workers_hold_the_same_bits_on_every_schedule) {
   int cases = 0, refused = 0;
   for (gq::any_quantizer const& op : representatives())
-    for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"})
+    for (char const* schedule : {"ring", "tree", "sra", "allgather", "native", "hierarchical:2"})
       for (int n : {1, 2, 3, 5})
         for (std::size_t d : {0U, 1U, 257U, 1300U}) {
           if (!gq::plan_for(op, gq::schedule::any{schedule}, n, d).fits) {
@@ -84,7 +84,7 @@ TEST(Representatives, all_workers_hold_the_same_bits_on_every_schedule) {
 
 TEST(Representatives, take_every_type_of_values) {
   for (gq::any_quantizer const& op : representatives())
-    for (char const* schedule : {"ring", "sra"}) {
+    for (char const* schedule : {"ring", "sra", "hierarchical:2"}) {
       if (!gq::plan_for(op, gq::schedule::any{schedule}, 3, 1000).fits) continue;
       auto const f64 = averages<double>(op, schedule, 3, 1000, 0);
       EXPECT_EQ(f64[0], f64[2]);

@@ -167,7 +167,7 @@ bool fits(Operator const& op, char const* how, int n) {
 template <class Value>
 void compare_schedules(int n, std::size_t d, gq::options o, int exponent = 0) {
   for_each_operator([&](char const* name, auto const& op) {
-    for (char const* how : {"ring", "tree", "sra", "allgather", "native"})
+    for (char const* how : {"ring", "tree", "sra", "allgather", "native", "hierarchical:2"})
       if (fits(op, how, n)) compare<Value>(name, op, how, n, d, o, exponent);
   });
 }

@@ -47,7 +47,7 @@ std::vector<std::vector<float>> means(gq::any_quantizer const& op, char const* s
 }  // namespace
 
 TEST(Chunks, any_number_of_them_gives_the_bits_of_whole_segments) {
-  for (char const* schedule : {"ring", "tree", "sra", "allgather"})
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:1", "hierarchical:3"})
     for (int n = 1; n <= 9; ++n)
       for (gq::any_quantizer const& op : operators()) {
         if (!gq::plan_for(op, gq::schedule::any{schedule}, n, 1000).fits) continue;
@@ -67,7 +67,7 @@ TEST(Chunks, any_number_of_them_gives_the_bits_of_whole_segments) {
 
 /// Segments of unequal length: trailing ones have fewer chunks, or none.
 TEST(Chunks, segments_may_have_different_numbers_of_them) {
-  for (char const* schedule : {"ring", "sra"})
+  for (char const* schedule : {"ring", "sra", "hierarchical:2"})
     for (int n = 2; n <= 9; ++n)
       for (gq::any_quantizer const& op : operators()) {
         if (!gq::plan_for(op, gq::schedule::any{schedule}, n, 1000).fits) continue;

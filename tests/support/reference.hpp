@@ -205,7 +205,9 @@ class solver {
       float sum = own(at, i);
       int terms = 1;
       for (partial const& s : with) {
-        sum += decoded(s, i) * static_cast<float>(s.terms);
+        float volatile const whole =
+            decoded(s, i) * static_cast<float>(s.terms);  // rounded before it is added
+        sum += whole;
         terms += s.terms;
       }
       return {encode(sum * (1.0F / static_cast<float>(terms)), true, at, i), terms, at};
@@ -220,8 +222,9 @@ class solver {
   }
 
   /// Which of n segments a coordinate lies in: whole grains, the first segments one grain longer.
-  int segment_of(std::uint64_t i) const {
-    std::uint64_t const d = p_.x[0].size(), n = p_.x.size();
+  int segment_of(std::uint64_t i) const { return segment_of(i, p_.x.size()); }
+  int segment_of(std::uint64_t i, std::uint64_t n) const {
+    std::uint64_t const d = p_.x[0].size();
     std::uint64_t const grain = p_.bucket == 0 ? 256 : std::lcm(p_.bucket, std::uint64_t{256});
     std::uint64_t const grains = (d + grain - 1) / grain;
     std::uint64_t at = 0;
@@ -255,6 +258,18 @@ class solver {
       for (int w = 0; w < n; ++w)
         if (w != segment) others.push_back(leaf(w, i));
       total = combine(segment, others, i);
+    } else if (p_.schedule.starts_with("hierarchical:")) {
+      int const size = p_.schedule.back() - '0', nodes = (n + size - 1) / size;
+      int const owner = segment_of(i, static_cast<std::uint64_t>(nodes));
+      auto const members = [&](int node) {
+        std::vector<partial> all;
+        for (int w = node * size + 1; w < std::min(n, (node + 1) * size); ++w) all.push_back(leaf(w, i));
+        return all;
+      };
+      std::vector<partial> others = members(owner);
+      for (int node = 0; node < nodes; ++node)
+        if (node != owner) others.push_back(combine(node * size, members(node), i));
+      total = combine(owner * size, others, i);
     } else {
       total = subtree(0, n, i);
     }

@@ -22,7 +22,7 @@ operator_facts facts_alone(Operator const& op) {
 /// How many levels that leaves.
 /// @throws configuration_error when the policies do not fit together
 inline resolution resolve_alone(operator_facts const& facts) {
-  resolution const r = resolve(facts, {"vector_codec", 0, false, false, false, true}, 1);
+  resolution const r = resolve(facts, {"vector_codec", 0, false, false, false, 0, true}, 1);
   if (!r.fits()) throw configuration_error(r.refusal);
   return r;
 }

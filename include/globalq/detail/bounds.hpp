@@ -112,7 +112,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
   double total = 0;
   if (s.one_addition) {
     total = omega + hop(n, omega);
-  } else if (s.height == workers - 1) {  // a chain: one worker's encoding, then one a hop
+  } else if (s.height == workers - 1 && s.roundings == 0) {  // a chain: one worker's encoding, then one a hop
     total = hop(1, 0);
     for (int k = 2; k <= workers; ++k) total += hop(k, total);
   } else {

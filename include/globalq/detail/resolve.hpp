@@ -48,6 +48,7 @@ struct schedule_facts {
   bool combines = true;       ///< false: every worker gets every frame
   bool native = false;        ///< the transport adds numbers itself
   bool one_addition = false;  ///< all frames of a segment meet at one worker, so one encoding serves them all
+  int roundings = 0;          ///< on the longest way, where sums are encoded again; 0: as the two above say
   bool varying = false;       ///< can send frames whose length only their maker knows
   char const* operation = "allreduce_mean";  ///< the call that it serves, for errors
 };

@@ -11,7 +11,7 @@ namespace globalq::schedule {
 /// @complexity bytes sent: S (n-1); height 0
 struct allgather {
   static constexpr char const* name = "allgather";
-  static globalq::detail::schedule_facts facts(int) { return {name, 0, false, false, false, true}; }
+  static globalq::detail::schedule_facts facts(int) { return {name, 0, false, false, false, 0, true}; }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
 

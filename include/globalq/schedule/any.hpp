@@ -5,18 +5,21 @@
 
 #include "../core/error.hpp"
 #include "allgather.hpp"
+#include "hierarchical.hpp"
 #include "native.hpp"
 #include "ring.hpp"
 #include "scatter_reduce_allgather.hpp"
 #include "tree.hpp"
 
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <variant>
 
 namespace globalq::schedule {
 
-/// @brief A schedule by its name: ring, tree, sra, allgather or native.
+/// @brief A schedule by its name: ring, tree, sra, allgather, native, or hierarchical with the workers of each node:
+/// "hierarchical:4" (of all nodes but the last, which may have fewer) or "hierarchical:4+2+4".
 class any {
  public:
   template <class S>
@@ -35,9 +38,13 @@ class any {
       chosen_ = allgather{};
     else if (name == native::name)
       chosen_ = native{};
+    else if (auto const nodes = nodes_in(name); !nodes.empty())
+      chosen_ = name.find('+') == name.npos ? hierarchical<>(nodes[0]) : hierarchical<>(nodes);
     else
-      throw configuration_error("globalq: schedule: \"" + std::string(name) +
-                                "\" is unknown; use ring, tree, sra, allgather or native");
+      throw configuration_error(
+          "globalq: schedule: \"" + std::string(name) +
+          "\" is unknown; use ring, tree, sra, allgather or native, or hierarchical:4 with "
+          "nodes of 4 workers, or hierarchical:4+2+4");
   }
 
   globalq::detail::schedule_facts facts(int workers) const {
@@ -56,7 +63,23 @@ class any {
   }
 
  private:
-  std::variant<ring, tree, scatter_reduce_allgather, allgather, native> chosen_;
+  /// The numbers of "hierarchical:4+2+4"; none where it is no such text.
+  static std::vector<int> nodes_in(std::string_view name) {
+    constexpr std::string_view start = "hierarchical:";
+    std::vector<int> sizes;
+    if (!name.starts_with(start)) return sizes;
+    char const *at = name.data() + start.size(), *const end = name.data() + name.size();
+    while (at != end) {
+      int size = 0;
+      auto const [after, error] = std::from_chars(at, end, size);
+      if (error != std::errc{} || (after != end && (*after != '+' || after + 1 == end))) return {};
+      sizes.push_back(size);
+      at = after == end ? end : after + 1;
+    }
+    return sizes;
+  }
+
+  std::variant<ring, tree, scatter_reduce_allgather, allgather, native, hierarchical<>> chosen_;
 };
 
 }  // namespace globalq::schedule

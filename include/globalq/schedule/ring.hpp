@@ -16,6 +16,10 @@ struct ring {
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
+  /// The first of the workers in a sum of @p terms that @p maker sent on; the others follow it, 0 after the last.
+  static int first_of_sum(int workers, int maker, int terms) {
+    return (maker - terms + 1 + workers) % workers;
+  }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

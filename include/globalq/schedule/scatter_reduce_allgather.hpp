@@ -13,7 +13,7 @@ namespace globalq::schedule {
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
   static globalq::detail::schedule_facts facts(int workers) {
-    return {name, workers - 1, true, false, true, true};
+    return {name, workers - 1, true, false, true, 0, true};
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }

@@ -21,6 +21,10 @@ struct tree {
       for (int r = 0; r + m < workers; r += 2 * m) order.emplace_back(r, r + m);
     return order;
   }
+  /// The first of the workers in a sum that @p maker sent up; the others follow it.
+  static int first_of_sum(int, int maker, int) { return maker; }
+  /// Who gets what worker @p place > 0 has added; for schedule::hierarchical.
+  static int parent(int place) { return place & (place - 1); }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

@@ -14,7 +14,7 @@ namespace globalq::schedule::detail {
 struct reduce_scatter {
   static constexpr char const* name = "reduce-scatter";
   static globalq::detail::schedule_facts facts(int) {
-    return {name, 0, false, false, false, true, "reduce_scatter_mean"};
+    return {name, 0, false, false, false, 0, true, "reduce_scatter_mean"};
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
@@ -56,7 +56,7 @@ struct gather {
   static constexpr char const* name = "all-gather";
   static constexpr bool gathers = true;
   static globalq::detail::schedule_facts facts(int) {
-    return {name, 0, false, false, false, true, "all_gather"};
+    return {name, 0, false, false, false, 0, true, "all_gather"};
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief schedule: nodes of workers: sums within a node first, then another schedule between the nodes' leaders.
+
+#include "../core/error.hpp"
+#include "../transport/group.hpp"
+#include "concept.hpp"
+#include "scatter_reduce_allgather.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+namespace globalq::schedule {
+
+/// @brief Within a node: every worker sends to the leader, which adds all frames at once, in rank order.
+struct star {
+  static constexpr char const* name = "star";
+  static int parent(int /*place*/) { return 0; }
+};
+
+namespace detail {
+
+/// How frames come together in a node: the parent of each place above 0 lies below it.
+template <class I>
+concept NodeSchedule = requires(int place) {
+  { I::name } -> std::convertible_to<std::string_view>;
+  { I::parent(place) } -> std::same_as<int>;
+};
+
+/// The nodes of a number of workers: consecutive ranks, the first of which leads.
+struct node_map {
+  std::vector<int> leaders;  ///< rank of the leader of each node
+  std::vector<int> sizes;    ///< workers of each node
+  std::vector<int> most;     ///< workers of the k largest nodes together
+
+  int count() const { return static_cast<int>(leaders.size()); }
+  int size(int node) const { return sizes[static_cast<std::size_t>(node)]; }
+  int leader(int node) const { return leaders[static_cast<std::size_t>(node)]; }
+  int workers() const { return most.back(); }
+  int node_of(int rank) const {
+    return static_cast<int>(std::upper_bound(leaders.begin(), leaders.end(), rank) - leaders.begin()) - 1;
+  }
+};
+
+/// Moves nothing: members of a node go through the outer schedule beside their leader, to know what it does.
+class silent_transport {
+ public:
+  struct request {};
+  silent_transport(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  request send_async(int, std::span<std::byte const>) { return {}; }
+  request recv_async(int, std::span<std::byte>) { return {}; }
+  void wait(request&) {}
+
+ private:
+  int rank_, size_;
+};
+
+/// What the outer schedule sees of a node: one worker, whose own values are the sum over the node.
+///
+/// All workers of a node go through the same calls in the same order, the leader with the outer schedule's frames and the
+/// others without any. Own values are those of a worker and the frames that its children in the node send; only the
+/// leader's frame goes to the outer schedule, all others to the worker's parent. What finishes comes down the same way.
+template <Transport T, class Inner, class Outer>
+class node_codec final : public codec {
+ public:
+  node_codec(T& workers, codec& inner, frame_pool& frames, node_map const& nodes)
+      : t_(workers), inner_(inner), frames_(frames), nodes_(nodes) {
+    int const node = nodes.node_of(workers.rank()), size = nodes.size(node);
+    leader_ = nodes.leader(node);
+    place_ = workers.rank() - leader_;
+    std::vector<int>& below = scratch().below;
+    below.assign(static_cast<std::size_t>(size), 1);
+    for (int p = size - 1; p > 0; --p)
+      below[static_cast<std::size_t>(Inner::parent(p))] += below[static_cast<std::size_t>(p)];
+    scratch().children.clear();
+    for (int p = place_ + 1; p < size; ++p)
+      if (Inner::parent(p) == place_) scratch().children.push_back({p, below[static_cast<std::size_t>(p)]});
+    terms_ = below[static_cast<std::size_t>(place_)];
+    first_slot_ = static_cast<std::size_t>(4 * nodes.count() + 128);  // above those of the outer schedule
+    slots_up_ = first_slot_ + scratch().children.size();
+    slots_down_ = slots_up_ + up_at_once;
+  }
+
+  /// Room for the sum of any @p terms nodes.
+  std::size_t frame_bytes(segment part, int terms) const override {
+    return inner_.frame_bytes(part, nodes_.most[static_cast<std::size_t>(terms)]);
+  }
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty() || (!own && place_ != 0)) return;
+    std::vector<source>& all = scratch().sources;
+    all.clear();
+    if (own) gather(part, all);
+    if (place_ == 0) {
+      int terms = own ? terms_ : 0;
+      for (source const& s : sources) {
+        all.push_back(in_ranks(part, s));
+        terms += all.back().terms;
+      }
+      return inner_.combine(part, own, all, out.first(inner_.frame_bytes(part, terms)));
+    }
+    int const set = static_cast<int>(sent_++ % up_at_once);
+    under_way_.wait_all(t_, set);  // the slot's frame may be on its way still
+    auto const mine =
+        frames_.get(slots_up_ + static_cast<std::size_t>(set), inner_.frame_bytes(part, terms_));
+    inner_.combine(part, true, all, mine);
+    under_way_.send(t_, leader_ + Inner::parent(place_), mine, set);
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    std::vector<source>& all = scratch().sources;
+    all.clear();
+    for (source const& s : sources) {
+      source whole = in_ranks(part, s);
+      if (place_ != 0) {
+        auto const frame = frames_.get(slots_down_ + all.size(), whole.frame.size());
+        under_way_.recv(t_, leader_ + Inner::parent(place_), frame, down_set);
+        whole.frame = frame;
+      }
+      all.push_back(whole);
+    }
+    under_way_.wait_all(t_, down_set);
+    for (source const& s : all)
+      for (child const& c : scratch().children) under_way_.send(t_, leader_ + c.place, s.frame, down_set);
+    inner_.finish(part, all);
+    under_way_.wait_all(t_, down_set);  // after that the frames may be written again
+  }
+
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+  void declare(std::span<std::byte>, int) const override {}
+
+  /// Returns when all frames have been taken.
+  void wait() {
+    for (int set = 0; set < up_at_once; ++set) under_way_.wait_all(t_, set);
+  }
+
+  int place() const { return place_; }
+
+ private:
+  static constexpr int up_at_once = 4;  ///< frames on their way to the parent
+  static constexpr int gather_set = up_at_once, down_set = up_at_once + 1;
+
+  struct child {
+    int place;
+    int terms;
+  };
+
+  /// Memory that the next call reuses.
+  struct lists {
+    std::vector<int> below;
+    std::vector<child> children;
+    std::vector<source> sources;
+  };
+  static lists& scratch() {
+    thread_local lists all;
+    return all;
+  }
+
+  /// The frames of the children.
+  void gather(segment part, std::vector<source>& all) {
+    for (child const& c : scratch().children) {
+      auto const frame = frames_.get(first_slot_ + all.size(), inner_.frame_bytes(part, c.terms));
+      under_way_.recv(t_, leader_ + c.place, frame, gather_set);
+      all.push_back({frame, c.terms, leader_ + c.place});
+    }
+    under_way_.wait_all(t_, gather_set);
+  }
+
+  /// A frame of the outer schedule, whose terms and makers are nodes, in terms of workers.
+  source in_ranks(segment part, source const& s) const {
+    int terms = nodes_.workers();
+    if (s.terms != nodes_.count()) {
+      int first = s.worker;
+      if constexpr (requires { Outer::first_of_sum(0, 0, 0); })
+        first = Outer::first_of_sum(nodes_.count(), s.worker, s.terms);
+      terms = 0;
+      for (int k = 0; k < s.terms; ++k) terms += nodes_.size((first + k) % nodes_.count());
+    }
+    return {s.frame.first(inner_.frame_bytes(part, terms)), terms, nodes_.leader(s.worker)};
+  }
+
+  T& t_;
+  codec& inner_;
+  frame_pool& frames_;
+  node_map const& nodes_;
+  int leader_ = 0, place_ = 0, terms_ = 1;
+  std::size_t first_slot_ = 0, slots_up_ = 0, slots_down_ = 0;
+  std::uint64_t sent_ = 0;
+  transfers<T> under_way_;
+};
+
+}  // namespace detail
+
+/// @brief Workers form nodes; each node's leader adds its members' frames and takes part in the outer schedule.
+///
+/// A node is a range of ranks, and its first worker leads: with MPI's usual placement, the processes of a machine. Between
+/// nodes only leaders send, so a link carries what Outer sends among as many workers as there are nodes. A leader adds
+/// its own values, its members' frames and what comes from other nodes in one go: a sum that is encoded again is encoded
+/// once a leader. Results are bit-identical as ever: members finish from the leader's bytes.
+/// @tparam Inner  how frames come together in a node: schedule::star (one step, the fewest roundings) or schedule::tree
+///                (the leader takes part in log2 of its size messages)
+/// @tparam Outer  between leaders: scatter_reduce_allgather, ring or tree
+/// @complexity bytes sent by a leader: those of Outer, and S for each child; by a member S, and S for each child;
+///             height: that of Inner in the largest node plus that of Outer
+/// @determinism random words are keyed by ranks among all workers
+/// @source Markov 2024 (thesis), chapter 3 (CGX): sums within a node first
+template <class Inner = star, class Outer = scatter_reduce_allgather>
+class hierarchical {
+  static_assert(
+      detail::NodeSchedule<Inner>,
+      "globalq: schedule::hierarchical: the first argument says how frames come together in a node; use "
+      "schedule::star or schedule::tree");
+  static_assert(Schedule<Outer>, "globalq: schedule::hierarchical: the second argument is no schedule");
+
+ public:
+  /// @param node_size  workers of a node; the last node may have fewer
+  /// @throws configuration_error when that is below 1
+  explicit hierarchical(int node_size, Outer outer = {}) : outer_(std::move(outer)), node_size_(node_size) {
+    if (node_size < 1) refuse(std::to_string(node_size) + " workers of a node; use 1 or more");
+    name(std::to_string(node_size));
+  }
+
+  /// @param node_sizes  workers of each node; together as many as there are
+  /// @throws configuration_error when there is none, or one is below 1
+  explicit hierarchical(std::vector<int> node_sizes, Outer outer = {})
+      : outer_(std::move(outer)), node_sizes_(std::move(node_sizes)) {
+    if (node_sizes_.empty()) refuse("no nodes; give the number of workers of each");
+    std::string list;
+    for (int size : node_sizes_) {
+      if (size < 1) refuse("a node of " + std::to_string(size) + " workers; use 1 or more");
+      list += (list.empty() ? "" : "+") + std::to_string(size);
+    }
+    name(list);
+  }
+
+  /// @throws configuration_error when the nodes have another number of workers together
+  globalq::detail::schedule_facts facts(int workers) const {
+    detail::node_map const& nodes = nodes_of(workers);
+    globalq::detail::schedule_facts const between = outer_.facts(nodes.count());
+    if (!between.combines || between.native)
+      refuse(std::string("between nodes frames must be added on the way, which schedule ") + between.name +
+             " does not; use scatter_reduce_allgather, ring or tree");
+    int const largest = *std::max_element(nodes.sizes.begin(), nodes.sizes.end());
+    globalq::detail::schedule_facts f{name_.c_str(), height_within(largest) + between.height, true, false,
+                                      false};
+    int const outer_roundings = nodes.count() == 1 ? 0 : (between.one_addition ? 1 : between.height);
+    f.roundings = 1 + roundings_within(largest) + outer_roundings;
+    return f;
+  }
+  int parts(int workers) const { return outer_.parts(nodes_of(workers).count()); }
+
+  /// Those within the nodes, then those between leaders. Where nodes are uneven and Outer adds segment after segment in
+  /// other orders, the order with the largest sums on the way.
+  std::vector<std::pair<int, int>> additions(int workers) const {
+    detail::node_map const& nodes = nodes_of(workers);
+    std::vector<std::pair<int, int>> order;
+    for (int v = 0; v < nodes.count(); ++v)
+      for (int p = nodes.size(v) - 1; p > 0; --p)
+        order.emplace_back(nodes.leader(v) + Inner::parent(p), nodes.leader(v) + p);
+    std::vector<int> by_size(static_cast<std::size_t>(nodes.count()));
+    std::iota(by_size.begin(), by_size.end(), 0);
+    globalq::detail::schedule_facts const between = outer_.facts(nodes.count());
+    bool const chain = !between.one_addition && between.height == nodes.count() - 1;
+    if (chain || between.one_addition)
+      std::stable_sort(by_size.begin(), by_size.end(),
+                       [&](int a, int b) { return nodes.size(a) > nodes.size(b); });
+    if (between.one_addition) std::rotate(by_size.begin(), by_size.end() - 1, by_size.end());
+    for (auto const& [into, from] : outer_.additions(nodes.count())) {
+      // a chain's sum travels, and is encoded at every stop
+      int const to = chain ? from : into, of = chain ? from - 1 : from;
+      order.emplace_back(nodes.leader(by_size[static_cast<std::size_t>(to)]),
+                         nodes.leader(by_size[static_cast<std::size_t>(of)]));
+    }
+    return order;
+  }
+
+  template <Transport T>
+  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+    if constexpr (transport::OnStream<T>) {
+      if constexpr (!requires { T::host_driven; })
+        refuse(
+            "not yet over a transport whose messages are groups on a stream, such as nccl; use schedule "
+            "ring");
+    }
+    detail::node_map const& nodes = nodes_of(t.size());
+    detail::node_codec<T, Inner, Outer> mine(t, c, frames, nodes);
+    int const node = nodes.node_of(t.rank());
+    if (mine.place() == 0) {
+      transport::detail::renumbered<T> leaders(t, nodes.leaders, node);
+      outer_(leaders, mine, cut, frames);
+    } else {
+      thread_local frame_pool none = frame_pool::counting();
+      detail::silent_transport leaders(node, nodes.count());
+      outer_(leaders, mine, cut, none);
+    }
+    mine.wait();
+  }
+
+ private:
+  [[noreturn]] static void refuse(std::string const& what) {
+    throw configuration_error("globalq: schedule::hierarchical: " + what);
+  }
+
+  void name(std::string const& split) {
+    name_ = "hierarchical";
+    if constexpr (!std::is_same_v<Inner, star> || !std::is_same_v<Outer, scatter_reduce_allgather>)
+      name_ += std::string("<") + Inner::name + "," + Outer::name + ">";
+    name_ += ":" + split;
+  }
+
+  void fill(detail::node_map& nodes, int workers) const {
+    nodes.leaders.clear();
+    nodes.sizes.clear();
+    int first = 0;
+    for (std::size_t v = 0; first < workers && (node_size_ != 0 || v < node_sizes_.size()); ++v) {
+      int const size = node_size_ != 0 ? std::min(node_size_, workers - first) : node_sizes_[v];
+      nodes.leaders.push_back(first);
+      nodes.sizes.push_back(size);
+      first += size;
+    }
+    if (first != workers || (node_size_ == 0 && nodes.sizes.size() != node_sizes_.size()))
+      refuse("nodes of " + name_.substr(name_.find(':') + 1) + " workers, and there are " +
+             std::to_string(workers) + "; give as many, or one size for all nodes");
+    nodes.most.assign(nodes.sizes.begin(), nodes.sizes.end());
+    std::sort(nodes.most.rbegin(), nodes.most.rend());
+    std::partial_sum(nodes.most.begin(), nodes.most.end(), nodes.most.begin());
+    nodes.most.insert(nodes.most.begin(), 0);
+  }
+  /// In memory that the next call of a thread reuses.
+  detail::node_map const& nodes_of(int workers) const {
+    thread_local detail::node_map nodes;
+    fill(nodes, workers);
+    return nodes;
+  }
+
+  /// Additions on the longest way to the leader: each worker adds its children one after the other.
+  static int height_within(int size) {
+    return walk(size, [](int mine, int child) { return std::max(mine, child) + 1; });
+  }
+  /// Encodings of sums on that way.
+  static int roundings_within(int size) {
+    return walk(size, [](int mine, int child) { return std::max(mine, child + 1); });
+  }
+  template <class F>
+  static int walk(int size, F const& add) {
+    thread_local std::vector<int> at;  // of the size that was asked for last
+    if (static_cast<int>(at.size()) == size) return at[0];
+    at.assign(static_cast<std::size_t>(size), 0);
+    for (int p = size - 1; p >= 0; --p)  // children lie above
+      for (int q = p + 1; q < size; ++q)
+        if (Inner::parent(q) == p)
+          at[static_cast<std::size_t>(p)] =
+              add(at[static_cast<std::size_t>(p)], at[static_cast<std::size_t>(q)]);
+    return at[0];
+  }
+
+  Outer outer_;
+  int node_size_ = 0;  ///< 0: node_sizes_
+  std::vector<int> node_sizes_;
+  std::string name_;
+};
+
+}  // namespace globalq::schedule
