@@ -32,7 +32,11 @@ centred_value<Value> midpoint(Value const* x, std::uint64_t count) {
     low = v < low ? v : low;
     high = high < v ? v : high;
   }
-  return low / 2 + high / 2 == low ? low : static_cast<wide>(low / 2 + high / 2);
+  if (low == high) return low;  // exactly, also where half of it is no number
+  if constexpr (std::is_same_v<wide, float>)
+    return static_cast<float>((static_cast<double>(low) + static_cast<double>(high)) / 2);
+  else
+    return low / 2 + high / 2;
 }
 
 }  // namespace detail
@@ -63,18 +67,18 @@ class centred_mean {
 
   /// @param space  execution-space instance that the kernels run on
   template <class Space>
-  requires Kokkos::is_execution_space_v<Space> centred_mean(Transport& workers, Operator op, Schedule schedule,
-                                                            std::uint64_t bucket, options const& settings,
-                                                            Space const& space)
-      : workers_(workers),
-        bucket_(bucket),
+  requires Kokkos::is_execution_space_v<Space> centred_mean(Transport& workers, Operator op,
+                                                            Schedule schedule, std::uint64_t bucket,
+                                                            options const& settings, Space const& space)
+      : bucket_(bucket),
         mode_(settings.non_finite),
         mean_(workers, std::move(op), schedule, settings, space),
         offsets_(workers, uncompressed{}, schedule, settings, space),
         on_(space) {
-    static_assert(!transport::OnStream<Transport>,
-                  "globalq: centred_mean runs on the host. On a stream scale by magnitude (norm::local<infinity>), "
-                  "or take the midpoints off in a kernel of your own before allreduce_mean");
+    static_assert(
+        !transport::OnStream<Transport>,
+        "globalq: centred_mean runs on the host. On a stream scale by magnitude (norm::local<infinity>), "
+        "or take the midpoints off in a kernel of your own before allreduce_mean");
   }
 
   /// Averages in place.
@@ -109,7 +113,9 @@ class centred_mean {
     globalq::plan const extra = offsets_.plan(buckets_of(length), inner);
     p.bytes_sent += extra.bytes_sent;
     p.workspace_bytes += extra.workspace_bytes;
-    if (length != 0) p.bits_per_value += extra.bits_per_value * static_cast<double>(buckets_of(length)) / static_cast<double>(length);
+    if (length != 0)
+      p.bits_per_value +=
+          extra.bits_per_value * static_cast<double>(buckets_of(length)) / static_cast<double>(length);
     return p;
   }
 
@@ -173,14 +179,14 @@ class centred_mean {
       if (bad) Kokkos::atomic_or(&beyond, 1U);
     });
     if (beyond != 0 && mode_ == non_finite::error)
-      throw non_finite_error(detail::non_finite_text(detail::beyond_range_text(dtype_of<Value>::value), false));
+      throw non_finite_error(
+          detail::non_finite_text(detail::beyond_range_text(dtype_of<Value>::value), false));
     each_bucket([=](std::uint64_t, std::uint64_t first, std::uint64_t end) {
       for (std::uint64_t i = first; i < end; ++i) y[i] = static_cast<Value>(centred[i]);
     });
-    if (beyond != 0) detail::fill({y, dtype_of<Value>::value}, length, true);
+    if (beyond != 0) fill({y, dtype_of<Value>::value}, length, true);
   }
 
-  Transport& workers_;
   std::uint64_t bucket_;
   non_finite mode_;
   allreduce_mean<Transport, Operator, Schedule> mean_;

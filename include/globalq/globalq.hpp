@@ -5,6 +5,7 @@
 
 #include "allreduce_mean.hpp"
 #include "any_quantizer.hpp"
+#include "centred_mean.hpp"
 #include "clip.hpp"
 #include "operators.hpp"
 #include "plan.hpp"
