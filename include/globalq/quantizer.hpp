@@ -106,7 +106,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.limit = f.size;
   }
   f.q = op.norm.inner();
-  if constexpr (requires { N::rounds_up; }) f.q.power_of_two = N::rounds_up;
+  if constexpr (requires { op.norm.rounds_up; }) f.q.power_of_two = op.norm.rounds_up;
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
