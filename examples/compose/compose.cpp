@@ -8,6 +8,7 @@
 #include "parts.hpp"
 #include "text.hpp"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,23 +39,29 @@ std::uint32_t read_order(std::string const& value, std::string_view text) {
 }
 
 norm_choice read_norm(description const& words) {
-  std::string_view const text = words.norm;
+  std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
     refuse("bucket", std::to_string(words.bucket), "is more than a vector can have",
            "give 0 for the whole vector, or at most " + std::to_string(largest_bucket) + " values");
-  if (text == "linf") return gq::norm::l<>{gq::infinity, gq::infinity, words.bucket};
-  if (text.starts_with("local:"))
-    return gq::norm::local<>{read_order(words.norm, text.substr(6)), words.bucket};
-  if (text == "power-of-two:linf") return gq::norm::power_of_two<gq::norm::linf>{{words.bucket}};
-  if (text.starts_with("power-of-two:local:"))
-    return gq::norm::power_of_two<gq::norm::local<>>{{read_order(words.norm, text.substr(19)), words.bucket}};
-  if (text.starts_with("fixed:"))
-    return gq::norm::fixed{real_number("norm", words.norm, text.substr(6)), words.bucket};
-  if (text.starts_with("l:")) {
-    auto const orders = split(text.substr(2), ',');
-    if (orders.size() == 2)
-      return gq::norm::l<>{read_order(words.norm, orders[0]), read_order(words.norm, orders[1]),
-                           words.bucket};
+  bool const rounds = text.starts_with("power-of-two:");
+  if (rounds) text.remove_prefix(13);
+  any_norm norm;
+  norm.bucket = words.bucket;
+  norm.rounds_up = rounds;
+  if (text == "linf") return global_norm{norm};
+  if (text.starts_with("local:")) {
+    norm.q = read_order(words.norm, text.substr(6));
+    return local_norm{norm};
+  }
+  if (text.starts_with("fixed:") && !rounds) {
+    norm.unit = gq::norm::fixed{real_number("norm", words.norm, text.substr(6))}.fixed_unit();
+    return global_norm{norm};
+  }
+  auto const orders = split(text.substr(std::min<std::size_t>(2, text.size())), ',');
+  if (text.starts_with("l:") && orders.size() == 2 && !rounds) {  // rounding up is for maxima alone
+    norm.q = read_order(words.norm, orders[0]);
+    norm.p = read_order(words.norm, orders[1]);
+    return global_norm{norm};
   }
   refuse("norm", words.norm, "is no norm", norms_allowed);
 }

@@ -208,16 +208,23 @@ named_operator make_natural_dithering(arguments const& with) {
           "allgather"};
 }
 
+constexpr std::string_view scales[] = {"max", "min-max"};
+constexpr parameter scale_parameter{"scale", "max", "max or min-max",
+                                    "largest magnitude, or between minimum and maximum of each bucket"};
+
 constexpr parameter qsdp_parameters[] = {
     eight_bits,
     bucket_of("1024"),
-    {"shift-back", "yes", "yes or no", "whether the random shift is added back (Definition 1)"}};
-constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no"};
+    {"shift-back", "yes", "yes or no", "whether the random shift is added back (Definition 1)"},
+    scale_parameter};
+constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max"};
 named_operator make_qsdp(arguments const& with) {
   bool const back = with.one_of("shift-back", yes_no) == 1;
   return {{"local:inf", "uniform", back ? "random-shift" : "random-shift-unshifted", short_wire(with), "auto",
            bucket_in(with)},
-          "allgather"};
+          "allgather",
+          0,
+          with.one_of("scale", scales) == 1};
 }
 
 constexpr parameter qsdp_grid_parameters[] = {
@@ -238,13 +245,25 @@ constexpr std::string_view roundings[] = {"stochastic", "nearest"};
 constexpr parameter cgx_parameters[] = {
     four_bits,
     bucket_of("128"),
-    {"rounding", "stochastic", "stochastic or nearest", "nearest is biased and needs error feedback"}};
-constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest"};
+    {"rounding", "stochastic", "stochastic or nearest", "nearest is biased and needs error feedback"},
+    scale_parameter};
+constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
 named_operator make_cgx(arguments const& with) {
   std::size_t const rounding = with.one_of("rounding", roundings);
-  return {
-      {"local:inf", "uniform", std::string{roundings[rounding]}, short_wire(with), "auto", bucket_in(with)},
-      "sra"};
+  bool const centred = with.one_of("scale", scales) == 1;
+  std::string const wire = short_wire(with);
+  std::string levels = "uniform";
+  if (std::uint64_t const bits = with.number("bits", 2, 8); centred && bits < 8) {
+    std::vector<double>
+        odd;  // all 2^bits points between minimum and maximum: 1, 3, .. of 2^bits - 1 either way
+    for (std::uint64_t k = 1; k < (1ULL << bits); k += 2)
+      odd.push_back(static_cast<double>(k) / static_cast<double>((1ULL << bits) - 1));
+    levels = joined("symmetric:", odd);
+  }
+  return {{"local:inf", levels, std::string{roundings[rounding]}, wire, "auto", bucket_in(with)},
+          "sra",
+          0,
+          centred};
 }
 
 constexpr parameter alq_parameters[] = {
@@ -318,14 +337,16 @@ constexpr entry registry[] = {
      "Horvath et al. 2019 (Natural Compression)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s))", "",
      natural_dithering_parameters, natural_dithering_examples, make_natural_dithering},
     {"qsdp", "nearest point of a grid that is shifted at random, once a bucket",
-     "Markov 2024 (thesis), chapter 5", "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s)",
+     "Markov 2024 (thesis), chapter 5",
+     "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s); min-max: the same of the centred vector",
      "Lemma 5 prints the variance delta^2 sum {v/delta} (1 - {v/delta}); that of Definition 1, which shifts "
      "back, is delta^2 / 12 a value, and the printed one belongs to shift-back=no.",
      qsdp_parameters, qsdp_examples, make_qsdp},
     {"qsdp-grid", "the same with an absolute step", "Markov 2024 (thesis), chapter 5",
      "delta^2 / 12 a value (shift-back)", "", qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
     {"cgx", "largest magnitude of short buckets, evenly spaced levels", "Markov 2024 (thesis), chapter 3",
-     "D / 4 s^2; none for nearest", "", cgx_parameters, cgx_examples, make_cgx},
+     "D / 4 s^2; none for nearest; min-max: range^2 / 4 (2^bits - 1)^2 a value", "", cgx_parameters,
+     cgx_examples, make_cgx},
     {"alq", "own norm of each bucket, levels that were learned", "Faghri et al. 2020 (ALQ, AMQ)",
      "(r-1)^2 / 4r + inf_p K_p (c l_1)^(2-p) D^((2-p)/2)", "", alq_parameters, alq_examples, make_alq},
     {"amq", "own norm of each bucket, levels +-p^j without zero", "Faghri et al. 2020 (ALQ, AMQ)",

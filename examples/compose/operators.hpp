@@ -53,6 +53,7 @@ struct named_operator {
   description words;
   std::string schedule;  ///< the one that it is meant for
   double clip = 0;       ///< standard deviations to clip vectors at before; 0: not at all
+  bool centred = false;  ///< around the midpoints of the buckets: globalq::centred_mean
 };
 
 /// @brief A named operator.

@@ -21,9 +21,27 @@ enum class reduce_kind : std::uint8_t { automatic, sum, exponential, requantise 
 using wire_choice =
     std::variant<globalq::wire::int8, globalq::wire::int16, globalq::wire::int32, globalq::wire::packed<>,
                  globalq::wire::elias<>, globalq::wire::huffman<>, globalq::wire::sparse<>>;
-using norm_choice = std::variant<globalq::norm::l<>, globalq::norm::local<>, globalq::norm::fixed,
-                                 globalq::norm::power_of_two<globalq::norm::linf>,
-                                 globalq::norm::power_of_two<globalq::norm::local<>>>;
+
+/// Any norm of all workers, and any local one: two types instead of one for each policy, since a quantizer is compiled for
+/// every norm x wire x reduce.
+struct any_norm {
+  std::uint32_t q = globalq::infinity, p = globalq::infinity;
+  std::uint64_t bucket = 0;
+  double unit = 0;         ///< above 0: norm::fixed
+  bool rounds_up = false;  ///< norm::power_of_two
+
+  constexpr std::uint32_t inner() const { return q; }
+  constexpr std::uint32_t outer() const { return p; }
+  constexpr double fixed_unit() const { return unit; }
+};
+struct global_norm : any_norm {
+  static constexpr bool is_local = false;
+};
+struct local_norm : any_norm {
+  static constexpr bool is_local = true;
+};
+using norm_choice = std::variant<global_norm, local_norm>;
+
 /// Any levels that are held as a table: table, symmetric, or exponential of any base. They differ in their data
 /// alone, so one type serves the three, which halves the time to compile them.
 struct any_table : globalq::levels::detail::level_table {

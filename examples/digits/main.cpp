@@ -84,15 +84,16 @@ void for_each_operator(auto&& visit) {
 }
 // [operators]
 
-/// The same for the operators of the command line, or for those above where there are none, with the standard deviations
-/// at which gradients are clipped before.
+/// The same for the operators of the command line, or for those above where there are none, with what is done besides:
+/// clipping, and taking midpoints off.
 void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
-  if (names.empty()) return for_each_operator([&](auto const&... parts) { visit(parts..., 0.0); });
-  visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, 0.0);
+  if (names.empty())
+    return for_each_operator([&](auto const&... parts) { visit(parts..., compose::named_operator{}); });
+  visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, compose::named_operator{});
   for (std::string const& name : names) {
     auto const chosen = compose::read_operator(name);
     visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::make(chosen.words),
-          gq::schedule::any{chosen.schedule}, chosen.clip);
+          gq::schedule::any{chosen.schedule}, chosen);
   }
 }
 
@@ -163,31 +164,35 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
   for_each_chosen(chosen.operators, [&](auto const&...) { ++num_operators; });
   progress_line line{chosen.progress, num_operators};
 
-  for_each_chosen(
-      chosen.operators, [&](label const& named, auto const& op, auto const& schedule, double clip) {
-        gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
-        digits::endpoint const here{
-            workers.rank(),
-            workers.size(),
-            [&](std::span<float> gradient, std::uint64_t step) {
-              if (clip > 0) gq::clip_deviations(gradient, clip, 0, Kokkos::Serial{});
-              mean(gradient, step);
-            },
-            [&](std::span<std::byte const> mine, std::span<std::byte> all) {
-              gq::transport::allgather(workers, mine, all);
-            },
-            [&] { return workers.bytes_sent(); },
-        };
-        if (here.rank == 0) line.begin(named.name);
-        digits::result run = digits::train(
-            here, data, s, [&](std::uint64_t done, double loss) { line.step(done, s.steps, loss); });
-        run.name = named.name;
-        run.schedule = named.schedule;
-        run.is_eight_bits = named.is_eight_bits;
-        run.bits_per_value = mean.plan(digits::num_parameters(s.widths)).bits_per_value;
-        if (here.rank == 0) line.end(run);
-        runs.push_back(std::move(run));
-      });
+  for_each_chosen(chosen.operators, [&](label const& named, auto const& op, auto const& schedule,
+                                        compose::named_operator const& asked) {
+    gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
+    std::optional<gq::centred_mean<Transport, gq::any_quantizer, gq::schedule::any>> around;  // instead of it
+    if (asked.centred)
+      around.emplace(workers, op, gq::schedule::any{asked.schedule}, asked.words.bucket,
+                     gq::options{.seed = s.seed});
+    digits::endpoint const here{
+        workers.rank(),
+        workers.size(),
+        [&](std::span<float> gradient, std::uint64_t step) {
+          if (asked.clip > 0) gq::clip_deviations(gradient, asked.clip, asked.words.bucket, Kokkos::Serial{});
+          around ? (*around)(gradient, step) : mean(gradient, step);
+        },
+        [&](std::span<std::byte const> mine, std::span<std::byte> all) {
+          gq::transport::allgather(workers, mine, all);
+        },
+        [&] { return workers.bytes_sent(); },
+    };
+    if (here.rank == 0) line.begin(named.name);
+    digits::result run = digits::train(
+        here, data, s, [&](std::uint64_t done, double loss) { line.step(done, s.steps, loss); });
+    run.name = named.name;
+    run.schedule = named.schedule;
+    run.is_eight_bits = named.is_eight_bits;
+    run.bits_per_value = mean.plan(digits::num_parameters(s.widths)).bits_per_value;
+    if (here.rank == 0) line.end(run);
+    runs.push_back(std::move(run));
+  });
   return runs;
 }
 

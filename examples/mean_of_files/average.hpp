@@ -10,6 +10,7 @@
 #include "report.hpp"
 
 #include <globalq/allreduce_mean.hpp>
+#include <globalq/centred_mean.hpp>
 #include <globalq/clip.hpp>
 
 #include <algorithm>
@@ -104,6 +105,7 @@ class worker {
 
  private:
   using mean_type = globalq::allreduce_mean<T, globalq::any_quantizer, globalq::schedule::any>;
+  using centred_type = globalq::centred_mean<T, globalq::any_quantizer, globalq::schedule::any>;
 
   /// Refuses what cannot work.
   void prepare() {
@@ -112,11 +114,22 @@ class worker {
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {
       // an instance of its own: workers that share one would wait for each other
-      mean_.emplace(workers_, op, schedule, chosen_.call, Kokkos::OpenMP{Kokkos::OpenMP{}.concurrency()});
-      return;
+      return emplace(op, schedule, Kokkos::OpenMP{Kokkos::OpenMP{}.concurrency()});
     }
 #endif
-    mean_.emplace(workers_, op, schedule, chosen_.call, Kokkos::Serial{Kokkos::NewInstance{}});
+    emplace(op, schedule, Kokkos::Serial{Kokkos::NewInstance{}});
+  }
+
+  template <class Space>
+  void emplace(globalq::any_quantizer const& op, globalq::schedule::any const& schedule, Space const& space) {
+    if (chosen_.centred)
+      centred_.emplace(workers_, op, schedule, chosen_.words.bucket, chosen_.call, space);
+    else
+      mean_.emplace(workers_, op, schedule, chosen_.call, space);
+  }
+
+  globalq::plan plan(std::uint64_t length) const {
+    return centred_ ? centred_->plan(length, chosen_.dtype) : mean_->plan(length, chosen_.dtype);
   }
 
   template <class Value>
@@ -126,13 +139,13 @@ class worker {
     if (chosen_.clip > 0)
       globalq::clip_deviations(values, chosen_.clip, chosen_.words.bucket, Kokkos::Serial{});
     std::vector<Value> result(values.size());
-    globalq::plan const plan = mean_->plan(values.size(), chosen_.dtype);
+    globalq::plan const plan = this->plan(values.size());
     report_.workers = workers_.size();
     report_.length = values.size();
     report_.bits_per_value = plan.bits_per_value;
     report_.bytes_sent = plan.bytes_sent;
     report_.bytes_modelled = plan.bytes_modelled;
-    if (!std::isnan(plan.theta) && chosen_.clip == 0) report_.theta_bound = plan.theta;
+    if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.centred) report_.theta_bound = plan.theta;
 
     std::uint64_t most_bytes = 0;
     std::vector<double> seconds;
@@ -175,10 +188,13 @@ class worker {
     globalq::transport::barrier(workers_);
     std::uint64_t const bytes_before = workers_.bytes_sent();
     auto const start = std::chrono::steady_clock::now();
-    if (chosen_.in_place)
-      (*mean_)(result, step);
-    else
-      (*mean_)(values, result, step);
+    auto const average = [&](auto& mean) {
+      if (chosen_.in_place)
+        mean(result, step);
+      else
+        mean(values, result, step);
+    };
+    centred_ ? average(*centred_) : average(*mean_);
     std::chrono::duration<double> const elapsed = std::chrono::steady_clock::now() - start;
     call_record const mine{elapsed.count(), workers_.bytes_sent() - bytes_before,
                            digest_of(std::as_bytes(std::span{result}))};
@@ -249,6 +265,7 @@ class worker {
   T& workers_;
   settings const& chosen_;
   std::optional<mean_type> mean_;
+  std::optional<centred_type> centred_;  ///< instead of it
   std::vector<float> input_, output_;
   std::vector<double> sums_;
   report report_;

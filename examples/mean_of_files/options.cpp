@@ -123,6 +123,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     chosen.words = named.words;
     chosen.words.reduce = reduce;
     chosen.clip = named.clip;
+    chosen.centred = named.centred;
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }
   if (app.count("--operator") == 0)

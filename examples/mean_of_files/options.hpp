@@ -28,7 +28,8 @@ struct settings {
   transport_kind transport = transport_kind::threads;
   std::optional<int> workers;  ///< as given; of the threads transport
   compose::description words;
-  double clip = 0;  ///< standard deviations at which inputs are cut off; 0: not at all
+  double clip = 0;       ///< standard deviations at which inputs are cut off; 0: not at all
+  bool centred = false;  ///< around the midpoints of the buckets
   std::string schedule = "ring";
   globalq::dtype dtype = globalq::dtype::float32;
   bool in_place = false;

@@ -7,7 +7,7 @@
 /// Inputs are made of integers and correctly rounded operations, seeds are fixed, and results of the library do not depend
 /// on machine or threads: the same text everywhere, so a test can compare it with the file in the repository.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/centred_mean.hpp>
 #include <globalq/plan.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/threads.hpp>
@@ -88,10 +88,12 @@ double measured(compose::named_operator const& op, vectors const& x) {
   gq::transport::threads cluster{workers};
   cluster.run([&](auto& endpoint) {
     auto const rank = static_cast<std::size_t>(endpoint.rank());
-    gq::allreduce_mean mean{endpoint, quantiser, gq::schedule::any{op.schedule}, {.seed = 7}};
+    gq::schedule::any const schedule{op.schedule};
+    gq::allreduce_mean mean{endpoint, quantiser, schedule, {.seed = 7}};
+    gq::centred_mean around{endpoint, quantiser, schedule, op.words.bucket, {.seed = 7}};
     std::vector<float> result(length);
     for (std::uint64_t step = 0; step < calls; ++step) {
-      mean(x[rank], result, step);
+      op.centred ? around(x[rank], result, step) : mean(x[rank], result, step);
       if (rank != 0) continue;
       for (std::size_t i = 0; i < length; ++i) {
         double sum = 0;
@@ -133,10 +135,10 @@ std::string levels(compose::named_operator const& op, gq::plan const& plan) {
   if (name == "none") return "none";
   std::string const kind = name.substr(0, name.find(':'));
   if (kind == "table" || kind == "symmetric") {
-    std::string list = "+-(";
-    for (char const each : name.substr(kind.size() + 1))
-      list += each == ',' ? std::string(", ") : std::string(1, each);
-    return list + ")";
+    std::string list = kind == "table" ? "0" : "";
+    for (double const magnitude : compose::make(op.words).magnitudes())
+      list += (list.empty() ? "+-" : ", +-") + text("%.3g", magnitude);
+    return list;
   }
   return kind + ", s = " + std::to_string(plan.levels);
 }
@@ -157,7 +159,12 @@ std::string row(std::string_view example) {
     if (fixed > 0) {  // an absolute step has an absolute bound: delta^2 / 12 a value and worker
       double const delta = fixed / plan.levels;
       bound = length * delta * delta / 12 / workers;
-      omega = theta = "delta^2 / 12";
+      omega = theta = "gap^2 / 12";
+    }
+    if (op.centred) {  // a bound by the range, which is no share of the energy
+      bound = std::nan("");
+      omega = op.words.rounding == "random-shift" ? "gap^2 / 12" : "gap^2 / 4";
+      theta = "none";
     }
     if (plain)
       shares[k] = "0 %";
@@ -168,6 +175,7 @@ std::string row(std::string_view example) {
   }
   if (plain) omega = theta = "0";
   std::string norm = op.words.norm;
+  if (op.centred) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   return cells({"`" + std::string(example) + "`", levels(op, plan), plain ? "none" : norm,
                 plain ? "none" : op.words.rounding, text("%.4g", plan.bits_per_value),
@@ -186,7 +194,8 @@ name is a function of `globalq/operators.hpp`, and a word of `mean_of_files --op
 
 - *bits*: of a value on the wire, scales and header included.
 - *reduce*: on the schedule in bold, the one that the operator is meant for; the other schedules fit, too.
-- *omega*: bound on the relative variance of one encoding of one vector.
+- *omega*: bound on the relative variance of one encoding of one vector; or on the variance of a value, in terms of the gap
+  between levels.
 - *theta*: the bound of the plan on that schedule, with every rounding on the way: n times the variance of the mean is at
   most theta times the sum of all squares.
 - *normal*, *heavy*, *sparse*: the variance measured over )" +

@@ -32,7 +32,11 @@ centred_value<Value> midpoint(Value const* x, std::uint64_t count) {
     low = v < low ? v : low;
     high = high < v ? v : high;
   }
-  return low / 2 + high / 2 == low ? low : static_cast<wide>(low / 2 + high / 2);
+  if (low == high) return low;  // exactly, also where half of it is no number
+  if constexpr (std::is_same_v<wide, float>)
+    return static_cast<float>((static_cast<double>(low) + static_cast<double>(high)) / 2);
+  else
+    return low / 2 + high / 2;
 }
 
 }  // namespace detail
@@ -66,8 +70,7 @@ class centred_mean {
   requires Kokkos::is_execution_space_v<Space> centred_mean(Transport& workers, Operator op,
                                                             Schedule schedule, std::uint64_t bucket,
                                                             options const& settings, Space const& space)
-      : workers_(workers),
-        bucket_(bucket),
+      : bucket_(bucket),
         mode_(settings.non_finite),
         mean_(workers, std::move(op), schedule, settings, space),
         offsets_(workers, uncompressed{}, schedule, settings, space),
@@ -177,14 +180,13 @@ class centred_mean {
     });
     if (beyond != 0 && mode_ == non_finite::error)
       throw non_finite_error(
-          detail::non_finite_text(detail::beyond_range_text(dtype_of<Value>::value), false));
+          detail::non_finite_text("centred_mean", detail::beyond_range_text(dtype_of<Value>::value), false));
     each_bucket([=](std::uint64_t, std::uint64_t first, std::uint64_t end) {
       for (std::uint64_t i = first; i < end; ++i) y[i] = static_cast<Value>(centred[i]);
     });
-    if (beyond != 0) detail::fill({y, dtype_of<Value>::value}, length, true);
+    if (beyond != 0) fill({y, dtype_of<Value>::value}, length, true);
   }
 
-  Transport& workers_;
   std::uint64_t bucket_;
   non_finite mode_;
   allreduce_mean<Transport, Operator, Schedule> mean_;

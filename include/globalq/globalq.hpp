@@ -6,6 +6,7 @@
 #include "all_gather.hpp"
 #include "allreduce_mean.hpp"
 #include "any_quantizer.hpp"
+#include "centred_mean.hpp"
 #include "clip.hpp"
 #include "operators.hpp"
 #include "plan.hpp"

@@ -127,7 +127,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.limit = f.size;
   }
   f.q = op.norm.inner();
-  if constexpr (requires { N::rounds_up; }) f.q.quantum = 1;
+  if constexpr (requires { op.norm.rounds_up; }) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
   if constexpr (requires { N::quantum; }) f.q = {f.q.value, N::quantum, true};
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;

@@ -580,6 +580,21 @@ def clipping_lowers_the_variance_and_is_biased():
 
 
 @case
+def scaling_by_minimum_and_maximum_sees_the_range_alone():
+    """Far from zero the largest magnitude is a poor scale; equal values come out as they are."""
+    vectors = [[value + 100 for value in v] for v in gaussian(3, 1000)]
+    with Folder(*vectors) as folder:
+        for name in ("cgx:4", "qsdp:8", "cgx:3,rounding=nearest"):
+            near, far = (folder.run("--operator", f"{name},scale={scale}").report for scale in ("min-max", "max"))
+            expect(near["nmse"] < far["nmse"] / 50, name, near["nmse"], far["nmse"])
+            equal(near["theta_bound"], None)
+        for schedule in ("ring", "tree", "allgather"):
+            folder.run("--operator", "cgx:4,scale=min-max", "--schedule", schedule, "--dtype", "f64", "--in-place")
+    with Folder(*[[float(r + 3)] * 300 for r in range(4)]) as folder:
+        equal(list(folder.run("--operator", "cgx:2,scale=min-max").values), [4.5] * 300)
+
+
+@case
 def operators_are_listed():
     with Folder([0.0]) as folder:
         for arguments in (["--operator", "help"], ["--operator", "help", "--json"],
