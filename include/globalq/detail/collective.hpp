@@ -56,7 +56,8 @@ class collective {
 
   /// @brief Other levels from the next call on, for an operator whose levels are a table (learned ones, say).
   ///
-  /// Nothing is allocated. Every worker must do so between the same two calls: the levels are part of what the opening
+  /// Nothing is allocated. Calls that were started before are waited for: they keep the levels that they were started with.
+  /// Every worker must do so between the same two calls: the levels are part of what the opening
   /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
   /// they are arguments of the kernels: capture a graph again.
   /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
@@ -64,6 +65,7 @@ class collective {
   template <class Table>
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(Table const& changed) {
+    if (queue_) queue_->settle();
     call_->set_levels(changed);
     for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
       magnitudes_[code - 1] =
