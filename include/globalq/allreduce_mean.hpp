@@ -93,10 +93,12 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
   template <Vector V>
   started_call start(V&& x, std::uint64_t step) {
+    base::template expect_lasting<V>();
     return this->start_job(this->in_place(x), step);
   }
   template <Vector X, Vector Y>
   started_call start(X&& x, Y&& y, std::uint64_t step) {
+    base::template expect_lasting<X, Y>();
     return this->start_job(this->between(x, y), step);
   }
 

@@ -65,10 +65,12 @@ class reduce_scatter_mean : public detail::collective<Transport, Operator, sched
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
   template <Vector V>
   started_call start(V&& x, std::uint64_t step) {
+    base::template expect_lasting<V>();
     return this->start_job(this->in_place(x), step);
   }
   template <Vector X, Vector Y>
   started_call start(X&& x, Y&& y, std::uint64_t step) {
+    base::template expect_lasting<X, Y>();
     return this->start_job(this->to_shard(x, y), step);
   }
 

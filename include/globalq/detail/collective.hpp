@@ -264,6 +264,14 @@ class collective {
     call_->run_group(schedule_, group.members(), step.value);
   }
 
+  template <class... V>
+  static constexpr void expect_lasting() {
+    static_assert(
+        (outlasts_call<V> && ...),
+        "globalq: the vector is a temporary, which is gone before the call that is started; give it a name, "
+        "and keep it until the call has ended");
+  }
+
   started_call start_job(job const& j, std::uint64_t step) {
     static_assert(!on_stream,
                   "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
