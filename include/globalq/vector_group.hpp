@@ -30,12 +30,14 @@ class vector_group {
   /// @throws configuration_error when its values have another type than those of the group
   template <Vector V>
   vector_group& add(V&& x) {
+    expect_lasting<V>();
     return add(x, x);
   }
 
   /// Adds a vector that is averaged into another one of its length and type.
   template <Vector X, Vector Y>
   vector_group& add(X&& x, Y&& y) {
+    expect_lasting<X, Y>();
     auto* const in = detail::data_of(x);
     auto* const out = detail::data_of(y);
     using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
@@ -63,6 +65,13 @@ class vector_group {
   std::vector<member> const& members() const { return members_; }
 
  private:
+  template <class... V>
+  static constexpr void expect_lasting() {
+    static_assert(
+        (detail::outlasts_call<V> && ...),
+        "globalq: the vector is a temporary, which is gone before the group is averaged; give it a name");
+  }
+
   std::vector<member> members_;
 };
 

@@ -84,6 +84,30 @@ TEST(Start, a_direct_call_waits_for_those_that_were_started) {
   });
 }
 
+TEST(Start, calls_keep_the_levels_that_they_were_started_with) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    gq::levels::table const early{0, 0.25, 0.5, 1}, late{0, 0.0625, 0.375, 1};
+    gq::allreduce_mean mean{workers,
+                            gq::quantizer{gq::norm::linf{.bucket = 128}, early, gq::rounding::stochastic{},
+                                          gq::wire::packed<3>{}},
+                            gq::schedule::ring{},
+                            {.seed = 4},
+                            Kokkos::Serial()};
+    std::vector<std::vector<float>> direct;
+    for (int k = 0; k < 4; ++k) direct.push_back(values(20000, workers.rank() + 10 * k));
+    std::vector<std::vector<float>> started = direct;
+    for (std::size_t k = 0; k < 3; ++k) mean(direct[k], k);
+    mean.set_levels(late);
+    mean(direct[3], 3);
+    mean.set_levels(early);
+    for (std::size_t k = 0; k < 3; ++k) mean.start(started[k], k);
+    mean.set_levels(late);  // while they run
+    mean.start(started[3], 3);
+    mean.wait();
+    for (std::size_t k = 0; k < 4; ++k) EXPECT_TRUE(same_bits(started[k], direct[k])) << k;
+  });
+}
+
 TEST(Start, calls_of_several_operators_share_a_queue_and_a_transport) {
   on_threads(3, std::chrono::seconds{20}, [](auto& workers) {
     auto const queue = std::make_shared<gq::call_queue>();

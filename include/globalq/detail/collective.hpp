@@ -74,10 +74,12 @@ class collective {
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
   template <Vector V>
   started_call start(V&& x, std::uint64_t step) {
+    expect_lasting<V>();
     return start_job(in_place(x), step);
   }
   template <Vector X, Vector Y>
   started_call start(X&& x, Y&& y, std::uint64_t step) {
+    expect_lasting<X, Y>();
     return start_job(between(x, y), step);
   }
 
@@ -121,7 +123,8 @@ class collective {
 
   /// @brief Other levels from the next call on, for an operator whose levels are a table (learned ones, say).
   ///
-  /// Nothing is allocated. Every worker must do so between the same two calls: the levels are part of what the opening
+  /// Nothing is allocated. Calls that were started before are waited for: they keep the levels that they were started with.
+  /// Every worker must do so between the same two calls: the levels are part of what the opening
   /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
   /// they are arguments of the kernels: capture a graph again.
   /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
@@ -129,6 +132,7 @@ class collective {
   template <class Table>
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(Table const& changed) {
+    if (queue_) queue_->settle();
     call_->set_levels(changed);
     for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
       magnitudes_[code - 1] =
@@ -300,6 +304,14 @@ class collective {
     checked(step.value + group.size());
     if (queue_) queue_->settle();
     call_->run_group(schedule_, group.members(), step.value);
+  }
+
+  template <class... V>
+  static constexpr void expect_lasting() {
+    static_assert(
+        (outlasts_call<V> && ...),
+        "globalq: the vector is a temporary, which is gone before the call that is started; give it a name, "
+        "and keep it until the call has ended");
   }
 
   started_call start_job(job const& j, std::uint64_t step) {

@@ -61,6 +61,12 @@ std::uint64_t size_of_vector(V const& v) {
     return static_cast<std::uint64_t>(std::ranges::size(v));
   }
 }
+/// Whether values stay where they are when an argument of type V&& is gone: not those of a temporary that owns them. A view
+/// passes, whose values may have another owner.
+template <class V>
+inline constexpr bool outlasts_call =
+    std::is_lvalue_reference_v<V> || KokkosView<V> || std::ranges::borrowed_range<V> || std::ranges::view<V>;
+
 template <class V>
 auto value_type_of() {
   if constexpr (KokkosView<V>)
