@@ -148,6 +148,13 @@ std::string row(std::string_view example) {
   gq::any_quantizer const quantiser = compose::make(op.words);
   gq::plan const plan = gq::plan_for(quantiser, gq::schedule::any{op.schedule}, workers, length);
   gq::plan const single = gq::plan_for(quantiser, gq::schedule::any{"allgather"}, 1, length);
+  double bits = plan.bits_per_value;
+  if (op.centred) {  // the midpoints, once
+    std::size_t const midpoints = (length + op.words.bucket - 1) / op.words.bucket;
+    bits +=
+        gq::plan_for(gq::uncompressed{}, gq::schedule::any{op.schedule}, workers, midpoints).bits_per_value *
+        static_cast<double>(midpoints) / length;
+  }
   bool const plain = op.words.levels == "none";
   double const fixed = quantiser.facts().fixed_unit;
   std::string shares[std::size(distributions)], omega = "none", theta = "none";
@@ -178,9 +185,9 @@ std::string row(std::string_view example) {
   if (op.centred) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   return cells({"`" + std::string(example) + "`", levels(op, plan), plain ? "none" : norm,
-                plain ? "none" : op.words.rounding, text("%.4g", plan.bits_per_value),
-                plain ? "float32" : op.words.wire, gq::name_of(plan.reduce), schedules(op, quantiser), omega,
-                theta, shares[0], shares[1], shares[2]});
+                plain ? "none" : op.words.rounding, text("%.4g", bits), plain ? "float32" : op.words.wire,
+                gq::name_of(plan.reduce), schedules(op, quantiser), omega, theta, shares[0], shares[1],
+                shares[2]});
 }
 
 std::string page() {
