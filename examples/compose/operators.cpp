@@ -79,6 +79,9 @@ constexpr parameter integer_bits{"bits", "8", "2 to 8, 16 or 32", "bits a value 
 constexpr parameter eight_bits{"bits", "8", "2 to 8", "bits a value on the wire, sign included"};
 constexpr parameter four_bits{"bits", "4", "2 to 8", "bits a value on the wire, sign included"};
 constexpr parameter three_bits{"bits", "3", "2 to 8", "bits a value on the wire, sign included"};
+constexpr std::string_view codes[] = {"fixed", "elias", "huffman", "sparse"};
+constexpr parameter code_parameter{"code", "fixed", "fixed, elias, huffman or sparse",
+                                   "how codes become bits; frames differ in length but for fixed"};
 constexpr parameter all_levels{"levels", "0", "a whole number; 0: as many as fit", "levels above zero"};
 
 constexpr parameter bucket_of(std::string_view usual) {
@@ -99,6 +102,13 @@ std::string short_wire(arguments const& with) {
   return bits == 8 ? "int8" : "packed:" + std::to_string(bits);
 }
 
+/// The wire of operators that have a code: of fixed width, or by it.
+std::string coded_wire(arguments const& with) {
+  std::string const fixed = short_wire(with);
+  std::size_t const code = with.one_of("code", codes);
+  return code == 0 ? fixed : std::string{codes[code]};
+}
+
 std::string order_word(arguments const& with, std::string_view name) {
   if (with.text(name) == "inf") return "inf";
   return std::to_string(with.number(name, 1, 64));
@@ -109,6 +119,12 @@ std::uint64_t bucket_in(arguments const& with) { return with.number("bucket", 0,
 std::string sized(std::string name, arguments const& with) {
   std::uint64_t const levels = with.number("levels", 0, 0xffffffffU);
   return levels == 0 ? name : name + ":" + std::to_string(levels);
+}
+
+/// The same where a code may take the place of the bits, which then say how many levels there are.
+std::string coded_size(std::string const& name, arguments const& with) {
+  if (with.number("levels", 0, 0xffffffffU) != 0 || with.one_of("code", codes) == 0) return sized(name, with);
+  return name + ":" + std::to_string((1U << (with.number("bits", 2, 8) - 1)) - 1);
 }
 
 std::string joined(std::string const& first, std::span<double const> numbers) {
@@ -158,11 +174,17 @@ named_operator make_global_exponential(arguments const& with) {
           "tree"};
 }
 
-constexpr parameter qsgd_parameters[] = {four_bits, bucket_of("512"), order_of("2"), all_levels};
-constexpr std::string_view qsgd_examples[] = {"qsgd:4", "qsgd:8", "qsgd:4,q=inf"};
+constexpr parameter qsgd_parameters[] = {four_bits, bucket_of("512"), order_of("2"), all_levels,
+                                         code_parameter};
+constexpr std::string_view qsgd_examples[] = {"qsgd:4",
+                                              "qsgd:8",
+                                              "qsgd:4,q=inf",
+                                              "qsgd:8,code=huffman",
+                                              "qsgd:6,bucket=0,code=elias",
+                                              "qsgd:2,bucket=0,code=sparse"};
 named_operator make_qsgd(arguments const& with) {
-  return {{"local:" + order_word(with, "q"), sized("uniform", with), "stochastic", short_wire(with), "auto",
-           bucket_in(with)},
+  return {{"local:" + order_word(with, "q"), coded_size("uniform", with), "stochastic", coded_wire(with),
+           "auto", bucket_in(with)},
           "allgather"};
 }
 
@@ -181,11 +203,12 @@ named_operator make_terngrad(arguments const& with) {
           clip};
 }
 
-constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels};
-constexpr std::string_view nuqsgd_examples[] = {"nuqsgd:4"};
+constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels, code_parameter};
+constexpr std::string_view nuqsgd_examples[] = {"nuqsgd:4", "nuqsgd:4,code=huffman"};
 named_operator make_nuqsgd(arguments const& with) {
-  return {{"local:2", sized("exponential", with), "stochastic", short_wire(with), "auto", bucket_in(with)},
-          "allgather"};
+  return {
+      {"local:2", coded_size("exponential", with), "stochastic", coded_wire(with), "auto", bucket_in(with)},
+      "allgather"};
 }
 
 constexpr std::string_view scopes[] = {"global", "local"};
@@ -270,8 +293,10 @@ constexpr parameter alq_parameters[] = {
     three_bits,
     {"levels", "0:0.25:0.5:1", "ascending numbers from 0 to 1 with colons between", "the learned levels"},
     bucket_of("8192"),
-    order_of("2")};
-constexpr std::string_view alq_examples[] = {"alq:3,levels=0:0.008:0.02:1"};
+    order_of("2"),
+    code_parameter};
+constexpr std::string_view alq_examples[] = {"alq:3,levels=0:0.008:0.02:1",
+                                             "alq:3,levels=0:0.008:0.02:1,code=huffman"};
 named_operator make_alq(arguments const& with) {
   std::vector<double> levels;
   for (auto const each : split(with.text("levels"), ':')) {
@@ -279,7 +304,7 @@ named_operator make_alq(arguments const& with) {
     if (!is_number(each, level)) with.refuse_value("levels");
     levels.push_back(level);
   }
-  return {{"local:" + order_word(with, "q"), joined("table:", levels), "stochastic", short_wire(with), "auto",
+  return {{"local:" + order_word(with, "q"), joined("table:", levels), "stochastic", coded_wire(with), "auto",
            bucket_in(with)},
           "allgather"};
 }

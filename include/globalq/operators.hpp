@@ -37,6 +37,10 @@ struct wire_of_bits<32> {
 
 }  // namespace detail
 
+/// A wire of fixed or of variable length.
+template <class W>
+concept AnyWire = WireFormat<W> || wire::BlockCode<W>;
+
 /// The fixed-width wire of a number of bits a code, sign included: integers of 8, 16 and 32 bits, else packed.
 template <int Bits>
 using wire_of = typename detail::wire_of_bits<Bits>::type;
@@ -91,14 +95,16 @@ quantizer<Norm, levels::exponential<>, rounding::stochastic, Wire> global_expone
 /// @brief QSGD: levels k/s of each bucket's own norm.
 ///
 /// Meant for allgather; elsewhere sums are encoded again. @n
-/// Wire: @p Bits a value and 32 bits a bucket, at fixed width. @n
+/// Wire: @p Bits a value and 32 bits a bucket at fixed width; with wire::elias<>{} the code of the paper, whose length is
+/// bounded in docs/theory.md (at s = sqrt(B) by 37/12 B + 32 bits; *erratum:* 2.8 B + 32, as printed, is exceeded), and which
+/// wire::huffman<>{} and wire::sparse<>{} often beat: docs/codes.md. @n
 /// Bound: omega = min(c^2 B / 4 s^2, c sqrt(B) / s), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather. Non-zero
 /// codes with Q = 2: at most s sqrt(B) a bucket, reached by equal values.
 /// @tparam Q      2 (theory), or globalq::infinity (the paper's experiments; "QSGDinf")
 /// @param bucket  values that share a norm; 0: the whole vector; 512 in the paper's experiments
-/// @param levels  s; 0: 2^(Bits-1) - 1
+/// @param levels  s; 0: 2^(Bits-1) - 1 at fixed width, 127 with a code
 /// @source Alistarh et al. 2017 (QSGD), section 3.1, Lemma 3.1 and section 4 (buckets)
-template <int Bits = 4, std::uint32_t Q = 2, WireFormat Wire = wire_of<Bits>>
+template <int Bits = 4, std::uint32_t Q = 2, AnyWire Wire = wire_of<Bits>>
 quantizer<norm::local<Q>, levels::uniform<>, rounding::stochastic, Wire> qsgd(std::uint64_t bucket = 512,
                                                                               std::uint32_t levels = 0,
                                                                               Wire wire = {}) {
@@ -126,7 +132,7 @@ quantizer<Norm, levels::uniform<1>, rounding::stochastic, wire::packed<2>> terng
 /// @param bucket  values that share a norm; 0: the whole vector
 /// @param levels  s; 0: 2^(Bits-1) - 1
 /// @source Ramezani-Kebrya et al. 2021 (NUQSGD)
-template <int Bits = 4, WireFormat Wire = wire_of<Bits>>
+template <int Bits = 4, AnyWire Wire = wire_of<Bits>>
 quantizer<norm::local<2>, levels::exponential<>, rounding::stochastic, Wire> nuqsgd(
     std::uint64_t bucket = 8192, std::uint32_t levels = 0, Wire wire = {}) {
   return {norm::local<2>{bucket}, globalq::levels::exponential<>{levels}, {}, wire};

@@ -399,7 +399,7 @@ TEST(Refusal, of_orders_and_units_says_what_is_possible) {
   for (std::uint32_t order : {0U, 65U, 1000U, 0xfffffffeU}) {
     f.q = order;
     EXPECT_THAT(refusal(), HasSubstr("the orders of a norm are 1 to 64 or infinity"));
-    std::swap(f.q, f.p);
+    std::swap(f.q.value, f.p);
     EXPECT_THAT(refusal(), HasSubstr("the orders of a norm are 1 to 64 or infinity"));
     f.q = f.p = gq::infinity;
   }

@@ -341,6 +341,11 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
     for (int n : worker_counts) {
       vectors const x = bell(n, d);
       moments const m = sample(op.words, op.schedule, x, 1);
+      if (m.plan.bytes_are_most) {  // frames differ in length: the plan is what they are no longer than
+        EXPECT_LE(m.bytes, m.plan.bytes_sent) << name << " with " << n;
+        EXPECT_EQ(m.bytes > 0, n > 1) << name;
+        continue;
+      }
       EXPECT_EQ(m.bytes, m.plan.bytes_sent) << name << " with " << n;
       moments const all = sample(op.words, "allgather", x, 1);
       // header, scales of local norms padded to 16 bytes, codes
