@@ -66,12 +66,19 @@ class host_call {
     try {
       f();
     } catch (transport_error const&) {
-      // a transfer may still be under way: the transport keeps the memory that it could touch
-      if constexpr (transport::OwnRetain<Transport>) {
-        workers_.retain(memory_);
-        memory_ = std::make_shared<workspace>();
-      }
+      give_up_memory();
       throw;
+    } catch (frame_error const&) {  // found while other frames travel
+      give_up_memory();
+      throw;
+    }
+  }
+
+  /// A transfer may still be under way: the transport keeps the memory that it could touch.
+  void give_up_memory() {
+    if constexpr (transport::OwnRetain<Transport>) {
+      workers_.retain(memory_);
+      memory_ = std::make_shared<workspace>();
     }
   }
 
