@@ -132,7 +132,9 @@ GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding,
   return close == 0;
 }
 
-/// codes() of a row but for those that are not decided. @returns false where there are some
+/// codes() of a row but for those that are not decided.
+/// @returns false where there are some
+/// @pre     levels.has_lines(): others could leave the range of an integer
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_FUNCTION bool decided_codes(Levels const& levels, Rounding const& rounding, float gain,
                                     float const* z, int count, std::uint32_t const* words,
