@@ -57,9 +57,19 @@ class any {
     return std::visit([&](auto const& s) { return s.additions(workers); }, chosen_);
   }
 
+  /// @throws configuration_error for native over a transport that does not add integers itself
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
-    std::visit([&](auto const& s) { s(t, c, cut, frames); }, chosen_);
+    std::visit(
+        [&]<class S>(S const& s) {
+          if constexpr (std::is_same_v<S, native> && !transport::OwnAllreduceSum<T, std::int8_t>)
+            throw configuration_error(
+                "globalq: schedule native needs a transport that adds integers itself (allreduce_sum); use "
+                "schedule ring, tree, sra or allgather with this one");
+          else
+            s(t, c, cut, frames);
+        },
+        chosen_);
   }
 
  private:
