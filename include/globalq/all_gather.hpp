@@ -12,7 +12,8 @@ namespace globalq {
 ///
 /// Worker r brings values shard(length, r). A shard is encoded once, and its owner too gets what the others decode, so
 /// that replicas do not drift apart: keep the exact weights elsewhere if they are needed. Norms are those of the vector
-/// that comes out, or of its buckets: each has one owner.
+/// that comes out, or of its buckets: each has one owner. (Where norm::l<q, p> has another p than q and no buckets, the
+/// norms q of the shards are combined by p.)
 ///
 /// @code
 /// gq::all_gather gather{workers, op, {.seed = 42}};

@@ -265,6 +265,18 @@ TEST(Group, takes_inputs_and_outputs_of_all_types_and_refuses_a_mixture) {
   EXPECT_THROW(gq::vector_group{}.add(f, shorter), gq::configuration_error);
 }
 
+TEST(Group, may_use_all_steps_and_none_beyond) {
+  on_threads(2, [&](auto& workers) {
+    gq::allreduce_mean mean{workers, operators()[0], gq::schedule::ring{}};
+    std::uint64_t const last = (std::uint64_t{1} << 48) - 1;
+    std::vector<float> x = values(10, workers.rank()), y = x;
+    gq::vector_group const group = gq::vector_group{}.add(x).add(y);
+    EXPECT_THROW(mean(group, last), gq::configuration_error);
+    mean(group, last - 1);
+    mean(gq::vector_group{}, last);
+  });
+}
+
 TEST(Group, over_native_is_refused) {
   on_threads(2, [&](auto& workers) {
     gq::allreduce_mean mean{workers, operators()[0], gq::schedule::native{}};

@@ -115,6 +115,20 @@ TEST(Shards, take_every_type_of_values) {
   });
 }
 
+/// The sanitizers look at how addresses are computed.
+TEST(Shards, that_are_empty_may_lie_nowhere) {
+  on_threads(2, [](auto& workers) {
+    gq::reduce_scatter_mean mean{workers, operators()[0]};
+    gq::all_gather gather{workers, operators()[0]};
+    std::vector<float> x{1.0F}, shard(mean.shard(1).count);  // none on worker 1
+    ASSERT_EQ(shard.data() == nullptr, workers.rank() == 1);
+    mean(x, shard, 0);
+    x[0] = 0;
+    gather(shard, x, 1);
+    EXPECT_EQ(x[0], 1.0F);
+  });
+}
+
 TEST(Shards, of_another_length_are_refused_with_the_right_one) {
   auto const wrong = complaints<gq::configuration_error>(3, [](auto& workers) {
     gq::reduce_scatter_mean mean{workers, operators()[0]};

@@ -9,6 +9,7 @@
 #include "detail/avx512.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace globalq {
@@ -146,12 +147,13 @@ struct mutable_vector {
   dtype type = dtype::float32;
 };
 
-/// The vector from value @p first on.
-inline const_vector at(const_vector x, std::uint64_t first) {
-  return {static_cast<std::byte const*>(x.data) + first * size_of(x.type), x.type};
-}
+/// The vector from value @p first on. Addresses are numbers here: what begins there may be empty and lie nowhere.
 inline mutable_vector at(mutable_vector y, std::uint64_t first) {
-  return {static_cast<std::byte*>(y.data) + first * size_of(y.type), y.type};
+  auto const address = reinterpret_cast<std::uintptr_t>(y.data) + first * size_of(y.type);
+  return {reinterpret_cast<void*>(address), y.type};
+}
+inline const_vector at(const_vector x, std::uint64_t first) {
+  return {at(mutable_vector{const_cast<void*>(x.data), x.type}, first).data, x.type};
 }
 
 namespace detail {

@@ -301,7 +301,7 @@ class collective {
     std::uint64_t values = 0;
     for (auto const& m : group.members()) values += m.length;
     expect_length(values);
-    checked(step.value + group.size());
+    if (!group.empty()) checked(step.value + (group.size() - 1));
     if (queue_) queue_->settle();
     call_->run_group(schedule_, group.members(), step.value);
   }
