@@ -9,6 +9,7 @@
 #include "centred_mean.hpp"
 #include "clip.hpp"
 #include "operators.hpp"
+#include "hierarchical_mean.hpp"
 #include "plan.hpp"
 #include "quantizer.hpp"
 #include "reduce_scatter_mean.hpp"
