@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,24 +18,57 @@
 
 namespace globalq {
 
-class call_queue;
+namespace detail {
 
-/// @brief A call that was started. May be copied; refers to its queue, which must live longer.
+/// How far the calls of a queue are; handles share it with the queue.
+struct queue_progress {
+  struct trouble {
+    std::uint64_t ticket;
+    std::exception_ptr what;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t started = 0, ended = 0;
+  std::vector<trouble> errors;
+
+  [[noreturn]] void rethrow(std::unique_lock<std::mutex>& lock, std::size_t k) {
+    std::exception_ptr const error = errors[k].what;
+    errors.erase(errors.begin() + static_cast<std::ptrdiff_t>(k));
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+};
+
+}  // namespace detail
+
+/// @brief A call that was started. May be copied, and may outlive its queue, which ends when its calls have.
 class started_call {
  public:
   started_call() = default;
 
   /// Whether the call has ended, well or not. Does not wait.
-  bool test() const;
+  bool test() const {
+    if (!progress_) return true;
+    std::lock_guard const lock(progress_->mutex);
+    return progress_->ended >= ticket_;
+  }
 
   /// Returns when the call has ended.
   /// @throws what the call threw, once
-  void wait() const;
+  void wait() const {
+    if (!progress_) return;
+    std::unique_lock lock(progress_->mutex);
+    progress_->changed.wait(lock, [this] { return progress_->ended >= ticket_; });
+    for (std::size_t k = 0; k < progress_->errors.size(); ++k)
+      if (progress_->errors[k].ticket == ticket_) progress_->rethrow(lock, k);
+  }
 
  private:
   friend class call_queue;
-  started_call(call_queue& queue, std::uint64_t ticket) : queue_(&queue), ticket_(ticket) {}
-  call_queue* queue_ = nullptr;
+  started_call(std::shared_ptr<detail::queue_progress> progress, std::uint64_t ticket)
+      : progress_(std::move(progress)), ticket_(ticket) {}
+  std::shared_ptr<detail::queue_progress> progress_;
   std::uint64_t ticket_ = 0;
 };
 
@@ -62,16 +96,16 @@ class call_queue {
   /// Waits for all calls.
   ~call_queue() {
     {
-      std::lock_guard const lock(mutex_);
+      std::lock_guard const lock(progress_->mutex);
       ends_ = true;
     }
-    changed_.notify_all();
+    progress_->changed.notify_all();
     thread_.join();
   }
 
   /// Puts a call behind all others. Used by the calls' own start().
   started_call start(job const& what) {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(progress_->mutex);
     if (jobs_.size() == waiting_) {  // the ring is full: a longer one, its oldest job first
       std::vector<job> longer(std::max<std::size_t>(8, 2 * jobs_.size()));
       for (std::size_t k = 0; k < waiting_; ++k) longer[k] = jobs_[(first_ + k) % jobs_.size()];
@@ -79,38 +113,35 @@ class call_queue {
       first_ = 0;
     }
     jobs_[(first_ + waiting_++) % jobs_.size()] = what;
-    std::uint64_t const ticket = ++started_;
+    std::uint64_t const ticket = ++progress_->started;
     lock.unlock();
-    changed_.notify_all();
-    return {*this, ticket};
+    progress_->changed.notify_all();
+    return {progress_, ticket};
   }
 
   /// Returns when all calls that were started have ended, well or not.
   void settle() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ended_ == started_; });
+    std::unique_lock lock(progress_->mutex);
+    settle(lock);
   }
 
   /// The same.
   /// @throws what the first of them threw that nobody has waited for
   void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ended_ == started_; });
-    if (!errors_.empty()) rethrow(lock, 0);
+    std::unique_lock lock(progress_->mutex);
+    settle(lock);
+    if (!progress_->errors.empty()) progress_->rethrow(lock, 0);
   }
 
  private:
-  friend class started_call;
-
-  struct trouble {
-    std::uint64_t ticket;
-    std::exception_ptr what;
-  };
+  void settle(std::unique_lock<std::mutex>& lock) {
+    progress_->changed.wait(lock, [this] { return progress_->ended == progress_->started; });
+  }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(progress_->mutex);
     for (;;) {
-      changed_.wait(lock, [this] { return waiting_ != 0 || ends_; });
+      progress_->changed.wait(lock, [this] { return waiting_ != 0 || ends_; });
       if (waiting_ == 0) return;
       job const next = jobs_[first_];
       first_ = (first_ + 1) % jobs_.size();
@@ -123,42 +154,17 @@ class call_queue {
         error = std::current_exception();
       }
       lock.lock();
-      ++ended_;
-      if (error) errors_.push_back({ended_, error});
-      changed_.notify_all();
+      ++progress_->ended;
+      if (error) progress_->errors.push_back({progress_->ended, error});
+      progress_->changed.notify_all();
     }
   }
 
-  bool has_ended(std::uint64_t ticket) {
-    std::lock_guard const lock(mutex_);
-    return ended_ >= ticket;
-  }
-  void wait_for(std::uint64_t ticket) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_ >= ticket; });
-    for (std::size_t k = 0; k < errors_.size(); ++k)
-      if (errors_[k].ticket == ticket) rethrow(lock, k);
-  }
-  [[noreturn]] void rethrow(std::unique_lock<std::mutex>& lock, std::size_t k) {
-    std::exception_ptr const error = errors_[k].what;
-    errors_.erase(errors_.begin() + static_cast<std::ptrdiff_t>(k));
-    lock.unlock();
-    std::rethrow_exception(error);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  std::shared_ptr<detail::queue_progress> progress_ = std::make_shared<detail::queue_progress>();
   std::vector<job> jobs_;  ///< a ring
   std::size_t first_ = 0, waiting_ = 0;
-  std::uint64_t started_ = 0, ended_ = 0;
-  std::vector<trouble> errors_;
   bool ends_ = false;
   std::thread thread_;  ///< last: it uses the others
 };
-
-inline bool started_call::test() const { return queue_ == nullptr || queue_->has_ended(ticket_); }
-inline void started_call::wait() const {
-  if (queue_ != nullptr) queue_->wait_for(ticket_);
-}
 
 }  // namespace globalq

@@ -171,6 +171,22 @@ TEST(Start, a_worker_that_never_calls_is_an_error_of_the_others_by_the_deadline)
   EXPECT_NE(texts[2], "");
 }
 
+TEST(Start, a_handle_may_outlive_its_call_s_object) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    std::vector<float> a = values(20000, workers.rank()), b(workers.rank() == 0 ? 3 : 4);
+    gq::started_call fine, wrong;
+    {
+      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      fine = mean.start(a, 0);
+      wrong = mean.start(b, 1);
+    }
+    EXPECT_TRUE(fine.test());
+    fine.wait();
+    EXPECT_THROW(wrong.wait(), gq::disagreement_error);
+    gq::started_call{}.wait();
+  });
+}
+
 TEST(Start, an_object_that_goes_waits_for_its_calls) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
     std::vector<float> a = values(200000, workers.rank()), b = a;

@@ -68,7 +68,8 @@ class collective {
 
   /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
   ///
-  /// Until it has ended the vectors belong to it, and so does the transport: other calls over it must be started on the
+  /// Until it has ended the vectors belong to it (declare them before this object, which waits for its calls when it
+  /// goes), and so does the transport: other calls over it must be started on the
   /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that
   /// never starts the call is an error of all others when the transport's deadline has passed.
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
@@ -97,6 +98,9 @@ class collective {
   segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers_.rank()); }
 
   /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
+  ///
+  /// On a queue that other calls use as well, those of all; errors that nobody has asked a handle for are thrown by
+  /// whoever waits first.
   /// @throws what went wrong in a call since the last error that was thrown; transport_error
   void wait() {
     if constexpr (on_stream)
@@ -106,9 +110,10 @@ class collective {
   }
 
   /// @brief Lets start() use a queue that other calls over the same transport use as well, instead of one of its own.
+  /// @throws what a call threw that was started before and that nobody has waited for
   void run_on(std::shared_ptr<call_queue> queue) {
     static_assert(!on_stream, "globalq: calls on a stream are asynchronous already; they need no queue");
-    if (queue_) queue_->settle();
+    if (queue_) queue_->wait();
     expect_threads();
     queue_ = std::move(queue);
   }

@@ -92,6 +92,7 @@ class grouped_codec final : public codec {
       faults_ |= inner_->faults();
       at += padded(inner_->length_of(frame, call_.rank));
     });
+    expect_end();
     if (head_bytes() == 0) return;
     wire::write_header(out, 0, terms, part.count);
     wire::write_length(out, at);
@@ -105,6 +106,7 @@ class grouped_codec final : public codec {
       inner_->finish(sub, next(sub));
       faults_ |= inner_->faults();
     });
+    expect_end();
   }
 
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
@@ -162,6 +164,16 @@ class grouped_codec final : public codec {
       at_[i] = std::min(at_[i] + padded(bytes), s.frame.size());
     }
     return parts_;
+  }
+
+  /// Frames end where their last vector's does.
+  void expect_end() const {
+    for (std::size_t i = 0; i < sources_.size(); ++i)
+      if (at_[i] != sources_[i].frame.size())
+        throw frame_error(
+            "globalq: decode: bad frame from worker " + std::to_string(sources_[i].worker) + ": " +
+            std::to_string(sources_[i].frame.size() - at_[i]) +
+            " bytes behind its last vector; the bytes were damaged or made by another operator");
   }
 
   operator_codec* inner_ = nullptr;
