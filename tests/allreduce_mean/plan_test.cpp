@@ -82,7 +82,8 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_of_a_hundred_workers) {
         std::uint64_t most = 0;
         for (int r = 0; r < n; ++r) {
           gq::detail::counting_transport t(r, n);
-          gq::detail::counting_codec codec(facts, gq::dtype::float32);
+          gq::detail::counting_codec codec(facts, gq::detail::resolve(facts, s.facts(n), n).size,
+                                           gq::dtype::float32);
           gq::frame_pool frames = gq::frame_pool::counting();
           if (gq::detail::exchanges_units(facts))
             gq::detail::agree_on_units(
