@@ -234,7 +234,8 @@ class hierarchical {
     std::string list;
     for (int size : node_sizes_) {
       if (size < 1) refuse("a node of " + std::to_string(size) + " workers; use 1 or more");
-      list += (list.empty() ? "" : "+") + std::to_string(size);
+      if (!list.empty()) list += '+';
+      list += std::to_string(size);
     }
     name(list);
   }
@@ -310,8 +311,9 @@ class hierarchical {
   void name(std::string const& split) {
     name_ = "hierarchical";
     if constexpr (!std::is_same_v<Inner, star> || !std::is_same_v<Outer, scatter_reduce_allgather>)
-      name_ += std::string("<") + Inner::name + "," + Outer::name + ">";
-    name_ += ":" + split;
+      name_.append("<").append(Inner::name).append(",").append(Outer::name).append(">");
+    name_ += ':';
+    name_ += split;
   }
 
   void fill(detail::node_map& nodes, int workers) const {
