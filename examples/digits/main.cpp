@@ -171,10 +171,14 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
     if (asked.centred)
       around.emplace(workers, op, gq::schedule::any{asked.schedule}, asked.words.bucket,
                      gq::options{.seed = s.seed});
+    bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
     digits::endpoint const here{
         workers.rank(),
         workers.size(),
         [&](std::span<float> gradient, std::uint64_t step) {
+          if (dumps &&
+              std::find(chosen.dump_steps.begin(), chosen.dump_steps.end(), step) != chosen.dump_steps.end())
+            dump_gradient(chosen.dump, gradient, step, workers.rank());
           if (asked.clip > 0) gq::clip_deviations(gradient, asked.clip, asked.words.bucket, Kokkos::Serial{});
           around ? (*around)(gradient, step) : mean(gradient, step);
         },
