@@ -472,7 +472,7 @@ REFUSALS = [
     (["--levels", "table:0,x,1"], '"x"'),
     (["--levels", "symmetric:0,1"], "symmetric"),
     (["--rounding", "up"], "stochastic, random-shift, random-shift-unshifted or nearest"),
-    (["--wire", "int4"], "int8, int16, int32 or packed:B"),
+    (["--wire", "int4"], "int8, int16, int32, packed:B"),
     (["--wire", "packed:0"], "packed:0"),
     (["--wire", "packed:9"], "packed:9"),
     (["--reduce", "add"], "auto, sum, exponential or requantise"),

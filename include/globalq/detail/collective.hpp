@@ -325,11 +325,12 @@ class collective {
     checked(step);
     expect_length(j.length);
     if (!queue_) run_on(std::make_shared<call_queue>());
-    return queue_->start({[](call_queue::job const& what) {
-                            auto& self = *static_cast<collective*>(what.object);
-                            self.call_->run(self.schedule_, what.x, what.y, what.length, what.step);
-                          },
-                          this, j.x, j.y, j.length, step});
+    return queue_->start({run_started, this, j.x, j.y, j.length, step});
+  }
+
+  static void run_started(call_queue::job const& what) {
+    collective& self = *static_cast<collective*>(what.object);
+    if constexpr (!on_stream) self.call_->run(self.schedule_, what.x, what.y, what.length, what.step);
   }
 
   void expect_length(std::uint64_t length) const {
