@@ -288,12 +288,15 @@ class collective {
 
   void run(job const& j, call_step step) {
     expect_length(j.length);
-    if constexpr (on_stream) {
+    if (queue_) queue_->settle();
+    run_now(j, step);
+  }
+
+  void run_now(job const& j, call_step step) {
+    if constexpr (on_stream)
       call_->run(schedule_, j.x, j.y, j.length, step);
-    } else {
-      if (queue_) queue_->settle();
+    else
       call_->run(schedule_, j.x, j.y, j.length, step.value);
-    }
   }
 
   void run_group(vector_group const& group, call_step step) {
@@ -325,12 +328,15 @@ class collective {
     checked(step);
     expect_length(j.length);
     if (!queue_) run_on(std::make_shared<call_queue>());
-    return queue_->start({run_started, this, j.x, j.y, j.length, step});
+    call_queue::job const next{run_started, this,     j.x,
+                               j.y,         j.length, step};  // nvcc cannot read this in the call
+    return queue_->start(next);
   }
 
   static void run_started(call_queue::job const& what) {
-    collective& self = *static_cast<collective*>(what.object);
-    if constexpr (!on_stream) self.call_->run(self.schedule_, what.x, what.y, what.length, what.step);
+    job const j{what.x, what.y, what.length};
+    call_step const step{what.step, nullptr};
+    static_cast<collective*>(what.object)->run_now(j, step);
   }
 
   void expect_length(std::uint64_t length) const {
