@@ -52,6 +52,14 @@ inline thread_local std::size_t own_allocations = 0;
 [[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a) {
   return support::allocate(n, static_cast<std::size_t>(a));
 }
+// std::stable_sort asks like this; a sanitizer has its own
+[[gnu::noinline]] void* operator new(std::size_t n, std::nothrow_t const&) noexcept {
+  try {
+    return support::allocate(n, alignof(std::max_align_t));
+  } catch (std::bad_alloc const&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
