@@ -7,6 +7,7 @@
 
 #include "globalq/learn/level_learner.hpp"
 #include "globalq/learn/multiplier.hpp"
+#include "globalq/learn/schedule.hpp"
 #include "globalq/norm/norms.hpp"
 #include "globalq/transport/threads.hpp"
 

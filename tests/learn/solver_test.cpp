@@ -3,6 +3,7 @@
 /// @file
 /// @brief Solvers: monotone, usable by tables, right where the optimum is known, and the optimum against brute force.
 
+#include "globalq/learn/coordinate_descent.hpp"
 #include "globalq/learn/gradient_descent.hpp"
 #include "globalq/learn/multiplier.hpp"
 #include "globalq/learn/optimal.hpp"

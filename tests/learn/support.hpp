@@ -3,6 +3,9 @@
 /// @file
 /// @brief Distributions to learn from, numeric integration, and what every set of levels must satisfy.
 
+#include "globalq/learn/bins.hpp"
+#include "globalq/learn/distribution.hpp"
+#include "globalq/learn/level_set.hpp"
 #include "globalq/learn/piecewise_uniform.hpp"
 #include "globalq/learn/truncated_normal.hpp"
 #include "globalq/learn/variance.hpp"

@@ -84,6 +84,10 @@ inline constexpr std::uint64_t double_magnitude = 0x7fffffffffffffffULL;
 inline constexpr std::uint64_t double_infinity = 0x7ff0000000000000ULL;
 inline constexpr std::uint64_t double_nan = 0x7ff8000000000000ULL;
 
+/// Also with -ffast-math, where std::isfinite is always true.
+GLOBALQ_FUNCTION bool is_finite(float x) { return (bits_of(x) & float_magnitude) < float_infinity; }
+GLOBALQ_FUNCTION bool is_finite(double x) { return (bits_of(x) & double_magnitude) < double_infinity; }
+
 /// A float product rounded once, never fused into a following sum by a device compiler.
 GLOBALQ_FUNCTION float multiply(float a, float b) {
   KOKKOS_IF_ON_DEVICE((return __fmul_rn(a, b);))

@@ -55,21 +55,17 @@ struct coordinate_descent {
   solution operator()(F const& f) const {
     solution r;
     r.levels = detail::start_of(start, size, zero_free, "coordinate_descent");
-    r.variance = variance(f, r.levels);
-    r.converged = false;
     auto& l = r.levels.values;
-    while (!r.converged && r.iterations < max_sweeps) {
-      for (std::size_t i = r.levels.first_free(); i + 1 < l.size(); ++i) {
-        double const least = i > 0 && l[i - 1] > 0 ? l[i - 1] * closest_ratio : smallest_level;
-        double const best = detail::best_place(f, r.levels, i), most = l[i + 1] / closest_ratio;
-        l[i] = std::max(least,
-                        std::min(best, most));  // convex in l[i]: the nearest allowed place is the best one
-      }
-      double const now = variance(f, r.levels);
-      r.converged = !(now < r.variance * (1 - tolerance));
-      r.variance = now;
-      ++r.iterations;
-    }
+    detail::descend(
+        r, max_sweeps, tolerance, [&] { return variance(f, r.levels); },
+        [&] {
+          for (std::size_t i = r.levels.first_free(); i + 1 < l.size(); ++i) {
+            double const least = i > 0 && l[i - 1] > 0 ? l[i - 1] * closest_ratio : smallest_level;
+            double const best = detail::best_place(f, r.levels, i), most = l[i + 1] / closest_ratio;
+            // convex in l[i]: the nearest allowed place is the best one
+            l[i] = std::max(least, std::min(best, most));
+          }
+        });
     return r;
   }
   solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }

@@ -64,6 +64,22 @@ inline void check_size(std::uint32_t s, char const* who) {
                               std::to_string(levels::detail::level_table::limit));
 }
 
+/// Sweeps until a sweep lowers what is measured by less than a share of it, or as often as allowed.
+/// @param sweep    changes r.levels
+/// @param measure  becomes r.variance
+template <class Sweep, class Measure>
+void descend(solution& r, int most, double tolerance, Measure const& measure, Sweep const& sweep) {
+  r.variance = measure();
+  r.converged = false;
+  while (!r.converged && r.iterations < most) {
+    sweep();
+    double const now = measure();
+    r.converged = !(now < r.variance * (1 - tolerance));
+    r.variance = now;
+    ++r.iterations;
+  }
+}
+
 /// Moves levels apart, from the top down, until they can be told apart; leaves all others where they are.
 inline void separate(level_set& l) {
   for (std::size_t i = l.values.size() - 1; i-- > l.first_free();) {

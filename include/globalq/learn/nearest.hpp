@@ -84,23 +84,19 @@ struct lloyd {
   solution operator()(F const& f) const {
     solution r;
     r.levels = detail::start_of(start, size, zero_free, "lloyd");
-    r.variance = nearest_error(f, r.levels);
-    r.converged = false;
     auto& l = r.levels.values;
     std::vector<double> next = l;
-    while (!r.converged && r.iterations < max_steps) {
-      for (std::size_t i = r.levels.first_free(); i + 1 < l.size(); ++i) {
-        moments const m =
-            f.below(0.5 * (l[i] + l[i + 1])) - (i > 0 ? f.below(0.5 * (l[i - 1] + l[i])) : moments{});
-        if (m.mass > 0) next[i] = m.first / m.mass;
-      }
-      l = next;
-      detail::separate(r.levels);
-      double const now = nearest_error(f, r.levels);
-      r.converged = !(now < r.variance * (1 - tolerance));
-      r.variance = now;
-      ++r.iterations;
-    }
+    detail::descend(
+        r, max_steps, tolerance, [&] { return nearest_error(f, r.levels); },
+        [&] {
+          for (std::size_t i = r.levels.first_free(); i + 1 < l.size(); ++i) {
+            moments const m =
+                f.below(0.5 * (l[i] + l[i + 1])) - (i > 0 ? f.below(0.5 * (l[i - 1] + l[i])) : moments{});
+            if (m.mass > 0) next[i] = m.first / m.mass;
+          }
+          l = next;
+          detail::separate(r.levels);
+        });
     return r;
   }
   solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }

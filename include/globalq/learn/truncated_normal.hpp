@@ -16,9 +16,6 @@ namespace globalq::learn {
 
 namespace detail {
 
-/// Also with -ffast-math, where std::isfinite is always true.
-inline bool is_finite(double x) { return (bits_of(x) & double_magnitude) < double_infinity; }
-
 /// P(low < Z <= high) of a standard normal Z, accurate in both tails.
 inline double normal_mass(double low, double high) {
   constexpr double root_half = 0.70710678118654752440;
@@ -63,7 +60,7 @@ class truncated_normal {
  public:
   truncated_normal(double mean, double deviation, normal_of what = normal_of::signed_values)
       : mean_(mean), deviation_(deviation), folded_(what == normal_of::signed_values) {
-    if (!(deviation > 0 && detail::is_finite(mean) && detail::is_finite(deviation)))
+    if (!(deviation > 0 && is_finite(mean) && is_finite(deviation)))
       throw configuration_error("globalq: learn::truncated_normal: mean " + std::to_string(mean) +
                                 ", deviation " + std::to_string(deviation) +
                                 "; the deviation must be above 0");
@@ -109,7 +106,7 @@ class mixture {
  public:
   /// @param weight  not negative, not all zero
   void add(truncated_normal const& f, double weight) {
-    if (!(weight >= 0 && detail::is_finite(weight)))
+    if (!(weight >= 0 && is_finite(weight)))
       throw configuration_error("globalq: learn::mixture: a weight of " + std::to_string(weight) +
                                 "; weights are squared norms, finite and not negative");
     if (weight == 0) return;
