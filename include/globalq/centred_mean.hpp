@@ -19,9 +19,6 @@ GLOBALQ_FUNCTION centred_value<Value> centred_from(Value v) {
   return static_cast<centred_value<Value>>(v);
 }
 
-GLOBALQ_FUNCTION bool is_finite_bits(float v) { return (bits_of(v) & float_magnitude) < float_infinity; }
-GLOBALQ_FUNCTION bool is_finite_bits(double v) { return (bits_of(v) & double_magnitude) < double_infinity; }
-
 /// (min + max) / 2 of some values, rounded to their centred type; NaN is passed over here and found by the mean.
 template <class Value>
 centred_value<Value> midpoint(Value const* x, std::uint64_t count) {
@@ -91,18 +88,8 @@ class centred_mean {
   /// @throws what allreduce_mean throws; @p y is untouched then unless a transfer had begun
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    auto const* const in = detail::data_of(x);
-    auto* const out = detail::data_of(y);
-    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
-    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
-                  "globalq: centred_mean: the output is const");
-    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
-                  "globalq: centred_mean: input and output have different types; use one type for both");
-    std::uint64_t const length = detail::size_of_vector(x);
-    if (length != detail::size_of_vector(y))
-      throw configuration_error("globalq: centred_mean: the input has " + std::to_string(length) +
-                                " values and the output " + std::to_string(detail::size_of_vector(y)) +
-                                "; they must have the same length");
+    auto const [in, out, length] = detail::pair_of(x, y, "centred_mean");
+    using value = std::remove_pointer_t<std::remove_cv_t<decltype(out)>>;
     run(in, out, length, step, memory_of<detail::centred_value<value>>());
   }
 
@@ -173,7 +160,7 @@ class centred_mean {
       bool bad = false;
       for (std::uint64_t i = first; i < end; ++i) {
         Value const v = static_cast<Value>(centred[i] + m);
-        bad = bad || !detail::is_finite_bits(detail::centred_from(v));
+        bad = bad || !is_finite(detail::centred_from(v));
         centred[i] = detail::centred_from(v);
       }
       if (bad) Kokkos::atomic_or(&beyond, 1U);

@@ -4,10 +4,12 @@
 /// @brief hierarchical_mean: float32 sums inside a node, where bytes are cheap, and an operator between nodes.
 
 #include "allreduce_mean.hpp"
+#include "schedule/hierarchical.hpp"
 #include "transport/group.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -101,38 +103,14 @@ class hierarchical_mean {
   /// @throws configuration_error as allreduce_mean does, on all workers; and when node_size is below 1
   hierarchical_mean(Transport& workers, Operator op, Outer between, int node_size,
                     options const& settings = {})
-      : hierarchical_mean(workers, std::move(op), std::move(between), split(workers, node_size), settings) {}
+      : hierarchical_mean(workers, std::move(op), std::move(between), nodes_of(workers, node_size),
+                          settings) {}
 
   /// @param node_sizes  workers of each node, consecutive ranks; together as many as there are
   hierarchical_mean(Transport& workers, Operator op, Outer between, std::vector<int> const& node_sizes,
                     options const& settings = {})
-      : workers_(workers), settings_(settings), nodes_(checked(workers, node_sizes)) {
-    int first = 0;
-    std::vector<int> leaders, members;
-    for (int size : nodes_) {
-      leaders.push_back(first);
-      if (workers.rank() >= first && workers.rank() < first + size) {
-        for (int k = 0; k < size; ++k) members.push_back(first + k);
-        // a node's mean counts as often as it has workers
-        weight_ = static_cast<double>(size) * static_cast<double>(nodes_.size()) / workers.size();
-      }
-      first += size;
-    }
-    detail::operator_facts const facts = detail::facts_of(op);
-    int const count = static_cast<int>(nodes_.size());
-    detail::resolution const r = detail::resolve(facts, between.facts(count), count);
-    if (!r.fits()) throw configuration_error(r.refusal);  // on members too
-    hash_ = detail::hash(detail::hash(detail::parameter_hash(op), facts.name), detail::levels_hash(op));
-    name_ = std::string("hierarchical_mean ") + between.facts(count).name;
-    for (int size : nodes_) name_ += " " + std::to_string(size);
-    options inside = settings;
-    inside.non_finite = non_finite::propagate;  // the leaders' call decides for all
-    node_ = std::make_unique<group>(workers, members);
-    sum_ = std::make_unique<inner>(*node_, uncompressed{}, schedule::scatter_reduce_allgather{}, inside);
-    if (node_->rank() != 0) return;
-    leaders_ = std::make_unique<group>(workers, leaders);
-    mean_ = std::make_unique<outer>(*leaders_, std::move(op), std::move(between), settings);
-  }
+      : hierarchical_mean(workers, std::move(op), std::move(between), nodes_of(workers, node_sizes),
+                          settings) {}
 
   /// Averages in place.
   /// @param x     this worker's vector; all workers bring the same length and type
@@ -146,22 +124,20 @@ class hierarchical_mean {
   /// Averages @p x into @p y, of the same length and type; they may be the same.
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    auto const* const in = detail::data_of(x);
-    auto* const out = detail::data_of(y);
-    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
-    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
-                  "globalq: the vector is const; pass one to write to: mean(input, output, step)");
-    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
-                  "globalq: input and output have different types; use one type for both");
-    std::uint64_t const length = detail::size_of_vector(x);
-    if (length != detail::size_of_vector(y))
-      throw configuration_error("globalq: hierarchical_mean: the input has " + std::to_string(length) +
-                                " values and the output " + std::to_string(detail::size_of_vector(y)) +
-                                "; they must have the same length");
-    if constexpr (std::is_same_v<value, double>)
-      run(in, out, length, step, wide_);
-    else
-      run(in, out, length, step, narrow_);
+    auto const [in, out, length] = detail::pair_of(x, y, "hierarchical_mean");
+    using value = std::remove_pointer_t<std::remove_cv_t<decltype(out)>>;
+    try {
+      if constexpr (std::is_same_v<value, double>)
+        run(in, out, length, step, memory_->wide);
+      else
+        run(in, out, length, step, memory_->narrow);
+    } catch (transport_error const&) {  // a transfer may still touch what the call waits for
+      if constexpr (transport::OwnRetain<Transport>) {
+        workers_.retain(memory_);
+        memory_ = std::make_shared<memory>();
+      }
+      throw;
+    }
   }
 
   /// Changes the levels of the operator, as allreduce_mean::set_levels; on all workers between the same calls.
@@ -169,41 +145,78 @@ class hierarchical_mean {
   requires std::is_base_of_v<levels::detail::level_table, Table>
   void set_levels(Table const& levels) {
     if (mean_) mean_->set_levels(levels);
+    levels_hash_ = detail::level_hash(levels);
   }
 
  private:
   using inner = allreduce_mean<group, uncompressed, schedule::scatter_reduce_allgather>;
   using outer = allreduce_mean<group, Operator, Outer>;
 
+  using node_map = schedule::detail::node_map;
+
+  /// What a transfer may still touch when a call is given up.
+  struct memory {
+    std::vector<detail::opening_record> records;
+    detail::told_outcome told;
+    std::vector<float> narrow;
+    std::vector<double> wide;
+  };
+
+  hierarchical_mean(Transport& workers, Operator op, Outer between, node_map const& nodes,
+                    options const& settings)
+      : workers_(workers), settings_(settings), memory_(std::make_shared<memory>()) {
+    int const count = nodes.count(), mine = nodes.node_of(workers.rank()), size = nodes.size(mine);
+    // a node's mean counts as often as it has workers
+    weight_ = static_cast<double>(size) * count / workers.size();
+    detail::operator_facts const facts = detail::facts_of(op);
+    detail::resolution const r = detail::resolve(facts, between.facts(count), count);
+    if (!r.fits()) throw configuration_error(r.refusal);  // on members too
+    operator_hash_ = detail::hash(detail::parameter_hash(op), facts.name);
+    levels_hash_ = detail::levels_hash(op);
+    name_ = std::string("hierarchical_mean ") + between.facts(count).name;
+    for (int each : nodes.sizes) name_ += " " + std::to_string(each);
+    options inside = settings;
+    inside.non_finite = non_finite::propagate;  // the leaders' call decides for all
+    std::vector<int> members(static_cast<std::size_t>(size));
+    std::iota(members.begin(), members.end(), nodes.leader(mine));
+    node_ = std::make_unique<group>(workers, members);
+    sum_ = std::make_unique<inner>(*node_, uncompressed{}, schedule::scatter_reduce_allgather{}, inside);
+    if (node_->rank() != 0) return;
+    leaders_ = std::make_unique<group>(workers, nodes.leaders);
+    mean_ = std::make_unique<outer>(*leaders_, std::move(op), std::move(between), settings);
+  }
+
   [[noreturn]] static void refuse(Transport const& workers, std::string const& what) {
     throw configuration_error(detail::worker_message("hierarchical_mean", workers.rank(), workers.size(),
                                                      what,
                                                      "give one size for all nodes, or the size of each"));
   }
-  static std::vector<int> split(Transport const& workers, int node_size) {
+  static node_map nodes_of(Transport const& workers, int node_size) {
     if (node_size < 1) refuse(workers, "nodes of " + std::to_string(node_size) + " workers");
-    std::vector<int> sizes;
-    for (int left = workers.size(); left > 0; left -= node_size) sizes.push_back(std::min(left, node_size));
-    return sizes;
+    node_map nodes;
+    nodes.cut(workers.size(), node_size, {});
+    return nodes;
   }
-  static std::vector<int> checked(Transport const& workers, std::vector<int> const& sizes) {
+  static node_map nodes_of(Transport const& workers, std::vector<int> const& sizes) {
     for (int size : sizes)
       if (size < 1) refuse(workers, "a node of " + std::to_string(size) + " workers");
-    if (std::accumulate(sizes.begin(), sizes.end(), 0LL) != workers.size())
+    node_map nodes;
+    if (!nodes.cut(workers.size(), 0, sizes))
       refuse(workers, "nodes of " + std::to_string(std::accumulate(sizes.begin(), sizes.end(), 0LL)) +
                           " workers together, and there are " + std::to_string(workers.size()));
-    return sizes;
+    return nodes;
   }
 
   /// All workers mean the same call; else all throw the same, before anything is done.
   void agree(dtype type, std::uint64_t length, std::uint64_t step) {
-    detail::agreement const agreed(type, hash_, name_, workers_.size(), settings_.seed, settings_.non_finite,
-                                   length);
+    detail::agreement const agreed(type, detail::hash(operator_hash_, levels_hash_), name_, workers_.size(),
+                                   settings_.seed, settings_.non_finite, length);
     detail::opening_record const mine = agreed.record(step, 0, 0);
-    records_.resize(static_cast<std::size_t>(workers_.size()));
+    auto& records = memory_->records;
+    records.resize(static_cast<std::size_t>(workers_.size()));
     transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
-                         std::as_writable_bytes(std::span(records_)));
-    detail::check_agreement(records_, "hierarchical_mean");
+                         std::as_writable_bytes(std::span(records)));
+    detail::check_agreement(records, "hierarchical_mean");
   }
 
   template <class Value, class Wide>
@@ -214,17 +227,16 @@ class hierarchical_mean {
     sum.resize(length);
     for (std::uint64_t i = 0; i < length; ++i) sum[i] = static_cast<Wide>(x[i]);
     (*sum_)(sum, step);
+    std::exception_ptr thrown;  // between leaders
     if (mean_) {
       if (weight_ != 1.0)
         for (Wide& v : sum) v = static_cast<Wide>(static_cast<double>(v) * weight_);
-      told_ = {};
-      std::exception_ptr const thrown = told_.of([&] { (*mean_)(sum, step); });
-      transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(&told_, 1)));
-      if (thrown) std::rethrow_exception(thrown);
-    } else {
-      transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(&told_, 1)));
-      told_.rethrow();
+      memory_->told = {};
+      thrown = memory_->told.of([&] { (*mean_)(sum, step); });
     }
+    transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(&memory_->told, 1)));
+    if (thrown) std::rethrow_exception(thrown);
+    memory_->told.rethrow();
     transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(sum)));
     bool beyond = false;  // of the range of 16-bit values: all workers see it alike
     if constexpr (!std::is_same_v<Value, Wide>)
@@ -237,22 +249,15 @@ class hierarchical_mean {
     for (std::uint64_t i = 0; i < length; ++i) y[i] = static_cast<Value>(sum[i]);
   }
 
-  static bool is_finite(float v) { return (bits_of(v) & float_magnitude) < float_infinity; }
-  static bool is_finite(double v) { return (bits_of(v) & double_magnitude) < double_infinity; }
-
   Transport& workers_;
   options settings_;
-  std::vector<int> nodes_;
   double weight_ = 1;  ///< of this node's mean
-  std::uint64_t hash_ = 0;
+  std::uint64_t operator_hash_ = 0, levels_hash_ = 0;
   std::string name_;
   std::unique_ptr<group> node_, leaders_;
   std::unique_ptr<inner> sum_;
   std::unique_ptr<outer> mean_;  ///< of leaders only
-  std::vector<detail::opening_record> records_;
-  detail::told_outcome told_;
-  std::vector<float> narrow_;
-  std::vector<double> wide_;
+  std::shared_ptr<memory> memory_;
 };
 
 template <class T, class Op, class S, class Nodes>

@@ -38,19 +38,8 @@ class vector_group {
   template <Vector X, Vector Y>
   vector_group& add(X&& x, Y&& y) {
     expect_lasting<X, Y>();
-    auto* const in = detail::data_of(x);
-    auto* const out = detail::data_of(y);
-    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
-    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
-                  "globalq: the vector is const; pass one to write to: group.add(input, output)");
-    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
-                  "globalq: input and output have different types; use one type for both");
-    constexpr dtype type = dtype_of<value>::value;
-    std::uint64_t const length = detail::size_of_vector(x);
-    if (length != detail::size_of_vector(y))
-      throw configuration_error("globalq: vector_group: the input has " + std::to_string(length) +
-                                " values and the output " + std::to_string(detail::size_of_vector(y)) +
-                                "; they must have the same length");
+    auto const [in, out, length] = detail::pair_of(x, y, "vector_group");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
     if (!members_.empty() && members_[0].x.type != type)
       throw configuration_error(std::string("globalq: vector_group: a vector of ") + name_of(type) +
                                 " in a group of " + name_of(members_[0].x.type) +

@@ -2,6 +2,9 @@
 /// @file
 /// @brief Plain sums inside nodes and an operator between them: any split, the same bits, unbiased, errors on all.
 
+#include "tests/support/on_threads.hpp"
+#include "tests/support/values.hpp"
+
 #include <globalq/globalq.hpp>
 #include <globalq/hierarchical_mean.hpp>
 
@@ -10,18 +13,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 
 namespace gq = globalq;
+using support::on_threads;
+using support::values;
 
 namespace {
-
-std::vector<float> values(std::size_t count, int seed) {
-  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
-  std::vector<float> v(count);
-  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
-  return v;
-}
 
 std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;
@@ -39,12 +36,6 @@ std::vector<std::vector<int>> splits(int n) {
   if (n >= 3) all.push_back({1, n - 2, 1});
   if (n == 8) all.push_back({4, 4});
   return all;
-}
-
-template <class F>
-void on_threads(int n, F const& f) {
-  gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{20}}};
-  cluster.run([&](auto& workers) { f(workers); });
 }
 
 std::vector<double> exact_mean(int n, std::size_t d) {
@@ -183,6 +174,26 @@ TEST(HierarchicalMean, errors_reach_every_worker_and_leave_the_vector_alone) {
     EXPECT_TRUE(std::isnan(x[0]) && std::isnan(x[499]));
   });
   for (std::string const& text : texts) EXPECT_THAT(text, testing::HasSubstr("brought NaN or infinity"));
+}
+
+TEST(HierarchicalMean, levels_that_change_are_agreed_by_members_too) {
+  on_threads(4, [](auto& workers) {
+    gq::levels::table const early{0, 0.25, 1}, late{0, 0.5, 1};
+    auto const with = [](gq::levels::table const& levels) -> gq::any_quantizer {
+      return gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::packed<3>{}};
+    };
+    // one was made with the new levels, the others are told; a member is late once
+    gq::hierarchical_mean mean{workers, with(workers.rank() == 1 ? late : early), gq::schedule::sra{}, 2};
+    if (workers.rank() != 1 && workers.rank() != 3) mean.set_levels(late);
+    std::vector<float> x = values(300, workers.rank());
+    EXPECT_THROW(mean(x, 0), gq::disagreement_error);
+    if (workers.rank() == 3) mean.set_levels(late);
+    gq::hierarchical_mean fresh{workers, with(late), gq::schedule::sra{}, 2};
+    std::vector<float> y = x;
+    mean(x, 1);
+    fresh(y, 1);
+    EXPECT_EQ(x, y);
+  });
 }
 
 TEST(HierarchicalMean, what_does_not_fit_is_refused_on_every_worker) {

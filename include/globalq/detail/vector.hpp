@@ -77,6 +77,31 @@ auto value_type_of() {
 template <class V>
 using value_of = typename decltype(value_type_of<V>())::type;
 
+/// Input and output of a call, of one type and length, in host memory.
+template <class Value>
+struct vector_pair {
+  Value const* in;
+  Value* out;
+  std::uint64_t length;
+};
+/// @throws configuration_error when the lengths differ
+template <class X, class Y>
+auto pair_of(X& x, Y& y, char const* operation) {
+  auto* const in = data_of(x);
+  auto* const out = data_of(y);
+  using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+  static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
+                "globalq: the vector is const; pass one to write to: the output comes after the input");
+  static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
+                "globalq: input and output have different types; use one type for both");
+  std::uint64_t const length = size_of_vector(x);
+  if (length != size_of_vector(y))
+    throw configuration_error("globalq: " + std::string(operation) + ": the input has " +
+                              std::to_string(length) + " values and the output " +
+                              std::to_string(size_of_vector(y)) + "; they must have the same length");
+  return vector_pair<value>{in, out, length};
+}
+
 }  // namespace detail
 
 /// A vector that globalq can average: contiguous, of a known type.

@@ -36,6 +36,26 @@ struct node_map {
   std::vector<int> sizes;    ///< workers of each node
   std::vector<int> most;     ///< workers of the k largest nodes together
 
+  /// @param node_size  of all nodes, the last of which may have fewer; 0: as listed
+  /// @returns false where the list is not that of as many workers; the map is of no use then
+  bool cut(int workers, int node_size, std::vector<int> const& listed) {
+    leaders.clear();
+    sizes.clear();
+    int first = 0;
+    for (std::size_t v = 0; first < workers && (node_size != 0 || v < listed.size()); ++v) {
+      int const size = node_size != 0 ? std::min(node_size, workers - first) : listed[v];
+      leaders.push_back(first);
+      sizes.push_back(size);
+      first += size;
+    }
+    if (first != workers || (node_size == 0 && sizes.size() != listed.size())) return false;
+    most.assign(sizes.begin(), sizes.end());
+    std::sort(most.rbegin(), most.rend());
+    std::partial_sum(most.begin(), most.end(), most.begin());
+    most.insert(most.begin(), 0);
+    return true;
+  }
+
   int count() const { return static_cast<int>(leaders.size()); }
   int size(int node) const { return sizes[static_cast<std::size_t>(node)]; }
   int leader(int node) const { return leaders[static_cast<std::size_t>(node)]; }
@@ -316,28 +336,12 @@ class hierarchical {
     name_ += split;
   }
 
-  void fill(detail::node_map& nodes, int workers) const {
-    nodes.leaders.clear();
-    nodes.sizes.clear();
-    int first = 0;
-    for (std::size_t v = 0; first < workers && (node_size_ != 0 || v < node_sizes_.size()); ++v) {
-      int const size = node_size_ != 0 ? std::min(node_size_, workers - first) : node_sizes_[v];
-      nodes.leaders.push_back(first);
-      nodes.sizes.push_back(size);
-      first += size;
-    }
-    if (first != workers || (node_size_ == 0 && nodes.sizes.size() != node_sizes_.size()))
-      refuse("nodes of " + name_.substr(name_.find(':') + 1) + " workers, and there are " +
-             std::to_string(workers) + "; give as many, or one size for all nodes");
-    nodes.most.assign(nodes.sizes.begin(), nodes.sizes.end());
-    std::sort(nodes.most.rbegin(), nodes.most.rend());
-    std::partial_sum(nodes.most.begin(), nodes.most.end(), nodes.most.begin());
-    nodes.most.insert(nodes.most.begin(), 0);
-  }
   /// In memory that the next call of a thread reuses.
   detail::node_map const& nodes_of(int workers) const {
     thread_local detail::node_map nodes;
-    fill(nodes, workers);
+    if (!nodes.cut(workers, node_size_, node_sizes_))
+      refuse("nodes of " + name_.substr(name_.find(':') + 1) + " workers, and there are " +
+             std::to_string(workers) + "; give as many, or one size for all nodes");
     return nodes;
   }
 

@@ -51,6 +51,9 @@ class renumbered {
 
   void retain(std::shared_ptr<void> buffers) requires OwnRetain<T> { workers_.retain(std::move(buffers)); }
 
+  void expect_threads() requires requires(T& t) { t.expect_threads(); }
+  { workers_.expect_threads(); }
+
   [[nodiscard]] bool takes_device_memory(int peer) const requires OwnDeviceMemory<T> {
     return workers_.takes_device_memory(ranks_[static_cast<std::size_t>(peer)]);
   }
