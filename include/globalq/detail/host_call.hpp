@@ -96,49 +96,32 @@ class host_call {
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
     segment const written = writes_of(schedule, cut, workers_.rank());
     decision const d = open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step);
-    switch (d.what) {
-      case outcome::not_finite:
-        return fail_non_finite(y, written, brought_text(d.who), false);
-      case outcome::beyond_unit:
-        throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
-      case outcome::zero:
-        return fill(at(y, written.first), written.count, false);
-      default:
-        break;
-    }
-    scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
-
-    call c;
-    c.x = x;
-    c.y = y;
-    c.length = length;
-    c.rank = workers_.rank();
-    c.workers = gathers<Schedule> ? 1 : n;
-    c.seed = setup_.settings.seed;
-    c.step = step;
-    c.units = std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets);
-    c.wide = d.wide;
-    codec_->begin(c);
-    schedule(workers_, *codec_, cut, memory_->frames);
-    if ((codec_->faults() & kernel::out_of_range) != 0)
-      fail_non_finite(y, written, beyond_range_text(y.type), true);
+    auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
+    conclude(d, y.type, fill_result, [&] {
+      scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
+      call c = common_call(gathers<Schedule> ? 1 : n, step, d);
+      c.x = x;
+      c.y = y;
+      c.length = length;
+      c.units = scales(buckets);
+      codec_->begin(c);
+      schedule(workers_, *codec_, cut, memory_->frames);
+      return codec_->faults();
+    });
   }
 
   template <class Schedule>
   void exchange_group(Schedule const& schedule, std::span<vector_group::member const> members,
                       std::uint64_t step) {
     int const n = workers_.size();
-    std::uint64_t const bucket = setup_.facts.bucket, grain = grain_of(setup_.facts);
-    std::uint32_t const q = setup_.inner_order();
-    places_.place(members, grain, bucket);
+    std::uint64_t const grain = grain_of(setup_.facts);
+    places_.place(members, grain, setup_.facts.bucket);
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     std::uint64_t lengths = members.size(), values = 0;
     for (std::size_t k = 0; k < members.size(); ++k) {
       auto const& m = members[k];
-      norm::bucket_statistics(
-          on_, m.length, bucket, q, norm::input_block{m.x, q},
-          std::span(statistics_).subspan(places_.first_bucket(k), setup_.buckets(m.length)), parts_);
+      measure(m.x, m.length, places_.first_bucket(k));
       lengths = hash(lengths, m.length);
       values += m.length;
     }
@@ -147,32 +130,56 @@ class host_call {
     rule.by_bucket = !rule.plain && rule.fixed_unit == 0;  // a vector without buckets is one
     decision const d =
         agree(schedule, type, hash(lengths, std::uint64_t{1}), values, buckets, 0.0, rule, step);
-    auto const fill_all = [&](bool nan) {
+    auto const fill_result = [&](bool nan) {
       for (auto const& m : members) fill(m.y, m.length, nan);
     };
+    conclude(d, type, fill_result, [&] {
+      scale_buckets(type, buckets, d, rule.by_bucket);
+      call c = common_call(n, step, d);
+      c.x.type = c.y.type = type;
+      group_.begin(*codec_, c, members, places_, scales(buckets));
+      schedule(workers_, group_, layout(places_.length(), schedule.parts(n), grain, setup_.chunk_values()),
+               memory_->frames);
+      return group_.faults();
+    });
+  }
+
+  /// Does what the records come to.
+  /// @param fill_result  fill_result(nan): writes zeros, or NaN, to all of the result
+  /// @param send         makes the result; returns the faults of the kernels
+  template <class Fill, class Send>
+  void conclude(decision const& d, dtype type, Fill const& fill_result, Send const& send) {
     auto const not_finite = [&](std::string const& why, bool changed) {
       if (setup_.settings.non_finite == non_finite::error)
         throw non_finite_error(non_finite_text(setup_.operation, why, changed));
-      fill_all(true);
+      fill_result(true);
     };
     if (d.what == outcome::not_finite) return not_finite(brought_text(d.who), false);
     if (d.what == outcome::beyond_unit)
       throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
-    if (d.what == outcome::zero) return fill_all(false);
-    scale_buckets(type, buckets, d, rule.by_bucket);
+    if (d.what == outcome::zero) return fill_result(false);
+    if ((send() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type), true);
+  }
 
+  /// What of a call does not depend on its vectors.
+  call common_call(int workers, std::uint64_t step, decision const& d) const {
     call c;
-    c.x.type = c.y.type = type;
     c.rank = workers_.rank();
-    c.workers = n;
+    c.workers = workers;
     c.seed = setup_.settings.seed;
     c.step = step;
     c.wide = d.wide;
-    group_.begin(*codec_, c, members, places_,
-                 std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets));
-    schedule(workers_, group_, layout(places_.length(), schedule.parts(n), grain, setup_.chunk_values()),
-             memory_->frames);
-    if ((group_.faults() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type), true);
+    return c;
+  }
+  std::span<double const> scales(std::uint64_t buckets) const {
+    return std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets);
+  }
+
+  /// The statistics of consecutive buckets.
+  void measure(const_vector x, std::uint64_t count, std::uint64_t first_bucket) {
+    std::uint32_t const q = setup_.inner_order();
+    norm::bucket_statistics(on_, count, setup_.facts.bucket, q, norm::input_block{x, q},
+                            std::span(statistics_).subspan(first_bucket, setup_.buckets(count)), parts_);
   }
 
   /// One pass over what this worker brings, then the exchange of what it gave.
@@ -184,11 +191,7 @@ class host_call {
     std::uint64_t const buckets = setup_.buckets(length), bucket = setup_.facts.bucket;
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
-    norm::bucket_statistics(
-        on_, brought.count, bucket, q, norm::input_block{at(x, brought.first), q},
-        std::span(statistics_)
-            .subspan(bucket == 0 ? 0 : brought.first / bucket, setup_.buckets(brought.count)),
-        parts_);
+    measure(at(x, brought.first), brought.count, bucket == 0 ? 0 : brought.first / bucket);
     bool const whole = buckets == 1 && statistics_[0].max_bits < double_infinity;
     return agree(schedule, x.type, 0, length, buckets, whole ? norm::relative_norm(statistics_[0], q) : 0.0,
                  scale_rule(setup_.facts, x.type), step);
@@ -225,12 +228,6 @@ class host_call {
     for (std::uint64_t b = 0; b < buckets; ++b)
       units_[b] = norm::local_unit(statistics_[b], op.q, type, d.wide);
     if (!op.local) agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
-  }
-
-  void fail_non_finite(mutable_vector y, segment written, std::string const& why, bool changed) {
-    if (setup_.settings.non_finite == non_finite::error)
-      throw non_finite_error(non_finite_text(setup_.operation, why, changed));
-    fill(at(y, written.first), written.count, true);
   }
 
   Transport& workers_;
