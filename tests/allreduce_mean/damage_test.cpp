@@ -3,6 +3,8 @@
 /// @brief Frames that are damaged on their way: an error, no access out of bounds (the sanitizers look), and memory that
 ///        transfers may still touch is handed to the transport.
 
+#include "tests/support/values.hpp"
+
 #include <globalq/globalq.hpp>
 
 #include <gtest/gtest.h>
@@ -11,6 +13,7 @@
 #include <random>
 
 namespace gq = globalq;
+using support::values;
 
 namespace {
 
@@ -53,13 +56,6 @@ struct damaging {
   }
 };
 static_assert(gq::Transport<damaging> && gq::transport::OwnRetain<damaging>);
-
-std::vector<float> values(std::size_t count, int seed) {
-  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
-  std::vector<float> v(count);
-  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
-  return v;
-}
 
 std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;

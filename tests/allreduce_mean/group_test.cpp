@@ -3,6 +3,8 @@
 /// @brief Several vectors in one call: the bits of single calls where nothing is added on the way, one message, no leaks.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/on_threads.hpp"
+#include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
 
@@ -11,19 +13,13 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 
 namespace gq = globalq;
+using support::on_threads;
+using support::same_bits;
+using support::values;
 
 namespace {
-
-template <class Value = float>
-std::vector<Value> values(std::size_t count, int seed) {
-  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
-  std::vector<Value> v(count);
-  for (Value& x : v) x = Value(static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F);
-  return v;
-}
 
 std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;
@@ -50,17 +46,6 @@ vectors input(int rank) {
   for (std::size_t k = 0; k < layers.size(); ++k)
     x.push_back(values(layers[k], rank * 100 + static_cast<int>(k)));
   return x;
-}
-
-bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
-template <class F>
-void on_threads(int n, F const& f) {
-  gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{20}}};
-  cluster.run([&](auto& workers) { f(workers); });
 }
 
 template <class Call>

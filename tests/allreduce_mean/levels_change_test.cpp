@@ -3,6 +3,7 @@
 /// @brief Levels that change between calls: as if the operator had been made with them, without an allocation, and by all.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/stream_vector_codec.hpp>
@@ -12,10 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstring>
-#include <random>
 
 namespace gq = globalq;
+using support::same_bits;
 
 namespace {
 
@@ -23,20 +23,11 @@ constexpr std::size_t length = 3000;
 gq::levels::table const early{0, 0.25, 0.5, 1}, late{0, 0.0625, 0.375, 1};
 gq::levels::symmetric const early_signed{0.25, 0.5, 1}, late_signed{0.0625, 0.375, 1};
 
-std::vector<float> values(int rank) {
-  std::mt19937 draw(static_cast<std::uint32_t>(rank) + 1);
-  std::vector<float> v(length);
-  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
-  return v;
-}
+std::vector<float> values(int rank) { return support::values(length, rank); }
 
 template <class Levels, class Wire = gq::wire::packed<3>>
 gq::any_quantizer with(Levels const& levels, Wire wire = {}) {
   return gq::quantizer{gq::norm::linf{.bucket = 512}, levels, gq::rounding::stochastic{}, wire};
-}
-
-bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 /// The mean of a call by workers that were made with one table and given another.

@@ -3,24 +3,20 @@
 /// @file
 /// @brief Tests: what reduce_scatter_mean and all_gather promise, on one worker of any transport.
 
+#include "tests/support/values.hpp"
+
+#include <globalq/all_gather.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/reduce_scatter_mean.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 
 namespace shards {
 
 namespace gq = globalq;
-
-/// Values k / 512 from a generator of integers: the same bits under every compiler.
-inline std::vector<float> values(std::size_t count, int seed) {
-  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
-  std::vector<float> v(count);
-  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
-  return v;
-}
+using support::values;
 
 inline std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;

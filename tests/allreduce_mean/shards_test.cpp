@@ -3,6 +3,7 @@
 /// @brief Shards of the mean, and shards gathered, over threads.
 
 #include "shards.hpp"
+#include "tests/support/on_threads.hpp"
 
 #include <gmock/gmock.h>
 
@@ -11,14 +12,9 @@
 namespace gq = globalq;
 using shards::operators;
 using shards::values;
+using support::on_threads;
 
 namespace {
-
-template <class F>
-void on_threads(int n, F const& f) {
-  gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{20}}};
-  cluster.run([&](auto& workers) { f(workers); });
-}
 
 /// What a call on each worker complains of.
 template <class Error, class F>

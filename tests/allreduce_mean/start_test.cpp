@@ -3,40 +3,27 @@
 /// @brief Calls that are started: the bits of calls that are waited for, in order, and errors that reach their handle.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/on_threads.hpp"
+#include "tests/support/values.hpp"
 
+#include <globalq/call_queue.hpp>
 #include <globalq/globalq.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <random>
 #include <thread>
 
 namespace gq = globalq;
+using support::on_threads;
+using support::same_bits;
+using support::values;
 
 namespace {
-
-std::vector<float> values(std::size_t count, int seed) {
-  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
-  std::vector<float> v(count);
-  for (float& x : v) x = static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F;
-  return v;
-}
 
 auto quantised() {
   return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
                        gq::wire::packed<4>{}};
-}
-
-bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-template <class F>
-void on_threads(int n, std::chrono::milliseconds deadline, F const& f) {
-  gq::transport::threads cluster{n, {.deadline = deadline}};
-  cluster.run([&](auto& workers) { f(workers); });
 }
 
 }  // namespace

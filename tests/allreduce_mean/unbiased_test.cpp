@@ -18,16 +18,6 @@ using namespace support;
 
 namespace {
 
-/// The z that C normal variables stay within, but for one chance in 10^6.
-double threshold(double comparisons) {
-  double low = 0, high = 40;
-  for (int k = 0; k < 100; ++k) {
-    double const z = (low + high) / 2;
-    (comparisons * std::erfc(z / std::sqrt(2.0)) > 1e-6 ? low : high) = z;
-  }
-  return high;
-}
-
 /// Results of many steps: for each coordinate their mean and their mean square distance from a centre.
 struct moments {
   std::vector<double> mean, square;

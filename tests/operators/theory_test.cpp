@@ -26,15 +26,6 @@ using namespace support;
 
 namespace {
 
-double threshold(double comparisons) {
-  double low = 0, high = 40;
-  for (int k = 0; k < 100; ++k) {
-    double const z = (low + high) / 2;
-    (comparisons * std::erfc(z / std::sqrt(2.0)) > 1e-6 ? low : high) = z;
-  }
-  return high;
-}
-
 using vectors = std::vector<std::vector<float>>;
 
 /// Bell-shaped values of n workers.

@@ -201,4 +201,14 @@ class pair_cover {
   std::map<std::tuple<std::size_t, int, std::size_t, int>, int> seen_;
 };
 
+/// The z that C normal variables stay within, but for one chance in 10^6.
+inline double threshold(double comparisons) {
+  double low = 0, high = 40;
+  for (int k = 0; k < 100; ++k) {
+    double const z = (low + high) / 2;
+    (comparisons * std::erfc(z / std::sqrt(2.0)) > 1e-6 ? low : high) = z;
+  }
+  return high;
+}
+
 }  // namespace support

@@ -31,6 +31,20 @@ std::vector<Value> values_of(std::uint32_t seed, std::size_t d, int exponent = 0
   return x;
 }
 
+/// Multiples of 2^-9 up to 2,048 of them either way, exact in float32; one list for each seed from 0 on.
+template <class Value = float>
+std::vector<Value> values(std::size_t count, int seed) {
+  std::mt19937 draw(static_cast<std::uint32_t>(seed) + 1);
+  std::vector<Value> v(count);
+  for (Value& x : v) x = Value(static_cast<float>(static_cast<int>(draw() % 4097) - 2048) * 0x1p-9F);
+  return v;
+}
+
+inline bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
 template <class Value>
 void expect_same(std::vector<Value> const& a, std::vector<Value> const& b, std::string const& what) {
   ASSERT_EQ(a.size(), b.size()) << what;
