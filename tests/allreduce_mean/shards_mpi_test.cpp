@@ -16,13 +16,6 @@ TEST(ShardsMpi, are_those_of_the_mean_over_allgather_and_gathered_are_the_same_o
       shards::expect_shards_of_the_mean(workers, op, d);
       shards::expect_gathered_shards(workers, op, d);
     }
-  // and calls that are started, on a thread of their own
-  gq::any_quantizer const op = shards::operators()[1];
-  std::vector<float> x = shards::values(5000, workers.rank()), y = x;
-  gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 1}};
-  mean(x, 0);
-  mean.start(y, 0).wait();
-  EXPECT_TRUE(shards::same_bits(x.data(), y.data(), x.size()));
   int const n = workers.size();
   if ((n & (n - 1)) == 0) shards::expect_a_mean_of_padded_vectors(workers, 5000);
 }
