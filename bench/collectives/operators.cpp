@@ -25,6 +25,19 @@ std::vector<contestant> operators() {
       {"uniform/packed4/bucket128/sra",
        quantizer{norm::linf{.bucket = 128}, levels::uniform<>{}, rounding, wire::packed<4>{}},
        schedule::scatter_reduce_allgather{}, true},
+      // frames of different lengths, each beside its codes at fixed width
+      {"uniform/7/bucket128/huffman/sra",
+       quantizer{norm::linf{.bucket = 128}, levels::uniform<7>{}, rounding, wire::huffman<>{}},
+       schedule::scatter_reduce_allgather{}, true},
+      {"qsgd/1/packed2/allgather",
+       quantizer{norm::local<2>{.bucket = 512}, levels::uniform<1>{}, rounding, wire::packed<2>{}},
+       schedule::allgather{}, true},
+      {"qsgd/1/sparse/allgather",
+       quantizer{norm::local<2>{.bucket = 512}, levels::uniform<1>{}, rounding, wire::sparse<>{}},
+       schedule::allgather{}, true},
+      {"qsgd/1/elias/allgather",
+       quantizer{norm::local<2>{.bucket = 512}, levels::uniform<1>{}, rounding, wire::elias<>{}},
+       schedule::allgather{}, true},
   };
 }
 
