@@ -73,7 +73,8 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
   app.add_option("--rounding", chosen.words.rounding,
                  "stochastic|random-shift|random-shift-unshifted|nearest")
       ->capture_default_str();
-  app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B")->capture_default_str();
+  app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
+      ->capture_default_str();
   app.add_option("--reduce", chosen.words.reduce, "auto|sum|exponential|requantise")->capture_default_str();
   app.add_option("--schedule", chosen.schedule, "ring|tree|sra|allgather|native|hierarchical:NODE")
       ->capture_default_str();

@@ -538,6 +538,8 @@ NAMED = [
      ["--norm", "local:inf", "--wire", "packed:6", "--bucket", "32", "--rounding", "random-shift", "--schedule", "allgather"], 6),
     ("qsdp-grid:16", ["--norm", "fixed:16", "--rounding", "random-shift"], 8),
     ("cgx:4,rounding=nearest",
+    ("qsgd:8,code=huffman,bucket=100",
+     ["--norm", "local:2", "--levels", "uniform:127", "--wire", "huffman", "--bucket", "100", "--schedule", "allgather"], 8),
      ["--norm", "local:inf", "--wire", "packed:4", "--bucket", "128", "--rounding", "nearest", "--schedule", "sra"], 4),
     ("amq:3,bucket=70",
      ["--norm", "local:2", "--levels", "symmetric:0.125,0.25,0.5,1", "--wire", "packed:3", "--bucket", "70",
