@@ -8,6 +8,8 @@
 #include "parts.hpp"
 #include "text.hpp"
 
+#include <globalq/float32_tail.hpp>
+
 #include <algorithm>
 #include <span>
 #include <string>
@@ -21,11 +23,11 @@ namespace {
 namespace gq = globalq;
 
 constexpr std::string_view norms_allowed =
-    "give linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q or fixed:UNIT, where Q and P are 1 "
-    "to "
-    "64 or inf";
+    "give linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent or fixed:UNIT, with "
+    "Q and P from 1 to 64 or inf";
 constexpr std::string_view levels_allowed =
-    "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1 or symmetric:L1,..,1";
+    "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1 or e2m1, e2m3, "
+    "e3m2, e4m3, e5m2";
 
 /// What the levels are as far as types go; `none` is no operator at all.
 enum class scheme : std::uint8_t { uniform, exponential, table };
@@ -38,6 +40,27 @@ std::uint32_t read_order(std::string const& value, std::string_view text) {
   return order;
 }
 
+/// A small floating-point format as levels.
+struct format {
+  std::string_view name;
+  float largest;
+  any_table (*levels)();
+};
+template <class Levels>
+constexpr format format_named(std::string_view name) {
+  return {name, Levels::largest, [] { return any_table{Levels{}}; }};
+}
+constexpr format formats[] = {format_named<gq::levels::e2m1>("e2m1"), format_named<gq::levels::e2m3>("e2m3"),
+                              format_named<gq::levels::e3m2>("e3m2"), format_named<gq::levels::e4m3>("e4m3"),
+                              format_named<gq::levels::e5m2>("e5m2")};
+
+/// Null where the name is none of a format.
+format const* format_of(std::string_view name) {
+  for (format const& each : formats)
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
 norm_choice read_norm(description const& words) {
   std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
@@ -47,7 +70,18 @@ norm_choice read_norm(description const& words) {
   if (rounds) text.remove_prefix(13);
   any_norm norm;
   norm.bucket = words.bucket;
-  norm.rounds_up = rounds;
+  if (rounds) norm.coarse = 1;
+  if (text == "shared-exponent" && !rounds) {
+    format const* const of = format_of(words.levels);
+    if (of == nullptr)
+      refuse("norm", words.norm,
+             "scales to the largest value of a format, and levels are " +
+                 (words.levels.empty() ? "uniform" : words.levels),
+             "use levels e2m1, e2m3, e3m2, e4m3 or e5m2");
+    norm.coarse = of->largest;
+    norm.in_byte = true;
+    return local_norm{norm};
+  }
   if (text == "linf") return global_norm{norm};
   if (text.starts_with("local:")) {
     norm.q = read_order(words.norm, text.substr(6));
@@ -166,13 +200,12 @@ gq::any_quantizer make_none(description const& words) {
   alone("rounding", words.rounding, words.rounding == usual.rounding);
   alone("wire", words.wire, words.wire == usual.wire);
   alone("reduce", words.reduce, words.reduce == usual.reduce);
+  alone("tail", words.tail, words.tail == usual.tail);
   return gq::uncompressed{};
 }
 
-}  // namespace
-
-gq::any_quantizer make(description const& words) {
-  if (words.levels == "none") return make_none(words);
+/// The operator of all that is quantised.
+gq::any_quantizer make_whole(description const& words) {
   parts const with{read_norm(words), read_rounding(words.rounding), read_wire(words.wire),
                    read_reduce(words.reduce)};
   bool const stochastic = with.rounding == rounding_kind::stochastic;
@@ -202,6 +235,7 @@ gq::any_quantizer make(description const& words) {
     gq::levels::exponential<> const levels{size};
     return stochastic ? exponential_stochastic(levels, with) : exponential_one_word(levels, with);
   }
+  if (format const* const of = format_of(text)) return of_table(of->levels());
   if (name == "table" && !alone)
     return of_table(
         checked<gq::levels::table>(words.levels, std::span<double const>{read_table(words.levels, rest)}));
@@ -209,6 +243,19 @@ gq::any_quantizer make(description const& words) {
     return of_table(checked<gq::levels::symmetric>(words.levels,
                                                    std::span<double const>{read_table(words.levels, rest)}));
   refuse("levels", words.levels, "are no levels", levels_allowed);
+}
+
+}  // namespace
+
+gq::any_quantizer make(description const& words) {
+  if (words.levels == "none") return make_none(words);
+  gq::any_quantizer const whole = make_whole(words);
+  if (words.tail == "own") return whole;
+  if (words.tail != "float32") refuse("tail", words.tail, "is no tail", "give own or float32");
+  if (words.bucket == 0)
+    refuse("tail", words.tail, "is what whole buckets leave over, and the whole vector is one bucket",
+           "give a bucket, or leave the tail out");
+  return gq::float32_tail{whole};
 }
 
 }  // namespace compose

@@ -15,14 +15,16 @@ namespace compose {
 
 /// @brief The words that make an operator, as a command line has them.
 struct description {
-  std::string norm = "linf";            ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q or
-                                        ///< fixed:UNIT; orders are 1 to 64 or inf
+  std::string norm = "linf";            ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
+                                        ///< shared-exponent or fixed:UNIT; orders are 1 to 64 or inf
   std::string levels;                   ///< none, uniform[:S], exponential[:S[:BASE]], table:0,..,1,
-                                        ///< symmetric:L1,..,1; empty: uniform
+                                        ///< symmetric:L1,..,1, or a format: e2m1, e2m3, e3m2, e4m3, e5m2;
+                                        ///< empty: uniform
   std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest
   std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
   std::string reduce = "auto";  ///< auto, sum, exponential or requantise
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
+  std::string tail = "own";     ///< of a short last bucket: own (a scale like the others) or float32
 };
 
 /// @brief The most values that a bucket may have: no vector is longer.

@@ -27,12 +27,14 @@ using wire_choice =
 struct any_norm {
   std::uint32_t q = globalq::infinity, p = globalq::infinity;
   std::uint64_t bucket = 0;
-  double unit = 0;         ///< above 0: norm::fixed
-  bool rounds_up = false;  ///< norm::power_of_two
+  double unit = 0;   ///< above 0: norm::fixed
+  float coarse = 0;  ///< above 0: scales are rounded up to coarse * 2^k: norm::power_of_two, shared_exponent
+  bool in_byte = false;  ///< scales travel as their k: norm::shared_exponent
 
   constexpr std::uint32_t inner() const { return q; }
   constexpr std::uint32_t outer() const { return p; }
   constexpr double fixed_unit() const { return unit; }
+  constexpr globalq::norm::order scales() const { return {q, coarse, in_byte}; }
 };
 struct global_norm : any_norm {
   static constexpr bool is_local = false;
@@ -42,7 +44,7 @@ struct local_norm : any_norm {
 };
 using norm_choice = std::variant<global_norm, local_norm>;
 
-/// Any levels that are held as a table: table, symmetric, or exponential of any base. They differ in their data
+/// Any levels that are held as a table: table, symmetric, exponential of any base, or those of a small format. They differ in their data
 /// alone, so one type serves the three, which halves the time to compile them.
 struct any_table : globalq::levels::detail::level_table {
   template <class Table>

@@ -77,20 +77,4 @@ class any_quantizer {
   std::shared_ptr<door const> held_;
 };
 
-namespace detail {
-inline operator_facts facts_of(any_quantizer const& op) { return op.facts(); }
-inline std::uint64_t parameter_hash(any_quantizer const& op) { return op.parameter_hash(); }
-inline std::uint64_t levels_hash(any_quantizer const& op) { return op.levels_hash(); }
-inline std::vector<double> magnitudes(any_quantizer const& op) { return op.magnitudes(); }
-template <class Executor>
-std::unique_ptr<operator_codec> make_codec(any_quantizer const& op, operator_facts const& f,
-                                           resolution const& r, Executor const& on) {
-  static_assert(
-      requires { op.make_codec(f, r, on); },
-      "globalq: any_quantizer holds codecs for the host and for Kokkos::Cuda; with a transport on another "
-      "space use a quantizer with its type");
-  return op.make_codec(f, r, on);
-}
-}  // namespace detail
-
 }  // namespace globalq

@@ -68,6 +68,7 @@ class centred_mean {
                                                             Schedule schedule, std::uint64_t bucket,
                                                             options const& settings, Space const& space)
       : bucket_(bucket),
+        keeps_tail_(detail::facts_of(op).plain_tail && detail::facts_of(op).bucket == bucket),
         mode_(settings.non_finite),
         mean_(workers, std::move(op), schedule, settings, space),
         offsets_(workers, uncompressed{}, schedule, settings, space),
@@ -134,7 +135,8 @@ class centred_mean {
 
   template <class Value, class Wide>
   void run(Value const* x, Value* y, std::uint64_t length, std::uint64_t step, memory<Wide>& kept) {
-    std::uint64_t const buckets = buckets_of(length), width = buckets <= 1 ? length : bucket_;
+    std::uint64_t const buckets = buckets_of(length), width = bucket_ == 0 ? length : bucket_;
+    bool const keeps_tail = keeps_tail_;
     kept.values.resize(length);
     kept.midpoints.resize(buckets);
     // buckets an item: enough values that an item is worth a thread
@@ -147,7 +149,9 @@ class centred_mean {
     };
     Wide *const centred = kept.values.data(), *const midpoints = kept.midpoints.data();
     each_bucket([=](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
-      Wide const m = detail::midpoint(x + first, end - first);
+      // a tail that travels as float32 does so as it is
+      bool const tail = keeps_tail && end - first < width;
+      Wide const m = tail ? Wide{0} : detail::midpoint(x + first, end - first);
       midpoints[b] = m;
       for (std::uint64_t i = first; i < end; ++i) centred[i] = detail::centred_from(x[i]) - m;
     });
@@ -175,6 +179,7 @@ class centred_mean {
   }
 
   std::uint64_t bucket_;
+  bool keeps_tail_;  ///< of the operator's buckets, which are those of the midpoints
   non_finite mode_;
   allreduce_mean<Transport, Operator, Schedule> mean_;
   allreduce_mean<Transport, uncompressed, Schedule> offsets_;

@@ -8,6 +8,7 @@
 #include "any_quantizer.hpp"
 #include "centred_mean.hpp"
 #include "clip.hpp"
+#include "float32_tail.hpp"
 #include "hierarchical_mean.hpp"
 #include "operators.hpp"
 #include "plan.hpp"

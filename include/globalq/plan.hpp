@@ -4,6 +4,7 @@
 /// @brief plan: what a call will do and cost, asked before anything is sent.
 
 #include "detail/bounds.hpp"
+#include "detail/tail_codec.hpp"
 #include "detail/units.hpp"
 #include "quantizer.hpp"
 #include "schedule/concept.hpp"
@@ -68,13 +69,10 @@ class counting_codec final : public codec {
   std::size_t frame_bytes(segment part, int) const override {
     if (part.empty()) return 0;
     if (op_.plain) return wire::header_bytes + 4 * part.count;
-    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
-    if (op_.most_bytes != nullptr)
-      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
-             op_.most_bytes(part.count, levels_, op_.zero_free);
-    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
-    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
-           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
+    std::uint64_t const tail = op_.plain_tail ? part.count % op_.bucket : 0;
+    if (tail == 0) return quantised_bytes(part);
+    return tail_codec::bytes(op_.most_bytes != nullptr, quantised_bytes({part.first, part.count - tail}),
+                             tail);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
@@ -90,6 +88,17 @@ class counting_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
+  std::size_t quantised_bytes(segment part) const {
+    if (part.empty()) return 0;
+    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
+    if (op_.most_bytes != nullptr)
+      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
+             op_.most_bytes(part.count, levels_, op_.zero_free);
+    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
+    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
+           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
+  }
+
   operator_facts const& op_;
   std::uint32_t levels_;
   dtype type_;
@@ -157,7 +166,7 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
                        static_cast<double>(counting_codec(op, r.size, type).frame_bytes({0, length}, 1)) /
                        static_cast<double>(length);
   p.rounding_steps = 0;
-  if (!op.plain) {
+  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
     if (workers > 1 && r.how == method::requantise)
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);

@@ -129,6 +129,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.q = op.norm.inner();
   if constexpr (requires { op.norm.rounds_up; }) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
   if constexpr (requires { N::quantum; }) f.q = {f.q.value, N::quantum, true};
+  if constexpr (requires { op.norm.scales(); }) f.q = op.norm.scales();  // known at run time only
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
@@ -261,6 +262,37 @@ std::vector<double> magnitudes(quantizer<N, L, R, W, Op> const& op) {
   return m;
 }
 inline std::vector<double> magnitudes(uncompressed const&) { return {}; }
+
+/// An operator that says itself what it is made of.
+template <class Operator>
+concept SelfDescribed = requires(Operator const& op) {
+  { op.facts() } -> std::same_as<operator_facts>;
+};
+template <SelfDescribed Operator>
+operator_facts facts_of(Operator const& op) {
+  return op.facts();
+}
+template <SelfDescribed Operator>
+std::uint64_t parameter_hash(Operator const& op) {
+  return op.parameter_hash();
+}
+template <SelfDescribed Operator>
+std::uint64_t levels_hash(Operator const& op) {
+  return op.levels_hash();
+}
+template <SelfDescribed Operator>
+std::vector<double> magnitudes(Operator const& op) {
+  return op.magnitudes();
+}
+template <SelfDescribed Operator, class Executor>
+std::unique_ptr<operator_codec> make_codec(Operator const& op, operator_facts const& f, resolution const& r,
+                                           Executor const& on) {
+  static_assert(
+      requires { op.make_codec(f, r, on); },
+      "globalq: any_quantizer holds codecs for the host and for Kokkos::Cuda; with a transport on another "
+      "space use a quantizer with its type");
+  return op.make_codec(f, r, on);
+}
 
 }  // namespace detail
 }  // namespace globalq

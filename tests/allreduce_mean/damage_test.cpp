@@ -69,6 +69,10 @@ std::vector<gq::any_quantizer> operators() {
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{700}, dice, gq::wire::elias<std::int16_t>{}, again},
       gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform{7}, dice, gq::wire::packed<4>{},
                     again},
+      gq::float32_tail{gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform{7}, dice,
+                                     gq::wire::packed<4>{}, again}},
+      gq::float32_tail{gq::quantizer{gq::norm::linf{.bucket = 500}, gq::levels::uniform{7}, dice,
+                                     gq::wire::huffman<>{}, again}},
   };
 }
 

@@ -14,6 +14,10 @@ operator_facts facts_alone(Operator const& op) {
   operator_facts facts = facts_of(op);
   if (facts.plain)
     throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
+  if (facts.plain_tail)
+    throw configuration_error(
+        "globalq: vector_codec: a tail of float32 has a scale that workers agree on in a call; encode whole "
+        "buckets by the operator without float32_tail, and send the values left over as they are");
   facts.local = facts.fixed_unit == 0;
   facts.reduce = request::automatic;
   return facts;

@@ -56,7 +56,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
                              std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
   if (op.plain || !op.unbiased || op.fixed_unit > 0) return none;
-  if (length == 0) return 0;
+  if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
   double const n = workers;
   double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
   auto const excess = [](std::uint32_t order, double count) {  // of the norm over the Euclidean one

@@ -99,7 +99,7 @@ class host_call {
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
     conclude(d, y.type, fill_result, [&] {
       scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
-      call c = common_call(gathers<Schedule> ? 1 : n, step, d);
+      call c = common_call(gathers<Schedule> ? 1 : n, step, d, x.type);
       c.x = x;
       c.y = y;
       c.length = length;
@@ -135,7 +135,7 @@ class host_call {
     };
     conclude(d, type, fill_result, [&] {
       scale_buckets(type, buckets, d, rule.by_bucket);
-      call c = common_call(n, step, d);
+      call c = common_call(n, step, d, type);
       c.x.type = c.y.type = type;
       group_.begin(*codec_, c, members, places_, scales(buckets));
       schedule(workers_, group_, layout(places_.length(), schedule.parts(n), grain, setup_.chunk_values()),
@@ -162,8 +162,11 @@ class host_call {
   }
 
   /// What of a call does not depend on its vectors.
-  call common_call(int workers, std::uint64_t step, decision const& d) const {
+  call common_call(int workers, std::uint64_t step, decision const& d, dtype type) const {
     call c;
+    plain_scale const plain = plain_scale_of(d.top, workers_.size(), type);
+    c.plain_unit = plain.unit;
+    c.plain_wide = plain.wide;
     c.rank = workers_.rank();
     c.workers = workers;
     c.seed = setup_.settings.seed;

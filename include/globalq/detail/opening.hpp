@@ -124,6 +124,22 @@ struct scale_rule {
         p(op.p) {}
 };
 
+/// What float32 frames are divided by: a power of two, 1 where neither values nor their sum leave float32's range.
+struct plain_scale {
+  double unit = 1;  ///< in units of 2^wide
+  std::int32_t wide = 0;
+};
+
+/// @param top  max|x| over all workers, above 0
+GLOBALQ_FUNCTION plain_scale plain_scale_of(double top, int n, dtype type) {
+  int const e = exponent_of(top), growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
+  if (e + growth < 127 && (type != dtype::float64 || e > -60)) return {};
+  auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
+  std::int32_t const wide = e > 900 ? 128 : 0;
+  return {type == dtype::float64 ? power_of_two(within(-1022, 1022) - wide) : power_of_two(within(-126, 126)),
+          wide};
+}
+
 /// @param all  the records of @p n workers, in rank order
 /// @determinism the same bits on every worker, host and device
 GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule const& rule) {
@@ -147,13 +163,10 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   int const e = exponent_of(d.top);
   // float64 near its largest: sums and norms may exceed it where the mean does not
   d.wide = e > 900 ? 128 : 0;
-  if (rule.plain) {  // a power of two, 1 where neither the values nor their sum leave float32's range
-    int const growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
-    bool const safe = e + growth < 127 && (rule.type != dtype::float64 || e > -60);
-    auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
-    d.unit = safe ? 1.0 : power_of_two(within(-1022, 1022) - d.wide);
-    if (rule.type != dtype::float64 && !safe) d.unit = power_of_two(within(-126, 126));
-    if (safe) d.wide = 0;
+  if (rule.plain) {
+    plain_scale const scale = plain_scale_of(d.top, n, rule.type);
+    d.unit = scale.unit;
+    d.wide = scale.wide;
   } else if (rule.fixed_unit > 0) {
     if (d.top > rule.fixed_unit) d.what = outcome::beyond_unit;
     d.unit = rounded(rule.fixed_unit * power_of_two(-d.wide));

@@ -23,6 +23,8 @@ struct call {
   std::uint64_t step = 0;
   std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
   int wide = 0;
+  double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
+  int plain_wide = 0;
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
 };
 

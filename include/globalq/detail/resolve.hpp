@@ -55,8 +55,9 @@ struct schedule_facts {
 
 /// What an operator is made of, as numbers.
 struct operator_facts {
-  std::string name;    ///< for people and for the fingerprint: all policies with their parameters
-  bool plain = false;  ///< uncompressed float32
+  std::string name;         ///< for people and for the fingerprint: all policies with their parameters
+  bool plain = false;       ///< uncompressed float32
+  bool plain_tail = false;  ///< what whole buckets leave over travels as float32
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -131,10 +132,20 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
                 what;
     return r;
   };
+  if (op.plain_tail && op.plain)
+    return refuse("nothing is quantised, so all of a vector is float32 already; use uncompressed by itself");
   if (op.plain) {
     r.how = method::plain;
     return r;
   }
+  if (op.plain_tail && op.bucket == 0)
+    return refuse(
+        "float32_tail is for what whole buckets leave over, and without buckets that is nothing; "
+        "give the norm a bucket, or leave the tail to the operator");
+  if (op.plain_tail && s.native)
+    return refuse(
+        "schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
+        "schedule ring, tree, sra or allgather, or leave the tail to the operator");
   r.how = choose_method(op, s);
   auto const bad_order = [](std::uint32_t order) {
     return order == 0 || (order > 64 && order != 0xffffffffU);

@@ -7,7 +7,7 @@
 /// | --- | --- |
 /// | 0..1 | 'g', 'q' |
 /// | 2 | version of the format |
-/// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: frames of a group |
+/// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: several frames, of a group or with a tail |
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..15 | number of values, little-endian |
 /// | 16.. | scales (norm::local only): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: an operator for whole buckets; the values they leave over travel as float32.
+
+#include "any_quantizer.hpp"
+#include "detail/tail_codec.hpp"
+
+#include <string>
+
+namespace globalq {
+
+/// @brief Whole buckets by an operator, and a short last bucket unquantised: the layout of network-wise buckets.
+///
+/// The gradient of a network is one vector, cut into buckets without regard to layers; its last length % bucket values are
+/// averaged as `uncompressed` averages those of this vector, in float32 and in the order of the schedule. Whole buckets are what
+/// they are without a tail: the same frames, so the same bits and the same variance, where nothing but leaves is rounded
+/// (allgather, sums of codes); elsewhere the cut is the same, too. In a group each vector has a tail of its own.
+///
+/// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
+/// hierarchical_mean, centred_mean (the tail is not centred), reduce_scatter_mean, all_gather, groups. Refused with the
+/// remedy: schedule native, calls on a stream, vector_codec, operators without buckets.
+///
+/// Wire: 32 bits for each value left over and a header of 16 bytes, in one frame of one worker at a time. @n
+/// Bound: that of the operator; a vector that is shorter than a bucket is not quantised at all.
+/// @code
+/// gq::allreduce_mean mean{workers, gq::float32_tail{gq::operators::alq(levels, 8192)}, gq::schedule::allgather{}};
+/// @endcode
+/// @tparam Operator  a quantizer or any_quantizer, with a bucket
+/// @determinism      as the operator's; tails are compared in the fingerprint
+/// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, the last one in full precision if it is short
+template <class Operator>
+class float32_tail {
+  static_assert(!std::is_same_v<Operator, uncompressed>,
+                "globalq: all of an uncompressed vector is float32 already; use uncompressed by itself");
+
+ public:
+  float32_tail(Operator op) : op_(std::move(op)) {}
+
+  detail::operator_facts facts() const {
+    detail::operator_facts f = detail::facts_of(op_);
+    f.plain_tail = true;
+    f.name += ", tail float32";
+    return f;
+  }
+  std::uint64_t parameter_hash() const { return detail::parameter_hash(op_); }
+  std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
+  std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
+
+  /// @throws configuration_error on a stream
+  template <class Executor>
+  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                     detail::resolution const& r, Executor const& on) const {
+    if constexpr (std::is_same_v<Executor, kernel::host_executor>)
+      return std::make_unique<detail::tail_codec>(detail::make_codec(op_, f, r, on), f.bucket, on);
+    else
+      throw configuration_error(
+          "globalq: " + f.name +
+          ": on a stream all of a vector goes through one codec; leave out float32_tail, "
+          "which leaves a short last bucket a scale of its own, or average in host memory");
+  }
+
+ private:
+  Operator op_;
+};
+
+}  // namespace globalq
