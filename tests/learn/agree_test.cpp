@@ -213,6 +213,12 @@ TEST(UpdateSchedule, is_that_of_the_paper_unless_told_otherwise) {
   for (std::uint64_t step = 0; step <= 30000; ++step)
     if (s.due(step)) due.push_back(step);
   EXPECT_EQ(due, (std::vector<std::uint64_t>{100, 2000, 10000, 20000, 30000}));
+  EXPECT_EQ(learn::schedule_for(80000).once, s.once);
+  EXPECT_EQ(learn::schedule_for(80000).every, s.every);
+  EXPECT_EQ(learn::schedule_for(150).once, (std::vector<std::uint64_t>{1, 4}));
+  EXPECT_EQ(learn::schedule_for(150).every, 19U);
+  EXPECT_TRUE(learn::schedule_for(2).due(1)) << "short trainings learn, too";
+  EXPECT_FALSE(learn::schedule_for(2).due(0));
   learn::update_schedule const never{.once = {}, .every = 0};
   for (std::uint64_t step = 0; step <= 30000; ++step) EXPECT_FALSE(never.due(step));
   learn::update_schedule const always{.once = {0}, .every = 1};

@@ -25,4 +25,20 @@ struct update_schedule {
   }
 };
 
+/// @brief The paper's schedule in a training of another length: what is step 100, 2,000 and every 10,000 of 80,000 there.
+///
+/// No moment is before step 1, so short trainings learn once at least.
+/// @param steps  of the training, at most 2^48
+/// @source Faghri et al. 2020, appendix K, whose trainings on CIFAR-10 have 80,000 steps
+inline update_schedule schedule_for(std::uint64_t steps) {
+  constexpr std::uint64_t paper = 80000;
+  auto const moment = [&](std::uint64_t at) {
+    return std::max<std::uint64_t>(1, (at * steps + paper / 2) / paper);
+  };
+  update_schedule s;
+  for (std::uint64_t& step : s.once) step = moment(step);
+  s.every = moment(s.every);
+  return s;
+}
+
 }  // namespace globalq::learn
