@@ -44,6 +44,15 @@ std::string const& arguments::text(std::string_view name) const {
   throw std::logic_error{"compose: an operator asks for a parameter that it does not list"};
 }
 
+bool arguments::has(std::string_view name) const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [&](parameter const& each) { return each.name == name; });
+}
+
+void arguments::refuse_together(std::string_view what, std::string_view remedy) const {
+  refuse("operator", whole_, what, remedy);
+}
+
 void arguments::refuse_value(std::string_view name) const {
   auto const found = std::find_if(parameters_.begin(), parameters_.end(),
                                   [&](parameter const& each) { return each.name == name; });
@@ -87,6 +96,11 @@ constexpr parameter all_levels{"levels", "0", "a whole number; 0: as many as fit
 constexpr parameter bucket_of(std::string_view usual) {
   return {"bucket", usual, "a whole number up to 2^48; 0: the whole vector", "values that share a scale"};
 }
+constexpr std::string_view tails[] = {"own", "float32"};
+constexpr parameter tail_parameter{"tail", "own", "own or float32",
+                                   "of a short last bucket: a scale of its own, or unquantised"};
+constexpr parameter normalised_parameter{"normalised", "no", "yes or no",
+                                         "the -N variant: buckets count alike, not by their squared norms"};
 constexpr parameter order_of(std::string_view usual) {
   return {"q", usual, "1 to 64 or inf", "order of the norm within a worker"};
 }
@@ -146,11 +160,9 @@ std::string global_norm(arguments const& with) {
 // ---- the operators
 
 constexpr parameter global_uniform_parameters[] = {
-    integer_bits,
-    all_levels,
-    order_of("inf"),
-    {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
-    bucket_of("0")};
+    integer_bits,    all_levels,
+    order_of("inf"), {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
+    bucket_of("0"),  tail_parameter};
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
                                                         "global-uniform:4,bucket=128"};
 named_operator make_global_uniform(arguments const& with) {
@@ -161,11 +173,9 @@ named_operator make_global_uniform(arguments const& with) {
 }
 
 constexpr parameter global_exponential_parameters[] = {
-    eight_bits,
-    all_levels,
-    order_of("inf"),
-    {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
-    bucket_of("0")};
+    eight_bits,      all_levels,
+    order_of("inf"), {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
+    bucket_of("0"),  tail_parameter};
 constexpr std::string_view global_exponential_examples[] = {
     "global-exponential", "global-exponential:8,q=2,p=2", "global-exponential:4"};
 named_operator make_global_exponential(arguments const& with) {
@@ -174,11 +184,12 @@ named_operator make_global_exponential(arguments const& with) {
           "tree"};
 }
 
-constexpr parameter qsgd_parameters[] = {four_bits, bucket_of("512"), order_of("2"), all_levels,
-                                         code_parameter};
+constexpr parameter qsgd_parameters[] = {four_bits,  bucket_of("512"), order_of("2"),
+                                         all_levels, code_parameter,   tail_parameter};
 constexpr std::string_view qsgd_examples[] = {"qsgd:4",
                                               "qsgd:8",
                                               "qsgd:4,q=inf",
+                                              "qsgd:4,bucket=100,tail=float32",
                                               "qsgd:8,code=huffman",
                                               "qsgd:6,bucket=0,code=elias",
                                               "qsgd:2,bucket=0,code=sparse"};
@@ -192,7 +203,8 @@ constexpr parameter terngrad_parameters[] = {
     {"clip", "0", "a number above 0, such as 2.5; 0: no clipping",
      "standard deviations at which vectors are cut off before; biased"},
     bucket_of("0"),
-    {"shared", "no", "yes or no", "scaler sharing: one scale for all workers"}};
+    {"shared", "no", "yes or no", "scaler sharing: one scale for all workers"},
+    tail_parameter};
 constexpr std::string_view terngrad_examples[] = {"terngrad:0,bucket=512",
                                                   "terngrad:0,bucket=512,shared=yes"};
 named_operator make_terngrad(arguments const& with) {
@@ -203,7 +215,8 @@ named_operator make_terngrad(arguments const& with) {
           clip};
 }
 
-constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels, code_parameter};
+constexpr parameter nuqsgd_parameters[] = {four_bits, bucket_of("8192"), all_levels, code_parameter,
+                                           tail_parameter};
 constexpr std::string_view nuqsgd_examples[] = {"nuqsgd:4", "nuqsgd:4,code=huffman"};
 named_operator make_nuqsgd(arguments const& with) {
   return {
@@ -213,7 +226,9 @@ named_operator make_nuqsgd(arguments const& with) {
 
 constexpr std::string_view scopes[] = {"global", "local"};
 constexpr parameter natural_compression_parameters[] = {
-    {"scale", "global", "global or local", "whether all workers share the largest exponent"}, bucket_of("0")};
+    {"scale", "global", "global or local", "whether all workers share the largest exponent"},
+    bucket_of("0"),
+    tail_parameter};
 constexpr std::string_view natural_compression_examples[] = {"natural-compression",
                                                              "natural-compression:local"};
 named_operator make_natural_compression(arguments const& with) {
@@ -223,7 +238,8 @@ named_operator make_natural_compression(arguments const& with) {
           "allgather"};
 }
 
-constexpr parameter natural_dithering_parameters[] = {four_bits, bucket_of("0"), order_of("inf"), all_levels};
+constexpr parameter natural_dithering_parameters[] = {four_bits, bucket_of("0"), order_of("inf"), all_levels,
+                                                      tail_parameter};
 constexpr std::string_view natural_dithering_examples[] = {"natural-dithering:4", "natural-dithering:4,q=2"};
 named_operator make_natural_dithering(arguments const& with) {
   return {{"local:" + order_word(with, "q"), sized("exponential", with), "stochastic", short_wire(with),
@@ -239,7 +255,8 @@ constexpr parameter qsdp_parameters[] = {
     eight_bits,
     bucket_of("1024"),
     {"shift-back", "yes", "yes or no", "whether the random shift is added back (Definition 1)"},
-    scale_parameter};
+    scale_parameter,
+    tail_parameter};
 constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max"};
 named_operator make_qsdp(arguments const& with) {
   bool const back = with.one_of("shift-back", yes_no) == 1;
@@ -265,11 +282,10 @@ named_operator make_qsdp_grid(arguments const& with) {
 }
 
 constexpr std::string_view roundings[] = {"stochastic", "nearest"};
-constexpr parameter cgx_parameters[] = {
-    four_bits,
-    bucket_of("128"),
-    {"rounding", "stochastic", "stochastic or nearest", "nearest is biased and needs error feedback"},
-    scale_parameter};
+constexpr parameter rounding_parameter{"rounding", "stochastic", "stochastic or nearest",
+                                       "nearest is biased and needs error feedback"};
+constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), rounding_parameter, scale_parameter,
+                                        tail_parameter};
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
 named_operator make_cgx(arguments const& with) {
   std::size_t const rounding = with.one_of("rounding", roundings);
@@ -289,42 +305,111 @@ named_operator make_cgx(arguments const& with) {
           centred};
 }
 
+/// Powers of 1/2 up to 1, from which levels are learned; of 3/4 where those would be too small.
+std::vector<double> first_levels(std::uint64_t bits, std::uint32_t size) {
+  return globalq::operators::multiplier_levels(bits < 8 ? 0.5 : 0.75, size);
+}
+
+/// What is to be learned, which has no meaning where levels were given.
+learning learns(arguments const& with, learning::way what, bool given) {
+  bool const normalised = with.one_of("normalised", yes_no) == 1;
+  if (given && normalised)
+    with.refuse_together("gives levels, and says how they are to be learned",
+                         "leave out normalised, or let the levels be learned");
+  return {given ? learning::way::none : what, normalised};
+}
+
 constexpr parameter alq_parameters[] = {
     three_bits,
-    {"levels", "0:0.25:0.5:1", "ascending numbers from 0 to 1 with colons between", "the learned levels"},
+    {"levels", "learned", "learned, or ascending numbers from 0 to 1 with colons between",
+     "learned while running, from powers of 1/2 on, or as given"},
     bucket_of("8192"),
     order_of("2"),
-    code_parameter};
+    code_parameter,
+    normalised_parameter,
+    tail_parameter};
 constexpr std::string_view alq_examples[] = {"alq:3,levels=0:0.008:0.02:1",
                                              "alq:3,levels=0:0.008:0.02:1,code=huffman"};
 named_operator make_alq(arguments const& with) {
-  std::vector<double> levels;
-  for (auto const each : split(with.text("levels"), ':')) {
-    double level = 0;
-    if (!is_number(each, level)) with.refuse_value("levels");
-    levels.push_back(level);
+  std::string const wire = coded_wire(with);
+  bool const given = with.text("levels") != "learned";
+  std::vector<double> levels{0};
+  if (given) {
+    levels.clear();
+    for (auto const each : split(with.text("levels"), ':')) {
+      double level = 0;
+      if (!is_number(each, level)) with.refuse_value("levels");
+      levels.push_back(level);
+    }
+  } else {
+    std::uint64_t const bits = with.number("bits", 2, 8);
+    for (double const each : first_levels(bits, (1U << (bits - 1)) - 1)) levels.push_back(each);
   }
-  return {{"local:" + order_word(with, "q"), joined("table:", levels), "stochastic", coded_wire(with), "auto",
+  return {{"local:" + order_word(with, "q"), joined("table:", levels), "stochastic", wire, "auto",
            bucket_in(with)},
-          "allgather"};
+          "allgather",
+          0,
+          false,
+          learns(with, learning::way::levels, given)};
 }
 
 constexpr parameter amq_parameters[] = {
     three_bits,
-    {"multiplier", "0.5", "a number between 0 and 1", "p: levels are +-1, +-p, +-p^2, .."},
+    {"multiplier", "learned", "learned, or a number between 0 and 1",
+     "p: levels are +-1, +-p, +-p^2, ..; learned while running, from 1/2 on, or as given"},
     bucket_of("8192"),
-    order_of("2")};
+    order_of("2"),
+    normalised_parameter,
+    tail_parameter};
 constexpr std::string_view amq_examples[] = {"amq:3,multiplier=0.25"};
 named_operator make_amq(arguments const& with) {
   std::string const wire = short_wire(with);
-  double const p = with.real("multiplier", 0.0);
-  if (!(p < 1)) with.refuse_value("multiplier");
   std::uint64_t const bits = with.number("bits", 2, 8);
   auto const size = static_cast<std::uint32_t>(bits == 8 ? 127 : 1U << (bits - 1));
-  return {
-      {"local:" + order_word(with, "q"), joined("symmetric:", globalq::operators::multiplier_levels(p, size)),
-       "stochastic", wire, "auto", bucket_in(with)},
-      "allgather"};
+  bool const given = with.text("multiplier") != "learned";
+  std::vector<double> levels;
+  if (given) {
+    double const p = with.real("multiplier", 0.0);
+    if (!(p < 1)) with.refuse_value("multiplier");
+    levels = globalq::operators::multiplier_levels(p, size);
+  } else {
+    levels = first_levels(bits, size);
+  }
+  return {{"local:" + order_word(with, "q"), joined("symmetric:", levels), "stochastic", wire, "auto",
+           bucket_in(with)},
+          "allgather",
+          0,
+          false,
+          learns(with, learning::way::multiplier, given)};
+}
+
+// Values of a small floating-point format under a shared power of two; the first format is the usual one.
+constexpr parameter block_parameter{"block", "32", "a whole number from 1 to 2^48",
+                                    "values that share a scale"};
+named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with) {
+  return {{"shared-exponent", format, std::string{roundings[with.one_of("rounding", roundings)]},
+           "packed:" + bits, "auto", with.number("block", 1, largest_bucket)},
+          "sra"};
+}
+
+constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter};
+constexpr std::string_view mxfp4_examples[] = {"mxfp4"};
+named_operator make_mxfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with); }
+
+constexpr std::string_view mxfp6_formats[] = {"e2m3", "e3m2"};
+constexpr parameter mxfp6_parameters[] = {
+    {"format", "e2m3", "e2m3 or e3m2", "bits of exponent and mantissa"}, block_parameter, rounding_parameter};
+constexpr std::string_view mxfp6_examples[] = {"mxfp6", "mxfp6:e3m2"};
+named_operator make_mxfp6(arguments const& with) {
+  return make_block_scaled(std::string{mxfp6_formats[with.one_of("format", mxfp6_formats)]}, "6", with);
+}
+
+constexpr std::string_view mxfp8_formats[] = {"e4m3", "e5m2"};
+constexpr parameter mxfp8_parameters[] = {
+    {"format", "e4m3", "e4m3 or e5m2", "bits of exponent and mantissa"}, block_parameter, rounding_parameter};
+constexpr std::string_view mxfp8_examples[] = {"mxfp8", "mxfp8:e5m2"};
+named_operator make_mxfp8(arguments const& with) {
+  return make_block_scaled(std::string{mxfp8_formats[with.one_of("format", mxfp8_formats)]}, "8", with);
 }
 
 constexpr std::string_view float32_examples[] = {"float32"};
@@ -334,6 +419,8 @@ named_operator make_float32(arguments const&) {
   return {words, "ring"};
 }
 
+constexpr std::string_view mx_source = "Open Compute Project, Microscaling Formats (MX) Specification 1.0";
+constexpr std::string_view mx_bound = "(r-1)^2 / 4r + inf_p K_p (2 l_1)^(2-p) D^((2-p)/2)";
 constexpr entry registry[] = {
     {"global-uniform", "one norm for all workers, evenly spaced levels, codes added as integers",
      "Xin et al. (Global-QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)",
@@ -379,6 +466,12 @@ constexpr entry registry[] = {
      "the derivative by p is printed with a factor 1/2 that does not belong (with the distribution taken "
      "over magnitudes).",
      amq_parameters, amq_examples, make_amq},
+    {"mxfp4", "FP4 (E2M1) under a power of two that 32 values share, rounded up so that nothing is cut off",
+     mx_source, mx_bound, "", mxfp4_parameters, mxfp4_examples, make_mxfp4},
+    {"mxfp6", "the same with FP6 (E2M3, E3M2)", mx_source, mx_bound, "", mxfp6_parameters, mxfp6_examples,
+     make_mxfp6},
+    {"mxfp8", "the same with FP8 (E4M3, E5M2)", mx_source, mx_bound, "", mxfp8_parameters, mxfp8_examples,
+     make_mxfp8},
     {"float32", "no quantisation; what to compare with", "", "0", "", {}, float32_examples, make_float32},
 };
 
@@ -416,7 +509,8 @@ named_operator read_operator(std::string_view text) {
     }
   }
   try {
-    named_operator const chosen = found->make(with);
+    named_operator chosen = found->make(with);
+    if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];
     static_cast<void>(make(chosen.words));  // what the parts refuse is refused here
     return chosen;
   } catch (globalq::configuration_error const& problem) {

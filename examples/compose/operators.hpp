@@ -4,7 +4,7 @@
 /// @file
 /// @brief compose: the operators of the papers by name, in one registry that parses, explains and tabulates them.
 ///
-/// The same names as in globalq/operators.hpp; a test holds the two together.
+/// The same names as in globalq/operators.hpp; a test holds the two together. All with buckets take tail=float32 as well.
 
 #include "compose.hpp"
 
@@ -38,8 +38,12 @@ class arguments {
   double real(std::string_view name, double above) const;
   /// Which of the words it is.
   std::size_t one_of(std::string_view name, std::span<std::string_view const> words) const;
+  /// Whether the operator has such a parameter.
+  bool has(std::string_view name) const;
   /// @throws globalq::configuration_error saying that a value is not what is allowed
   [[noreturn]] void refuse_value(std::string_view name) const;
+  /// @throws globalq::configuration_error saying what does not go together, and what would
+  [[noreturn]] void refuse_together(std::string_view what, std::string_view remedy) const;
 
  private:
   std::string whole_;
@@ -48,12 +52,25 @@ class arguments {
   std::vector<bool> given_;
 };
 
+/// @brief How the levels of an operator are learned while it is used.
+struct learning {
+  enum class way : std::uint8_t {
+    none,        ///< not at all: they stay what they are
+    levels,      ///< ALQ: each level, by coordinate descent
+    multiplier,  ///< AMQ: the ratio of all levels, by gradient descent
+  } what = way::none;
+  bool normalised = false;  ///< ALQ-N, AMQ-N: values count alike, whatever the norm of their bucket
+
+  explicit operator bool() const { return what != way::none; }
+};
+
 /// @brief An operator as it was asked for.
 struct named_operator {
   description words;
   std::string schedule;  ///< the one that it is meant for
   double clip = 0;       ///< standard deviations to clip vectors at before; 0: not at all
   bool centred = false;  ///< around the midpoints of the buckets: globalq::centred_mean
+  learning learns = {};  ///< from the levels in words on; what to do is in learning.hpp
 };
 
 /// @brief A named operator.

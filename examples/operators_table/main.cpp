@@ -196,6 +196,7 @@ std::string row(std::string_view example) {
   std::string norm = op.words.norm;
   if (op.centred) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
+  if (op.words.tail != "own") norm += ", tail " + op.words.tail;
   return cells({"`" + std::string(example) + "`", levels(op, plan), plain ? "none" : norm,
                 plain ? "none" : op.words.rounding, text("%.4g", bits), plain ? "float32" : op.words.wire,
                 gq::name_of(plan.reduce), schedules(op, quantiser), omega, theta, shares[0], shares[1],
@@ -213,6 +214,9 @@ name is a function of `globalq/operators.hpp`, and a word of `mean_of_files --op
 
 - *bits*: of a value on the wire, scales and header included; measured on normal values where frames differ in length.
 - *reduce*: on the schedule in bold, the one that the operator is meant for; the other schedules fit, too.
+- *norm*: with a tail of float32 a short last bucket (here 96 values) is not quantised; any operator with buckets takes
+  `tail=float32`.
+- *levels*: those of `alq` and `amq` are given here; without them they are learned while running.
 - *omega*: bound on the relative variance of one encoding of one vector; or on the variance of a value, in terms of the gap
   between levels.
 - *theta*: the bound of the plan on that schedule, with every rounding on the way: n times the variance of the mean is at

@@ -291,7 +291,20 @@ auto block_scaled(std::uint64_t block = 32, Rounding rounding = {}) {
   return quantizer{norm::shared_exponent<Levels>{block}, Levels{}, rounding, wire::packed<bits>{}};
 }
 inline auto mxfp4() { return block_scaled<levels::e2m1>(); }
-inline auto mxfp8() { return block_scaled<levels::e4m3>(); }
+/// @tparam Levels  levels::e2m3 or e3m2
+template <class Levels = levels::e2m3>
+auto mxfp6() {
+  static_assert(std::is_same_v<Levels, levels::e2m3> || std::is_same_v<Levels, levels::e3m2>,
+                "globalq: operators::mxfp6: the formats of 6 bits are levels::e2m3 and levels::e3m2");
+  return block_scaled<Levels>();
+}
+/// @tparam Levels  levels::e4m3 or e5m2
+template <class Levels = levels::e4m3>
+auto mxfp8() {
+  static_assert(std::is_same_v<Levels, levels::e4m3> || std::is_same_v<Levels, levels::e5m2>,
+                "globalq: operators::mxfp8: the formats of 8 bits are levels::e4m3 and levels::e5m2");
+  return block_scaled<Levels>();
+}
 
 /// @}
 

@@ -28,6 +28,13 @@ std::vector<std::byte> frame_of(gq::any_quantizer const& op) {
   return frame;
 }
 
+/// 0, 2^-(s-1), ..., 1/2, 1.
+std::vector<double> powers_of_half(std::uint32_t s) {
+  std::vector<double> levels = names::multiplier_levels(0.5, s);
+  levels.insert(levels.begin(), 0.0);
+  return levels;
+}
+
 std::string refusal(std::string const& text) {
   try {
     compose::read_operator(text);
@@ -75,6 +82,14 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
       {"alq:4,levels=0:0.25:0.5:1,bucket=40,q=inf", names::alq<4, infinity>(learned, 40)},
       {"amq", names::amq()},
       {"amq:4,multiplier=0.7,bucket=100", names::amq<4>(0.7, 100)},
+      {"alq:5,bucket=64", names::alq<5>(powers_of_half(15), 64)},
+      {"amq:8", names::amq<8>(0.75)},
+      {"mxfp4", names::mxfp4()},
+      {"mxfp4,block=16,rounding=nearest", names::block_scaled<gq::levels::e2m1>(16, gq::rounding::nearest{})},
+      {"mxfp6", names::mxfp6()},
+      {"mxfp6:e3m2", names::mxfp6<gq::levels::e3m2>()},
+      {"mxfp8", names::mxfp8()},
+      {"mxfp8:e5m2", names::mxfp8<gq::levels::e5m2>()},
       {"float32", gq::uncompressed{}}};
   std::set<std::string_view> seen;
   for (auto const& [words, function] : pairs) {
@@ -124,12 +139,38 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   EXPECT_THAT(refusal("qsgd:4,buckets=2"), HasSubstr("has no parameter \"buckets\"; it has bits, bucket, "));
   EXPECT_THAT(refusal("qsgd:4,bits=4"), HasSubstr("gives bits twice"));
   EXPECT_THAT(refusal("qsgd:4,512"), HasSubstr("\"512\", which is no parameter=value"));
-  EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("give a number between 0 and 1"));
+  EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("give learned, or a number between 0 and 1"));
   EXPECT_THAT(refusal("amq:8,multiplier=0.1"),
               HasSubstr("127 levels of multiplier 0.100000 reach below 2^-94; use"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:0.25:1"), HasSubstr("levels must ascend strictly"));
   EXPECT_THAT(refusal("float32:1"), HasSubstr("no parameter=value"));
+  EXPECT_THAT(refusal("alq:3,levels=0:0.5:1,normalised=yes"), HasSubstr("leave out normalised"));
+  EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("give a bucket, or leave the tail out"));
+  EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("give own or float32"));
+  EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("give e4m3 or e5m2"));
   EXPECT_EQ(compose::read_operator("terngrad:2.5").clip, 2.5);
   EXPECT_EQ(compose::read_operator("terngrad").clip, 0);
   EXPECT_EQ(compose::read_operator("cgx").schedule, "sra");
+}
+
+TEST(OperatorNames, a_tail_is_part_of_the_operator) {
+  for (char const* name : {"qsgd:4,bucket=100", "cgx:4", "alq:3", "natural-dithering:4,bucket=10"}) {
+    auto const own = compose::make(compose::read_operator(name).words).facts(),
+               tailed =
+                   compose::make(compose::read_operator(std::string{name} + ",tail=float32").words).facts();
+    EXPECT_EQ(tailed.name, own.name + ", tail float32");
+    EXPECT_TRUE(tailed.plain_tail);
+    EXPECT_FALSE(own.plain_tail);
+  }
+}
+
+TEST(OperatorNames, levels_are_learned_unless_they_are_given) {
+  auto const learns = [](char const* name) { return compose::read_operator(name).learns; };
+  using way = compose::learning::way;
+  EXPECT_EQ(learns("alq:3").what, way::levels);
+  EXPECT_EQ(learns("amq:4,bucket=64").what, way::multiplier);
+  EXPECT_FALSE(learns("amq").normalised);
+  EXPECT_TRUE(learns("amq,normalised=yes").normalised);
+  for (char const* name : {"alq:3,levels=0:0.5:1", "amq:3,multiplier=0.3", "qsgd", "float32"})
+    EXPECT_FALSE(learns(name)) << name;
 }

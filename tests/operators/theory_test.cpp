@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numbers>
 
 namespace gq = globalq;
@@ -100,6 +101,16 @@ std::vector<double> levels_of(std::string const& words, std::uint32_t size) {
     for (std::uint32_t k = 1; k <= size; ++k) l.push_back(static_cast<double>(k) / size);
   } else if (name == "exponential") {
     for (std::uint32_t k = size; k >= 1; --k) l.push_back(std::exp2(1.0 - k));
+  } else if (name[0] == 'e') {  // e4m3: numbers in units of the smallest one, up to the largest
+    unsigned const m = static_cast<unsigned>(name[3] - '0'),
+                   reserved = name == "e4m3" ? 1 : (name == "e5m2" ? 4 : 0),
+                   patterns = (1U << (static_cast<unsigned>(name[1] - '0') + m)) - reserved;
+    for (unsigned k = 1; k < patterns; ++k) {
+      unsigned const exponent = k >> m, mantissa = k % (1U << m);
+      l.push_back(exponent == 0 ? mantissa
+                                : std::ldexp((1U << m) + mantissa, static_cast<int>(exponent) - 1));
+    }
+    for (double const largest = l.back(); double& each : l) each /= largest;
   } else {
     std::string rest = words.substr(words.find(':') + 1);
     std::vector<double> given;
@@ -121,6 +132,13 @@ double scale_of(compose::description const& words, vectors const& x, std::size_t
   if (norm.starts_with("fixed:")) return std::stod(norm.substr(6));
   bool const rounds = norm.starts_with("power-of-two:");
   if (rounds) norm = norm.substr(13);
+  double step = 1;  // scales that are rounded up are this times a power of two
+  if (norm == "shared-exponent") {
+    std::map<std::string, double> const largest = {
+        {"e2m1", 6}, {"e2m3", 7.5}, {"e3m2", 28}, {"e4m3", 448}, {"e5m2", 57344}};
+    step = largest.at(words.levels);
+    norm = "local:inf";
+  }
   auto const order = [](std::string const& text) { return text == "inf" ? INFINITY : std::stod(text); };
   auto const length = [](std::vector<double> const& v, double q) {
     double sum = 0;
@@ -145,7 +163,7 @@ double scale_of(compose::description const& words, vectors const& x, std::size_t
     for (std::size_t r = 0; r < x.size(); ++r) all.push_back(own(r, q));
     scale = length(all, p);
   }
-  return rounds ? std::exp2(std::ceil(std::log2(scale))) : scale;
+  return rounds || step != 1 ? step * std::exp2(std::ceil(std::log2(scale / step))) : scale;
 }
 
 /// The variance of each coordinate of the mean when every worker's encoding is the only rounding.
@@ -155,6 +173,7 @@ std::vector<double> exact_variance(compose::description const& words, vectors co
   std::vector<double> variance(d, 0);
   for (std::size_t first = 0; first < d; first += width) {
     std::size_t const end = std::min(first + width, d);
+    if (words.tail == "float32" && end - first < width) break;  // not rounded
     for (std::size_t w = 0; w < n; ++w) {
       double const unit = scale_of(words, x, w, first, end), u = unit / static_cast<double>(n);
       for (std::size_t i = first; i < end; ++i) {
@@ -344,8 +363,9 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
       std::uint64_t const buckets =
           !quantiser.facts().local ? 0
                                    : (op.words.bucket == 0 ? 1 : (d + op.words.bucket - 1) / op.words.bucket);
+      std::uint64_t const scale_bytes = op.words.norm == "shared-exponent" ? 1 : 4;
       std::uint64_t const frame =
-          16 + (4 * buckets + 15) / 16 * 16 + (d * static_cast<std::uint64_t>(bits) + 7) / 8;
+          16 + (scale_bytes * buckets + 15) / 16 * 16 + (d * static_cast<std::uint64_t>(bits) + 7) / 8;
       EXPECT_EQ(all.plan.bits_per_value, 8.0 * static_cast<double>(frame) / d) << name;
       bool const exchanged = op.words.bucket != 0 && !quantiser.facts().local;
       if (!exchanged) {
