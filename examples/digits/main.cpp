@@ -14,7 +14,7 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
-#include <compose/operators.hpp>
+#include <compose/learning.hpp>
 
 #include <unistd.h>
 
@@ -171,6 +171,8 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
     if (asked.centred)
       around.emplace(workers, op, gq::schedule::any{asked.schedule}, asked.words.bucket,
                      gq::options{.seed = s.seed});
+    compose::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(s.steps)};
+    std::vector<std::uint64_t> learned_at;
     bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
     digits::endpoint const here{
         workers.rank(),
@@ -180,6 +182,8 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
               std::find(chosen.dump_steps.begin(), chosen.dump_steps.end(), step) != chosen.dump_steps.end())
             dump_gradient(chosen.dump, gradient, step, workers.rank());
           if (asked.clip > 0) gq::clip_deviations(gradient, asked.clip, asked.words.bucket, Kokkos::Serial{});
+          if (learning.update(workers, std::span<float const>{gradient}, step, mean))
+            learned_at.push_back(step + 1);
           around ? (*around)(gradient, step) : mean(gradient, step);
         },
         [&](std::span<std::byte const> mine, std::span<std::byte> all) {
@@ -193,6 +197,8 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
     run.name = named.name;
     run.schedule = named.schedule;
     run.is_eight_bits = named.is_eight_bits;
+    run.learned_at = learned_at;
+    run.levels = learning.levels();
     run.bits_per_value = mean.plan(digits::num_parameters(s.widths)).bits_per_value;
     if (here.rank == 0) line.end(run);
     runs.push_back(std::move(run));
@@ -207,7 +213,7 @@ int report(std::vector<digits::result> const& runs, int num_workers, options con
   std::filesystem::create_directories(folder, failed);  // if it failed, opening the first file there says so
   digits::write_csv((folder / "digits.csv").string(), runs);
   digits::write_chart((folder / "digits.gp").string(), (folder / "digits.png").string(), runs, num_workers);
-  std::fputs(digits::table(runs).c_str(), stdout);
+  std::fputs((digits::table(runs) + digits::learned(runs)).c_str(), stdout);
   std::fflush(stdout);
 
   int status = EXIT_SUCCESS;

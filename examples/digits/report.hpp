@@ -86,6 +86,20 @@ inline std::string table(std::vector<result> const& runs) {
   return text;
 }
 
+/// @brief A line for each run whose levels were learned: at which steps, and what they are at the end.
+inline std::string learned(std::vector<result> const& runs) {
+  std::string text;
+  for (result const& run : runs) {
+    if (run.learned_at.empty()) continue;
+    text += run.name + ": levels learned at step";
+    for (std::uint64_t const step : run.learned_at) text += " " + std::to_string(step);
+    text += "; now";
+    for (double const level : run.levels) text += detail::format(" %.4g", level);
+    text += "\n";
+  }
+  return text;
+}
+
 /// @brief Every step of every run; accuracy is empty where it was not evaluated.
 /// @throws std::runtime_error  when the file cannot be written
 inline void write_csv(std::string const& path, std::vector<result> const& runs) {

@@ -64,6 +64,9 @@ struct result {
   double final_loss = 0.0;             ///< over all training pictures, after the last step, nats
   bool identical = false;              ///< all workers ended with the same parameters, bit for bit
   bool is_eight_bits = false;          ///< must come within a point of float32
+  std::vector<std::uint64_t>
+      learned_at;              ///< steps before whose mean levels changed, 1 is the first; left to the caller
+  std::vector<double> levels;  ///< that were learned last; left to the caller
   std::vector<step_record> curve;
 };
 

@@ -13,6 +13,8 @@
 #include <globalq/centred_mean.hpp>
 #include <globalq/clip.hpp>
 
+#include <compose/learning.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -138,6 +140,7 @@ class worker {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<Value>(input_[i]);
     if (chosen_.clip > 0)
       globalq::clip_deviations(values, chosen_.clip, chosen_.words.bucket, Kokkos::Serial{});
+    learn_levels(values);
     std::vector<Value> result(values.size());
     globalq::plan const plan = this->plan(values.size());
     report_.workers = workers_.size();
@@ -165,6 +168,15 @@ class worker {
     for (std::size_t i = 0; i < sums_.size(); ++i)
       output_[i] = static_cast<float>(sums_[i] / static_cast<double>(chosen_.repeat));
     keep_in_range();
+  }
+
+  /// Levels from the inputs, where the operator is one that learns: of a single mean there is no earlier step.
+  template <class Value>
+  void learn_levels(std::vector<Value> const& values) {
+    if (!chosen_.learns) return;
+    compose::level_learning learning{chosen_.words, chosen_.learns, {.once = {chosen_.step}, .every = 0}};
+    learning.update(workers_, std::span<Value const>{values}, chosen_.step, *mean_);
+    report_.levels = learning.levels();
   }
 
   /// A result of type float64 may be beyond float32's range: the files follow the library's rule for that.

@@ -28,7 +28,7 @@ constexpr std::uint64_t most_workers = 1024;  // threads
 struct call_for_operators {};
 
 /// The options that make an operator of their own, which a named one leaves no room for.
-constexpr char const* parts_of_operator[] = {"norm", "bucket", "levels", "rounding", "wire"};
+constexpr char const* parts_of_operator[] = {"norm", "bucket", "tail", "levels", "rounding", "wire"};
 
 /// The options that are not plain words: text until they are read strictly.
 struct texts {
@@ -61,15 +61,17 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
         text.named = value;
       });
   app.add_option("--norm", chosen.words.norm,
-                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|fixed:UNIT; Q within a worker, P "
-                 "over workers: 1, 2, .., inf")
+                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|fixed:UNIT; Q "
+                 "within a worker, P over workers: 1, 2, .., inf")
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
       ->capture_default_str();
+  app.add_option("--tail", chosen.words.tail, "own|float32: a short last bucket's scale, or no quantisation")
+      ->capture_default_str();
   app.add_option(
       "--levels", chosen.words.levels,
-      "none|uniform:S|exponential:S[:BASE]|table:0,..,1|symmetric:L1,..,1 (default: uniform, as many as "
-      "fit)");
+      "none|uniform:S|exponential:S[:BASE]|table:0,..,1|symmetric:L1,..,1|e2m1|e2m3|e3m2|e4m3|e5m2 (default: "
+      "uniform, as many as fit)");
   app.add_option("--rounding", chosen.words.rounding,
                  "stochastic|random-shift|random-shift-unshifted|nearest")
       ->capture_default_str();
@@ -125,6 +127,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     chosen.words.reduce = reduce;
     chosen.clip = named.clip;
     chosen.centred = named.centred;
+    chosen.learns = named.learns;
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }
   if (app.count("--operator") == 0)
@@ -153,7 +156,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   chosen.deadline = std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(seconds, year) * 1e9)};
 
   if (chosen.words.levels == "none")  // also where a value is the default one: it would mean nothing
-    for (char const* option : {"norm", "bucket", "rounding", "wire"})
+    for (char const* option : {"norm", "bucket", "tail", "rounding", "wire"})
       if (app.count(std::string{"--"} + option) != 0)
         compose::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
                         "has no meaning with levels none, which sends float32 as it is",
@@ -195,7 +198,9 @@ command_line read_command_line(int argc, char** argv) {
     read_texts(app, line.chosen, text);
   } catch (call_for_operators const&) {
     line.outcome = command_line::result::help;
-    line.text = compose::operators_help();
+    line.text = compose::operators_help() +
+                "\nLevels that are learned (alq, amq): once, from the inputs of all workers, before the "
+                "first mean.\n";
   } catch (CLI::CallForHelp const&) {
     line.outcome = command_line::result::help;
     line.text = app.help();

@@ -6,7 +6,7 @@
 
 #include <globalq/allreduce_mean.hpp>
 
-#include <compose/compose.hpp>
+#include <compose/operators.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -28,8 +28,9 @@ struct settings {
   transport_kind transport = transport_kind::threads;
   std::optional<int> workers;  ///< as given; of the threads transport
   compose::description words;
-  double clip = 0;       ///< standard deviations at which inputs are cut off; 0: not at all
-  bool centred = false;  ///< around the midpoints of the buckets
+  double clip = 0;           ///< standard deviations at which inputs are cut off; 0: not at all
+  bool centred = false;      ///< around the midpoints of the buckets
+  compose::learning learns;  ///< from the inputs, once, before the first mean
   std::string schedule = "ring";
   globalq::dtype dtype = globalq::dtype::float32;
   bool in_place = false;

@@ -25,6 +25,7 @@ std::string as_json(report const& numbers) {
   object["identical"] = numbers.identical;
   object["nmse"] = or_null(numbers.nmse);
   object["theta_bound"] = or_null(numbers.theta_bound);
+  if (!numbers.levels.empty()) object["levels"] = numbers.levels;
   return object.dump() + "\n";
 }
 
@@ -40,12 +41,15 @@ std::string as_text(report const& numbers) {
     return std::string{text};
   };
   auto const or_none = [&](std::optional<double> const& number) { return number ? real(*number) : "none"; };
+  std::string levels;
+  for (double const each : numbers.levels) levels += (levels.empty() ? "" : " ") + real(each);
   return line("workers", std::to_string(numbers.workers)) + line("length", std::to_string(numbers.length)) +
          line("bytes sent",
               std::to_string(numbers.bytes_sent) + (numbers.bytes_modelled ? " (modelled)" : "")) +
          line("bits a value", real(numbers.bits_per_value)) + line("seconds", real(numbers.seconds)) +
          line("identical", numbers.identical ? "yes" : "NO") + line("nmse", or_none(numbers.nmse)) +
-         line("bound on nmse", or_none(numbers.theta_bound));
+         line("bound on nmse", or_none(numbers.theta_bound)) +
+         (levels.empty() ? "" : line("learned levels", levels));
 }
 
 }  // namespace mean_of_files

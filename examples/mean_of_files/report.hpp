@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mean_of_files {
 
@@ -21,6 +22,7 @@ struct report {
   bool identical = true;              ///< all workers' results agreed bit for bit in every call
   std::optional<double> nmse;         ///< ||out - mean||^2 / ((1/n) sum ||x_i||^2)
   std::optional<double> theta_bound;  ///< the plan's bound on nmse of one call
+  std::vector<double> levels;         ///< that were learned from the inputs; empty: none were
 };
 
 /// @brief One JSON object in one line.

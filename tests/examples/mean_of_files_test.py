@@ -27,6 +27,7 @@ import runner  # noqa: E402  # pylint: disable=wrong-import-position
 PROGRAM = [os.path.abspath(sys.argv[1])]
 LAUNCHER = sys.argv[2:]
 KEYS = ["workers", "length", "bytes_sent", "bits_per_value", "seconds", "identical", "nmse", "theta_bound"]
+LEARNED = ("alq", "amq")  # whose levels are learned unless they are given
 LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")
 # Containers run as root and often forbid the system call behind the single copy.
 LAUNCHER_SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -126,7 +127,9 @@ class Folder:
         result.values = array.array("f")
         result.values.frombytes(contents[0])
         report = result.report
-        equal([k for k in report if k != "bytes_modelled"], KEYS)
+        equal([k for k in report if k not in ("bytes_modelled", "levels")], KEYS)
+        equal("levels" in report, any(name.startswith(LEARNED) and "levels=" not in name and "multiplier=" not in name
+                                      for name in arguments))
         equal(report.get("bytes_modelled"), True if "native" in arguments else None)
         equal(report["workers"], count)
         equal(report["length"], len(self.vectors[0]))
@@ -206,6 +209,7 @@ COMPOSITIONS = [
     (["--dtype", "bf16", "--schedule", "tree", "--in-place"], 8),
     (["--chunk-values", "100", "--levels", "uniform:7", "--wire", "packed:4", "--reduce", "requantise"], 4),
     (["--execution", "openmp", "--repeat", "2"], 8),
+    (["--norm", "l:1,3", "--levels", "e2m3", "--wire", "packed:6", "--bucket", "100"], 6),
     (["--levels", "none"], 32),
     (["--levels", "none", "--schedule", "tree", "--dtype", "f64"], 32),
     (["--levels", "none", "--schedule", "allgather", "--dtype", "bf16"], 32),
@@ -513,6 +517,13 @@ REFUSALS = [
     (["--operator", "cgx", "--schedule", "native"], "native"),
     (["--operator", "terngrad:-1"], "give a number above 0, such as 2.5; 0: no clipping"),
     (["--operator", "qsdp-grid:0.25"], "exceeds the unit"),
+    (["--tail", "float32"], "give a bucket, or leave the tail out"),
+    (["--tail", "float16", "--bucket", "5"], "give own or float32"),
+    (["--tail", "float32", "--levels", "none"], "has no meaning with levels none"),
+    (["--operator", "qsgd", "--tail", "float32"], "is decided by operator qsgd"),
+    (["--tail", "float32", "--bucket", "5", "--schedule", "native"], "a tail of float32 is none; use schedule ring"),
+    (["--norm", "shared-exponent"], "use levels e2m1, e2m3"),
+    (["--norm", "shared-exponent", "--levels", "uniform:7"], "use levels e2m1, e2m3"),
     (["--norm", "fixed:0"], "unit above 0"),
     (["--norm", "fixed:x"], '"x"'),
     (["--norm", "power-of-two:l:2,2"], "power-of-two:linf"),
@@ -527,6 +538,8 @@ NAMED = [
     ("qsgd:4,bucket=50", ["--norm", "local:2", "--wire", "packed:4", "--bucket", "50", "--schedule", "allgather"], 4),
     ("qsgd:8,q=inf,levels=9,bucket=0",
      ["--norm", "local:inf", "--levels", "uniform:9", "--schedule", "allgather"], 8),
+    ("qsgd:8,code=huffman,bucket=100",
+     ["--norm", "local:2", "--levels", "uniform:127", "--wire", "huffman", "--bucket", "100", "--schedule", "allgather"], 8),
     ("terngrad", ["--norm", "local:inf", "--levels", "uniform:1", "--wire", "packed:2", "--schedule", "allgather"], 2),
     ("nuqsgd:3,bucket=64",
      ["--norm", "local:2", "--levels", "exponential", "--wire", "packed:3", "--bucket", "64", "--schedule", "allgather"], 3),
@@ -538,10 +551,17 @@ NAMED = [
      ["--norm", "local:inf", "--wire", "packed:6", "--bucket", "32", "--rounding", "random-shift", "--schedule", "allgather"], 6),
     ("qsdp-grid:16", ["--norm", "fixed:16", "--rounding", "random-shift"], 8),
     ("cgx:4,rounding=nearest",
-    ("qsgd:8,code=huffman,bucket=100",
-     ["--norm", "local:2", "--levels", "uniform:127", "--wire", "huffman", "--bucket", "100", "--schedule", "allgather"], 8),
      ["--norm", "local:inf", "--wire", "packed:4", "--bucket", "128", "--rounding", "nearest", "--schedule", "sra"], 4),
-    ("amq:3,bucket=70",
+    ("qsgd:4,bucket=50,tail=float32",
+     ["--norm", "local:2", "--wire", "packed:4", "--bucket", "50", "--tail", "float32", "--schedule", "allgather"], 4),
+    ("mxfp4", ["--norm", "shared-exponent", "--levels", "e2m1", "--wire", "packed:4", "--bucket", "32", "--schedule", "sra"],
+     4),
+    ("mxfp6:e3m2,rounding=nearest",
+     ["--norm", "shared-exponent", "--levels", "e3m2", "--wire", "packed:6", "--bucket", "32", "--rounding", "nearest",
+      "--schedule", "sra"], 6),
+    ("mxfp8:e5m2,block=16",
+     ["--norm", "shared-exponent", "--levels", "e5m2", "--wire", "packed:8", "--bucket", "16", "--schedule", "sra"], 8),
+    ("amq:3,multiplier=0.5,bucket=70",
      ["--norm", "local:2", "--levels", "symmetric:0.125,0.25,0.5,1", "--wire", "packed:3", "--bucket", "70",
       "--schedule", "allgather"], 3),
     ("alq:3,levels=0:0.1:0.3:1,bucket=70",
@@ -565,6 +585,42 @@ def named_operators_are_what_they_stand_for():
             # another schedule than the operator's own
             equal(folder.run("--operator", "qsgd:4", "--schedule", "ring").bits,
                   folder.run("--norm", "local:2", "--wire", "packed:4", "--bucket", "512").bits)
+
+
+def levels_are_learned_from_the_inputs_before_the_mean(mpi):
+    """From all workers' inputs: better than where learning begins, and the mean is the one with these levels given."""
+    heavy = [[value ** 3 for value in v] for v in gaussian(3, 1000)]
+    with Folder(*heavy) as folder:
+        for name, given, count in (("alq:3", "levels=0:0.25:0.5:1", 4), ("amq:3", "multiplier=0.5", 4),
+                                   ("alq:4,code=huffman", None, 8), ("alq:3,normalised=yes", None, 4),
+                                   ("amq:3,normalised=yes,tail=float32", None, 4)):
+            learned = folder.run("--operator", f"{name},bucket=128", "--repeat", "3", mpi=mpi).report
+            levels = learned["levels"]
+            equal(len(levels), count, name)
+            equal(levels, sorted(levels), name)
+            equal(levels[-1], 1.0, name)
+            if given is None:
+                continue
+            fixed = folder.run("--operator", f"{name},{given},bucket=128", "--repeat", "3", mpi=mpi).report
+            expect(learned["nmse"] < fixed["nmse"], name, "learned", learned["nmse"], "fixed", fixed["nmse"])
+        for dtype in ("f64", "bf16"):
+            folder.run("--operator", "alq:3,bucket=128", "--dtype", dtype, mpi=mpi)
+        learned = folder.run("--operator", "alq:3,bucket=128", mpi=mpi)
+        again = folder.run("--operator", "alq:3,bucket=128,levels=" + ":".join(map(repr, learned.report["levels"])), mpi=mpi)
+        equal(learned.bits, again.bits, "the same levels given")
+    for values in [[0.0] * 300] * 2, [[1.0] * 299 + [math.nan]] * 2, [[], []]:  # nothing to learn from
+        with Folder(*values) as folder:
+            folder.run("--operator", "alq:3", mpi=mpi)
+
+
+@case
+def levels_are_learned():
+    levels_are_learned_from_the_inputs_before_the_mean(mpi=False)
+
+
+@mpi_case
+def levels_are_learned_on_ranks():
+    levels_are_learned_from_the_inputs_before_the_mean(mpi=True)
 
 
 @case
