@@ -13,15 +13,14 @@ namespace globalq {
 /// @brief Whole buckets by an operator, and a short last bucket unquantised: the layout of network-wise buckets.
 ///
 /// The gradient of a network is one vector, cut into buckets without regard to layers; its last length % bucket values are
-/// averaged as `uncompressed` averages those of this vector, in float32 and in the order of the schedule. Whole buckets are what
-/// they are without a tail: the same frames, so the same bits and the same variance, where nothing but leaves is rounded
-/// (allgather, sums of codes); elsewhere the cut is the same, too. In a group each vector has a tail of its own.
+/// averaged as `uncompressed` averages a vector, in float32 and in the order of the schedule. Whole buckets have the bits,
+/// and so the variance, that the operator by itself gives them, on every schedule. In a group each vector has a tail of its own.
 ///
 /// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
 /// hierarchical_mean, centred_mean (the tail is not centred), reduce_scatter_mean, all_gather, groups. Refused with the
 /// remedy: schedule native, calls on a stream, vector_codec, operators without buckets.
 ///
-/// Wire: 32 bits for each value left over and a header of 16 bytes, in one frame of one worker at a time. @n
+/// Wire: 32 bits for each value left over, and a header of 16 bytes in the frame that holds them. @n
 /// Bound: that of the operator; a vector that is shorter than a bucket is not quantised at all.
 /// @code
 /// gq::allreduce_mean mean{workers, gq::float32_tail{gq::operators::alq(levels, 8192)}, gq::schedule::allgather{}};
