@@ -69,10 +69,18 @@ class counting_codec final : public codec {
   std::size_t frame_bytes(segment part, int) const override {
     if (part.empty()) return 0;
     if (op_.plain) return wire::header_bytes + 4 * part.count;
-    std::uint64_t const tail = op_.plain_tail ? part.count % op_.bucket : 0;
-    if (tail == 0) return quantised_bytes(part);
-    return tail_codec::bytes(op_.most_bytes != nullptr, quantised_bytes({part.first, part.count - tail}),
-                             tail);
+    if (op_.plain_tail && part.count % op_.bucket != 0) {
+      std::uint64_t const tail = part.count % op_.bucket;
+      return tail_codec::bytes(op_.most_bytes != nullptr, frame_bytes({part.first, part.count - tail}, 1),
+                               tail);
+    }
+    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
+    if (op_.most_bytes != nullptr)
+      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
+             op_.most_bytes(part.count, levels_, op_.zero_free);
+    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
+    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
+           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
@@ -88,17 +96,6 @@ class counting_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  std::size_t quantised_bytes(segment part) const {
-    if (part.empty()) return 0;
-    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
-    if (op_.most_bytes != nullptr)
-      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
-             op_.most_bytes(part.count, levels_, op_.zero_free);
-    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
-    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
-           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
-  }
-
   operator_facts const& op_;
   std::uint32_t levels_;
   dtype type_;
