@@ -2,6 +2,8 @@
 /// @file
 /// @brief Nodes of workers: the same bits on all of them, whatever the nodes; what is sent; and what is refused.
 
+#include "tests/support/nodes.hpp"
+
 #include <globalq/globalq.hpp>
 #include <globalq/schedule/hierarchical.hpp>
 
@@ -18,6 +20,8 @@ namespace gq = globalq;
 using gq::schedule::hierarchical;
 using gq::schedule::scatter_reduce_allgather;
 using gq::schedule::star;
+using support::splits;
+using support::text;
 using ::testing::HasSubstr;
 
 namespace {
@@ -54,22 +58,6 @@ std::vector<std::vector<float>> means(gq::any_quantizer const& op, S const& sche
     results[static_cast<std::size_t>(workers.rank())] = x;
   });
   return results;
-}
-
-/// Splits of n workers: all in one node, each alone, and uneven ones.
-std::vector<std::vector<int>> splits(int n) {
-  std::vector<std::vector<int>> all{{n}, std::vector<int>(static_cast<std::size_t>(n), 1)};
-  if (n >= 2) all.push_back({1, n - 1});
-  if (n >= 3) all.push_back({n - 1, 1});
-  if (n >= 4) all.push_back({1, n - 3, 2});
-  if (n >= 6) all.push_back({2, 1, n - 5, 2});
-  return all;
-}
-
-std::string text(std::vector<int> const& split) {
-  std::string list;
-  for (int size : split) list += std::to_string(size) + ' ';
-  return list;
 }
 
 template <class Pair>

@@ -3,12 +3,13 @@
 /// @file
 /// @brief schedule: nodes of workers: sums within a node first, then another schedule between the nodes' leaders.
 
-#include "../core/error.hpp"
 #include "../transport/group.hpp"
 #include "concept.hpp"
+#include "detail/nodes.hpp"
 #include "scatter_reduce_allgather.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -28,41 +29,6 @@ template <class I>
 concept NodeSchedule = requires(int place) {
   { I::name } -> std::convertible_to<std::string_view>;
   { I::parent(place) } -> std::same_as<int>;
-};
-
-/// The nodes of a number of workers: consecutive ranks, the first of which leads.
-struct node_map {
-  std::vector<int> leaders;  ///< rank of the leader of each node
-  std::vector<int> sizes;    ///< workers of each node
-  std::vector<int> most;     ///< workers of the k largest nodes together
-
-  /// @param node_size  of all nodes, the last of which may have fewer; 0: as listed
-  /// @returns false where the list is not that of as many workers; the map is of no use then
-  bool cut(int workers, int node_size, std::vector<int> const& listed) {
-    leaders.clear();
-    sizes.clear();
-    int first = 0;
-    for (std::size_t v = 0; first < workers && (node_size != 0 || v < listed.size()); ++v) {
-      int const size = node_size != 0 ? std::min(node_size, workers - first) : listed[v];
-      leaders.push_back(first);
-      sizes.push_back(size);
-      first += size;
-    }
-    if (first != workers || (node_size == 0 && sizes.size() != listed.size())) return false;
-    most.assign(sizes.begin(), sizes.end());
-    std::sort(most.rbegin(), most.rend());
-    std::partial_sum(most.begin(), most.end(), most.begin());
-    most.insert(most.begin(), 0);
-    return true;
-  }
-
-  int count() const { return static_cast<int>(leaders.size()); }
-  int size(int node) const { return sizes[static_cast<std::size_t>(node)]; }
-  int leader(int node) const { return leaders[static_cast<std::size_t>(node)]; }
-  int workers() const { return most.back(); }
-  int node_of(int rank) const {
-    return static_cast<int>(std::upper_bound(leaders.begin(), leaders.end(), rank) - leaders.begin()) - 1;
-  }
 };
 
 /// Moves nothing: members of a node go through the outer schedule beside their leader, to know what it does.
@@ -241,32 +207,23 @@ class hierarchical {
  public:
   /// @param node_size  workers of a node; the last node may have fewer
   /// @throws configuration_error when that is below 1
-  explicit hierarchical(int node_size, Outer outer = {}) : outer_(std::move(outer)), node_size_(node_size) {
-    if (node_size < 1) refuse(std::to_string(node_size) + " workers of a node; use 1 or more");
-    name(std::to_string(node_size));
-  }
+  explicit hierarchical(int node_size, Outer outer = {}) : hierarchical(split(node_size), std::move(outer)) {}
 
   /// @param node_sizes  workers of each node; together as many as there are
   /// @throws configuration_error when there is none, or one is below 1
   explicit hierarchical(std::vector<int> node_sizes, Outer outer = {})
-      : outer_(std::move(outer)), node_sizes_(std::move(node_sizes)) {
-    if (node_sizes_.empty()) refuse("no nodes; give the number of workers of each");
-    std::string list;
-    for (int size : node_sizes_) {
-      if (size < 1) refuse("a node of " + std::to_string(size) + " workers; use 1 or more");
-      if (!list.empty()) list += '+';
-      list += std::to_string(size);
-    }
-    name(list);
-  }
+      : hierarchical(split(std::move(node_sizes)), std::move(outer)) {}
+
+  /// Which workers form a node.
+  detail::node_split const& nodes() const { return split_; }
 
   /// @throws configuration_error when the nodes have another number of workers together
   globalq::detail::schedule_facts facts(int workers) const {
     detail::node_map const& nodes = nodes_of(workers);
     globalq::detail::schedule_facts const between = outer_.facts(nodes.count());
     if (!between.combines || between.native)
-      refuse(std::string("between nodes frames must be added on the way, which schedule ") + between.name +
-             " does not; use scatter_reduce_allgather, ring or tree");
+      split::refuse(std::string("between nodes frames must be added on the way, which schedule ") +
+                    between.name + " does not; use scatter_reduce_allgather, ring or tree");
     int const largest = *std::max_element(nodes.sizes.begin(), nodes.sizes.end());
     globalq::detail::schedule_facts f{name_.c_str(), height_within(largest) + between.height, true, false,
                                       false};
@@ -303,12 +260,7 @@ class hierarchical {
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
-    if constexpr (transport::OnStream<T>) {
-      if constexpr (!requires { T::host_driven; })
-        refuse(
-            "not yet over a transport whose messages are groups on a stream, such as nccl; use schedule "
-            "ring");
-    }
+    split::expect_single_messages<T>("use schedule ring");
     detail::node_map const& nodes = nodes_of(t.size());
     detail::node_codec<T, Inner, Outer> mine(t, c, frames, nodes);
     int const node = nodes.node_of(t.rank());
@@ -324,24 +276,20 @@ class hierarchical {
   }
 
  private:
-  [[noreturn]] static void refuse(std::string const& what) {
-    throw configuration_error("globalq: schedule::hierarchical: " + what);
-  }
+  using split = detail::node_split;
 
-  void name(std::string const& split) {
-    name_ = "hierarchical";
+  hierarchical(split nodes, Outer outer)
+      : outer_(std::move(outer)), split_(std::move(nodes)), name_("hierarchical") {
     if constexpr (!std::is_same_v<Inner, star> || !std::is_same_v<Outer, scatter_reduce_allgather>)
       name_.append("<").append(Inner::name).append(",").append(Outer::name).append(">");
     name_ += ':';
-    name_ += split;
+    name_ += split_.text();
   }
 
   /// In memory that the next call of a thread reuses.
   detail::node_map const& nodes_of(int workers) const {
     thread_local detail::node_map nodes;
-    if (!nodes.cut(workers, node_size_, node_sizes_))
-      refuse("nodes of " + name_.substr(name_.find(':') + 1) + " workers, and there are " +
-             std::to_string(workers) + "; give as many, or one size for all nodes");
+    split_.cut(workers, nodes);
     return nodes;
   }
 
@@ -367,8 +315,7 @@ class hierarchical {
   }
 
   Outer outer_;
-  int node_size_ = 0;  ///< 0: node_sizes_
-  std::vector<int> node_sizes_;
+  split split_;
   std::string name_;
 };
 
