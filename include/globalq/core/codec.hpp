@@ -28,6 +28,7 @@ struct source {
   std::span<std::byte const> frame;
   int terms = 1;
   int worker = 0;
+  int first = 0;  ///< of the summed workers, whose ranks are consecutive; looked at by codec::finish only
 };
 
 /// The numbers inside a frame, for a transport that adds them itself.

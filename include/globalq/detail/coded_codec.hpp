@@ -114,7 +114,7 @@ class coded_codec final : public operator_codec {
         throw frame_error("globalq: decode: rank " + std::to_string(call_.rank) + ": the " + Code::name() +
                           " codes of a frame from worker " + std::to_string(s.worker) +
                           " cannot be read; the bytes were damaged or made by another operator");
-      sources_.push_back({frame, s.terms, s.worker});
+      sources_.push_back({frame, s.terms, s.worker, s.first});
     }
     return sources_;
   }

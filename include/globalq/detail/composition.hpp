@@ -98,7 +98,7 @@ class composition : public operator_codec {
   /// The kernels' view of a frame, whatever is in it.
   kernel::source_view view_of(segment part, source const& s) const {
     std::byte const* const scales = s.frame.data() + wire::header_bytes;
-    return {scales + scale_bytes_of(part), scales, s.terms, s.worker};
+    return {scales + scale_bytes_of(part), scales, s.terms, s.worker, s.first};
   }
 
   /// Whether codes are added as they are, by whatever operator.

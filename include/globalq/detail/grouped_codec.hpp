@@ -160,7 +160,7 @@ class grouped_codec final : public codec {
       std::size_t const room = std::min(inner_->frame_bytes(sub, s.terms), s.frame.size() - at_[i]);
       auto const left = s.frame.subspan(at_[i], room);
       std::size_t const bytes = inner_->length_of(left, s.worker);
-      parts_[i] = {left.first(bytes), s.terms, s.worker};
+      parts_[i] = {left.first(bytes), s.terms, s.worker, s.first};
       at_[i] = std::min(at_[i] + padded(bytes), s.frame.size());
     }
     return parts_;

@@ -20,6 +20,7 @@ struct source_view {
   std::byte const* scales;  ///< scale words, when scales travel
   std::int32_t terms;
   std::int32_t worker;
+  std::int32_t first = 0;  ///< of the summed workers
 };
 
 /// How values are brought to the level scheme's scale: loaded times 2^exponent, then times gain.
@@ -139,7 +140,7 @@ struct operands {
     if (!rounding.shifts()) return 0.0F;
     double sum = 0;
     if (summed && s.terms > 1) {
-      for (int w = 0; w < workers; ++w) sum += rounding.shift(shared_word(b, w, false));
+      for (int w = s.first; w < s.first + s.terms; ++w) sum += rounding.shift(shared_word(b, w, false));
     } else {
       sum = rounding.shift(shared_word(b, s.worker, s.terms > 1));
     }

@@ -122,7 +122,8 @@ class source_lists {
     for (source_view const& s : list)
       for (std::uint64_t word :
            {reinterpret_cast<std::uint64_t>(s.codes), reinterpret_cast<std::uint64_t>(s.scales),
-            static_cast<std::uint64_t>(s.terms), static_cast<std::uint64_t>(s.worker)})
+            static_cast<std::uint64_t>(s.terms), static_cast<std::uint64_t>(s.worker),
+            static_cast<std::uint64_t>(s.first)})
         h = (h ^ word) * 0x9E3779B97F4A7C15ULL ^ (h >> 29);
     auto const [begin, end] = known_.equal_range(h);
     for (auto at = begin; at != end; ++at)
@@ -147,7 +148,8 @@ class source_lists {
   static std::size_t bytes(std::vector<source_view> const& list) { return list.size() * sizeof(source_view); }
   static bool same(std::vector<source_view> const& a, std::vector<source_view> const& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](source_view const& s, source_view const& t) {
-      return s.codes == t.codes && s.scales == t.scales && s.terms == t.terms && s.worker == t.worker;
+      return s.codes == t.codes && s.scales == t.scales && s.terms == t.terms && s.worker == t.worker &&
+             s.first == t.first;
     });
   }
 
