@@ -56,6 +56,10 @@ void train(Workers& workers) {
   std::vector<float> gradient = gradient_of(workers.rank(), 204, 4096);
   scatter(gradient, 204);  // gradient[own.first ..] of own = scatter.shard(4096)
   gather(gradient, 204);   // all shards, the same bits on every worker
+
+  // Nodes of two workers: of each shard one sum goes from node to node, instead of two frames.
+  gq::reduce_scatter_mean scatter_nodes{workers, op, gq::schedule::hierarchical<>{2}, {.seed = 44}};
+  scatter_nodes(gradient, 205);
   //! [trainer-calls]
   if (workers.rank() == 0) std::cout << "a value of the mean: " << gradient[0] << '\n';
 }

@@ -60,8 +60,7 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
 
   /// What a call with vectors of @p length values does and costs.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
-    return detail::make_plan(this->setup_.facts, this->magnitudes_, this->schedule_, this->workers_.size(),
-                             length, type, this->setup_.settings.chunk_values, this->setup_.chunk_bytes);
+    return this->plan_of(length, type);
   }
 };
 

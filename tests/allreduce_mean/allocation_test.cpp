@@ -6,7 +6,9 @@
 #include "tests/support/allocations.hpp"
 #include "tests/support/cases.hpp"
 
+#include <globalq/all_gather.hpp>
 #include <globalq/allreduce_mean.hpp>
+#include <globalq/reduce_scatter_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
@@ -79,6 +81,38 @@ TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {
           }
   RecordProperty("cases", cases);
   EXPECT_GT(cases, 100);
+}
+
+TEST(Allocation, shards_need_none_either_over_nodes_or_not) {
+  for (char const* levels : {"uniform:7", "table:0,0.1,0.4,1"})
+    for (int node_size : {1, 2, 5}) {
+      gq::any_quantizer const op =
+          support::make_operator({"l:2,2", 128, levels, "stochastic", "int8", "auto", "ring"});
+      std::size_t before = 0, after = 0;
+      gq::transport::threads cluster{5, {.deadline = std::chrono::seconds{60}}};
+      cluster.run([&](auto& workers) {
+        gq::schedule::hierarchical<> const nodes{node_size};
+        gq::options const settings{.seed = 1, .chunk_values = 1000};
+        gq::reduce_scatter_mean mean{workers, op, nodes, settings};
+        gq::all_gather gather{workers, op, nodes, settings};
+        std::vector<float> x(9000, 1.0F);
+        auto const both = [&](std::uint64_t step) {
+          mean(x, step);
+          gather(x, step);
+        };
+        both(0);
+        both(1);
+        gq::transport::barrier(workers);
+        if (workers.rank() == 0) before = support::allocations;
+        gq::transport::barrier(workers);
+        both(2);
+        both(3);
+        gq::transport::barrier(workers);
+        if (workers.rank() == 0) after = support::allocations;
+        gq::transport::barrier(workers);
+      });
+      EXPECT_EQ(after - before, 0U) << levels << ", nodes of " << node_size;
+    }
 }
 
 }  // namespace

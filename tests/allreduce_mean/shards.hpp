@@ -3,6 +3,7 @@
 /// @file
 /// @brief Tests: what reduce_scatter_mean and all_gather promise, on one worker of any transport.
 
+#include "tests/support/nodes.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/all_gather.hpp>
@@ -11,7 +12,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <string>
 
 namespace shards {
 
@@ -112,6 +116,65 @@ void expect_a_mean_of_padded_vectors(T& workers, std::size_t d) {
     for (float& v : padded) v *= static_cast<float>(workers.size());
     EXPECT_EQ(gathered, padded) << op.facts().name;
   }
+}
+
+/// Operators whose sums are exact in any order: integers, and values that are multiples of 2^-9 below 4.
+inline std::vector<gq::any_quantizer> exact_operators() {
+  gq::rounding::stochastic const dice;
+  return {
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{100}, dice, gq::wire::int16{}},
+      gq::uncompressed{},
+  };
+}
+
+/// A shard of the mean over nodes, whole or in chunks, in place or alone.
+/// @param exact  the bits are those of a mean without nodes
+template <class T>
+void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& op,
+                                          std::vector<int> const& split, std::size_t d, bool exact) {
+  gq::schedule::hierarchical<> const nodes{split};
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::reduce_scatter_mean flat{workers, op, settings}, mean{workers, op, nodes, settings},
+      cut{workers, op, nodes, chunks};
+  std::vector<float> const x = values(d, workers.rank());
+  std::vector<float> in_place = x;
+  mean(in_place, 7);
+  gq::segment const own = mean.shard(d);
+  ASSERT_EQ(own.first, flat.shard(d).first);
+  ASSERT_EQ(own.count, flat.shard(d).count);
+  std::vector<float> alone(own.count), expected(own.count);
+  cut(x, alone, 7);
+  flat(x, expected, 7);
+  std::string const what = op.facts().name + ", nodes " + support::text(split);
+  EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
+  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
+  std::size_t const end = own.first + own.count;
+  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+  if (exact) {
+    EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
+  }
+}
+
+/// What is gathered over nodes, whole or in chunks, are the bits of a gathering without.
+template <class T>
+void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, std::vector<int> const& split,
+                                       std::size_t d) {
+  gq::schedule::hierarchical<> const nodes{split};
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings},
+      cut{workers, op, nodes, chunks};
+  std::vector<float> const x = values(d, 99);
+  gq::segment const own = flat.shard(d);
+  std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d), expected = x;
+  std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(own.first), own.count,
+              in_place.begin() + static_cast<std::ptrdiff_t>(own.first));
+  flat(expected, 5);
+  gather(in_place, 5);
+  cut(std::span(x).subspan(own.first, own.count), other, 5);
+  std::string const what = op.facts().name + ", nodes " + support::text(split);
+  EXPECT_TRUE(same_bits(in_place.data(), expected.data(), d)) << what;
+  EXPECT_TRUE(same_bits(other.data(), expected.data(), d)) << what;
 }
 
 }  // namespace shards

@@ -19,3 +19,16 @@ TEST(ShardsMpi, are_those_of_the_mean_over_allgather_and_gathered_are_the_same_o
   int const n = workers.size();
   if ((n & (n - 1)) == 0) shards::expect_a_mean_of_padded_vectors(workers, 5000);
 }
+
+TEST(ShardsMpi, over_nodes_are_gathered_alike_and_are_those_of_no_nodes_where_sums_are_exact) {
+  gq::transport::mpi workers{MPI_COMM_WORLD};
+  for (std::vector<int> const& split : support::splits(workers.size()))
+    for (std::size_t d : {std::size_t{1}, std::size_t{20011}}) {
+      for (gq::any_quantizer const& op : shards::exact_operators())
+        shards::expect_shards_of_the_mean_over_nodes(workers, op, split, d, true);
+      for (gq::any_quantizer const& op : shards::operators()) {
+        shards::expect_shards_of_the_mean_over_nodes(workers, op, split, d, split.size() == 1);
+        shards::expect_gathered_shards_over_nodes(workers, op, split, d);
+      }
+    }
+}

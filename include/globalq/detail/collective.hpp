@@ -333,6 +333,11 @@ class collective {
     return queue_->start(next);
   }
 
+  globalq::plan plan_of(std::uint64_t length, dtype type) const {
+    return make_plan(setup_.facts, magnitudes_, schedule_, workers_.size(), length, type,
+                     setup_.settings.chunk_values, setup_.chunk_bytes);
+  }
+
   static void run_started(call_queue::job const& what) {
     job const j{what.x, what.y, what.length};
     call_step const step{what.step, nullptr};

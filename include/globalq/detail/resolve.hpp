@@ -51,6 +51,8 @@ struct schedule_facts {
   int roundings = 0;          ///< on the longest way, where sums are encoded again; 0: as the two above say
   bool varying = false;       ///< can send frames whose length only their maker knows
   char const* operation = "allreduce_mean";  ///< the call that it serves, for errors
+  int most_terms =
+      0;  ///< workers in the largest sum that is sent, where those are the workers of a node; 0: all
 };
 
 /// What an operator is made of, as numbers.
@@ -196,7 +198,9 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     return refuse("frames of wire " + op.wire + " differ in length, which schedule " + s.name +
                   " cannot send; use schedule sra or allgather, or wire packed or int8");
 
-  std::uint64_t const largest = op.largest_code, n = static_cast<std::uint64_t>(workers);
+  bool const by_nodes = s.most_terms != 0;
+  std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(workers),
+                      n = by_nodes ? static_cast<std::uint64_t>(s.most_terms) : all;
   std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);
   if (r.how == method::sum) {
     std::uint64_t const most = std::min<std::uint64_t>(largest / n, op.limit);
@@ -215,6 +219,8 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
       remedy += (remedy.empty() ? "no level fits it: use wire " : ", or wire ") + wider;
     std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
     std::uint64_t const widest = std::min<std::uint64_t>(2147483647 / n, op.limit);
+    if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
+      remedy += (remedy.empty() ? "use" : ", or") + std::string(" no nodes, where codes are not added");
     if (remedy.empty() && encodable >= 1)
       remedy = (wanted <= encodable ? "use " : "use at most " + number(encodable) + " levels with ") +
                std::string("reduce::requantise") + (s.native ? " on schedule ring, tree or sra" : "") +
@@ -222,9 +228,9 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     if (remedy.empty())
       remedy =
           "no level fits it: use wire " + wire_for(widest * n) + " and at most " + number(widest) + " levels";
-    return refuse(number(n) + (n == 1 ? " worker x " : " workers x ") + number(wanted) +
-                  (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) + holds + "; " +
-                  remedy);
+    return refuse(number(n) + (n == 1 ? " worker" : " workers") + (by_nodes ? " of a node x " : " x ") +
+                  number(wanted) + (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) +
+                  holds + "; " + remedy);
   }
   if (r.how == method::exponential) {
     std::uint64_t const h = static_cast<std::uint64_t>(s.height);
@@ -240,16 +246,18 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     }
     std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
     std::uint64_t tree = 0;
-    while ((std::uint64_t{1} << tree) < n) ++tree;
+    while ((std::uint64_t{1} << tree) < all) ++tree;
     std::string remedy;
     auto const add = [&](std::string const& text) { remedy += (remedy.empty() ? "" : ", or ") + text; };
     if (most >= 1) add("use at most " + number(most) + (most == 1 ? " level" : " levels"));
-    if (tree < h && wanted <= most_with(tree))
+    if (!by_nodes && tree < h && wanted <= most_with(tree))
       add("use schedule tree, which needs a headroom of " + number(tree) + " only");
     if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
       add("use wire " + wire_for(wanted + h));
     std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
     if (wanted <= encodable) add("use reduce::requantise");
+    if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
+      add("use no nodes, where codes are not added");
     if (remedy.empty() && encodable >= 1)
       add("use at most " + number(encodable) + " levels with reduce::requantise");
     if (remedy.empty())

@@ -129,10 +129,10 @@ class tail_codec final : public operator_codec {
         auto const room =
             s.frame.subspan(at, std::min(whole_->frame_bytes(whole, s.terms), s.frame.size() - at));
         std::size_t const used = whole_->length_of(room, s.worker);
-        quantised_.push_back({room.first(used), s.terms, s.worker});
+        quantised_.push_back({room.first(used), s.terms, s.worker, s.first});
         at = std::min(at + padded(used), s.frame.size());
       }
-      plain_.push_back({s.frame.subspan(at), s.terms, s.worker});
+      plain_.push_back({s.frame.subspan(at), s.terms, s.worker, s.first});
     }
   }
 

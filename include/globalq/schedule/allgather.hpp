@@ -22,17 +22,19 @@ struct allgather {
       return frames.get(static_cast<std::size_t>(p + n * static_cast<int>(round % 2)),
                         c.frame_bytes(cut.piece(0, round), 1));
     };
-    detail::exchange_chunks(
-        t, c, cut.rounds(), frame_of,
+    detail::transfers<T> under_way;
+    detail::neighbourhood const all{0, n};
+    detail::exchange_rounds(
+        under_way, t, all, c, cut.rounds(), frame_of,
         [&](std::uint64_t round, auto const& send) {
           auto const mine = frame_of(round, r);
           c.combine(cut.piece(0, round), true, {}, mine);
-          for (int k = 1; k < n; ++k) send((r + k) % n, mine);
+          all.after(r, [&](int p) { send(p, mine); });
         },
         [&](std::uint64_t round) {
-          std::vector<source>& all = frames.sources(static_cast<std::size_t>(n));
-          for (int p = 0; p < n; ++p) all.push_back({detail::used(c, frame_of(round, p), p), 1, p});
-          c.finish(cut.piece(0, round), all);
+          std::vector<source>& arrived = frames.sources(static_cast<std::size_t>(n));
+          for (int p = 0; p < n; ++p) arrived.push_back({detail::used(c, frame_of(round, p), p), 1, p});
+          c.finish(cut.piece(0, round), arrived);
         });
   }
 };

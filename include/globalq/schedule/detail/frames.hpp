@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: frames of all workers to all workers, chunk after chunk; also those whose length only their maker knows.
+/// @brief schedule: frames of all workers to all workers, round after round; also those whose length only their maker knows.
 ///
 /// Such a frame travels as its head, which tells the length, and the rest. Receives are posted in the order in which their
 /// sender sends, so the head of a frame waits for the rest of the one before.
@@ -38,20 +38,36 @@ void recv_rest(transfers<T>& under_way, T& t, codec const& c, int from, std::spa
   under_way.recv(t, from, frame.empty() ? frame : used(c, frame, from).subspan(c.head_bytes()), set);
 }
 
-/// Chunk after chunk: every worker makes its frames and sends them, and uses those of all others. The next chunk is made
-/// while one is on its way.
-/// @param in    in(round, p): room for the frame of worker p
-/// @param make  make(round, send): makes the frames of a chunk, and send(p, frame)s each to worker p
-/// @param use   use(round): all frames of the chunk are there
+/// Sets of transfers that exchange_rounds() uses.
+inline constexpr int exchange_sets = 4;
+
+/// Workers next to each other.
+struct neighbourhood {
+  int first = 0;
+  int count = 0;
+
+  /// f(p) for each of them but @p rank, its right neighbour first: no one is flooded.
+  template <class F>
+  void after(int rank, F const& f) const {
+    for (int k = 1; k < count; ++k) f(first + (rank - first + k) % count);
+  }
+};
+
+/// Round after round: every worker makes its frames and sends them to the others, and uses those of all. The frames of the
+/// next round are made while one is on its way.
+/// @param under_way  of which the sets below exchange_sets are used
+/// @param among      those who exchange frames, this worker among them
+/// @param in         in(round, p): room for the frame of worker p
+/// @param make       make(round, send): makes the frames of a round, and send(p, frame)s each to worker p
+/// @param use        use(round): all frames of the round are there
 template <Transport T, class In, class Make, class Use>
-void exchange_chunks(T& t, codec const& c, std::uint64_t rounds, In const& in, Make const& make,
-                     Use const& use) {
+void exchange_rounds(transfers<T>& under_way, T& t, neighbourhood among, codec const& c, std::uint64_t rounds,
+                     In const& in, Make const& make, Use const& use) {
   constexpr int heads = 2, rests = 3;
-  int const n = t.size(), r = t.rank();
+  int const r = t.rank();
   std::size_t const head = c.head_bytes();
-  transfers<T> under_way;
   auto const from_others = [&](auto const& f) {
-    for (int p = 0; p < n; ++p)
+    for (int p = among.first; p < among.first + among.count; ++p)
       if (p != r) f(p);
   };
   auto const expect = [&](std::uint64_t round) {

@@ -4,84 +4,335 @@
 /// @brief schedule: the halves of a sharded step: every worker gets the mean of its shard; every worker gets all shards.
 ///
 /// Shards are the segments of the layout, one a worker. See reduce_scatter_mean.hpp and all_gather.hpp.
+///
+/// Where workers form nodes, each shard has a deputy in every other node: the one worker there that sends or gets its frame.
+/// Deputies take turns through the ranks, so the workers of a node share what passes between nodes evenly. Within a node
+/// frames are exchanged turn after turn: in one turn the shards of the node itself, in each of the others as many shards of other
+/// nodes, one a deputy. All workers in one node, or each alone, is the plain exchange.
 
+#include "../hierarchical.hpp"
 #include "frames.hpp"
+#include "nodes.hpp"
 
 namespace globalq::schedule::detail {
 
-/// @brief Every worker gets all frames of its shard, decodes them and adds in rank order: the bits of schedule::allgather.
-/// @complexity bytes sent: S (n-1)/n; height 0
-struct reduce_scatter {
-  static constexpr char const* name = "reduce-scatter";
-  static globalq::detail::schedule_facts facts(int) {
-    return {name, 0, false, false, false, 0, true, "reduce_scatter_mean"};
+/// The nodes that a user named.
+template <class S>
+node_split const& nodes_of_shards(S const& schedule) {
+  static_assert(
+      std::is_same_v<S, hierarchical<>>,
+      "globalq: how shards travel is fixed but for the nodes of workers; leave the schedule out, or "
+      "name the nodes by schedule::hierarchical<>");
+  return schedule.nodes();
+}
+
+/// Which shards the workers of a node handle, turn by turn.
+class shard_turns {
+ public:
+  shard_turns(node_map const& nodes, int node)
+      : first_(nodes.leader(node)),
+        size_(nodes.size(node)),
+        workers_(nodes.workers()),
+        blocks_(static_cast<int>(divide_up<std::uint64_t>(static_cast<std::uint64_t>(workers_),
+                                                          static_cast<std::uint64_t>(size_)))) {}
+
+  /// The node's own shards in turn 0, then those of other nodes, from the next ranks on: no one is flooded.
+  int count() const { return first_ % size_ == 0 ? blocks_ : blocks_ + 1; }
+
+  /// Whose shard a worker of the node handles in a turn; -1: none.
+  int owner(int turn, int worker) const {
+    if (turn == 0) return worker;
+    int const shard = (first_ / size_ + turn) % blocks_ * size_ + (worker - first_);
+    return shard >= workers_ || (shard >= first_ && shard < first_ + size_) ? -1 : shard;
   }
+
+  /// Who handles the shard of a worker of another node.
+  static int deputy(node_map const& nodes, int node, int owner) {
+    return nodes.leader(node) + owner % nodes.size(node);
+  }
+
+  neighbourhood node() const { return {first_, size_}; }
+
+ private:
+  int first_, size_, workers_;
+  int blocks_;  ///< of as many ranks as the node has workers
+};
+
+/// Frames from workers of other nodes, at most one of each worker a chunk, and frames to them.
+///
+/// The sets of transfers are those above exchange_sets: two for what is sent, two for what arrives (or its heads and rests).
+template <Transport T>
+class between_nodes {
+ public:
+  between_nodes(transfers<T>& under_way, T& t, codec const& c, std::uint64_t chunks)
+      : under_way_(under_way), t_(t), codec_(c), head_(c.head_bytes()), chunks_(chunks) {}
+
+  /// To be called before anything of a chunk is sent. What was sent two chunks before has been taken then.
+  /// @param each  each(chunk, f): f(worker, frame) for all that arrive in a chunk, with room for their frames
+  template <class Each>
+  void expect(std::uint64_t chunk, Each const& each) {
+    under_way_.wait_all(t_, sent(chunk));
+    if (head_ == 0)
+      each(chunk, [&](int from, std::span<std::byte> frame) { under_way_.recv(t_, from, frame, in(chunk)); });
+    else if (chunk == 0)
+      expect_heads(chunk, each);
+  }
+
+  void send(int to, std::span<std::byte> frame, std::uint64_t chunk) {
+    send_frame(under_way_, t_, codec_, to, frame, sent(chunk));
+  }
+
+  /// Returns when the frames of a chunk are there.
+  template <class Each>
+  void arrive(std::uint64_t chunk, Each const& each) {
+    if (head_ == 0) return under_way_.wait_all(t_, in(chunk));
+    under_way_.wait_all(t_, heads);
+    each(chunk, [&](int from, std::span<std::byte> frame) {
+      recv_rest(under_way_, t_, codec_, from, frame, rests);
+    });
+    if (chunk + 1 < chunks_) expect_heads(chunk + 1, each);
+    under_way_.wait_all(t_, rests);
+  }
+
+  /// Returns when all that was sent has been taken.
+  void wait() {
+    under_way_.wait_all(t_, sent(0));
+    under_way_.wait_all(t_, sent(1));
+  }
+
+ private:
+  static constexpr int first_in = exchange_sets + 2, heads = first_in, rests = first_in + 1;
+  static int sent(std::uint64_t chunk) { return exchange_sets + static_cast<int>(chunk % 2); }
+  static int in(std::uint64_t chunk) { return first_in + static_cast<int>(chunk % 2); }
+
+  template <class Each>
+  void expect_heads(std::uint64_t chunk, Each const& each) {
+    each(chunk, [&](int from, std::span<std::byte> frame) {
+      under_way_.recv(t_, from, head_of(frame, head_), heads);
+    });
+  }
+
+  transfers<T>& under_way_;
+  T& t_;
+  codec const& codec_;
+  std::size_t head_;
+  std::uint64_t chunks_;
+};
+
+/// What both halves know of nodes.
+class over_nodes {
+ public:
   static int parts(int workers) { return workers; }
-  static std::vector<std::pair<int, int>> additions(int) { return {}; }
+
+ protected:
+  over_nodes(char const* name, node_split split)
+      : split_(std::move(split)), name_(split_.text().empty() ? name : name + (':' + split_.text())) {}
+
+  char const* name() const { return name_.c_str(); }
+
+  /// In memory that the next call of a thread reuses.
+  /// @throws configuration_error when the nodes have another number of workers together
+  node_map const& nodes_of(int workers) const {
+    thread_local node_map nodes;
+    split_.cut(workers, nodes);
+    return nodes;
+  }
+
+  template <Transport T>
+  node_map const& nodes_of(T& t) const {
+    node_map const& nodes = nodes_of(t.size());
+    if (nodes.count() > 1) node_split::expect_single_messages<T>("leave the nodes out");
+    return nodes;
+  }
+
+ private:
+  node_split split_;
+  std::string name_;
+};
+
+/// @brief Every worker gets all frames of its shard, decodes them and adds in rank order: the bits of schedule::allgather.
+///
+/// Over nodes it gets a frame from each worker of its own node, and the sum of each other node, which the shard's deputy
+/// there makes of its own values and the others' frames.
+/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
+///             height 0, or g - 1 where sums pass between nodes
+class reduce_scatter : public over_nodes {
+ public:
+  explicit reduce_scatter(node_split split = {}) : over_nodes("reduce-scatter", std::move(split)) {}
+
+  globalq::detail::schedule_facts facts(int workers) const {
+    node_map const& nodes = nodes_of(workers);
+    int const largest = nodes.most[1];
+    globalq::detail::schedule_facts f{name(), 0, false, false, false, 0, true, "reduce_scatter_mean"};
+    if (nodes.count() == 1 || largest == 1) return f;  // no sum is sent
+    f.combines = true;
+    f.height = largest - 1;
+    f.roundings = 2;
+    f.most_terms = largest;
+    return f;
+  }
+
+  /// Those within nodes. A shard's own node adds nothing that is encoded, which bounds that count all nodes leave aside.
+  std::vector<std::pair<int, int>> additions(int workers) const {
+    node_map const& nodes = nodes_of(workers);
+    std::vector<std::pair<int, int>> order;
+    if (nodes.count() == 1) return order;
+    for (int v = 0; v < nodes.count(); ++v)
+      for (int p = 1; p < nodes.size(v); ++p) order.emplace_back(nodes.leader(v), nodes.leader(v) + p);
+    return order;
+  }
+
   static segment writes(layout const& cut, int rank) { return cut.part(rank); }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
-    int const n = t.size(), r = t.rank();
-    // of a chunk: a frame from each worker, the own one among them, and one to each
-    auto const in = [&](std::uint64_t round, int p) {
-      return frames.get(static_cast<std::size_t>(p + 2 * n * static_cast<int>(round % 2)),
-                        c.frame_bytes(cut.piece(r, round), 1));
+    node_map const& nodes = nodes_of<T>(t);
+    int const r = t.rank(), node = nodes.node_of(r);
+    shard_turns const turns(nodes, node);
+    neighbourhood const mates = turns.node();
+    std::uint64_t const each = static_cast<std::uint64_t>(turns.count());
+    // sums for other nodes first, then the own shards
+    auto const chunk_of = [&](std::uint64_t round) { return round / each; };
+    auto const turn_of = [&](std::uint64_t round) { return static_cast<int>(each - 1 - round % each); };
+    auto const piece = [&](std::uint64_t round, int worker) {
+      int const owner = turns.owner(turn_of(round), worker);
+      return owner < 0 ? segment{} : cut.piece(owner, chunk_of(round));
     };
-    exchange_chunks(
-        t, c, cut.rounds(), in,
+    // slots of a round: a frame from each of the node and one to each; of a chunk: the sums made and those of other nodes
+    auto const slot = [](int first, int count, std::uint64_t k, int i) {
+      return static_cast<std::size_t>(first + count * static_cast<int>(k % 2) + i);
+    };
+    int const first_sum = 4 * mates.count, first_in = first_sum + 2 * turns.count();
+    auto const in = [&](std::uint64_t round, int p) {
+      return frames.get(slot(0, 2 * mates.count, round, p - mates.first), c.frame_bytes(piece(round, r), 1));
+    };
+    auto const out = [&](std::uint64_t round, int p) {
+      return frames.get(slot(mates.count, 2 * mates.count, round, p - mates.first),
+                        c.frame_bytes(piece(round, p), 1));
+    };
+    auto const sum_of = [&](std::uint64_t chunk, int v) {  // another node's of the own shard
+      return frames.get(slot(first_in, nodes.count(), chunk, v),
+                        c.frame_bytes(cut.piece(r, chunk), nodes.size(v)));
+    };
+    auto const sums = [&](std::uint64_t chunk, auto const& f) {
+      for (int v = 0; v < nodes.count(); ++v)
+        if (v != node) f(shard_turns::deputy(nodes, v, r), sum_of(chunk, v));
+    };
+
+    transfers<T> under_way;
+    between_nodes<T> others(under_way, t, c, cut.rounds());
+    exchange_rounds(
+        under_way, t, mates, c, cut.rounds() * each, in,
         [&](std::uint64_t round, auto const& send) {
-          for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbour: no one is flooded
-            int const p = (r + k) % n;
-            segment const theirs = cut.piece(p, round);
-            auto const frame =
-                frames.get(static_cast<std::size_t>(n + p + 2 * n * static_cast<int>(round % 2)),
-                           c.frame_bytes(theirs, 1));
-            c.combine(theirs, true, {}, frame);
+          if (round % each == 0) others.expect(chunk_of(round), sums);
+          mates.after(r, [&](int p) {
+            auto const frame = out(round, p);
+            c.combine(piece(round, p), true, {}, frame);
             send(p, frame);
-          }
-          c.combine(cut.piece(r, round), true, {}, in(round, r));
+          });
+          if (turn_of(round) == 0) c.combine(piece(round, r), true, {}, in(round, r));
         },
         [&](std::uint64_t round) {
-          std::vector<source>& all = frames.sources(static_cast<std::size_t>(n));
-          for (int p = 0; p < n; ++p) all.push_back({used(c, in(round, p), p), 1, p});
-          c.finish(cut.piece(r, round), all);
+          std::uint64_t const chunk = chunk_of(round);
+          int const turn = turn_of(round), owner = turns.owner(turn, r);
+          std::vector<source>& all = frames.sources(static_cast<std::size_t>(mates.count + nodes.count()));
+          auto const add_node = [&] {
+            for (int p = mates.first; p < mates.first + mates.count; ++p)
+              if (turn == 0 || p != r) all.push_back({used(c, in(round, p), p), 1, p, p});
+          };
+          if (turn == 0) {
+            others.arrive(chunk, sums);
+            for (int v = 0; v < nodes.count(); ++v) {
+              int const from = shard_turns::deputy(nodes, v, r);
+              if (v == node)
+                add_node();
+              else
+                all.push_back({used(c, sum_of(chunk, v), from), nodes.size(v), from, nodes.leader(v)});
+            }
+            c.finish(piece(round, r), all);
+          } else if (owner >= 0) {
+            add_node();
+            auto const sum = frames.get(slot(first_sum, turns.count(), chunk, turn),
+                                        c.frame_bytes(piece(round, r), mates.count));
+            c.combine(piece(round, r), true, all, sum);
+            others.send(owner, sum, chunk);
+          }
         });
+    others.wait();
   }
 };
 
 /// @brief Every worker sends the frame of its shard to all; all decode the same bytes, its maker too.
-/// @complexity bytes sent: S (n-1)/n; height 0
-struct gather {
-  static constexpr char const* name = "all-gather";
+///
+/// Over nodes it sends it to those of its own node and to its deputies in the others, who pass it on.
+/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
+///             height 0
+class gather : public over_nodes {
+ public:
   static constexpr bool gathers = true;
-  static globalq::detail::schedule_facts facts(int) {
-    return {name, 0, false, false, false, 0, true, "all_gather"};
+
+  explicit gather(node_split split = {}) : over_nodes("all-gather", std::move(split)) {}
+
+  globalq::detail::schedule_facts facts(int workers) const {
+    nodes_of(workers);
+    return {name(), 0, false, false, false, 0, true, "all_gather"};
   }
-  static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
   static segment reads(layout const& cut, int rank) { return cut.part(rank); }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
-    int const n = t.size(), r = t.rank();
-    auto const frame_of = [&](std::uint64_t round, int p) {
-      return frames.get(static_cast<std::size_t>(p + n * static_cast<int>(round % 2)),
-                        c.frame_bytes(cut.piece(p, round), 1));
+    node_map const& nodes = nodes_of<T>(t);
+    int const r = t.rank(), node = nodes.node_of(r);
+    shard_turns const turns(nodes, node);
+    neighbourhood const mates = turns.node();
+    std::uint64_t const each = static_cast<std::uint64_t>(turns.count());
+    auto const chunk_of = [&](std::uint64_t round) { return round / each; };
+    auto const turn_of = [&](std::uint64_t round) { return static_cast<int>(round % each); };
+    // slots of a round: a frame from each of the node; of a chunk: the frame that this worker sends in each turn
+    auto const carried = [&](std::uint64_t chunk, int turn) {
+      int const owner = turns.owner(turn, r);
+      return frames.get(
+          static_cast<std::size_t>(2 * mates.count + turn + turns.count() * static_cast<int>(chunk % 2)),
+          owner < 0 ? 0 : c.frame_bytes(cut.piece(owner, chunk), 1));
     };
-    exchange_chunks(
-        t, c, cut.rounds(), frame_of,
+    auto const frame_of = [&](std::uint64_t round, int p) {
+      if (p == r) return carried(chunk_of(round), turn_of(round));
+      int const owner = turns.owner(turn_of(round), p);
+      return frames.get(static_cast<std::size_t>(p - mates.first + mates.count * static_cast<int>(round % 2)),
+                        owner < 0 ? 0 : c.frame_bytes(cut.piece(owner, chunk_of(round)), 1));
+    };
+    auto const arriving = [&](std::uint64_t chunk, auto const& f) {
+      for (int turn = 1; turn < turns.count(); ++turn)
+        if (int const owner = turns.owner(turn, r); owner >= 0) f(owner, carried(chunk, turn));
+    };
+
+    transfers<T> under_way;
+    between_nodes<T> others(under_way, t, c, cut.rounds());
+    exchange_rounds(
+        under_way, t, mates, c, cut.rounds() * each, frame_of,
         [&](std::uint64_t round, auto const& send) {
+          std::uint64_t const chunk = chunk_of(round);
           auto const mine = frame_of(round, r);
-          c.combine(cut.piece(r, round), true, {}, mine);
-          for (int k = 1; k < n; ++k) send((r + k) % n, mine);
+          if (turn_of(round) == 0) {
+            others.expect(chunk, arriving);
+            c.combine(cut.piece(r, chunk), true, {}, mine);
+            neighbourhood{0, nodes.count()}.after(
+                node, [&](int v) { others.send(shard_turns::deputy(nodes, v, r), mine, chunk); });
+          } else if (turn_of(round) == 1) {
+            others.arrive(chunk, arriving);
+          }
+          mates.after(r, [&](int p) { send(p, mine); });
         },
         [&](std::uint64_t round) {
-          for (int p = 0; p < n; ++p) {
-            source const one{used(c, frame_of(round, p), p), 1, p};
-            c.finish(cut.piece(p, round), {&one, 1});
+          for (int p = mates.first; p < mates.first + mates.count; ++p) {
+            int const owner = turns.owner(turn_of(round), p);
+            if (owner < 0) continue;
+            source const one{used(c, frame_of(round, p), owner), 1, owner, owner};
+            c.finish(cut.piece(owner, chunk_of(round)), {&one, 1});
           }
         });
+    others.wait();
   }
 };
 
