@@ -84,17 +84,18 @@ TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {
 }
 
 TEST(Allocation, shards_need_none_either_over_nodes_or_not) {
-  for (char const* levels : {"uniform:7", "table:0,0.1,0.4,1"})
+  gq::rounding::stochastic const dice;
+  for (gq::any_quantizer const& op : std::vector<gq::any_quantizer>{
+           gq::quantizer{gq::norm::l<2, 2>{.bucket = 128}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
+           gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform{7}, dice, gq::wire::int8{}}})
     for (int node_size : {1, 2, 5}) {
-      gq::any_quantizer const op =
-          support::make_operator({"l:2,2", 128, levels, "stochastic", "int8", "auto", "ring"});
       std::size_t before = 0, after = 0;
       gq::transport::threads cluster{5, {.deadline = std::chrono::seconds{60}}};
       cluster.run([&](auto& workers) {
         gq::schedule::hierarchical<> const nodes{node_size};
         gq::options const settings{.seed = 1, .chunk_values = 1000};
-        gq::reduce_scatter_mean mean{workers, op, nodes, settings};
-        gq::all_gather gather{workers, op, nodes, settings};
+        gq::reduce_scatter_mean mean{workers, op, nodes, settings, Kokkos::Serial()};
+        gq::all_gather gather{workers, op, nodes, settings, Kokkos::Serial()};
         std::vector<float> x(9000, 1.0F);
         auto const both = [&](std::uint64_t step) {
           mean(x, step);
@@ -111,7 +112,7 @@ TEST(Allocation, shards_need_none_either_over_nodes_or_not) {
         if (workers.rank() == 0) after = support::allocations;
         gq::transport::barrier(workers);
       });
-      EXPECT_EQ(after - before, 0U) << levels << ", nodes of " << node_size;
+      EXPECT_EQ(after - before, 0U) << op.facts().name << ", nodes of " << node_size;
     }
 }
 

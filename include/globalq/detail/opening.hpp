@@ -10,6 +10,8 @@
 #include "resolve.hpp"
 #include "units.hpp"
 
+#include <string_view>
+
 namespace globalq::detail {
 
 /// What each worker says first. 64 bytes, the same on every worker, whatever it is about to do.
@@ -40,7 +42,7 @@ struct agreement {
   std::uint64_t length = 0;
   static constexpr int step_field = 4;
 
-  agreement(dtype type, std::uint64_t operator_hash, std::string const& schedule, int workers,
+  agreement(dtype type, std::uint64_t operator_hash, std::string_view schedule, int workers,
             std::uint64_t seed, non_finite mode, std::uint64_t values)
       : fields{hash(1, static_cast<std::uint64_t>(type)),
                hash(2, operator_hash),

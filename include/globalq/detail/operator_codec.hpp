@@ -10,6 +10,8 @@
 #include "../levels/table.hpp"
 #include "../wire/frame.hpp"
 
+#include <string_view>
+
 namespace globalq::detail {
 
 /// One call of one worker.
@@ -102,7 +104,7 @@ GLOBALQ_FUNCTION std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
   h *= 0x94D049BB133111EBULL;
   return h ^ (h >> 31);
 }
-inline std::uint64_t hash(std::uint64_t h, std::string const& text) {
+inline std::uint64_t hash(std::uint64_t h, std::string_view text) {
   h = hash(h, text.size());
   for (char c : text) h = hash(h, static_cast<unsigned char>(c));
   return h;
