@@ -135,8 +135,9 @@ void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& o
                                           std::vector<int> const& split, std::size_t d, bool exact) {
   gq::schedule::hierarchical<> const nodes{split};
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::reduce_scatter_mean flat{workers, op, settings}, mean{workers, op, nodes, settings},
-      cut{workers, op, nodes, chunks};
+  Kokkos::Serial const on_one_core;  // as many threads as workers are enough
+  gq::reduce_scatter_mean flat{workers, op, settings, on_one_core},
+      mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = values(d, workers.rank());
   std::vector<float> in_place = x;
   mean(in_place, 7);
@@ -162,8 +163,9 @@ void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, 
                                        std::size_t d) {
   gq::schedule::hierarchical<> const nodes{split};
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings},
-      cut{workers, op, nodes, chunks};
+  Kokkos::Serial const on_one_core;
+  gq::all_gather flat{workers, op, settings, on_one_core}, gather{workers, op, nodes, settings, on_one_core},
+      cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = values(d, 99);
   gq::segment const own = flat.shard(d);
   std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d), expected = x;

@@ -189,6 +189,7 @@ class node_codec final : public codec {
 /// nodes only leaders send, so a link carries what Outer sends among as many workers as there are nodes. A leader adds
 /// its own values, its members' frames and what comes from other nodes in one go: a sum that is encoded again is encoded
 /// once a leader. Results are bit-identical as ever: members finish from the leader's bytes.
+/// reduce_scatter_mean and all_gather take the nodes of a hierarchical<>, without leaders: every worker stands in for its node.
 /// @tparam Inner  how frames come together in a node: schedule::star (one step, the fewest roundings) or schedule::tree
 ///                (the leader takes part in log2 of its size messages)
 /// @tparam Outer  between leaders: scatter_reduce_allgather, ring or tree
