@@ -5,6 +5,7 @@
 
 #include "block_code.hpp"
 #include "detail/compact.hpp"
+#include "detail/sparse_form.hpp"
 #include "packed.hpp"
 
 #include <algorithm>
@@ -49,10 +50,10 @@ class sparse {
       out[0] = std::byte{0};
       return 1;
     }
-    int const w = width(largest(v.lanes, n));
-    bool const positions = takes_positions(n, count);
-    std::size_t const where = positions ? 2 + position_bytes(n) : bitmap_bytes(count);
-    std::size_t const size = 1 + where + field_bytes(n, w);
+    int const w = form::template width<Lane>(form::asks(largest(v.lanes, n)));
+    bool const positions = form::takes_positions(n, count);
+    auto const where = static_cast<std::size_t>(form::where_bytes(n, count));
+    auto const size = static_cast<std::size_t>(form::block_bytes(n, w, count));
     if (size > room) return too_long;
     out[0] = static_cast<std::byte>(w | (positions ? 128 : 0));
     if (positions)
@@ -79,15 +80,12 @@ class sparse {
   }
 
  private:
+  using form = detail::sparse_form;
+
   /// Non-zeros of a block, and room for whole vectors behind them.
   struct values {
     lane lanes[block_values + detail::compact_slack];
   };
-
-  static std::size_t bitmap_bytes(int count) { return static_cast<std::size_t>((count + 7) / 8); }
-  static std::size_t position_bytes(int n) { return static_cast<std::size_t>((3 * n + 1) / 2); }
-  static std::size_t field_bytes(int n, int w) { return static_cast<std::size_t>((n * w + 7) / 8); }
-  static bool takes_positions(int n, int count) { return 2 + position_bytes(n) < bitmap_bytes(count); }
 
   GLOBALQ_LOOP static std::uint32_t largest(lane const* lanes, int n) {
     std::int32_t most = 0;
@@ -97,11 +95,6 @@ class sparse {
     }
     return static_cast<std::uint32_t>(most);
   }
-  static int width(std::uint32_t most) {
-    int const w = 1 + static_cast<int>(std::bit_width(most - 1));
-    return w <= 8 && most <= 127 ? w : sizeof(Lane) == 1 ? 8 : 16;
-  }
-
   static void pack(lane const* lanes, int n, int w, std::byte* out) {
     if constexpr (sizeof(Lane) == 2) {
       if (w == 16) {
@@ -131,7 +124,7 @@ class sparse {
       bad = packed<>(static_cast<std::uint32_t>(w)).unpack(in, n, lanes, true);
     }
     std::uint32_t const most = largest(lanes, n);
-    return bad || most > max_code || width(most) != w;
+    return bad || most > max_code || form::template width<Lane>(form::asks(most)) != w;
   }
 
   static void write_positions(lane const* codes, int count, int n, std::byte* out) {
@@ -153,9 +146,9 @@ class sparse {
     if (in.size() < 2) return true;
     std::memcpy(&number, in.data(), 2);
     int const n = number + 1;
-    if (n > count || !takes_positions(n, count)) return true;
-    std::size_t const where = 2 + position_bytes(n);
-    if (in.size() != where + field_bytes(n, w)) return true;
+    if (n > count || !form::takes_positions(n, count)) return true;
+    auto const where = static_cast<std::size_t>(form::where_bytes(n, count));
+    if (in.size() != where + static_cast<std::size_t>(form::field_bytes(n, w))) return true;
     if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
     std::fill_n(codes, count, lane{0});
     int before = -1;
@@ -176,7 +169,7 @@ class sparse {
 
   static bool decode_bitmap(std::span<std::byte const> in, int count, int w, std::uint32_t max_code,
                             values& v, lane* codes) {
-    std::size_t const where = bitmap_bytes(count);
+    auto const where = static_cast<std::size_t>(form::bitmap_bytes(count));
     if (in.size() < where) return true;
     int n = 0;
     std::size_t i = 0;
@@ -187,7 +180,9 @@ class sparse {
     }
     for (; i < where; ++i) n += std::popcount(std::to_integer<std::uint32_t>(in[i]));
     if (count % 8 != 0 && std::to_integer<int>(in[where - 1]) >> (count % 8) != 0) return true;
-    if (n == 0 || takes_positions(n, count) || in.size() != where + field_bytes(n, w)) return true;
+    if (n == 0 || form::takes_positions(n, count) ||
+        in.size() != where + static_cast<std::size_t>(form::field_bytes(n, w)))
+      return true;
     if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
     detail::compaction::expand(in.data(), v.lanes, count, codes);
     return false;
