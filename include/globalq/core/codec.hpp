@@ -143,6 +143,9 @@ class byte_buffer {
     return {data_.get(), bytes};
   }
 
+  /// Bytes that get() gives without allocating.
+  std::size_t capacity() const { return capacity_; }
+
   /// The same for values of a trivially copyable type.
   template <class T>
   T* get_values(std::uint64_t count) {

@@ -125,6 +125,24 @@ struct thread_of_values {
   }
 };
 
+/// The work of one team: items one league apart.
+template <class Body>
+struct team_of_items {
+  Body body;
+  std::uint64_t count;
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team) const {
+    std::size_t const bytes = Body::scratch_bytes;  // a reference to it is taken
+    auto* const scratch = static_cast<std::byte*>(team.team_shmem().get_shmem_aligned(bytes, 16));
+    auto const league = static_cast<std::uint64_t>(team.league_size());
+    for (auto i = static_cast<std::uint64_t>(team.league_rank()); i < count; i += league) {
+      body(team, i, scratch);
+      team.team_barrier();
+    }
+  }
+};
+
 }  // namespace device
 
 /// Runs on a device space: one thread for a share of a tile. Nothing waits for the device, so launches can be captured.
@@ -150,6 +168,34 @@ class device_executor {
   template <class F>
   void items(std::uint64_t count, F const& f) const {
     for_each<Kokkos::LaunchBounds<>>(count, f);
+  }
+
+  /// body(team, i, scratch) for i in [0, count), each by a team of threads with Body::scratch_bytes that they share.
+  ///
+  /// A team has Body::team_threads threads; where kernels run on the host, one. Only what team.team_barrier() separates
+  /// is ordered; there is one behind each item.
+  template <class Body>
+  void teams(std::uint64_t count, Body const& body) const {
+    if (count == 0) return;
+    constexpr bool on_host = static_cast<bool>(
+        Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible);
+    constexpr std::uint64_t most_teams = 1U << 20;
+    using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads>>;
+    policy const teams =
+        policy(space_, static_cast<int>(std::min(count, most_teams)), on_host ? 1 : Body::team_threads)
+            .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Body::scratch_bytes) + 64));
+    // Kokkos' hint for larger ones makes an instance of the space where the policy is for teams
+    static_assert(sizeof(device::team_of_items<Body>) <= 384,
+                  "globalq: the body of a team must fit the arguments of a launch without a hint");
+    Kokkos::parallel_for("globalq", teams, device::team_of_items<Body>{body, count});
+  }
+
+  /// body(i, sum, final) for i in [0, count), as Kokkos::parallel_scan calls it: adds what item i has to the sum; where
+  /// @c final is true, the sum was that of all items before i.
+  template <class Body>
+  void scan(std::uint64_t count, Body const& body) const {
+    Kokkos::parallel_scan(
+        "globalq", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(space_, 0, count), body);
   }
 
  private:

@@ -43,7 +43,7 @@ struct portable_compaction {
   template <class Lane>
   GLOBALQ_LOOP static void expand(std::byte const* bitmap, Lane const* values, int count, Lane* codes) {
     for (int i = 0; i < count; ++i) {
-      std::uint32_t const is = (std::to_integer<std::uint32_t>(bitmap[i / 8]) >> (i % 8)) & 1U;
+      std::uint32_t const is = (static_cast<std::uint32_t>(bitmap[i / 8]) >> (i % 8)) & 1U;
       codes[i] = static_cast<Lane>(*values & -static_cast<std::int32_t>(is));
       values += is;
     }
