@@ -5,6 +5,7 @@
 /// @brief Transport: carries the memory of a device over a transport of host memory, through pinned buffers where needed.
 
 #include <Kokkos_Core.hpp>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -196,6 +197,12 @@ class staged {
           "use transport::nccl in graphs")};
   }
 
+  /// Rooms come in eight sizes an octave, so that frames that differ in length from call to call find one.
+  static std::size_t room_for(std::size_t bytes) {
+    std::size_t const step = std::bit_ceil(bytes + 1) / 16;
+    return step == 0 ? bytes : (bytes + step - 1) / step * step;
+  }
+
   /// A buffer that nothing uses; the smallest that is large enough.
   buffer* take(std::size_t bytes) {
     buffer* best = nullptr;
@@ -206,7 +213,7 @@ class staged {
     if (best == nullptr) {
       buffers_.push_back(std::make_unique<buffer>());
       best = buffers_.back().get();
-      best->room = bytes;
+      best->room = room_for(bytes);
     }
     best->taken = true;
     return best;
