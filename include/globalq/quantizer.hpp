@@ -7,6 +7,7 @@
 #include "detail/composed_codec.hpp"
 #include "detail/plain_codec.hpp"
 #include "detail/stream_codec.hpp"
+#include "detail/stream_sparse_codec.hpp"
 #include "levels/exponential.hpp"
 #include "levels/minifloat.hpp"
 #include "levels/table.hpp"
@@ -231,16 +232,27 @@ inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_
   return std::make_unique<plain_codec>(on);
 }
 
+template <class W>
+inline constexpr bool is_sparse = false;
+template <class Lane>
+inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
+
 /// The same for vectors in the memory of a stream.
 template <class N, class L, class R, class W, class Op, class Space>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
-  if constexpr (wire::BlockCode<W>) {
-    throw configuration_error("globalq: " + facts.name +
-                              ": on a stream the host does not know how long a frame is; use wire::packed or "
-                              "wire::int8, or host memory");
+  using levels_type = kernel_levels<L>;
+  using rounding_type = kernel_rounding<R>;
+  if constexpr (is_sparse<W>) {
+    using codec_type = stream_sparse_codec<levels_type, rounding_type, typename W::lane, Space>;
+    return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, facts, r, on);
+  } else if constexpr (wire::BlockCode<W>) {
+    throw configuration_error(
+        "globalq: " + facts.name + ": wire::" + W::name() +
+        " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
+        "host memory");
   } else {
-    using codec_type = stream_codec<kernel_levels<L>, kernel_rounding<R>, W, Space>;
+    using codec_type = stream_codec<levels_type, rounding_type, W, Space>;
     return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
   }
 }

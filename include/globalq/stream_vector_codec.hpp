@@ -115,12 +115,23 @@ class stream_vector_codec {
   /// Levels above zero.
   std::uint32_t levels() const { return levels_; }
 
-  /// Bytes of the frame of a vector.
+  /// Bytes of the frame of a vector; where frames differ in length (wire::sparse), the most.
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     detail::call sized;
     sized.x.type = type;
-    codec_->detail::operator_codec::begin(sized);  // enqueues nothing
+    codec_->note(sized);
     return codec_->frame_bytes({0, length}, 1);
+  }
+
+  /// @brief Bytes of a frame that are used: all, unless frames differ in length. Waits for the stream then.
+  /// @throws what went wrong in calls before; frame_error when it is no frame
+  template <class Frame>
+  requires detail::KokkosView<Frame> std::size_t used_bytes(Frame const& frame) {
+    std::span<std::byte const> const bytes = bytes_of(frame);
+    if (codec_->head_bytes() == 0 || bytes.empty()) return bytes.size();
+    wait();
+    codec_->note({});
+    return codec_->length_of(bytes, 0);
   }
 
   /// Enqueues the frame of @p x.
@@ -149,7 +160,7 @@ class stream_vector_codec {
     encode_at(x, key, step_at(step), frame);
   }
 
-  /// Enqueues: y = what the frame stands for. After a damaged frame y is unspecified, which is thrown later.
+  /// Enqueues: y = what the frame stands for. @p frame has frame_bytes() bytes, or only those that are used. After a damaged frame y is unspecified, which is thrown later.
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode(Frame const& frame, encoding_key key, V const& y) {
@@ -213,7 +224,10 @@ class stream_vector_codec {
     std::uint64_t const length = detail::size_of_vector(y);
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte const> const in = bytes_of(frame);
-    begin({nullptr, type}, {data, type}, length, key, step, in.size());
+    // a frame that differs in length may come with the room behind it, or without
+    std::size_t const need = frame_bytes(length, type);
+    bool const cut = codec_->head_bytes() != 0 && in.size() < need;
+    begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_unit > 0 && buckets > 1)
       on_.items(buckets, detail::scale_units{state_, nullptr, facts_.q, type, units_});

@@ -58,18 +58,21 @@ void compare(char const* name, Operator const& op, std::size_t d, int exponent =
   auto const bytes = host.frame_bytes(d, gq::dtype_of<Value>::value);
   ASSERT_EQ(bytes, stream.frame_bytes(d, gq::dtype_of<Value>::value));
   std::vector<std::byte> frame(bytes, std::byte{0x55});
-  host.encode(x, key, frame);
+  frame.resize(host.encode(x, key, frame));
   device<std::byte> const made("frame", bytes);
   stream.encode(on_device(x), key, made);
   stream.wait();
-  expect_same(on_host(made), frame, what + ": frames");
+  ASSERT_EQ(stream.used_bytes(made), frame.size());
+  auto found = on_host(made);
+  found.resize(frame.size());
+  expect_same(found, frame, what + ": frames");
 
   std::vector<Value> y = values_of<Value>(d), sum = values_of<Value>(d);
   auto const there = on_device(y), there_too = on_device(sum);
   host.decode(frame, key, y);
   host.decode_add(frame, key, sum);
   stream.decode(made, key, there);
-  stream.decode_add(made, key, there_too);
+  stream.decode_add(Kokkos::subview(made, std::make_pair(std::size_t{0}, frame.size())), key, there_too);
   stream.wait();
   expect_same(on_host(there), y, what + ": values");
   expect_same(on_host(there_too), sum, what + ": sums");
@@ -89,6 +92,13 @@ void for_each_operator(F const& f) {
                              gq::wire::int16{}});
   f("fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
                            gq::wire::int16{}});
+  f("sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}});
+  f("sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000}, gq::levels::symmetric{0.25, 0.5, 1},
+                                  dice, gq::wire::sparse<>{}});
+#if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
+  f("sparse in 16 bits", gq::quantizer{gq::norm::l<2, 2>{.bucket = 4096}, gq::levels::uniform{1000}, dice,
+                                       gq::wire::sparse<std::int16_t>{}});
+#endif
 }
 
 }  // namespace
@@ -107,7 +117,8 @@ TEST(StreamVectorCodec, both_ends_of_the_range) {
   for_each_operator([](char const* name, auto const& op) {
     if (std::string(name) == "fixed") return;  // has an absolute scale
     for (int exponent : {1020, -1060}) {
-      bool const too_large = std::string(name) == "shifted" && exponent > 0;
+      std::string const kind = name;  // of those with these, the norm of all values is beyond float64
+      bool const too_large = (kind == "shifted" || kind.starts_with("sparse")) && exponent > 0;
       if (!too_large) compare<double>(name, op, 3001, exponent);
     }
     for (int exponent : {120, -130}) compare<float>(name, op, 3001, exponent);
@@ -198,6 +209,61 @@ TEST(StreamVectorCodec, a_damaged_frame_is_an_error) {
   }
   codec.decode(frame, {}, y);
   codec.wait();
+}
+
+TEST(StreamVectorCodec, a_damaged_sparse_frame_is_an_error_or_another_vector) {
+  gq::quantizer const op{gq::norm::local<2>{.bucket = 1000}, gq::levels::uniform{3}, dice,
+                         gq::wire::sparse<>{}};
+  gq::vector_codec host{op, Kokkos::Serial()};
+  gq::stream_vector_codec codec{op, space()};
+  constexpr std::size_t d = 9000;
+  device<float> const x = on_device(values_of<float>(d)), y("y", d);
+  device<std::byte> const room("frame", codec.frame_bytes(d));
+  codec.encode(x, {}, room);
+  std::size_t const used = codec.used_bytes(room);
+  ASSERT_LT(used, room.size());
+  auto const all = on_host(room);
+  std::vector<std::byte> const good(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(used));
+  int refused = 0, taken = 0;
+  for (std::size_t bit = 0; bit < 8 * used; bit += bit < 1200 ? 5 : 97) {
+    auto damaged = good;
+    damaged[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    std::vector<float> expected(d);
+    bool bad = false;
+    try {
+      host.decode(damaged, {}, expected);
+    } catch (gq::frame_error const&) {
+      bad = true;
+    }
+    codec.decode(on_device(damaged), {}, y);
+    if (bad) {
+      EXPECT_THROW(codec.wait(), gq::frame_error) << bit;
+    } else {
+      EXPECT_NO_THROW(codec.wait()) << bit;
+      expect_same(on_host(y), expected, "bit " + std::to_string(bit));
+    }
+    ++(bad ? refused : taken);
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(taken, 100) << "scales and signs may be any";
+  for (std::size_t bytes : {std::size_t{0}, std::size_t{16}, std::size_t{40}, used - 1}) {
+    auto const cut = Kokkos::subview(room, std::make_pair(std::size_t{0}, bytes));
+    EXPECT_THROW((codec.decode(cut, {}, y), codec.wait()), gq::frame_error) << bytes;
+  }
+  codec.decode(room, {}, y);
+  codec.wait();
+}
+
+TEST(StreamVectorCodec, codes_that_only_the_host_has_are_refused_with_those_that_a_stream_has) {
+  auto const refusal = [](auto wire) {
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{7}, dice, wire};
+    return text_of<gq::configuration_error>([&] { gq::stream_vector_codec codec{op, space()}; });
+  };
+  for (std::string const& text : {refusal(gq::wire::elias<>{}), refusal(gq::wire::huffman<>{})})
+    EXPECT_NE(text.find("on a stream use wire::sparse, wire::packed or wire::int8, or call from host memory"),
+              std::string::npos)
+        << text;
+  EXPECT_EQ(refusal(gq::wire::sparse<>{}), "");
 }
 
 TEST(StreamVectorCodec, sizes_and_places_are_checked_at_once) {

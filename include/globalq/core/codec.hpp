@@ -54,7 +54,8 @@ class codec {
   /// 0: every frame has frame_bytes() exactly.
   virtual std::size_t head_bytes() const { return 0; }
 
-  /// Bytes of a frame, of which the head is there.
+  /// Bytes of a frame, of which the head is there. On a stream the first asking waits for what was enqueued; the answer is
+  /// kept until the frame is made anew, or was a source of combine() or finish().
   /// @param room  the frame of @p worker, with room for frame_bytes()
   /// @throws frame_error when the head tells of more bytes than there is room for, or of less than a head
   virtual std::size_t length_of(std::span<std::byte const> room, int /*worker*/) const { return room.size(); }

@@ -10,6 +10,7 @@
 #include "../levels/table.hpp"
 #include "../wire/frame.hpp"
 
+#include <functional>
 #include <string_view>
 
 namespace globalq::detail {
@@ -28,15 +29,19 @@ struct call {
   double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
   int plain_wide = 0;
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
+  std::function<void()> wait;             ///< on a stream: returns when what was enqueued has run
 };
 
 /// A codec between calls.
 class operator_codec : public codec {
  public:
-  virtual void begin(call const& c) {
+  /// Takes note of a call, so that frame_bytes() can be asked. Enqueues nothing.
+  virtual void note(call const& c) {
     call_ = c;
     faults_ = 0;
   }
+
+  virtual void begin(call const& c) { note(c); }
 
   /// Codes from now on by other levels, of the same number and kind.
   /// @throws configuration_error when these levels are none that can change

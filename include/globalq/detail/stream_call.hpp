@@ -145,6 +145,11 @@ class stream_call {
           ": a graph is being captured with a step number of the host, so every "
           "replay "
           "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+    if (capturing && codec_->head_bytes() != 0)
+      throw configuration_error(
+          "globalq: " + std::string(setup_.operation) +
+          ": a graph is being captured, and frames of this wire format differ in length, which the host has "
+          "to read before it sends them; use wire::packed or wire::int8 in graphs");
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
@@ -167,6 +172,7 @@ class stream_call {
       c.seed = setup_.settings.seed;
       c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
       c.agreed = &state_->agreed;
+      c.wait = [this] { settle(); };
       codec_->begin(c);
       schedule(workers_, *codec_, cut, frames_);
     }
@@ -179,10 +185,7 @@ class stream_call {
   /// Returns when all that was enqueued has run.
   /// @throws what went wrong; transport_error
   void wait() {
-    if constexpr (requires { workers_.synchronize(); })
-      workers_.synchronize();
-    else
-      on_.fence();
+    settle();
     throw_trouble();
   }
 
@@ -191,6 +194,14 @@ class stream_call {
  private:
   /// Threads that look whether there is something to fill in.
   static constexpr std::uint64_t most_concluding = 1U << 16;
+
+  /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
+  void settle() {
+    if constexpr (requires { workers_.synchronize(); })
+      workers_.synchronize();
+    else
+      on_.fence();
+  }
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
 
