@@ -9,7 +9,7 @@
 /// the copy), so its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 when a result was wrong or nothing was run.
 
 #include "../support/data.hpp"
-#include "../support/measure.hpp"
+#include "device.hpp"
 
 #include <globalq/core/quad.hpp>
 #include <globalq/norm/reduction.hpp>
@@ -28,31 +28,12 @@
 namespace globalq::bench {
 namespace {
 
-using space = Kokkos::DefaultExecutionSpace;
-using memory = space::memory_space;
-template <class T>
-using device = Kokkos::View<T*, memory>;
-
-constexpr std::uint64_t lengths[] = {1U << 20, 1U << 24, 1U << 28};
-
 template <class Value>
 device<Value> gradient_there(std::uint64_t n, std::uint64_t seed) {
   auto const x = gradient<Value>(n, seed);
   device<Value> y(Kokkos::view_alloc("gradient", Kokkos::WithoutInitializing), n);
   Kokkos::deep_copy(y, x);
   return y;
-}
-
-/// Runs a kernel against the copy of the same bytes.
-/// @param bytes  read and written in a call
-template <class Kernel>
-double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {
-  using bytes_view = device<unsigned char>;
-  bytes_view const from("from", bytes / 2);
-  bytes_view const to(Kokkos::view_alloc("to", Kokkos::WithoutInitializing), bytes / 2);
-  space const stream;
-  return interleave(
-      state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); }, [] { space().fence(); });
 }
 
 auto uniform_int8() {
@@ -280,14 +261,6 @@ void time_plain_sum(benchmark::State& state, std::uint64_t n) {
   against_copy(state, n, 3 * n, [&] { launch(body, n); });
 }
 
-template <class Run>
-void add(std::string const& name, Run run) {
-  for (std::uint64_t n : lengths)
-    benchmark::RegisterBenchmark(("device/" + name + "/n:" + std::to_string(n)).c_str(),
-                                 [run, n](benchmark::State& state) { run(state, n); })
-        ->UseManualTime();
-}
-
 }  // namespace
 }  // namespace globalq::bench
 
@@ -325,6 +298,7 @@ int main(int argc, char** argv) {
   add("reduce/uniform/int8", [](state& s, std::uint64_t n) { time_reduce(s, n, bench::uniform_int8()); });
   add("reduce/exponential/int8",
       [](state& s, std::uint64_t n) { time_reduce(s, n, bench::exponential_int8()); });
+  add_sparse();
   std::size_t const run = benchmark::RunSpecifiedBenchmarks();
   return run == 0 || failed ? 1 : 0;
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief bench: what the benchmarks in device memory share.
+
+#include "../support/measure.hpp"
+
+#include <benchmark/benchmark.h>
+#include <Kokkos_Core.hpp>
+
+#include <string>
+
+namespace globalq::bench {
+
+using space = Kokkos::DefaultExecutionSpace;
+using memory = space::memory_space;
+template <class T>
+using device = Kokkos::View<T*, memory>;
+
+inline constexpr std::uint64_t lengths[] = {1U << 20, 1U << 24, 1U << 28};
+
+/// Runs a kernel against the copy of the same bytes.
+/// @param bytes  read and written in a call
+template <class Kernel>
+double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {
+  using bytes_view = device<unsigned char>;
+  bytes_view const from("from", bytes / 2);
+  bytes_view const to(Kokkos::view_alloc("to", Kokkos::WithoutInitializing), bytes / 2);
+  space const stream;
+  return interleave(
+      state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); }, [] { space().fence(); });
+}
+
+template <class Run>
+void add(std::string const& name, Run run) {
+  for (std::uint64_t n : lengths)
+    benchmark::RegisterBenchmark(("device/" + name + "/n:" + std::to_string(n)).c_str(),
+                                 [run, n](benchmark::State& state) { run(state, n); })
+        ->UseManualTime();
+}
+
+/// The benchmarks of sparse.cpp.
+void add_sparse();
+
+}  // namespace globalq::bench
