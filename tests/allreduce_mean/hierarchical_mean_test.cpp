@@ -2,6 +2,7 @@
 /// @file
 /// @brief Plain sums inside nodes and an operator between them: any split, the same bits, unbiased, errors on all.
 
+#include "tests/support/nodes.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 
@@ -31,8 +32,7 @@ std::vector<gq::any_quantizer> operators() {
 }
 
 std::vector<std::vector<int>> splits(int n) {
-  std::vector<std::vector<int>> all{{n}, std::vector<int>(static_cast<std::size_t>(n), 1)};
-  if (n >= 2) all.push_back({n - 1, 1});
+  std::vector<std::vector<int>> all = support::splits(n);
   if (n >= 3) all.push_back({1, n - 2, 1});
   if (n == 8) all.push_back({4, 4});
   return all;

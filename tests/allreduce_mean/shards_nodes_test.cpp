@@ -17,6 +17,7 @@ namespace gq = globalq;
 using gq::schedule::hierarchical;
 using shards::operators;
 using shards::values;
+using support::complaints;
 using support::on_threads;
 using support::splits;
 using testing::HasSubstr;
@@ -65,19 +66,6 @@ traffic bytes_between(int n, Call const& call) {
     call(counted, 1);
   });
   return bytes;
-}
-
-template <class Error, class F>
-std::vector<std::string> complaints(int n, std::chrono::milliseconds deadline, F const& f) {
-  std::vector<std::string> texts(static_cast<std::size_t>(n));
-  on_threads(n, deadline, [&](auto& workers) {
-    try {
-      f(workers);
-    } catch (Error const& e) {
-      texts[static_cast<std::size_t>(workers.rank())] = e.what();
-    }
-  });
-  return texts;
 }
 
 }  // namespace
@@ -299,7 +287,7 @@ TEST(ShardsOfNodes, have_room_for_the_workers_of_a_node_and_roundings_of_a_node)
 
 TEST(ShardsOfNodes, that_do_not_fit_are_refused_with_remedies_that_work) {
   auto const with = [](gq::any_quantizer const& op, auto const&... nodes) {
-    return complaints<gq::configuration_error>(8, std::chrono::seconds{20}, [&](auto& workers) {
+    return complaints<gq::configuration_error>(8, [&](auto& workers) {
       gq::reduce_scatter_mean mean{workers, op, nodes...};
       std::vector<float> x(3000, 1.0F);
       mean(x, 0);
@@ -335,8 +323,7 @@ TEST(ShardsOfNodes, that_do_not_fit_are_refused_with_remedies_that_work) {
 
 TEST(ShardsOfNodes, of_another_number_of_workers_are_refused_on_all) {
   for (bool gathers : {false, true})
-    for (std::string const& text :
-         complaints<gq::configuration_error>(5, std::chrono::seconds{20}, [&](auto& workers) {
+    for (std::string const& text : complaints<gq::configuration_error>(5, [&](auto& workers) {
            hierarchical<> const nodes{std::vector<int>{2, 2}};
            if (gathers)
              gq::all_gather{workers, operators()[0], nodes};
@@ -350,14 +337,14 @@ TEST(ShardsOfNodes, that_workers_disagree_about_are_an_error_on_all) {
   auto const check = [](std::vector<std::string> const& texts) {
     for (std::string const& text : texts) EXPECT_THAT(text, HasSubstr("in the schedule"));
   };
-  check(complaints<gq::disagreement_error>(4, std::chrono::seconds{20}, [](auto& workers) {
+  check(complaints<gq::disagreement_error>(4, [](auto& workers) {
     std::vector<float> x(1000, 1.0F);
     // at this length both have room for the same levels
     gq::reduce_scatter_mean mean{workers, shards::exact_operators()[0],
                                  hierarchical<>{workers.rank() == 2 ? 4 : 2}};
     mean(x, 0);
   }));
-  check(complaints<gq::disagreement_error>(4, std::chrono::seconds{20}, [](auto& workers) {
+  check(complaints<gq::disagreement_error>(4, [](auto& workers) {
     std::vector<float> x(1000, 1.0F);
     gq::all_gather gather = workers.rank() == 1 ? gq::all_gather(workers, operators()[0])
                                                 : gq::all_gather(workers, operators()[0], hierarchical<>{2});

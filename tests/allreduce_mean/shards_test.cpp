@@ -12,25 +12,8 @@
 namespace gq = globalq;
 using shards::operators;
 using shards::values;
+using support::complaints;
 using support::on_threads;
-
-namespace {
-
-/// What a call on each worker complains of.
-template <class Error, class F>
-std::vector<std::string> complaints(int n, F const& f) {
-  std::vector<std::string> texts(static_cast<std::size_t>(n));
-  on_threads(n, [&](auto& workers) {
-    try {
-      f(workers);
-    } catch (Error const& e) {
-      texts[static_cast<std::size_t>(workers.rank())] = e.what();
-    }
-  });
-  return texts;
-}
-
-}  // namespace
 
 TEST(Shards, are_those_of_the_mean_over_allgather) {
   for (gq::any_quantizer const& op : operators())

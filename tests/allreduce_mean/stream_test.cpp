@@ -6,6 +6,7 @@
 /// the shape of GPU threads. With Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/space.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
@@ -24,11 +25,7 @@ namespace gq = globalq;
 
 namespace {
 
-#if defined(KOKKOS_ENABLE_CUDA)
-using space = Kokkos::Cuda;
-#else
-using space = Kokkos::Serial;
-#endif
+using support::space;
 using memory = space::memory_space;
 using staged = gq::transport::staged<gq::transport::threads::endpoint, space>;
 

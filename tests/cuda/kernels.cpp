@@ -3,7 +3,9 @@
 /// @brief Compiles every kernel body for the CUDA space: host and device run the same code.
 ///
 /// Only compiled: no GPU is needed; scripts/sass-report says what became of them. Without CUDA in Kokkos it compiles for
-/// the default host space.
+/// Kokkos::Serial.
+
+#include "../support/space.hpp"
 
 #include <globalq/kernel/combine.hpp>
 #include <globalq/kernel/mean.hpp>
@@ -21,11 +23,7 @@
 
 namespace gq = globalq;
 
-#if defined(KOKKOS_ENABLE_CUDA)
-using space = Kokkos::Cuda;
-#else
-using space = Kokkos::DefaultHostExecutionSpace;
-#endif
+using support::space;
 
 using executor = gq::kernel::stream_executor<space>;
 

@@ -2,15 +2,13 @@
 /// @file
 /// @brief Compiles the kernels of sparse bodies for the CUDA space; see kernels.cpp.
 
+#include "../support/space.hpp"
+
 #include <globalq/wire/stream_sparse.hpp>
 
 namespace gq = globalq;
 
-#if defined(KOKKOS_ENABLE_CUDA)
-using space = Kokkos::Cuda;
-#else
-using space = Kokkos::DefaultHostExecutionSpace;
-#endif
+using support::space;
 
 template <class Lane>
 void there_and_back(gq::kernel::stream_executor<space> const& on, gq::wire::stream_sparse<Lane, space>& coder,

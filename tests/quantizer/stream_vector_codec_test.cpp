@@ -4,6 +4,7 @@
 ///
 /// The stream is an instance of Kokkos::Serial; with Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
+#include "tests/support/space.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
@@ -17,11 +18,7 @@ namespace gq = globalq;
 
 namespace {
 
-#if defined(KOKKOS_ENABLE_CUDA)
-using space = Kokkos::Cuda;
-#else
-using space = Kokkos::Serial;
-#endif
+using support::space;
 template <class T>
 using device = Kokkos::View<T*, space::memory_space>;
 

@@ -6,6 +6,8 @@
 /// The kernels run on an instance of Kokkos::Serial, one thread a team, and in teams of threads as a GPU has them; with
 /// Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
+#include "tests/support/space.hpp"
+
 #include "globalq/wire/stream_sparse.hpp"
 
 #include <gtest/gtest.h>
@@ -22,11 +24,7 @@ namespace {
 
 namespace gq = globalq;
 
-#if defined(KOKKOS_ENABLE_CUDA)
-using space = Kokkos::Cuda;
-#else
-using space = Kokkos::Serial;
-#endif
+using support::space;
 using on_space = gq::kernel::stream_executor<space>;
 template <class T>
 using device = Kokkos::View<T*, space::memory_space>;
