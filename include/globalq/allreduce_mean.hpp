@@ -49,10 +49,10 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
   /// A norm of the whole vector is that of each vector by itself, and no bucket has values of two. Vector k draws the random bits
   /// of step + k, so the step after this call is step + group.size(). Over allgather, and where codes are added as integers,
   /// results are those of single calls with these steps under norms of buckets or maxima; elsewhere the workers add in
-  /// another order, and only the distribution is the same. Random bits do not depend on what else is in a group. Two things
-  /// do: the sign of a zero where all of a vector is zero; and float64 vectors where one has values above 2^900, or none is
-  /// quantised: they are scaled together then, and values below 2^-126 of the largest may lose bits or become zero.
-  /// @param group  the same lengths in the same order on all workers
+  /// another order, and only the distribution is the same. Vectors may be of several types. Random bits do not depend on what
+  /// else is in a group. Two things do: the sign of a zero where all of a vector is zero; and quantised float64 vectors where
+  /// one has values above 2^900: their scales are in units of 2^128 then.
+  /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native
   void operator()(vector_group const& group, std::uint64_t step) {
     this->run_group(group, this->checked(step));

@@ -18,6 +18,8 @@
 
 namespace globalq {
 
+class vector_group;
+
 namespace detail {
 
 /// How far the calls of a queue are; handles share it with the queue.
@@ -87,6 +89,7 @@ class call_queue {
     mutable_vector y;
     std::uint64_t length = 0;
     std::uint64_t step = 0;
+    vector_group const* group = nullptr;
   };
 
   call_queue() : thread_([this] { work(); }) {}

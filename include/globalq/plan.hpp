@@ -10,7 +10,6 @@
 #include "schedule/concept.hpp"
 
 #include <cmath>
-#include <numeric>
 
 namespace globalq {
 
@@ -100,11 +99,6 @@ class counting_codec final : public codec {
   std::uint32_t levels_;
   dtype type_;
 };
-
-inline std::uint64_t grain_of(operator_facts const& op) {
-  return op.bucket == 0 ? std::uint64_t{kernel::tile_values}
-                        : std::lcm<std::uint64_t, std::uint64_t>(op.bucket, kernel::tile_values);
-}
 
 /// Bytes of a frame where neither the caller nor the transport names a number: in memory that workers share, shorter ones
 /// cost up to a tenth of the time, longer ones no longer fit a cache.

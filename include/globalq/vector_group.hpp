@@ -5,12 +5,11 @@
 
 #include "detail/vector.hpp"
 
-#include <string>
 #include <vector>
 
 namespace globalq {
 
-/// @brief A list of vectors in host memory, of one type; refers to them.
+/// @brief A list of vectors in host memory, of any types; refers to them.
 ///
 /// @code
 /// gq::vector_group layers;
@@ -27,7 +26,6 @@ class vector_group {
   };
 
   /// Adds a vector that is averaged in place.
-  /// @throws configuration_error when its values have another type than those of the group
   template <Vector V>
   vector_group& add(V&& x) {
     expect_lasting<V>();
@@ -40,10 +38,6 @@ class vector_group {
     expect_lasting<X, Y>();
     auto const [in, out, length] = detail::pair_of(x, y, "vector_group");
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
-    if (!members_.empty() && members_[0].x.type != type)
-      throw configuration_error(std::string("globalq: vector_group: a vector of ") + name_of(type) +
-                                " in a group of " + name_of(members_[0].x.type) +
-                                "; make a group for each type");
     members_.push_back({{in, type}, {out, type}, length});
     return *this;
   }

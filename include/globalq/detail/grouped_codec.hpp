@@ -4,28 +4,51 @@
 /// @brief allreduce_mean: several vectors behind one codec: a frame is the frames of the vectors that a segment touches.
 ///
 /// The vectors lie one after the other in a vector that a schedule cuts; each begins at a multiple of the grain, so that
-/// neither a bucket nor a random tile has values of two. What lies between has no values and takes no bytes.
+/// no random tile has values of two. What lies between has no values and takes no bytes. Where a vector has longer
+/// buckets than the grain, a cut inside of it moves to the end of the bucket.
 
 #include "../vector_group.hpp"
-#include "operator_codec.hpp"
+#include "opening.hpp"
 
 #include <algorithm>
 
 namespace globalq::detail {
 
+/// An operator of a group.
+struct group_slot {
+  operator_facts const* facts = nullptr;
+  operator_codec* codec = nullptr;
+};
+
+/// The operators of a group: one for all of its vectors, or some that each vector has one of.
+struct group_operators {
+  std::span<group_slot const> slots;
+  std::span<std::uint32_t const> of;  ///< number of a vector's slot; empty: all have the first
+  std::uint64_t hash = 0;             ///< of all that must agree
+  std::uint64_t grain = 1;            ///< vectors begin at multiples of it; a multiple of the random tile
+  std::uint64_t chunk_values = 0;
+  std::uint64_t grouping = 0;  ///< what else tells one group from another
+
+  std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
+  operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
+};
+
 /// Where the vectors of a group lie.
 class group_places {
  public:
-  /// @param grain  of the layout: a multiple of the bucket and of the random tile
-  void place(std::span<vector_group::member const> members, std::uint64_t grain, std::uint64_t bucket) {
+  void place(std::span<vector_group::member const> members, group_operators const& ops) {
     starts_.clear();
     buckets_.clear();
+    cuts_.clear();
+    lengths_.clear();
     std::uint64_t at = 0, b = 0;
-    for (auto const& m : members) {
+    for (std::size_t k = 0; k < members.size(); ++k) {
       starts_.push_back(at);
       buckets_.push_back(b);
-      at += divide_up(m.length, grain) * grain;
-      b += m.length == 0 ? 0 : (bucket == 0 ? 1 : divide_up(m.length, bucket));
+      cuts_.push_back(grain_of(ops.facts(k)));
+      lengths_.push_back(members[k].length);
+      at += divide_up(members[k].length, ops.grain) * ops.grain;
+      b += buckets_of(ops.facts(k), members[k].length);
     }
     starts_.push_back(at);
     buckets_.push_back(b);
@@ -33,16 +56,29 @@ class group_places {
   std::uint64_t length() const { return starts_.back(); }
   std::uint64_t buckets() const { return buckets_.back(); }
   std::uint64_t first_bucket(std::size_t k) const { return buckets_[k]; }
-  std::uint64_t start(std::size_t k) const { return starts_[k]; }
-  /// The vector in which a value lies.
-  std::size_t member_at(std::uint64_t value) const {
-    return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), value) -
-                                    starts_.begin()) -
-           1;
+
+  /// f(vector, its part) for all vectors of which a segment has values.
+  template <class F>
+  void for_each(segment part, F const& f) const {
+    std::uint64_t const end = part.first + part.count;
+    std::size_t const first = static_cast<std::size_t>(
+        std::upper_bound(starts_.begin(), starts_.end(), part.first) - starts_.begin() - 1);
+    for (std::size_t k = first; k < lengths_.size() && starts_[k] < end; ++k) {
+      std::uint64_t const from = cut_at(k, std::max(part.first, starts_[k])), to = cut_at(k, end);
+      if (from < to) f(k, segment{from, to - from});
+    }
   }
 
  private:
+  /// Where a vector is cut, when the group is cut at a value: there, or at the end of the bucket and random tile that are
+  /// open there. Relative to its start.
+  std::uint64_t cut_at(std::size_t k, std::uint64_t value) const {
+    std::uint64_t const inside = std::min(value - starts_[k], lengths_[k]);
+    return std::min(divide_up(inside, cuts_[k]) * cuts_[k], lengths_[k]);
+  }
+
   std::vector<std::uint64_t> starts_, buckets_;  ///< one more than vectors
+  std::vector<std::uint64_t> cuts_, lengths_;
 };
 
 /// @brief Passes each part of a segment to the codec of single vectors.
@@ -51,23 +87,32 @@ class group_places {
 /// a call by itself.
 class grouped_codec final : public codec {
  public:
-  /// @param common  of all vectors; x, y, length and units are filled in for each
-  /// @param units   of all buckets; a single one where all share it
-  void begin(operator_codec& inner, call const& common, std::span<vector_group::member const> members,
-             group_places const& places, std::span<double const> units) {
-    inner_ = &inner;
+  /// Bytes that a vector's frame takes inside of a group's.
+  static constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
+
+  /// @param common  of all vectors; what differs is filled in for each
+  /// @param units   of all buckets, in units of 2^common.wide
+  /// @param plain   what float32 values of each vector are divided by; empty: nothing is
+  void begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
+             group_places const& places, std::span<double const> units, std::span<plain_scale const> plain) {
+    ops_ = ops;
     call_ = common;
     members_ = members;
     places_ = &places;
     units_ = units;
+    plain_ = plain;
     faults_ = 0;
-    current_ = members.size();
-    if (!members.empty()) enter(0);
+    beyond_ = members.size();
+    entered_.assign(ops.slots.size(), members.size());
+    varying_ = false;
+    for (group_slot const& slot : ops.slots) varying_ = varying_ || slot.codec->head_bytes() != 0;
   }
 
   std::uint32_t faults() const { return faults_; }
+  /// The first vector that holds a value beyond its type's range, once faults() tells of one.
+  std::size_t beyond_range() const { return beyond_; }
 
-  std::size_t head_bytes() const override { return inner_->head_bytes() == 0 ? 0 : wire::long_header_bytes; }
+  std::size_t head_bytes() const override { return varying_ ? wire::long_header_bytes : 0; }
   std::size_t length_of(std::span<std::byte const> room, int worker) const override {
     return wire::read_length(room, worker, wire::long_header_bytes, room.size());
   }
@@ -75,7 +120,8 @@ class grouped_codec final : public codec {
   std::size_t frame_bytes(segment part, int terms) const override {
     if (part.empty()) return 0;
     std::size_t bytes = head_bytes();
-    for_each(part, [&](std::size_t, segment sub) { bytes += padded(inner_->frame_bytes(sub, terms)); });
+    places_->for_each(part,
+                      [&](std::size_t k, segment sub) { bytes += padded(enter(k).frame_bytes(sub, terms)); });
     return bytes;
   }
 
@@ -85,12 +131,12 @@ class grouped_codec final : public codec {
     for (source const& s : sources) terms += s.terms;
     start(part, sources);
     std::size_t at = head_bytes();
-    for_each(part, [&](std::size_t k, segment sub) {
-      enter(k);
-      auto const frame = out.subspan(at, inner_->frame_bytes(sub, terms));
-      inner_->combine(sub, own, next(sub), frame);
-      faults_ |= inner_->faults();
-      at += padded(inner_->length_of(frame, call_.rank));
+    places_->for_each(part, [&](std::size_t k, segment sub) {
+      operator_codec& inner = enter(k);
+      auto const frame = out.subspan(at, inner.frame_bytes(sub, terms));
+      inner.combine(sub, own, next(inner, sub), frame);
+      collect(k, inner);
+      at += padded(inner.length_of(frame, call_.rank));
     });
     expect_end();
     if (head_bytes() == 0) return;
@@ -101,10 +147,10 @@ class grouped_codec final : public codec {
   void finish(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
     start(part, sources);
-    for_each(part, [&](std::size_t k, segment sub) {
-      enter(k);
-      inner_->finish(sub, next(sub));
-      faults_ |= inner_->faults();
+    places_->for_each(part, [&](std::size_t k, segment sub) {
+      operator_codec& inner = enter(k);
+      inner.finish(sub, next(inner, sub));
+      collect(k, inner);
     });
     expect_end();
   }
@@ -113,31 +159,36 @@ class grouped_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  static constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
-
-  /// f(vector, its part) for all vectors of which a segment has values.
-  template <class F>
-  void for_each(segment part, F const& f) const {
-    std::uint64_t const end = part.first + part.count;
-    for (std::size_t k = places_->member_at(part.first); k < members_.size() && places_->start(k) < end;
-         ++k) {
-      std::uint64_t const from = std::max(part.first, places_->start(k)) - places_->start(k),
-                          to = std::min(end - places_->start(k), members_[k].length);
-      if (from < to) f(k, segment{from, to - from});
-    }
+  /// Tells a vector's codec that this vector comes.
+  operator_codec& enter(std::size_t k) const {
+    std::size_t const slot = ops_.slot_of(k);
+    operator_codec& inner = *ops_.slots[slot].codec;
+    if (entered_[slot] != k) inner.begin(call_of(k));
+    entered_[slot] = k;
+    return inner;
   }
 
-  /// Tells the inner codec which vector comes.
-  void enter(std::size_t k) {
-    if (k == current_) return;
-    current_ = k;
+  call call_of(std::size_t k) const {
+    vector_group::member const& m = members_[k];
+    operator_facts const& op = ops_.facts(k);
+    static constexpr plain_scale one;
+    plain_scale const& plain = plain_.empty() ? one : plain_[k];
     call c = call_;
-    c.x = members_[k].x;
-    c.y = members_[k].y;
-    c.length = members_[k].length;
+    c.x = m.x;
+    c.y = m.y;
+    c.length = m.length;
     c.step = call_.step + k;
-    c.units = units_.size() == 1 ? units_ : units_.subspan(places_->first_bucket(k));
-    inner_->begin(c);
+    c.plain_unit = plain.unit;
+    c.plain_wide = plain.wide;
+    if (op.plain) c.wide = plain.wide;
+    c.units = op.plain ? std::span<double const>(&plain.unit, 1)
+                       : units_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
+    return c;
+  }
+
+  void collect(std::size_t k, operator_codec const& inner) {
+    faults_ |= inner.faults();
+    if ((inner.faults() & kernel::out_of_range) != 0) beyond_ = std::min(beyond_, k);
   }
 
   /// Checks what frames begin with.
@@ -154,12 +205,12 @@ class grouped_codec final : public codec {
   }
 
   /// The next vector's frames in all sources.
-  std::span<source const> next(segment sub) {
+  std::span<source const> next(operator_codec const& inner, segment sub) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       source const& s = sources_[i];
-      std::size_t const room = std::min(inner_->frame_bytes(sub, s.terms), s.frame.size() - at_[i]);
+      std::size_t const room = std::min(inner.frame_bytes(sub, s.terms), s.frame.size() - at_[i]);
       auto const left = s.frame.subspan(at_[i], room);
-      std::size_t const bytes = inner_->length_of(left, s.worker);
+      std::size_t const bytes = inner.length_of(left, s.worker);
       parts_[i] = {left.first(bytes), s.terms, s.worker, s.first};
       at_[i] = std::min(at_[i] + padded(bytes), s.frame.size());
     }
@@ -176,13 +227,16 @@ class grouped_codec final : public codec {
             " bytes behind its last vector; the bytes were damaged or made by another operator");
   }
 
-  operator_codec* inner_ = nullptr;
+  group_operators ops_;
   call call_;
   std::span<vector_group::member const> members_;
   group_places const* places_ = nullptr;
   std::span<double const> units_;
-  std::size_t current_ = 0;  ///< the vector that the inner codec knows of
+  std::span<plain_scale const> plain_;
+  mutable std::vector<std::size_t> entered_;  ///< the vector that each slot's codec knows of
+  bool varying_ = false;
   std::uint32_t faults_ = 0;
+  std::size_t beyond_ = 0;
   std::vector<source> sources_, parts_;
   std::vector<std::size_t> at_;  ///< first byte of the next vector's frame, for each source
 };

@@ -23,11 +23,21 @@ struct call_setup {
   std::size_t chunk_bytes = default_chunk_bytes;
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
-  std::uint64_t buckets(std::uint64_t length) const {
-    return length == 0 ? 0 : (facts.bucket == 0 ? 1 : divide_up(length, facts.bucket));
-  }
-  std::uint32_t inner_order() const { return facts.plain ? infinity : facts.q.value; }
+  std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
+  std::uint32_t inner_order() const { return inner_order_of(facts); }
+
+  /// Of the norm that is measured; without quantisation only the largest magnitude is asked for.
+  static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
 };
+
+/// Where kernels run when the caller names no space.
+template <class Transport>
+auto execution_of(Transport& workers) {
+  if constexpr (transport::OwnExecution<Transport>)
+    return workers.execution();
+  else
+    return Kokkos::DefaultHostExecutionSpace();
+}
 
 /// The calls of one operator over one transport, with the memory that they reuse.
 template <class Transport>
@@ -51,8 +61,26 @@ class host_call {
   template <class Schedule>
   void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
                  std::uint64_t step) {
-    guarded([&] { exchange_group(schedule, members, step); });
+    group_slot const own{&setup_.facts, codec_.get()};
+    run_group(schedule, members,
+              {{&own, 1},
+               {},
+               hash(setup_.operator_hash, setup_.levels_hash),
+               grain_of(setup_.facts),
+               setup_.chunk_values(),
+               0},
+              step);
   }
+
+  /// The same with operators of their own.
+  template <class Schedule>
+  void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
+                 group_operators const& ops, std::uint64_t step) {
+    guarded([&] { exchange_group(schedule, members, ops, step); });
+  }
+
+  /// That of its operator.
+  operator_codec* codec() { return codec_.get(); }
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);
@@ -97,7 +125,8 @@ class host_call {
     segment const written = writes_of(schedule, cut, workers_.rank());
     decision const d = open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step);
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
-    conclude(d, y.type, fill_result, [&] {
+    auto const type = [&] { return y.type; };
+    conclude(d, type, fill_result, [&] {
       scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
       call c = common_call(gathers<Schedule> ? 1 : n, step, d, x.type);
       c.x = x;
@@ -112,43 +141,136 @@ class host_call {
 
   template <class Schedule>
   void exchange_group(Schedule const& schedule, std::span<vector_group::member const> members,
-                      std::uint64_t step) {
+                      group_operators const& ops, std::uint64_t step) {
     int const n = workers_.size();
-    std::uint64_t const grain = grain_of(setup_.facts);
-    places_.place(members, grain, setup_.facts.bucket);
+    places_.place(members, ops);
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
-    std::uint64_t lengths = members.size(), values = 0;
+    std::uint64_t lists = hash(ops.grouping, members.size()), values = 0;
+    double share = 0;  // of the units that are fixed
     for (std::size_t k = 0; k < members.size(); ++k) {
       auto const& m = members[k];
-      measure(m.x, m.length, places_.first_bucket(k));
-      lengths = hash(lengths, m.length);
+      operator_facts const& op = ops.facts(k);
+      measure(op, m.x, m.length, places_.first_bucket(k));
+      lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
+      if (op.fixed_unit > 0)
+        for (norm::statistic const& s : statistics_of(ops, members, k))
+          if (s.finite()) share = std::max(share, s.max() / op.fixed_unit);
     }
     dtype const type = members.empty() ? dtype::float32 : members[0].x.type;
-    scale_rule rule(setup_.facts, type);
-    rule.by_bucket = !rule.plain && rule.fixed_unit == 0;  // a vector without buckets is one
+    // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
+    scale_rule rule(operator_facts{}, type);
+    rule.by_bucket = true;
     decision const d =
-        agree(schedule, type, hash(lengths, std::uint64_t{1}), values, buckets, 0.0, rule, step);
+        agree(schedule, ops.hash, type, hash(lists, std::uint64_t{1}), values, buckets, share, rule, step);
+    for (opening_record const& r : memory_->records) share = std::max(share, r.statistic);
+    if (d.what == outcome::mean && share > 1)
+      throw configuration_error(beyond_unit_text(setup_.operation, share));
     auto const fill_result = [&](bool nan) {
       for (auto const& m : members) fill(m.y, m.length, nan);
     };
-    conclude(d, type, fill_result, [&] {
-      scale_buckets(type, buckets, d, rule.by_bucket);
-      call c = common_call(n, step, d, type);
-      c.x.type = c.y.type = type;
-      group_.begin(*codec_, c, members, places_, scales(buckets));
-      schedule(workers_, group_, layout(places_.length(), schedule.parts(n), grain, setup_.chunk_values()),
+    auto const type_beyond = [&] { return members[group_.beyond_range()].x.type; };
+    conclude(d, type_beyond, fill_result, [&] {
+      scale_group(ops, members, d);
+      scale_plain(ops, members, d);
+      call const c = common_call(n, step, d, type);
+      group_.begin(ops, c, members, places_, std::span<double const>(units_).first(buckets), plain_);
+      schedule(workers_, group_, layout(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values),
                memory_->frames);
       return group_.faults();
     });
   }
 
+  std::span<norm::statistic const> statistics_of(group_operators const& ops,
+                                                 std::span<vector_group::member const> members,
+                                                 std::size_t k) const {
+    return std::span<norm::statistic const>(statistics_)
+        .subspan(places_.first_bucket(k), buckets_of(ops.facts(k), members[k].length));
+  }
+
+  /// Fills units_ with the scales of a group's buckets, in units of 2^wide. Norms that are combined by the same rule and
+  /// travel in the same width share an exchange.
+  void scale_group(group_operators const& ops, std::span<vector_group::member const> members,
+                   decision const& d) {
+    units_.resize(std::max<std::uint64_t>(units_.size(), places_.buckets()));
+    kinds_.clear();
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      operator_facts const& op = ops.facts(k);
+      std::span<norm::statistic const> const mine = statistics_of(ops, members, k);
+      double* const units = units_.data() + places_.first_bucket(k);
+      if (op.plain || mine.empty()) continue;
+      for (std::size_t b = 0; b < mine.size(); ++b)
+        units[b] = op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
+                                     : norm::local_unit(mine[b], op.q, members[k].x.type, d.wide);
+      if (op.local || op.fixed_unit > 0) continue;
+      norm_kind const kind{op.p, members[k].x.type};
+      if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
+    }
+    for (norm_kind const& kind : kinds_) {
+      auto const each_of_kind = [&](auto const& f) {
+        for (std::size_t k = 0; k < members.size(); ++k) {
+          operator_facts const& op = ops.facts(k);
+          if (op.plain || op.local || op.fixed_unit > 0 || kind != norm_kind{op.p, members[k].x.type})
+            continue;
+          f(std::span(units_).subspan(places_.first_bucket(k), buckets_of(op, members[k].length)));
+        }
+      };
+      exchange_units(kind, each_of_kind);
+    }
+  }
+
+  /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
+  /// exchanged then.
+  void scale_plain(group_operators const& ops, std::span<vector_group::member const> members,
+                   decision const& d) {
+    plain_.clear();
+    int const n = workers_.size();
+    plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
+    if (most.unit == 1 && most.wide == 0) return;
+    tops_.assign(members.size(), 0.0);
+    for (std::size_t k = 0; k < members.size(); ++k)
+      for (norm::statistic const& s : statistics_of(ops, members, k)) tops_[k] = std::max(tops_[k], s.max());
+    for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+      auto const each_of_type = [&](auto const& f) {
+        for (std::size_t k = 0; k < members.size(); ++k) {
+          operator_facts const& op = ops.facts(k);
+          if ((op.plain || op.plain_tail) && members[k].x.type == type) f(std::span(tops_).subspan(k, 1));
+        }
+      };
+      exchange_units({infinity, type}, each_of_type);
+    }
+    for (std::size_t k = 0; k < members.size(); ++k)
+      plain_.push_back(tops_[k] == 0 ? plain_scale{} : plain_scale_of(tops_[k], n, members[k].x.type));
+  }
+
+  /// What norms must have in common to be exchanged together.
+  struct norm_kind {
+    std::uint32_t p;
+    dtype type;
+    bool operator==(norm_kind const&) const = default;
+  };
+
+  /// agree_on_units() of all that @p each gives to its argument, in turn.
+  template <class Each>
+  void exchange_units(norm_kind const& kind, Each const& each) {
+    exchanged_.clear();
+    each([&](std::span<double> units) { exchanged_.insert(exchanged_.end(), units.begin(), units.end()); });
+    if (exchanged_.empty()) return;
+    agree_on_units(workers_, std::span(exchanged_), kind.p, kind.type, memory_->frames);
+    auto from = exchanged_.cbegin();
+    each([&](std::span<double> units) {
+      std::copy_n(from, units.size(), units.begin());
+      from += static_cast<std::ptrdiff_t>(units.size());
+    });
+  }
+
   /// Does what the records come to.
+  /// @param type         type(): of the vector that a result is beyond the range of
   /// @param fill_result  fill_result(nan): writes zeros, or NaN, to all of the result
   /// @param send         makes the result; returns the faults of the kernels
-  template <class Fill, class Send>
-  void conclude(decision const& d, dtype type, Fill const& fill_result, Send const& send) {
+  template <class Type, class Fill, class Send>
+  void conclude(decision const& d, Type const& type, Fill const& fill_result, Send const& send) {
     auto const not_finite = [&](std::string const& why, bool changed) {
       if (setup_.settings.non_finite == non_finite::error)
         throw non_finite_error(non_finite_text(setup_.operation, why, changed));
@@ -158,7 +280,7 @@ class host_call {
     if (d.what == outcome::beyond_unit)
       throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
     if (d.what == outcome::zero) return fill_result(false);
-    if ((send() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type), true);
+    if ((send() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type()), true);
   }
 
   /// What of a call does not depend on its vectors.
@@ -179,10 +301,10 @@ class host_call {
   }
 
   /// The statistics of consecutive buckets.
-  void measure(const_vector x, std::uint64_t count, std::uint64_t first_bucket) {
-    std::uint32_t const q = setup_.inner_order();
-    norm::bucket_statistics(on_, count, setup_.facts.bucket, q, norm::input_block{x, q},
-                            std::span(statistics_).subspan(first_bucket, setup_.buckets(count)), parts_);
+  void measure(operator_facts const& op, const_vector x, std::uint64_t count, std::uint64_t first_bucket) {
+    std::uint32_t const q = call_setup::inner_order_of(op);
+    norm::bucket_statistics(on_, count, op.bucket, q, norm::input_block{x, q},
+                            std::span(statistics_).subspan(first_bucket, buckets_of(op, count)), parts_);
   }
 
   /// One pass over what this worker brings, then the exchange of what it gave.
@@ -194,22 +316,24 @@ class host_call {
     std::uint64_t const buckets = setup_.buckets(length), bucket = setup_.facts.bucket;
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
-    measure(at(x, brought.first), brought.count, bucket == 0 ? 0 : brought.first / bucket);
+    measure(setup_.facts, at(x, brought.first), brought.count, bucket == 0 ? 0 : brought.first / bucket);
     bool const whole = buckets == 1 && statistics_[0].max_bits < double_infinity;
-    return agree(schedule, x.type, 0, length, buckets, whole ? norm::relative_norm(statistics_[0], q) : 0.0,
-                 scale_rule(setup_.facts, x.type), step);
+    return agree(schedule, hash(setup_.operator_hash, setup_.levels_hash), x.type, 0, length, buckets,
+                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, scale_rule(setup_.facts, x.type),
+                 step);
   }
 
   /// The opening exchange.
-  /// @param grouping  0, or what tells one list of lengths from another
+  /// @param grouping  0, or what tells one list of lengths and types from another
   template <class Schedule>
-  decision agree(Schedule const& schedule, dtype type, std::uint64_t grouping, std::uint64_t length,
-                 std::uint64_t buckets, double relative, scale_rule const& rule, std::uint64_t step) {
+  decision agree(Schedule const& schedule, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
+                 std::uint64_t length, std::uint64_t buckets, double relative, scale_rule const& rule,
+                 std::uint64_t step) {
     int const n = workers_.size();
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
-    agreement agreed(type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
-                     setup_.settings.seed, setup_.settings.non_finite, length);
+    agreement agreed(type, operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
+                     setup_.settings.non_finite, length);
     if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
     opening_record const mine = agreed.record(step, top, relative);
     auto& records = memory_->records;
@@ -238,7 +362,9 @@ class host_call {
   kernel::host_executor on_;
   std::unique_ptr<operator_codec> codec_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> units_;
+  std::vector<double> units_, exchanged_, tops_;
+  std::vector<norm_kind> kinds_;
+  std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;
   std::shared_ptr<workspace> memory_;

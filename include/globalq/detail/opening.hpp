@@ -204,5 +204,11 @@ inline std::string beyond_unit_text(char const* operation, double top, double un
          " exceeds the unit " + std::to_string(unit) +
          " of norm::fixed and would be cut off; use a larger unit or a measured norm";
 }
+/// @param share  of the unit that the largest value is; above 1
+inline std::string beyond_unit_text(char const* operation, double share) {
+  return "globalq: " + std::string(operation) + ": a value is " + std::to_string(share) +
+         " times the unit of norm::fixed of its vector and would be cut off; use a larger unit or a measured "
+         "norm";
+}
 
 }  // namespace globalq::detail

@@ -5,9 +5,11 @@
 
 #include "../core/error.hpp"
 #include "../norm/order.hpp"
+#include "../random/stream.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 
 namespace globalq {
@@ -80,6 +82,17 @@ struct operator_facts {
   std::string wire;
   request reduce = request::automatic;
 };
+
+/// Vectors are cut at multiples of it: neither buckets nor random tiles are parted.
+inline std::uint64_t grain_of(operator_facts const& op) {
+  constexpr std::uint64_t tile = random::tile_values;
+  return op.bucket == 0 ? tile : std::lcm(op.bucket, tile);
+}
+
+/// Buckets of a vector.
+inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) {
+  return length == 0 ? 0 : (op.bucket == 0 ? 1 : divide_up(length, op.bucket));
+}
 
 /// The outcome: a method with its numbers, or a sentence.
 struct resolution {
