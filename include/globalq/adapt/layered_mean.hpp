@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: the mean of all layers of a model in one call, each layer with an operator of its own.
+
+#include "../allreduce_mean.hpp"
+#include "../detail/group_plan.hpp"
+#include "filter.hpp"
+#include "layout.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace globalq::adapt {
+
+/// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
+inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
+                                               any_quantizer const& op) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model) all.push_back(keep(l) ? any_quantizer(uncompressed{}) : op);
+  return all;
+}
+/// @brief The same, with an operator that depends on the layer.
+/// @param make  make(layer) -> a quantizer, any_quantizer or uncompressed
+template <class Make>
+requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantizer> operators_of(
+    layout const& model, filter const& keep, Make const& make) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model)
+    all.push_back(keep(l) ? any_quantizer(uncompressed{}) : any_quantizer(make(l)));
+  return all;
+}
+
+/// Options of a layered_mean; the same on every worker.
+struct layered_options {
+  options call = {};
+  std::uint64_t warm_up = 0;  ///< steps 0 .. warm_up - 1 are uncompressed
+};
+
+/// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
+///
+/// One opening exchange, one exchange of norms, and one message where a call for each layer would send one a layer. Layers
+/// with operator `uncompressed` travel as float32 in the same messages. Layer k of a layout with L layers draws the random
+/// bits of step `step * L + k`; so over allgather, and where codes are added as integers, the results are those of an
+/// allreduce_mean for each layer with that step, under norms of buckets or maxima. Elsewhere workers add in another order,
+/// and the distribution is the same.
+///
+/// @code
+/// gq::adapt::layered_mean mean{workers, model, gq::adapt::operators_of(model, gq::adapt::filter::cgx(), op),
+///                              gq::schedule::sra{}, {.call = {.seed = 42}, .warm_up = 100}};
+/// mean(gradient, step);                         // all layers, in one vector as the layout says
+/// mean(gq::vector_group{}.add(w1).add(b1), step);  // or a vector for each
+/// @endcode
+/// @tparam Transport  of host memory
+/// @tparam Schedule   any but native
+/// @determinism       bit-identical on all workers; independent of threads and chunks
+/// @source Markov 2024 (thesis), chapter 3 (CGX: filters and parameters of layers)
+template <class Transport, class Schedule>
+class layered_mean {
+  static_assert(!transport::OnStream<Transport>,
+                "globalq: layered_mean runs on the host. On a stream call allreduce_mean for each layer");
+
+ public:
+  /// @param operators  one a layer
+  /// @throws configuration_error when an operator does not fit, naming the layer; over schedule native
+  layered_mean(Transport& workers, layout model, std::vector<any_quantizer> operators, Schedule schedule,
+               layered_options const& settings = {})
+      : layered_mean(workers, std::move(model), std::move(operators), std::move(schedule), settings,
+                     globalq::detail::execution_of(workers)) {}
+
+  /// @param space  execution-space instance that the kernels run on
+  template <class Space>
+  requires Kokkos::is_execution_space_v<Space> layered_mean(Transport& workers, layout model,
+                                                            std::vector<any_quantizer> operators,
+                                                            Schedule schedule,
+                                                            layered_options const& settings,
+                                                            Space const& space)
+      : workers_(workers),
+        model_(std::move(model)),
+        schedule_(std::move(schedule)),
+        settings_(settings),
+        on_(space),
+        plain_(detail_facts(uncompressed{})) {
+    if (!Kokkos::is_initialized())
+      throw configuration_error(
+          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
+                  "globalq"));
+    if (schedule_.facts(workers_.size()).native)
+      throw configuration_error(message(
+          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather"));
+    if (operators.size() != model_.size())
+      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
+                                        std::to_string(model_.size()) +
+                                        " layers; give one a layer, uncompressed{} for those in float32"));
+    globalq::detail::call_setup setup;
+    setup.settings = settings_.call;
+    setup.facts = plain_.facts;
+    setup.resolved = plain_.resolved;
+    setup.operation = operation;
+    setup.operator_hash = plain_.hash;
+    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
+    chunk_bytes_ = setup.chunk_bytes;
+    names_ = names_of(model_);
+    call_.emplace(workers_, uncompressed{}, setup, on_);
+    slots_.resize(model_.size());
+    of_.resize(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      of_[k] = static_cast<std::uint32_t>(k);
+      slots_[k] = make(k, operators[k]);
+    }
+    refresh();
+  }
+
+  layered_mean(layered_mean const&) = delete;
+  layered_mean& operator=(layered_mean const&) = delete;
+  ~layered_mean() {
+    if (queue_) queue_->settle();  // its jobs name this object
+  }
+
+  /// @brief Averages all layers of a vector in place.
+  /// @param x     model.length() values, of the type that all layers have; values of no layer are not touched
+  /// @param step  number of the training step; with the seed it selects the random bits: use each once
+  /// @throws disagreement_error, non_finite_error if so configured, transport_error, as allreduce_mean does
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    (*this)(x, x, step);
+  }
+  /// @brief The same from @p x into @p y, which may be the same memory but not overlap otherwise.
+  template <Vector X, Vector Y>
+  void operator()(X&& x, Y&& y, std::uint64_t step) {
+    auto const [in, out, length] = globalq::detail::pair_of(x, y, operation);
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    expect_flat(length, type);
+    settle();
+    run_flat({in, type}, {out, type}, step);
+  }
+
+  /// @brief Averages one vector a layer, in the order of the layout; each has the size and the type of its layer.
+  void operator()(vector_group const& tensors, std::uint64_t step) {
+    expect_tensors(tensors);
+    settle();
+    run(tensors.members(), step);
+  }
+
+  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  ///
+  /// Vectors, and a group itself, belong to the call until it has ended. See allreduce_mean::start.
+  template <Vector V>
+  started_call start(V&& x, std::uint64_t step) {
+    static_assert(
+        globalq::detail::outlasts_call<V>,
+        "globalq: the vector is a temporary, which is gone before the call that is started; give it a "
+        "name, and keep it until the call has ended");
+    auto const [in, out, length] = globalq::detail::pair_of(x, x, operation);
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    expect_flat(length, type);
+    return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr});
+  }
+  started_call start(vector_group const& tensors, std::uint64_t step) {
+    expect_tensors(tensors);
+    return start_job({run_started, this, {}, {}, 0, step, &tensors});
+  }
+  started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
+
+  /// @brief Returns when all calls that were started have ended.
+  /// @throws what went wrong in a call that nobody has asked a handle for
+  void wait() {
+    if (queue_) queue_->wait();
+  }
+
+  /// @brief Lets start() use a queue that other calls over the same transport use as well.
+  void run_on(std::shared_ptr<call_queue> queue) {
+    if (queue_) queue_->wait();
+    expect_threads();
+    queue_ = std::move(queue);
+  }
+
+  /// @brief Another operator for a layer from the next call on.
+  ///
+  /// Every worker must do so between the same two calls: operators are compared by the opening exchange. Calls that were
+  /// started before are waited for.
+  /// @throws configuration_error when it does not fit; nothing is changed then
+  void assign(std::size_t layer, any_quantizer const& op) {
+    expect_layer(layer);
+    slot changed = make(layer, op);
+    settle();
+    slots_[layer] = std::move(changed);
+    refresh();
+  }
+  /// @brief Another operator for each layer.
+  void assign(std::span<any_quantizer const> operators) {
+    if (operators.size() != model_.size())
+      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
+                                        std::to_string(model_.size()) + " layers; give one a layer"));
+    std::vector<slot> changed(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k) changed[k] = make(k, operators[k]);
+    settle();
+    slots_ = std::move(changed);
+    refresh();
+  }
+
+  /// @brief Other levels for a layer whose operator has a table; nothing is allocated.
+  /// @throws configuration_error when they are not as many as before, or of another kind
+  template <class Table>
+  requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
+  void set_levels(std::size_t layer, Table const& changed) {
+    expect_layer(layer);
+    settle();
+    slots_[layer].codec->set_levels(changed);
+    slots_[layer].levels_hash = globalq::detail::level_hash(changed);
+    refresh();
+  }
+
+  layout const& model() const { return model_; }
+  /// Whether a step is before the end of the warm-up.
+  bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
+
+  /// @brief What a layer's operator is: its name, with all parameters.
+  std::string const& operator_name(std::size_t layer) const {
+    expect_layer(layer);
+    return slots_[layer].facts.name;
+  }
+
+  /// @brief What a call costs after the warm-up. theta and rounding_steps are the largest of all layers'; levels, headroom and
+  /// reduce are those of no layer.
+  globalq::plan plan() const {
+    std::vector<vector_group::member> members;
+    for (layer const& l : model_) members.push_back({{nullptr, l.type}, {nullptr, l.type}, l.size});
+    globalq::detail::group_operators const ops = own_operators();
+    globalq::detail::group_places places;
+    places.place(members, ops);
+    int const n = workers_.size();
+    globalq::plan p;
+    p.fits = true;
+    p.workers = n;
+    std::vector<std::unique_ptr<codec>> codecs;
+    bool varying = false;
+    std::uint64_t most_bytes = 0;
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      slot const& s = slots_[k];
+      codecs.push_back(
+          std::make_unique<globalq::detail::counting_codec>(s.facts, s.resolved.size, model_[k].type));
+      varying = varying || s.facts.most_bytes != nullptr;
+      p.length += model_[k].size;
+      if (model_[k].size == 0) continue;
+      globalq::plan const own =
+          globalq::detail::make_plan(s.facts, s.magnitudes, schedule_, n, model_[k].size, model_[k].type,
+                                     settings_.call.chunk_values, chunk_bytes_);
+      p.theta = p.theta < own.theta || !(own.theta == own.theta) ? own.theta : p.theta;
+      p.rounding_steps = std::max(p.rounding_steps, own.rounding_steps);
+      p.bytes_are_most = p.bytes_are_most || own.bytes_are_most;
+    }
+    p.iterations_factor = 1 + n * p.theta;
+    globalq::detail::counting_group group(places, ops, codecs, varying);
+    ::globalq::layout const cut(places.length(), schedule_.parts(n), ops.grain, ops.chunk_values);
+    for (int rank = 0; rank < n; ++rank) {
+      globalq::detail::counting_transport t(rank, n);
+      frame_pool frames = frame_pool::counting();
+      count_norms(t, frames);
+      schedule_(t, group, cut, frames);
+      most_bytes =
+          std::max(most_bytes, t.bytes() + globalq::detail::record_bytes * static_cast<std::uint64_t>(n - 1));
+      p.workspace_bytes = std::max(p.workspace_bytes, frames.bytes());
+      if (n > 1024 && rank == 2) rank = n - 3;  // as make_plan does
+    }
+    p.bytes_sent = most_bytes;
+    if (p.length > 0)
+      p.bits_per_value = 8.0 * static_cast<double>(group.frame_bytes({0, places.length()}, 1)) /
+                         static_cast<double>(p.length);
+    return p;
+  }
+
+ private:
+  static constexpr char const* operation = "layered_mean";
+  static constexpr std::uint64_t grain = random::tile_values;
+
+  /// A layer's operator.
+  struct slot {
+    globalq::detail::operator_facts facts;
+    globalq::detail::resolution resolved;
+    std::uint64_t hash = 0;  ///< without the values of its levels
+    std::uint64_t levels_hash = 0;
+    std::vector<double> magnitudes;
+    std::unique_ptr<globalq::detail::operator_codec> codec;
+  };
+
+  slot detail_facts(uncompressed const& op) const {
+    slot s;
+    s.facts = globalq::detail::facts_of(op);
+    s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
+    s.hash = globalq::detail::hash(0, s.facts.name);
+    return s;
+  }
+
+  slot make(std::size_t k, any_quantizer const& op) const {
+    slot s;
+    s.facts = op.facts();
+    s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
+    if (!s.resolved.fits())
+      throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
+    s.hash = globalq::detail::hash(globalq::detail::hash(op.parameter_hash(), s.facts.name), s.resolved.size);
+    s.levels_hash = op.levels_hash();
+    s.magnitudes = op.magnitudes();
+    s.codec = op.make_codec(s.facts, s.resolved, on_);
+    return s;
+  }
+
+  /// What follows from all operators together.
+  void refresh() {
+    views_.clear();
+    hash_ = model_.size();
+    double bits = 0, values = 0;
+    bool whole = false;
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      slot const& s = slots_[k];
+      views_.push_back({&s.facts, s.codec.get()});
+      hash_ = globalq::detail::hash(globalq::detail::hash(hash_, s.hash), s.levels_hash);
+      double const size = static_cast<double>(model_[k].size);
+      bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
+      values += size;
+      // the norm of a whole layer's sum is not known from a part of it
+      whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantise);
+    }
+    std::uint64_t const fill =
+        bits == 0 ? 0 : static_cast<std::uint64_t>(8 * static_cast<double>(chunk_bytes_) * values / bits);
+    chunk_values_ = whole ? 0 : (settings_.call.chunk_values != 0 ? settings_.call.chunk_values : fill);
+  }
+
+  static std::uint64_t names_of(layout const& model) {
+    std::uint64_t h = model.size();
+    for (layer const& l : model) {
+      h = globalq::detail::hash(h, l.name);
+      for (std::uint64_t extent : l.shape) h = globalq::detail::hash(h, extent);
+    }
+    return h | 1;
+  }
+
+  globalq::detail::group_operators own_operators() const {
+    return {views_, of_, hash_, grain, chunk_values_, names_};
+  }
+
+  void run_flat(const_vector x, mutable_vector y, std::uint64_t step) {
+    members_.resize(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k)
+      members_[k] = {at(x, model_[k].offset), at(y, model_[k].offset), model_[k].size};
+    run(members_, step);
+  }
+
+  void run(std::span<vector_group::member const> members, std::uint64_t step) {
+    std::uint64_t const count = std::max<std::uint64_t>(1, model_.size());
+    if (step > (random::max_step + 1) / count - 1)
+      throw configuration_error(message("step " + std::to_string(step) + " with " + std::to_string(count) +
+                                        " layers is above 2^48 - 1; count steps from 0 and change the seed "
+                                        "instead"));
+    if (warms_up(step)) {
+      globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
+      std::uint64_t const chunk =
+          settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
+      call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_},
+                       step * count);
+    } else {
+      call_->run_group(schedule_, members, own_operators(), step * count);
+    }
+  }
+
+  started_call start_job(call_queue::job const& job) {
+    if (!queue_) run_on(std::make_shared<call_queue>());
+    return queue_->start(job);
+  }
+  static void run_started(call_queue::job const& job) {
+    auto& self = *static_cast<layered_mean*>(job.object);
+    if (job.group != nullptr)
+      self.run(job.group->members(), job.step);
+    else
+      self.run_flat(job.x, job.y, job.step);
+  }
+
+  /// Norms that are exchanged, as host_call does.
+  template <class T>
+  void count_norms(T& t, frame_pool& frames) const {
+    for (std::uint32_t p : orders())
+      for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+        std::uint64_t units = 0;
+        for (std::size_t k = 0; k < slots_.size(); ++k) {
+          auto const& f = slots_[k].facts;
+          if (!f.plain && !f.local && f.fixed_unit == 0 && f.p == p && model_[k].type == type)
+            units += globalq::detail::buckets_of(f, model_[k].size);
+        }
+        if (units != 0)
+          globalq::detail::agree_on_units(t, std::span<double>(static_cast<double*>(nullptr), units), p, type,
+                                          frames);
+      }
+  }
+  std::vector<std::uint32_t> orders() const {
+    std::vector<std::uint32_t> all;
+    for (slot const& s : slots_)
+      if (std::find(all.begin(), all.end(), s.facts.p) == all.end()) all.push_back(s.facts.p);
+    return all;
+  }
+
+  void expect_flat(std::uint64_t length, dtype type) const {
+    if (length != model_.length())
+      throw configuration_error(message("the vector has " + std::to_string(length) +
+                                        " values and the layout ends at " + std::to_string(model_.length()) +
+                                        "; give the vector that the layout describes"));
+    for (layer const& l : model_)
+      if (l.type != type)
+        throw configuration_error(message("layer \"" + l.name + "\" is of " + name_of(l.type) +
+                                          " and the vector of " + name_of(type) +
+                                          "; layers of several types are given as a vector_group"));
+  }
+  void expect_tensors(vector_group const& tensors) const {
+    if (tensors.size() != model_.size())
+      throw configuration_error(message("the group has " + std::to_string(tensors.size()) +
+                                        " vectors and the layout " + std::to_string(model_.size()) +
+                                        " layers; give one vector a layer, in the order of the layout"));
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      auto const& m = tensors.members()[k];
+      if (m.length != model_[k].size || m.x.type != model_[k].type)
+        throw configuration_error(message("layer \"" + model_[k].name + "\" has " +
+                                          std::to_string(model_[k].size) + " values of " +
+                                          name_of(model_[k].type) + " and vector " + std::to_string(k) +
+                                          " has " + std::to_string(m.length) + " of " + name_of(m.x.type) +
+                                          "; give one vector a layer, in the order of the layout"));
+    }
+  }
+  void expect_layer(std::size_t layer) const {
+    if (layer >= model_.size())
+      throw configuration_error(
+          message("there is no layer " + std::to_string(layer) + " among " + std::to_string(model_.size())));
+  }
+  void expect_threads() {
+    if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
+  }
+  void settle() const {
+    if (queue_) queue_->settle();
+  }
+
+  std::string message(std::string const& what) const {
+    return std::string("globalq: ") + operation + ": rank " + std::to_string(workers_.rank()) + " of " +
+           std::to_string(workers_.size()) + ": " + what;
+  }
+
+  Transport& workers_;
+  layout model_;
+  Schedule schedule_;
+  layered_options settings_;
+  kernel::host_executor on_;
+  slot plain_;  ///< of the warm-up
+  std::vector<slot> slots_;
+  std::vector<globalq::detail::group_slot> views_;
+  std::vector<std::uint32_t> of_;
+  std::vector<vector_group::member> members_;
+  std::uint64_t hash_ = 0, names_ = 0, chunk_values_ = 0;
+  std::size_t chunk_bytes_ = globalq::detail::default_chunk_bytes;
+  std::optional<globalq::detail::host_call<Transport>> call_;
+  std::shared_ptr<call_queue> queue_;
+};
+
+template <class T, class S>
+layered_mean(T&, layout, std::vector<any_quantizer>, S) -> layered_mean<T, S>;
+template <class T, class S>
+layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options) -> layered_mean<T, S>;
+template <class T, class S, class Space>
+layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
+
+}  // namespace globalq::adapt
