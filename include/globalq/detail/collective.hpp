@@ -258,10 +258,8 @@ class collective {
       return workers_.execution();
     } else if constexpr (!std::is_same_v<Space, std::nullptr_t>) {
       return kernel::host_executor(*space);
-    } else if constexpr (transport::OwnExecution<Transport>) {
-      return kernel::host_executor(workers_.execution());
     } else {
-      return kernel::host_executor(Kokkos::DefaultHostExecutionSpace());
+      return kernel::host_executor(execution_of(workers_));
     }
   }
 

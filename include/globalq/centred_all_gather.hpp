@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief centred_all_gather: every worker gets the shards of all, quantised between minimum and maximum: weights.
+
+#include "all_gather.hpp"
+#include "detail/centring.hpp"
+
+namespace globalq {
+
+/// @brief all_gather around the midpoints of buckets, which travel as float32: the quantised weights of QSDP.
+///
+/// Weights of a bucket need not lie around zero. Each owner takes the midpoint (min + max) / 2 of each bucket off its
+/// shard; what is left is gathered by the operator, the midpoints uncompressed, and all workers add the same: a value is off by half
+/// the range over s levels at most, instead of the largest magnitude over s. Buckets are those of the operator's norm.
+///
+/// @code
+/// gq::centred_all_gather gather{workers, gq::operators::qsdp<8>(1024), {.seed = 42}};
+/// gather(shard, weights, step);        // shard: the own gather.shard(weights.size()).count values
+/// @endcode
+/// Unbiased where the operator is, up to rounding x - m to float32 (float64 vectors: to float64).
+/// @tparam Transport  of host memory
+/// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
+/// @determinism  bit-identical on all workers; independent of threads, nodes and chunks
+/// @source Markov 2024 (thesis), chapter 5 (QSDP: weights scaled by minimum and maximum of buckets of 1,024)
+template <class Transport, class Operator>
+class centred_all_gather {
+  static_assert(!transport::OnStream<Transport>,
+                "globalq: centred_all_gather runs on the host. On a stream scale by magnitude "
+                "(norm::local<infinity>) with all_gather");
+
+ public:
+  centred_all_gather(Transport& workers, Operator op, options const& settings = {})
+      : centred_all_gather(workers, std::move(op), schedule::hierarchical<>(1), settings) {}
+
+  /// @param nodes  schedule::hierarchical<>: which workers form a node
+  centred_all_gather(Transport& workers, Operator op, schedule::hierarchical<> const& nodes,
+                     options const& settings = {})
+      : centred_all_gather(workers, std::move(op), nodes, settings, detail::execution_of(workers)) {}
+
+  /// @param space  execution-space instance that the kernels run on
+  template <class Space>
+  requires Kokkos::is_execution_space_v<Space> centred_all_gather(Transport& workers, Operator op,
+                                                                  schedule::hierarchical<> const& nodes,
+                                                                  options const& settings, Space const& space)
+      : workers_(workers),
+        centring_(detail::facts_of(op).bucket, detail::facts_of(op).plain_tail, settings.non_finite,
+                  "centred_all_gather", kernel::host_executor(space)),
+        gather_(workers, std::move(op), nodes, settings, space),
+        offsets_(workers, uncompressed{}, nodes, settings, space) {}
+
+  /// The part of a vector that a worker brings; see all_gather.
+  segment shard(std::uint64_t length, int rank) const { return gather_.shard(length, rank); }
+  segment shard(std::uint64_t length) const { return gather_.shard(length); }
+
+  /// Gathers in place: of @p x the own shard is read, all of it is written.
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    auto const [in, out, length] = detail::pair_of(x, x, operation);
+    run(in + shard(length).first, out, length, step);
+  }
+
+  /// Gathers the own shard into a vector.
+  /// @shape mine: shard(all.size()).count values; it may lie inside @p all at its place
+  /// @throws what all_gather throws; @p all is untouched then unless a transfer had begun
+  template <Vector X, Vector Y>
+  void operator()(X const& mine, Y&& all, std::uint64_t step) {
+    auto const [in, out, length] = detail::pair_of(all, all, operation);
+    static_assert(std::is_same_v<detail::value_of<X const>, detail::value_of<Y>>,
+                  "globalq: input and output have different types; use one type for both");
+    segment const own = shard(length);
+    if (detail::size_of_vector(mine) != own.count)
+      throw configuration_error("globalq: " + std::string(operation) + ": rank " +
+                                std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) +
+                                ": the shard given has " + std::to_string(detail::size_of_vector(mine)) +
+                                " values, and the one of " + std::to_string(length) + " values has " +
+                                std::to_string(own.count) + "; ask shard(length)");
+    run(detail::data_of(mine), out, length, step);
+  }
+
+ private:
+  static constexpr char const* operation = "centred_all_gather";
+
+  template <class Value>
+  void run(Value const* mine, Value* all, std::uint64_t length, std::uint64_t step) {
+    auto& kept = memory_.template of<Value>();
+    segment const own = shard(length);
+    // every worker's midpoints in a block of one length, so that blocks are the shards of a vector
+    std::uint64_t const block =
+        divide_up(centring_.buckets_of(shard(length, 0).count), std::uint64_t{random::tile_values}) *
+        random::tile_values;
+    kept.values.resize(length);
+    kept.midpoints.assign(block * static_cast<std::uint64_t>(workers_.size()), 0);
+    auto const block_of = [&](int rank) {
+      return kept.midpoints.data() + block * static_cast<std::uint64_t>(rank);
+    };
+    centring_.centre(mine, own.count, kept.values.data() + own.first, block_of(workers_.rank()));
+    gather_(kept.values, step);
+    offsets_(kept.midpoints, step);
+    bool finite = true;
+    for (int rank = 0; rank < workers_.size(); ++rank) {
+      segment const part = shard(length, rank);
+      finite =
+          centring_.template restore<Value>(kept.values.data() + part.first, block_of(rank), part.count) &&
+          finite;
+    }
+    centring_.write(kept.values.data(), all, length, finite);
+  }
+
+  Transport& workers_;
+  detail::centring centring_;
+  all_gather<Transport, Operator> gather_;
+  all_gather<Transport, uncompressed> offsets_;
+  detail::centred_memories memory_;
+};
+
+template <class T, class Op>
+centred_all_gather(T&, Op) -> centred_all_gather<T, Op>;
+template <class T, class Op>
+centred_all_gather(T&, Op, options) -> centred_all_gather<T, Op>;
+template <class T, class Op>
+centred_all_gather(T&, Op, schedule::hierarchical<>) -> centred_all_gather<T, Op>;
+template <class T, class Op>
+centred_all_gather(T&, Op, schedule::hierarchical<>, options) -> centred_all_gather<T, Op>;
+template <class T, class Op, class Space>
+centred_all_gather(T&, Op, schedule::hierarchical<>, options, Space) -> centred_all_gather<T, Op>;
+
+}  // namespace globalq
