@@ -18,8 +18,6 @@
 
 namespace globalq {
 
-class vector_group;
-
 namespace detail {
 
 /// How far the calls of a queue are; handles share it with the queue.
@@ -89,7 +87,7 @@ class call_queue {
     mutable_vector y;
     std::uint64_t length = 0;
     std::uint64_t step = 0;
-    vector_group const* group = nullptr;
+    void const* members = nullptr;  ///< of several vectors: length of what run knows
   };
 
   call_queue() : thread_([this] { work(); }) {}

@@ -38,6 +38,9 @@ requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantize
 struct layered_options {
   options call = {};
   std::uint64_t warm_up = 0;  ///< steps 0 .. warm_up - 1 are uncompressed
+  /// Where the layers are some of a model's: the number of the first, and how many the model has; 0: they are all. Layers draw
+  /// the random bits of their numbers in the model, so that it does not matter which of them share a call.
+  std::uint64_t first = 0, of = 0;
 };
 
 /// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
@@ -161,9 +164,14 @@ class layered_mean {
   }
   started_call start(vector_group const& tensors, std::uint64_t step) {
     expect_tensors(tensors);
-    return start_job({run_started, this, {}, {}, 0, step, &tensors});
+    return start_members(tensors.members(), step);
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
+
+  /// The same of vectors that the caller keeps and that were checked: sizes and types are those of the layers.
+  started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
+    return start_job({run_started, this, {}, {}, members.size(), step, members.data()});
+  }
 
   /// @brief Returns when all calls that were started have ended.
   /// @throws what went wrong in a call that nobody has asked a handle for
@@ -350,7 +358,8 @@ class layered_mean {
   }
 
   void run(std::span<vector_group::member const> members, std::uint64_t step) {
-    std::uint64_t const count = std::max<std::uint64_t>(1, model_.size());
+    std::uint64_t const count = std::max<std::uint64_t>({1, model_.size(), settings_.of}),
+                        first = settings_.first;
     if (step > (random::max_step + 1) / count - 1)
       throw configuration_error(message("step " + std::to_string(step) + " with " + std::to_string(count) +
                                         " layers is above 2^48 - 1; count steps from 0 and change the seed "
@@ -360,9 +369,9 @@ class layered_mean {
       std::uint64_t const chunk =
           settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
       call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_},
-                       step * count);
+                       step * count + first);
     } else {
-      call_->run_group(schedule_, members, own_operators(), step * count);
+      call_->run_group(schedule_, members, own_operators(), step * count + first);
     }
   }
 
@@ -372,8 +381,8 @@ class layered_mean {
   }
   static void run_started(call_queue::job const& job) {
     auto& self = *static_cast<layered_mean*>(job.object);
-    if (job.group != nullptr)
-      self.run(job.group->members(), job.step);
+    if (job.members != nullptr)
+      self.run({static_cast<vector_group::member const*>(job.members), job.length}, job.step);
     else
       self.run_flat(job.x, job.y, job.step);
   }

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: gradients are averaged while the backward pass still computes those of earlier layers.
+
+#include "layered_mean.hpp"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace globalq::adapt {
+
+/// Options of an overlapped_mean; the same on every worker.
+struct overlap_options {
+  layered_options layers = {};
+  /// Bytes of gradients, in their own type, that travel together; a layer that is larger travels alone.
+  std::uint64_t bucket_bytes = std::uint64_t{4} << 20;
+};
+
+/// @brief Averages the layers of a model in buckets, each as soon as its last gradient is there.
+///
+/// A backward pass ends with the first layers, so buckets are filled from the last layer on, and a bucket's call runs on a
+/// thread of its own while the pass goes on. What is in a bucket depends on the layout alone, and buckets are sent in their
+/// order whatever order gradients come in; so timing changes no bit. Layers draw the random bits that layered_mean
+/// gives them: over allgather, and where codes are added as integers, results are those of one call for the model.
+///
+/// @code
+/// gq::adapt::overlapped_mean mean{workers, model, operators, gq::schedule::sra{}};
+/// mean.begin(step);
+/// backward([&](std::size_t layer, std::span<float> gradient) { mean.ready(layer, gradient); });
+/// mean.wait();                                     // all gradients are means now
+/// @endcode
+/// Not to be called by several threads at a time.
+/// @tparam Transport  of host memory, that another thread may use
+/// @determinism       bit-identical on all workers; independent of timing, threads and chunks
+/// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers)
+template <class Transport, class Schedule>
+class overlapped_mean {
+ public:
+  /// @param operators  one a layer
+  /// @throws configuration_error as layered_mean does
+  overlapped_mean(Transport& workers, layout const& model, std::vector<any_quantizer> const& operators,
+                  Schedule const& schedule, overlap_options const& settings = {})
+      : where_("globalq: overlapped_mean: rank " + std::to_string(workers.rank()) + " of " +
+               std::to_string(workers.size()) + ": "),
+        model_(model),
+        queue_(std::make_shared<call_queue>()),
+        vectors_(model.size()),
+        is_ready_(model.size(), false) {
+    if (operators.size() != model.size())
+      throw configuration_error(where_ + std::to_string(operators.size()) + " operators for " +
+                                std::to_string(model.size()) + " layers; give one a layer");
+    for (std::size_t end = model.size(); end != 0;) {
+      std::size_t first = end - 1;
+      std::uint64_t bytes = bytes_of(first);
+      while (first != 0 && bytes + bytes_of(first - 1) <= settings.bucket_bytes) bytes += bytes_of(--first);
+      layout part;
+      for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
+      layered_options of_bucket = settings.layers;
+      of_bucket.first = first;
+      of_bucket.of = model.size();
+      auto const at = operators.begin() + static_cast<std::ptrdiff_t>(first);
+      buckets_.push_back(std::make_unique<bucket>(
+          first, end, workers, std::move(part),
+          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule,
+          of_bucket));
+      buckets_.back()->mean.run_on(queue_);
+      end = first;
+    }
+    bucket_of_.resize(model.size());
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      for (std::size_t k = buckets_[b]->first; k < buckets_[b]->end; ++k) bucket_of_[k] = b;
+  }
+
+  /// @brief Begins a step.
+  /// @throws configuration_error when the one before has not been waited for
+  void begin(std::uint64_t step) {
+    if (running_)
+      throw configuration_error(where_ + "step " + std::to_string(step_) +
+                                " has begun and not been waited for; call wait() at the end of each step");
+    running_ = true;
+    step_ = step;
+    started_ = 0;
+    is_ready_.assign(model_.size(), false);
+    for (auto& b : buckets_) b->missing = b->end - b->first;
+  }
+
+  /// @brief The gradient of a layer is there: it is averaged in place from now on, until wait() returns.
+  /// @throws configuration_error when it has another size or type than its layer, or was given before
+  template <Vector V>
+  void ready(std::size_t layer, V&& gradient) {
+    static_assert(
+        detail_lasting<V>,
+        "globalq: the gradient is a temporary, which is gone before it is averaged; give it a name");
+    auto const [in, out, length] = globalq::detail::pair_of(gradient, gradient, "overlapped_mean");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    expect(layer, length, type);
+    vectors_[layer] = {{in, type}, {out, type}, length};
+    is_ready_[layer] = true;
+    --buckets_[bucket_of_[layer]]->missing;
+    while (started_ < buckets_.size() && buckets_[started_]->missing == 0) {
+      bucket& b = *buckets_[started_++];
+      b.call = b.mean.start_members(std::span(vectors_).subspan(b.first, b.end - b.first), step_);
+    }
+  }
+
+  /// @brief Returns when all gradients are means, and ends the step.
+  /// @throws configuration_error naming a layer that was never ready, after the calls that were started have ended (other
+  ///         workers then learn by their deadline); what a call threw
+  void wait() {
+    if (!running_) return;
+    running_ = false;
+    std::exception_ptr error;
+    for (std::size_t b = 0; b < started_; ++b) {
+      try {
+        buckets_[b]->call.wait();
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    }
+    if (error) std::rethrow_exception(error);
+    for (std::size_t k = model_.size(); k-- != 0;)
+      if (!is_ready_[k])
+        throw configuration_error(
+            where_ + "layer \"" + model_[k].name + "\" was not ready at the end of step " +
+            std::to_string(step_) +
+            ", so it and what comes after it was not averaged; give a vector of zeros for a "
+            "layer that a step does not use");
+  }
+
+  /// Calls of a step.
+  std::size_t buckets() const { return buckets_.size(); }
+  /// Number of the call that a layer travels in; 0 is sent first.
+  std::size_t bucket_of(std::size_t layer) const { return bucket_of_[layer]; }
+
+  /// @brief Another operator for a layer; see layered_mean::assign.
+  /// @throws configuration_error within a step, or when it does not fit
+  void assign(std::size_t layer, any_quantizer const& op) {
+    if (layer >= model_.size())
+      throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
+                                std::to_string(model_.size()));
+    if (running_) throw configuration_error(where_ + "operators change between steps; call wait() first");
+    bucket& b = *buckets_[bucket_of_[layer]];
+    b.mean.assign(layer - b.first, op);
+  }
+
+ private:
+  template <class V>
+  static constexpr bool detail_lasting = globalq::detail::outlasts_call<V>;
+
+  /// Layers that travel together.
+  struct bucket {
+    bucket(std::size_t from, std::size_t to, Transport& workers, layout part, std::vector<any_quantizer> ops,
+           Schedule const& schedule, layered_options const& settings)
+        : first(from), end(to), mean(workers, std::move(part), std::move(ops), schedule, settings) {}
+    std::size_t first, end;
+    std::size_t missing = 0;
+    layered_mean<Transport, Schedule> mean;
+    started_call call;
+  };
+
+  std::uint64_t bytes_of(std::size_t layer) const { return model_[layer].size * size_of(model_[layer].type); }
+
+  void expect(std::size_t layer, std::uint64_t length, dtype type) const {
+    if (!running_) throw configuration_error(where_ + "no step has begun; call begin(step) before ready()");
+    if (layer >= model_.size())
+      throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
+                                std::to_string(model_.size()));
+    auto const& l = model_[layer];
+    if (length != l.size || type != l.type)
+      throw configuration_error(where_ + "layer \"" + l.name + "\" has " + std::to_string(l.size) +
+                                " values of " + name_of(l.type) + " and its gradient " +
+                                std::to_string(length) + " of " + name_of(type));
+    if (is_ready_[layer])
+      throw configuration_error(where_ + "layer \"" + l.name + "\" was ready before in step " +
+                                std::to_string(step_) + "; add up gradients before giving them");
+  }
+
+  std::string where_;
+  layout model_;
+  std::shared_ptr<call_queue> queue_;
+  std::vector<vector_group::member> vectors_;
+  std::vector<bool> is_ready_;
+  std::vector<std::unique_ptr<bucket>> buckets_;  ///< in the order in which they are sent
+  std::vector<std::size_t> bucket_of_;
+  std::size_t started_ = 0;
+  std::uint64_t step_ = 0;
+  bool running_ = false;
+};
+
+template <class T, class S>
+overlapped_mean(T&, layout, std::vector<any_quantizer>, S) -> overlapped_mean<T, S>;
+template <class T, class S>
+overlapped_mean(T&, layout, std::vector<any_quantizer>, S, overlap_options) -> overlapped_mean<T, S>;
+
+}  // namespace globalq::adapt
