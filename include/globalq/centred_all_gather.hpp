@@ -78,6 +78,12 @@ class centred_all_gather {
     run(detail::data_of(mine), out, length, step);
   }
 
+  /// @brief Other levels from the next call on, for an operator whose levels are a table; on all workers between the same calls.
+  /// @throws configuration_error when they are not as many as before, or of another kind
+  template <class Table>
+  requires std::is_base_of_v<levels::detail::level_table, Table>
+  void set_levels(Table const& changed) { gather_.set_levels(changed); }
+
  private:
   static constexpr char const* operation = "centred_all_gather";
 

@@ -80,6 +80,12 @@ class centred_reduce_scatter_mean {
     run(detail::data_of(x), detail::data_of(mine), length, step);
   }
 
+  /// @brief Other levels from the next call on, for an operator whose levels are a table; on all workers between the same calls.
+  /// @throws configuration_error when they are not as many as before, or of another kind
+  template <class Table>
+  requires std::is_base_of_v<levels::detail::level_table, Table>
+  void set_levels(Table const& changed) { scatter_.set_levels(changed); }
+
  private:
   static constexpr char const* operation = "centred_reduce_scatter_mean";
 

@@ -145,6 +145,27 @@ TEST(CentredShardsRules, nodes_change_no_bit_of_what_is_gathered) {
   });
 }
 
+TEST(CentredShardsRules, levels_that_are_set_are_those_of_a_new_object) {
+  gq::levels::table const even{0, 0.5, 1}, other{0, 0.2, 1};
+  auto const with = [](gq::levels::table const& levels) {
+    return gq::quantizer{gq::norm::local<gq::infinity>{128}, levels, gq::rounding::stochastic{},
+                         gq::wire::packed<3>{}};
+  };
+  on_threads(3, [&](auto& workers) {
+    gq::centred_all_gather gather{workers, with(even)}, new_gather{workers, with(other)};
+    gq::centred_reduce_scatter_mean scatter{workers, with(even)}, new_scatter{workers, with(other)};
+    gather.set_levels(other);
+    scatter.set_levels(other);
+    auto a = weights<float>(1000), b = a, c = a, d = a;
+    gather(a, 1);
+    new_gather(b, 1);
+    support::expect_same(a, b, "gathered");
+    scatter(c, 1);
+    new_scatter(d, 1);
+    support::expect_same(c, d, "scattered");
+  });
+}
+
 TEST(CentredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
   for (bool throws : {false, true})
     on_threads(3, [&](auto& workers) {

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// Text as training data: bytes of a file, the last tenth held out.
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace language_model {
+
+/// A batch of pieces of text: what is read, and the byte that follows each.
+/// @shape both: batch x context
+struct batch {
+  torch::Tensor input, next;
+};
+
+class text {
+ public:
+  static constexpr std::int64_t symbols = 128;  ///< bytes above 127 become '?'
+
+  explicit text(std::vector<std::string> const& paths) {
+    for (std::string const& path : paths) {
+      std::ifstream file{path, std::ios::binary};
+      if (!file) throw std::runtime_error{"language_model: cannot read " + path + "; give a text by --text"};
+      for (std::istreambuf_iterator<char> c{file}, end; c != end; ++c) {
+        auto const byte = static_cast<unsigned char>(*c);
+        bytes_.push_back(byte < symbols ? byte : '?');
+      }
+    }
+    held_out_ = bytes_.size() - bytes_.size() / 10;
+  }
+
+  std::size_t size() const { return bytes_.size(); }
+
+  /// @brief Pieces from the first nine tenths; the same for the same seed.
+  batch draw(std::uint64_t seed, std::int64_t count, std::int64_t context) const {
+    return pieces(seed, count, context, 0, held_out_);
+  }
+  /// @brief Pieces from the last tenth.
+  batch draw_held_out(std::uint64_t seed, std::int64_t count, std::int64_t context) const {
+    return pieces(seed, count, context, held_out_, bytes_.size());
+  }
+
+ private:
+  batch pieces(std::uint64_t seed, std::int64_t count, std::int64_t context, std::size_t from,
+               std::size_t to) const {
+    auto const need = static_cast<std::size_t>(context) + 1;
+    if (to - from < need)
+      throw std::runtime_error{"language_model: the text has " + std::to_string(bytes_.size()) +
+                               " bytes, too few for a context of " + std::to_string(context) +
+                               "; give more by --text"};
+    std::mt19937_64 draw{seed};
+    batch b{torch::empty({count, context}, torch::kLong), torch::empty({count, context}, torch::kLong)};
+    auto input = b.input.accessor<std::int64_t, 2>(), next = b.next.accessor<std::int64_t, 2>();
+    for (std::int64_t k = 0; k < count; ++k) {
+      std::size_t const at = from + draw() % (to - from - need + 1);
+      for (std::int64_t i = 0; i < context; ++i) {
+        input[k][i] = bytes_[at + static_cast<std::size_t>(i)];
+        next[k][i] = bytes_[at + static_cast<std::size_t>(i) + 1];
+      }
+    }
+    return b;
+  }
+
+  std::vector<std::uint8_t> bytes_;
+  std::size_t held_out_ = 0;
+};
+
+}  // namespace language_model
