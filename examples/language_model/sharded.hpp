@@ -10,6 +10,7 @@
 #include <globalq/centred_all_gather.hpp>
 #include <globalq/centred_reduce_scatter_mean.hpp>
 #include <globalq/learn/agree.hpp>
+#include <globalq/learn/nearest.hpp>
 #include <globalq/learn/optimal.hpp>
 #include <globalq/operators.hpp>
 
@@ -19,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -45,18 +47,25 @@ struct adam {
 /// Values of a bucket share a scale and a midpoint.
 inline constexpr std::uint64_t bucket = 1024;
 
-/// An operator between minimum and maximum of buckets: random shift for weights, as QSDP has it, or stochastic rounding.
-inline gq::any_quantizer operator_of(int bits, bool shifts, bool learned) {
-  gq::norm::local<gq::infinity> const norm{bucket};
+/// For weights, between minimum and maximum of buckets: random shift, or to the nearest of learned levels. Weights are sent
+/// anew from exact ones in each step, so what nearest rounds off does not add up; it has half the error of rounding at random.
+inline gq::any_quantizer weight_operator(int bits, bool learned) {
   if (bits == 4 && learned)
-    return gq::quantizer{norm, gq::learn::uniform_levels(7).table(), gq::rounding::stochastic{},
-                         gq::wire::packed<4>{}};
-  if (bits == 4 && shifts) return gq::operators::qsdp<4>(bucket);
-  if (bits == 4)
-    return gq::quantizer{norm, gq::levels::uniform<>{}, gq::rounding::stochastic{}, gq::wire::packed<4>{}};
-  if (bits == 8 && shifts) return gq::operators::qsdp<8>(bucket);
-  if (bits == 8)
-    return gq::quantizer{norm, gq::levels::uniform<>{}, gq::rounding::stochastic{}, gq::wire::int8{}};
+    return gq::quantizer{gq::norm::local<gq::infinity>{bucket}, gq::learn::uniform_levels(7).table(),
+                         gq::rounding::nearest{}, gq::wire::packed<4>{}};
+  if (bits == 4) return gq::operators::qsdp<4>(bucket);
+  if (bits == 8) return gq::operators::qsdp<8>(bucket);
+  throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
+}
+
+/// For gradients: stochastic rounding, unbiased.
+inline gq::any_quantizer gradient_operator(int bits, bool learned) {
+  gq::norm::local<gq::infinity> const norm{bucket};
+  gq::rounding::stochastic const dice;
+  if (bits == 4 && learned)
+    return gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}};
+  if (bits == 4) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}};
+  if (bits == 8) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
@@ -76,13 +85,13 @@ class sharded_parameter {
           std::make_unique<gq::all_gather<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
       gather_ = std::make_unique<gq::centred_all_gather<Workers, gq::any_quantizer>>(
-          workers, operator_of(p.weight_bits, true, p.learned), gq::options{.seed = seed});
+          workers, weight_operator(p.weight_bits, p.learned), gq::options{.seed = seed});
     if (exact || p.gradient_bits == 32)
       plain_scatter_ =
           std::make_unique<gq::reduce_scatter_mean<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
       scatter_ = std::make_unique<gq::centred_reduce_scatter_mean<Workers, gq::any_quantizer>>(
-          workers, operator_of(p.gradient_bits, false, p.learned), gq::options{.seed = seed + 1});
+          workers, gradient_operator(p.gradient_bits, p.learned), gq::options{.seed = seed + 1});
     // shards of both calls are the same where their buckets are; those of the weights' call are kept
     own_ = plain_gather_ ? plain_gather_->shard(length()) : gather_->shard(length());
     scattered_ = plain_scatter_ ? plain_scatter_->shard(length()) : scatter_->shard(length());
@@ -126,15 +135,16 @@ class sharded_parameter {
     }
   }
 
-  /// Learns the levels of least variance: for weights from the shards of all workers, for gradients from those of all.
+  /// Learns levels from what all workers have: of least error for weights, of least variance for gradients.
   void learn_levels(std::uint64_t step) {
     if (learns_weights_)
-      if (auto const found = levels_of(weights_, step)) gather_->set_levels(found->table());
-    if (learns_gradients_) {
-      torch::Tensor const grad = tensor_.grad().contiguous();
-      if (auto const found = levels_of({grad.data_ptr<float>(), length()}, step))
-        scatter_->set_levels(found->table());
-    }
+      if (auto const found = levels_of(gq::learn::lloyd{.size = 7}, weights_, step))
+        gather_->set_levels(found->table());
+    if (!learns_gradients_) return;
+    torch::Tensor const grad = tensor_.grad().contiguous();
+    std::span<float const> const all{grad.data_ptr<float>(), length()};
+    if (auto const found = levels_of(gq::learn::optimal{.size = 7}, all, step))
+      scatter_->set_levels(found->table());
   }
 
  private:
@@ -142,7 +152,9 @@ class sharded_parameter {
   std::span<float> values() const { return {tensor_.data_ptr<float>(), length()}; }
 
   /// What all workers agree on, from values as the operator sees them: around midpoints, over the largest of a bucket.
-  std::optional<gq::learn::level_set> levels_of(std::span<float const> x, std::uint64_t step) {
+  template <class Solver>
+  std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
+                                                std::uint64_t step) {
     std::vector<float> centred(x.begin(), x.end());
     std::vector<double> norms;
     for (std::size_t from = 0; from < centred.size(); from += bucket) {
@@ -160,8 +172,8 @@ class sharded_parameter {
     gq::kernel::host_executor const on{Kokkos::Serial()};
     gq::learn::histogram mine;
     mine.add(on, {centred.data(), gq::dtype::float32}, centred.size(), bucket, norms);
-    auto const agreed = gq::learn::agree(workers_, mine, gq::learn::optimal{.size = 7},
-                                         {.step = step, .length = length(), .bucket = bucket});
+    auto const agreed =
+        gq::learn::agree(workers_, mine, solver, {.step = step, .length = length(), .bucket = bucket});
     if (agreed.what != gq::learn::outcome::learned) return std::nullopt;
     return agreed.found.levels;
   }
