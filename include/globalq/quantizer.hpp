@@ -94,6 +94,63 @@ quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
 template <class N, class L, class R, class W, class Op>
 quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
 
+/// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do all roundings that draw one
+/// word for a bucket, or none.
+template <class Levels>
+using kernel_levels = detail::kernel_levels<Levels>;
+template <class Rounding>
+using kernel_rounding = detail::kernel_rounding<Rounding>;
+
+/// @brief Where the kernels of a composition for host memory are compiled, and what `extern template` leaves to another source.
+///
+/// Every source that uses a quantizer compiles its kernels. Those of a program that has many declare
+/// `extern template struct globalq::host_kernels<Levels, Rounding, Wire>;` in a header of theirs, and one of them says the same
+/// without `extern`; see docs/composing.md. make() is no inline function for this purpose. Which norm and which reduce makes
+/// no difference to kernels. All sources must be compiled with the same flags.
+/// @tparam Levels,Rounding  kernel_levels and kernel_rounding of what the quantizer has
+/// @tparam Wire             that of the quantizer; for wire::elias<T>, wire::huffman<T> and wire::sparse<T>: wire::integer<T>
+template <class Levels, class Rounding, WireFormat Wire>
+struct host_kernels {
+  static_assert(
+      std::is_same_v<Levels, kernel_levels<Levels>> && std::is_same_v<Rounding, kernel_rounding<Rounding>>,
+      "globalq: these levels or this rounding share their kernels with others: write "
+      "host_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire>; see docs/composing.md");
+
+  static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
+                                                      Wire const& wire, detail::operator_facts const& facts,
+                                                      method how, kernel::host_executor const& on);
+};
+
+template <class Levels, class Rounding, WireFormat Wire>
+std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
+    Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
+    method how, kernel::host_executor const& on) {
+  return std::make_unique<detail::composed_codec<Levels, Rounding, Wire>>(levels, rounding, wire, facts, how,
+                                                                          on);
+}
+
+/// @brief The same for vectors in the memory of a stream of @p Space.
+template <class Levels, class Rounding, WireFormat Wire, class Space>
+struct stream_kernels {
+  static_assert(std::is_same_v<Levels, kernel_levels<Levels>> &&
+                    std::is_same_v<Rounding, kernel_rounding<Rounding>>,
+                "globalq: these levels or this rounding share their kernels with others: write "
+                "stream_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire, Space>; see "
+                "docs/composing.md");
+
+  static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
+                                                      Wire const& wire, detail::operator_facts const& facts,
+                                                      method how, kernel::stream_executor<Space> const& on);
+};
+
+template <class Levels, class Rounding, WireFormat Wire, class Space>
+std::unique_ptr<detail::operator_codec> stream_kernels<Levels, Rounding, Wire, Space>::make(
+    Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
+    method how, kernel::stream_executor<Space> const& on) {
+  return std::make_unique<detail::stream_codec<Levels, Rounding, Wire, Space>>(levels, rounding, wire, facts,
+                                                                               how, on);
+}
+
 /// @brief No quantisation: float32 on the wire, over the same schedules; the baseline to compare with.
 struct uncompressed {};
 
@@ -218,14 +275,16 @@ kernel_levels<L> sized(L const& levels, resolution const& r) {
 template <class N, class L, class R, class W, class Op>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
-  using levels_type = kernel_levels<L>;
-  using rounding_type = kernel_rounding<R>;
-  if constexpr (wire::BlockCode<W>)
-    return std::make_unique<coded_codec<levels_type, rounding_type, W>>(sized(op.levels, r), op.rounding,
-                                                                        op.wire, facts, r, on);
-  else
-    return std::make_unique<composed_codec<levels_type, rounding_type, W>>(sized(op.levels, r), op.rounding,
-                                                                           op.wire, facts, r.how, on);
+  if constexpr (wire::BlockCode<W>) {
+    using integers = typename coded_codec<W>::inner_wire;
+    return std::make_unique<coded_codec<W>>(
+        host_kernels<kernel_levels<L>, kernel_rounding<R>, integers>::make(sized(op.levels, r), op.rounding,
+                                                                           integers{}, facts, r.how, on),
+        op.wire, facts, r, on);
+  } else {
+    return host_kernels<kernel_levels<L>, kernel_rounding<R>, W>::make(sized(op.levels, r), op.rounding,
+                                                                       op.wire, facts, r.how, on);
+  }
 }
 inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
                                                   resolution const&, kernel::host_executor const& on) {
@@ -244,16 +303,19 @@ std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, 
   using levels_type = kernel_levels<L>;
   using rounding_type = kernel_rounding<R>;
   if constexpr (is_sparse<W>) {
-    using codec_type = stream_sparse_codec<levels_type, rounding_type, typename W::lane, Space>;
-    return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, facts, r, on);
+    using codec_type = stream_sparse_codec<typename W::lane, Space>;
+    using integers = typename codec_type::inner_wire;
+    return std::make_unique<codec_type>(stream_kernels<levels_type, rounding_type, integers, Space>::make(
+                                            sized(op.levels, r), op.rounding, integers{}, facts, r.how, on),
+                                        facts, r, on);
   } else if constexpr (wire::BlockCode<W>) {
     throw configuration_error(
         "globalq: " + facts.name + ": wire::" + W::name() +
         " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
         "host memory");
   } else {
-    using codec_type = stream_codec<levels_type, rounding_type, W, Space>;
-    return std::make_unique<codec_type>(sized(op.levels, r), op.rounding, op.wire, facts, r.how, on);
+    return stream_kernels<levels_type, rounding_type, W, Space>::make(sized(op.levels, r), op.rounding,
+                                                                      op.wire, facts, r.how, on);
   }
 }
 template <class Space>

@@ -4,36 +4,38 @@
 /// @brief quantizer: the codec of a composition whose codes travel in frames of different lengths.
 ///
 /// The codec of whole integers does all the work; here its frames are coded before they leave and decoded when they
-/// arrive. Between the two lies a frame of integers, of a chunk, in a cache.
+/// arrive. Between the two lies a frame of integers, of a chunk, in a cache. Only the code is part of the type, so that one
+/// coded_codec serves all levels and roundings.
 
 #include "../wire/coded.hpp"
 #include "../wire/integer.hpp"
-#include "composed_codec.hpp"
+#include "operator_codec.hpp"
+#include "resolve.hpp"
 
-#include <optional>
+#include <memory>
+#include <utility>
 
 namespace globalq::detail {
 
-/// @tparam Levels,Rounding  kernel types
-/// @tparam Code             the code of blocks of lanes
-template <class Levels, class Rounding, wire::BlockCode Code>
+/// @tparam Code  the code of blocks of lanes
+template <wire::BlockCode Code>
 class coded_codec final : public operator_codec {
   using lane = typename Code::lane;
-  using inner_wire = wire::integer<lane>;
 
  public:
-  coded_codec(Levels levels, Rounding rounding, Code code, operator_facts const& facts, resolution const& r,
-              kernel::host_executor const& on)
-      : inner_(levels, rounding, inner_wire{}, facts, r.how, on),
-        body_(code, r.size, facts.zero_free),
-        on_(on) {}
+  using inner_wire = wire::integer<lane>;
+
+  /// @param inner  the codec of the same composition with inner_wire
+  coded_codec(std::unique_ptr<operator_codec> inner, Code code, operator_facts const& facts,
+              resolution const& r, kernel::host_executor const& on)
+      : inner_(std::move(inner)), body_(code, r.size, facts.zero_free), on_(on) {}
 
   void begin(call const& c) override {
     operator_codec::begin(c);
-    inner_.begin(c);
+    inner_->begin(c);
   }
 
-  void set_levels(levels::detail::level_table const& levels) override { inner_.set_levels(levels); }
+  void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
 
   std::size_t head_bytes() const override { return wire::long_header_bytes; }
   std::size_t length_of(std::span<std::byte const> room, int worker) const override {
@@ -48,35 +50,35 @@ class coded_codec final : public operator_codec {
     if (part.empty()) return;
     auto const lanes = integers(part);
     std::span<source const> const expanded = expand(part, sources);
-    inner_.combine(part, own, expanded, lanes);
-    faults_ |= inner_.faults();
+    inner_->combine(part, own, expanded, lanes);
+    faults_ |= inner_->faults();
     write(part, lanes, terms_of(own, sources), out);
   }
 
   bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
     if (all.empty()) return false;
     auto const lanes = integers(all);
-    bool const done = inner_.encode_measured(all, units, lanes);
-    faults_ |= inner_.faults();
+    bool const done = inner_->encode_measured(all, units, lanes);
+    faults_ |= inner_->faults();
     if (done) write(all, lanes, 1, out);
     return done;
   }
 
   void finish(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
-    inner_.finish(part, verified(part, sources));
-    faults_ |= inner_.faults();
+    inner_->finish(part, verified(part, sources));
+    faults_ |= inner_->faults();
   }
 
   void add_decoded(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
-    inner_.add_decoded(part, verified(part, sources));
-    faults_ |= inner_.faults();
+    inner_->add_decoded(part, verified(part, sources));
+    faults_ |= inner_->faults();
   }
 
   void verify(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
-    inner_.verify(part, expand(part, sources));
+    inner_->verify(part, expand(part, sources));
     verified_ = true;
   }
 
@@ -84,11 +86,11 @@ class coded_codec final : public operator_codec {
 
  private:
   std::size_t scale_bytes_of(segment part) const {
-    return inner_.frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
+    return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
   }
 
   /// Room for the frame that the codec of integers makes.
-  std::span<std::byte> integers(segment part) { return own_.get(inner_.frame_bytes(part, 1)); }
+  std::span<std::byte> integers(segment part) { return own_.get(inner_->frame_bytes(part, 1)); }
 
   /// The sources of a call that verify() may have expanded already.
   std::span<source const> verified(segment part, std::span<source const> sources) {
@@ -106,7 +108,7 @@ class coded_codec final : public operator_codec {
     for (source const& s : sources) {
       std::size_t const bytes = wire::read_length(s.frame, s.worker, least, most);
       wire::check_header(s, Code::identifier(), part.count, bytes);
-      auto const frame = expanded_[sources_.size()].get(inner_.frame_bytes(part, 1));
+      auto const frame = expanded_[sources_.size()].get(inner_->frame_bytes(part, 1));
       wire::write_header(frame, inner_wire::identifier(), s.terms, part.count);
       std::memcpy(frame.data() + wire::header_bytes, s.frame.data() + wire::long_header_bytes, scales);
       lane* const lanes = reinterpret_cast<lane*>(frame.data() + wire::header_bytes + scales);
@@ -129,7 +131,7 @@ class coded_codec final : public operator_codec {
     wire::write_length(out, start + bytes);
   }
 
-  composed_codec<Levels, Rounding, inner_wire> inner_;
+  std::unique_ptr<operator_codec> inner_;
   wire::coded<Code> body_;
   kernel::host_executor on_;
   byte_buffer own_;

@@ -51,11 +51,10 @@ class host_call {
         codec_(make_codec(op, setup.facts, setup.resolved, on)),
         memory_(std::make_shared<workspace>()) {}
 
+  /// One call. No inline function on purpose, so that `extern template` keeps a source from compiling it; run_group() too.
   template <class Schedule>
   void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
-           std::uint64_t step) {
-    guarded([&] { exchange(schedule, x, y, length, step); });
-  }
+           std::uint64_t step);
 
   /// The same for several vectors; vector k draws the random bits of step + k.
   template <class Schedule>
@@ -75,9 +74,7 @@ class host_call {
   /// The same with operators of their own.
   template <class Schedule>
   void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
-                 group_operators const& ops, std::uint64_t step) {
-    guarded([&] { exchange_group(schedule, members, ops, step); });
-  }
+                 group_operators const& ops, std::uint64_t step);
 
   /// That of its operator.
   operator_codec* codec() { return codec_.get(); }
@@ -369,5 +366,19 @@ class host_call {
   grouped_codec group_;
   std::shared_ptr<workspace> memory_;
 };
+
+template <class Transport>
+template <class Schedule>
+void host_call<Transport>::run(Schedule const& schedule, const_vector x, mutable_vector y,
+                               std::uint64_t length, std::uint64_t step) {
+  guarded([&] { exchange(schedule, x, y, length, step); });
+}
+
+template <class Transport>
+template <class Schedule>
+void host_call<Transport>::run_group(Schedule const& schedule, std::span<vector_group::member const> members,
+                                     group_operators const& ops, std::uint64_t step) {
+  guarded([&] { exchange_group(schedule, members, ops, step); });
+}
 
 }  // namespace globalq::detail

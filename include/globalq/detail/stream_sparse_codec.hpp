@@ -11,6 +11,9 @@
 #include "../wire/stream_sparse.hpp"
 #include "stream_codec.hpp"
 
+#include <memory>
+#include <utility>
+
 namespace globalq::detail {
 
 /// Scales of a frame of integers and its first words -> those of a sparse frame, but for the length.
@@ -62,16 +65,16 @@ struct read_sparse_head {
   }
 };
 
-/// @tparam Levels,Rounding  kernel types
-/// @tparam Lane             of the codes
-template <class Levels, class Rounding, class Lane, class Space>
+/// @tparam Lane  of the codes
+template <class Lane, class Space>
 class stream_sparse_codec final : public operator_codec {
+ public:
   using inner_wire = wire::integer<Lane>;
 
- public:
-  stream_sparse_codec(Levels levels, Rounding rounding, operator_facts const& facts, resolution const& r,
+  /// @param inner  the codec of the same composition with inner_wire
+  stream_sparse_codec(std::unique_ptr<operator_codec> inner, operator_facts const& facts, resolution const& r,
                       kernel::stream_executor<Space> const& on)
-      : inner_(levels, rounding, inner_wire{}, facts, r.how, on),
+      : inner_(std::move(inner)),
         coder_(r.size, facts.zero_free),
         on_(on),
         body_(body_memory_.template get_values<std::uint64_t>(1)),
@@ -80,14 +83,14 @@ class stream_sparse_codec final : public operator_codec {
   void note(call const& c) override {
     operator_codec::note(c);
     lengths_.clear();
-    inner_.note(c);
+    inner_->note(c);
   }
   void begin(call const& c) override {
     note(c);
-    inner_.begin(c);
+    inner_->begin(c);
   }
 
-  void set_levels(levels::detail::level_table const& levels) override { inner_.set_levels(levels); }
+  void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
 
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
     return part.empty() ? 0 : head_bytes_of(part) + coder_.capacity(part.count);
@@ -111,8 +114,8 @@ class stream_sparse_codec final : public operator_codec {
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    std::span<std::byte> const integers = room_in(own_, inner_.frame_bytes(part, 1));
-    inner_.combine(part, own, expand(part, sources), integers);
+    std::span<std::byte> const integers = room_in(own_, inner_->frame_bytes(part, 1));
+    inner_->combine(part, own, expand(part, sources), integers);
     std::size_t const scales = scale_bytes_of(part);
     int const terms = terms_of(own, sources);
     write_sparse_head const head{word_of(code::identifier(), terms), part.count,
@@ -124,14 +127,14 @@ class stream_sparse_codec final : public operator_codec {
   }
 
   void finish(segment part, std::span<source const> sources) override {
-    if (!part.empty()) inner_.finish(part, expand(part, sources));
+    if (!part.empty()) inner_->finish(part, expand(part, sources));
   }
   void add_decoded(segment part, std::span<source const> sources) override {
-    if (!part.empty()) inner_.add_decoded(part, expand(part, sources));
+    if (!part.empty()) inner_->add_decoded(part, expand(part, sources));
   }
 
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
-  void declare(std::span<std::byte> frame, int terms) const override { inner_.declare(frame, terms); }
+  void declare(std::span<std::byte> frame, int terms) const override { inner_->declare(frame, terms); }
 
  private:
   using code = wire::sparse<Lane>;
@@ -149,7 +152,7 @@ class stream_sparse_codec final : public operator_codec {
   }
 
   std::size_t scale_bytes_of(segment part) const {
-    return inner_.frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
+    return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
   }
   std::size_t head_bytes_of(segment part) const { return wire::long_header_bytes + scale_bytes_of(part); }
 
@@ -178,7 +181,7 @@ class stream_sparse_codec final : public operator_codec {
                           std::to_string(s.frame.size()) + " bytes instead of at least " +
                           std::to_string(least) +
                           "; the bytes were damaged or made by another version or operator");
-      std::span<std::byte> const frame = room_in(expanded_[sources_.size()], inner_.frame_bytes(part, 1));
+      std::span<std::byte> const frame = room_in(expanded_[sources_.size()], inner_->frame_bytes(part, 1));
       std::uint32_t* const faults = &call_.agreed->faults;
       read_sparse_head const read{s.frame.data(),
                                   word_of(code::identifier(), s.terms),
@@ -199,7 +202,7 @@ class stream_sparse_codec final : public operator_codec {
     return sources_;
   }
 
-  stream_codec<Levels, Rounding, inner_wire, Space> inner_;
+  std::unique_ptr<operator_codec> inner_;
   wire::stream_sparse<Lane, Space> coder_;
   kernel::stream_executor<Space> on_;
   byte_buffer own_{kernel::memory_of<typename Space::memory_space>()};
