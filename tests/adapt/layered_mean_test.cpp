@@ -3,6 +3,7 @@
 /// @brief All layers in one call: the bits of a call for each, one message, and errors that name the layer.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 

@@ -2,6 +2,7 @@
 /// @file
 /// @brief Gradients averaged during the backward pass: the bits of one call, whatever the order and timing; errors.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 

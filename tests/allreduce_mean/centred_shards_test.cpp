@@ -3,6 +3,7 @@
 /// @brief Shards around midpoints: gathered weights within half a gap of the range, the same bits everywhere; scattered
 ///        gradients with the bits of the mean; equal values, other types, nodes, errors.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 

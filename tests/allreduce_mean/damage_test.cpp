@@ -3,6 +3,7 @@
 /// @brief Frames that are damaged on their way: an error, no access out of bounds (the sanitizers look), and memory that
 ///        transfers may still touch is handed to the transport.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>

@@ -3,6 +3,7 @@
 /// @brief Several vectors in one call: the bits of single calls where nothing is added on the way, one message, no leaks.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 

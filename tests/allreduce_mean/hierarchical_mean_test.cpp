@@ -2,6 +2,7 @@
 /// @file
 /// @brief Plain sums inside nodes and an operator between them: any split, the same bits, unbiased, errors on all.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"

@@ -3,6 +3,7 @@
 /// @brief Levels that change between calls: as if the operator had been made with them, without an allocation, and by all.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/calls.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>

@@ -2,6 +2,8 @@
 /// @file
 /// @brief One composition for each policy over every schedule: small enough for the sanitizers.
 
+#include "tests/support/calls.hpp"
+
 #include <globalq/globalq.hpp>
 
 #include <gtest/gtest.h>

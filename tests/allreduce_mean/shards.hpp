@@ -3,6 +3,7 @@
 /// @file
 /// @brief Tests: what reduce_scatter_mean and all_gather promise, on one worker of any transport.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
 #include "tests/support/values.hpp"
 

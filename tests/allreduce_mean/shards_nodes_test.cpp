@@ -3,6 +3,7 @@
 /// @brief Shards over nodes of workers: the same shards, what passes between nodes, and what is refused.
 
 #include "shards.hpp"
+#include "tests/support/any_operator.hpp"
 #include "tests/support/on_threads.hpp"
 
 #include <gmock/gmock.h>
@@ -441,7 +442,7 @@ TEST(ShardsOfNodes, are_the_same_on_a_stream) {
       constexpr std::size_t d = 3001;
       gq::transport::staged on_stream{workers, Kokkos::Serial()};
       hierarchical<> const nodes{split};
-      auto const run = [&](auto const& op) {
+      auto const run = [&](support::any_operator const& op) {
         using view = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
         std::vector<float> x = values(d, workers.rank()), y = x;
         gq::reduce_scatter_mean host{workers, op, nodes, {.seed = 2}};

@@ -3,6 +3,7 @@
 /// @brief Shards of the mean, and shards gathered, over threads.
 
 #include "shards.hpp"
+#include "tests/support/any_operator.hpp"
 #include "tests/support/on_threads.hpp"
 
 #include <gmock/gmock.h>
@@ -44,7 +45,7 @@ TEST(Shards, gathered_are_unbiased) {
   constexpr int draws = 600;
   on_threads(3, [&](auto& workers) {
     gq::all_gather gather{workers,
-                          gq::quantizer{gq::norm::local<2>{.bucket = 256}, gq::levels::uniform<3>{},
+                          gq::quantizer{gq::norm::local<2>{.bucket = 256}, gq::levels::uniform{3},
                                         gq::rounding::stochastic{}, gq::wire::packed<3>{}},
                           {.seed = 17}};
     std::vector<float> const x = values(d, 4);
@@ -183,7 +184,7 @@ TEST(Shards, are_the_same_on_a_stream) {
     on_threads(n, [](auto& workers) {
       constexpr std::size_t d = 3001;
       gq::transport::staged on_stream{workers, Kokkos::Serial()};
-      auto const run = [&](auto const& op) {
+      auto const run = [&](support::any_operator const& op) {
         using view = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
         std::vector<float> x = values(d, workers.rank()), y = x;
         gq::reduce_scatter_mean host{workers, op, {.seed = 2}};
@@ -209,8 +210,8 @@ TEST(Shards, are_the_same_on_a_stream) {
       run(gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
       run(gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
                         gq::wire::packed<4>{}});
-      run(gq::quantizer{gq::norm::l<2, 2>{.bucket = 300}, gq::levels::exponential<7>{}, dice,
-                        gq::wire::packed<4>{}});
+      run(gq::quantizer{gq::norm::l<2, 2>{.bucket = 300}, gq::levels::exponential{7}, dice,
+                        gq::wire::int8{}});
       run(gq::uncompressed{});
     });
 }

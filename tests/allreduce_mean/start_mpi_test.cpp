@@ -2,6 +2,7 @@
 /// @file
 /// @brief Calls that are started over MPI: the bits of direct calls, and an error by the deadline where a worker is dead.
 
+#include "tests/support/compositions.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>

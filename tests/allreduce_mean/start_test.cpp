@@ -3,6 +3,7 @@
 /// @brief Calls that are started: the bits of calls that are waited for, in order, and errors that reach their handle.
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 

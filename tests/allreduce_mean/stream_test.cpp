@@ -6,6 +6,8 @@
 /// the shape of GPU threads. With Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/any_operator.hpp"
+#include "tests/support/calls.hpp"
 #include "tests/support/space.hpp"
 #include "tests/support/values.hpp"
 
@@ -95,38 +97,40 @@ static_assert(gq::Transport<unattended> && gq::transport::OnStream<damaging>);
 
 inline constexpr gq::rounding::stochastic dice;
 
-/// f(name, operator) for one composition of each policy.
-template <class F>
-void for_each_operator(F const& f) {
-  f("uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
-  f("shifted buckets", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5},
-                                     gq::rounding::random_shift<>{}, gq::wire::packed<5>{}});
-  f("exponential", gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, dice, gq::wire::int8{}});
-  f("exponential buckets",
-    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int16{}});
-  f("local", gq::quantizer{gq::norm::local<3>{.bucket = 512}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
-                           gq::wire::packed<3>{}});
-  f("local long buckets",
-    gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7}, dice, gq::wire::packed<4>{}});
+/// One composition of each policy, with a name.
+std::vector<std::pair<char const*, support::any_operator>> operators() {
+  return {
+    {"uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}},
+        {"shifted buckets", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::uniform{5},
+                                          gq::rounding::random_shift<>{}, gq::wire::packed<5>{}}},
+        {"exponential", gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
+        {"exponential buckets",
+         gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int16{}}},
+        {"local", gq::quantizer{gq::norm::local<3>{.bucket = 512}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                                gq::wire::packed<3>{}}},
+        {"local long buckets", gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7},
+                                             dice, gq::wire::packed<4>{}}},
 #if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
-  f("rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::linf>{{.bucket = 100}},
-                                gq::levels::exponential<>{}, dice, gq::wire::int8{}});
-  f("local rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::local<2>>{{.bucket = 10000}},
-                                      gq::levels::uniform{7}, dice, gq::wire::packed<4>{}});
-  f("table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
-                           gq::rounding::nearest{}, gq::wire::int32{}});
-  f("local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
-                                 gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}});
-  f("seventh order", gq::quantizer{gq::norm::l<7, 3>{}, gq::levels::uniform<>{}, dice, gq::wire::int16{}});
-  f("fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
-                           gq::wire::int16{}});
+        {"rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::linf>{{.bucket = 100}},
+                                     gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
+        {"local rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::local<2>>{{.bucket = 10000}},
+                                           gq::levels::uniform{7}, dice, gq::wire::packed<4>{}}},
+        {"table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
+                                gq::rounding::nearest{}, gq::wire::int32{}}},
+        {"local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
+                                      gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
+        {"seventh order",
+         gq::quantizer{gq::norm::l<7, 3>{}, gq::levels::uniform<>{}, dice, gq::wire::int16{}}},
+        {"fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+                                gq::wire::int16{}}},
 #endif
-  f("sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}});
+        {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
 #if !defined(KOKKOS_ENABLE_CUDA)
-  f("sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
-                                  dice, gq::wire::sparse<>{}});
+        {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
+                                       dice, gq::wire::sparse<>{}}},
 #endif
-  f("float32", gq::uncompressed{});
+        {"float32", gq::uncompressed{}},
+  };
 }
 
 /// Values of a worker, times 2^exponent.
@@ -138,9 +142,9 @@ std::vector<Value> values_of(int rank, std::size_t d, int exponent = 0) {
 using support::expect_same;
 
 /// Two calls each on host and stream with the same input; compares all bits.
-template <class Value, class Operator>
-void compare(char const* name, Operator const& op, char const* how, int n, std::size_t d, gq::options o,
-             int exponent = 0) {
+template <class Value>
+void compare(char const* name, support::any_operator const& op, char const* how, int n, std::size_t d,
+             gq::options o, int exponent = 0) {
   gq::transport::threads cluster{n};
   cluster.run([&](auto& workers) {
     staged device{workers, stream_of(workers)};
@@ -162,17 +166,16 @@ void compare(char const* name, Operator const& op, char const* how, int n, std::
   });
 }
 
-template <class Operator>
-bool fits(Operator const& op, char const* how, int n) {
+bool fits(support::any_operator const& op, char const* how, int n) {
   return gq::plan_for(op, gq::schedule::any{how}, n, 1000).fits;
 }
 
 template <class Value>
 void compare_schedules(int n, std::size_t d, gq::options o, int exponent = 0) {
-  for_each_operator([&](char const* name, auto const& op) {
+  for (auto const& [name, op] : operators()) {
     for (char const* how : {"ring", "tree", "sra", "allgather", "native", "hierarchical:2"})
       if (fits(op, how, n)) compare<Value>(name, op, how, n, d, o, exponent);
-  });
+  }
 }
 
 }  // namespace
@@ -194,16 +197,16 @@ TEST(Stream, same_bits_for_every_type) {
 
 TEST(Stream, same_bits_at_both_ends_of_the_range) {
   for (int exponent : {1020, 900, -900, -1060})
-    for_each_operator([&](char const* name, auto const& op) {
-      if (std::string(name) == "fixed") return;  // has an absolute scale
+    for (auto const& [name, op] : operators()) {
+      if (std::string(name) == "fixed") continue;  // has an absolute scale
       for (char const* how : {"ring", "sra"})
         if (fits(op, how, 3)) compare<double>(name, op, how, 3, 3001, {.seed = 6}, exponent);
-    });
+    }
   for (int exponent : {120, -130})
-    for_each_operator([&](char const* name, auto const& op) {
-      if (std::string(name) == "fixed") return;
+    for (auto const& [name, op] : operators()) {
+      if (std::string(name) == "fixed") continue;
       compare<float>(name, op, fits(op, "tree", 3) ? "tree" : "allgather", 3, 3001, {.seed = 6}, exponent);
-    });
+    }
 }
 
 namespace {
@@ -576,13 +579,13 @@ TEST(Stream, the_step_can_be_where_the_stream_is_and_is_counted) {
 
 #if GLOBALQ_TEST_COUNTS_ALLOCATIONS
 TEST(Stream, nothing_of_its_own_is_allocated_after_the_first_calls) {
-  for_each_operator([&](char const* name, auto const& op) {
+  for (auto const& each : operators()) {
     gq::transport::threads cluster{3};
     cluster.run([&](auto& workers) {
       staged device{workers, stream_of(workers)};
       on_device<float> const x(values_of<float>(workers.rank(), 20000));
-      gq::allreduce_mean stream{device, op, gq::schedule::sra{}, {.seed = 1}};
-      if (!fits(op, "sra", 3)) return;
+      gq::allreduce_mean stream{device, each.second, gq::schedule::sra{}, {.seed = 1}};
+      if (!fits(each.second, "sra", 3)) return;
       std::uint64_t least = ~std::uint64_t{0};
       for (std::uint64_t step = 0; step < 8; ++step) {
         auto const before = support::own_allocations;
@@ -590,8 +593,8 @@ TEST(Stream, nothing_of_its_own_is_allocated_after_the_first_calls) {
         stream.wait();
         least = std::min<std::uint64_t>(least, support::own_allocations - before);
       }
-      EXPECT_EQ(least, 0U) << name;
+      EXPECT_EQ(least, 0U) << each.first;
     });
-  });
+  }
 }
 #endif

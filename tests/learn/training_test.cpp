@@ -2,6 +2,8 @@
 /// @file
 /// @brief Levels learned in a training loop: all workers change at the same step, and the variance becomes what Psi says.
 
+#include "tests/support/calls.hpp"
+
 #include <globalq/globalq.hpp>
 #include <globalq/learn/level_learner.hpp>
 

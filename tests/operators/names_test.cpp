@@ -2,6 +2,8 @@
 /// @file
 /// @brief The names of C++ and the words of programs mean the same operators, and words are read strictly.
 
+#include "tests/support/compositions.hpp"
+
 #include <globalq/operators.hpp>
 #include <globalq/vector_codec.hpp>
 

@@ -2,6 +2,8 @@
 /// @file
 /// @brief Frames whose length only their maker knows: the same bits as whole integers, fewer bytes, no trust.
 
+#include "tests/support/calls.hpp"
+
 #include <globalq/globalq.hpp>
 
 #include <gmock/gmock.h>

@@ -4,6 +4,8 @@
 ///
 /// The stream is an instance of Kokkos::Serial; with Kokkos::Cuda the same file tests a GPU (tests/cuda).
 
+#include "tests/support/any_operator.hpp"
+#include "tests/support/compositions.hpp"
 #include "tests/support/space.hpp"
 #include "tests/support/values.hpp"
 
@@ -43,8 +45,8 @@ std::vector<Value> values_of(std::size_t d, int exponent = 0) {
 }
 using support::expect_same;
 
-template <class Value, class Operator>
-void compare(char const* name, Operator const& op, std::size_t d, int exponent = 0) {
+template <class Value>
+void compare(char const* name, support::any_operator const& op, std::size_t d, int exponent = 0) {
   std::string const what = std::string(name) + ", d " + std::to_string(d) + ", " +
                            gq::name_of(gq::dtype_of<Value>::value) + " times 2^" + std::to_string(exponent);
   gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
@@ -75,51 +77,52 @@ void compare(char const* name, Operator const& op, std::size_t d, int exponent =
   expect_same(on_host(there_too), sum, what + ": sums");
 }
 
-/// f(name, operator) for one composition of each policy.
-template <class F>
-void for_each_operator(F const& f) {
-  f("uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}});
-  f("exponential buckets",
-    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}});
-  f("packed buckets",
-    gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}});
-  f("table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
-                           gq::wire::packed<3>{}});
-  f("shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300}, gq::rounding::random_shift<>{},
-                             gq::wire::int16{}});
-  f("fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
-                           gq::wire::int16{}});
-  f("sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}});
-  f("sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000}, gq::levels::symmetric{0.25, 0.5, 1},
-                                  dice, gq::wire::sparse<>{}});
+/// One composition of each policy, with a name.
+std::vector<std::pair<char const*, support::any_operator>> operators() {
+  return {
+    {"uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}},
+        {"exponential buckets",
+         gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
+        {"packed buckets",
+         gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}}},
+        {"table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                                gq::wire::packed<3>{}}},
+        {"shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300},
+                                  gq::rounding::random_shift<>{}, gq::wire::int16{}}},
+        {"fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+                                gq::wire::int16{}}},
+        {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
+        {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000},
+                                       gq::levels::symmetric{0.25, 0.5, 1}, dice, gq::wire::sparse<>{}}},
 #if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
-  f("sparse in 16 bits", gq::quantizer{gq::norm::l<2, 2>{.bucket = 4096}, gq::levels::uniform{1000}, dice,
-                                       gq::wire::sparse<std::int16_t>{}});
+        {"sparse in 16 bits", gq::quantizer{gq::norm::l<2, 2>{.bucket = 4096}, gq::levels::uniform{1000},
+                                            dice, gq::wire::sparse<std::int16_t>{}}},
 #endif
+  };
 }
 
 }  // namespace
 
 TEST(StreamVectorCodec, frames_and_values_are_those_of_the_host) {
-  for_each_operator([](char const* name, auto const& op) {
+  for (auto const& [name, op] : operators()) {
     for (std::size_t d : {0U, 1U, 15U, 64U, 127U, 257U, 1000U, 4096U, 4097U, 40001U})
       compare<float>(name, op, d);
     compare<double>(name, op, 5003);
     compare<gq::float16>(name, op, 5003);
     compare<gq::bfloat16>(name, op, 5003);
-  });
+  }
 }
 
 TEST(StreamVectorCodec, both_ends_of_the_range) {
-  for_each_operator([](char const* name, auto const& op) {
-    if (std::string(name) == "fixed") return;  // has an absolute scale
+  for (auto const& [name, op] : operators()) {
+    if (std::string(name) == "fixed") continue;  // has an absolute scale
     for (int exponent : {1020, -1060}) {
       std::string const kind = name;  // of those with these, the norm of all values is beyond float64
       bool const too_large = (kind == "shifted" || kind.starts_with("sparse")) && exponent > 0;
       if (!too_large) compare<double>(name, op, 3001, exponent);
     }
     for (int exponent : {120, -130}) compare<float>(name, op, 3001, exponent);
-  });
+  }
 }
 
 namespace {

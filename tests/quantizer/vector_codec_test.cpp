@@ -2,6 +2,8 @@
 /// @file
 /// @brief One vector to a frame and back: round trips, pinned bytes, damaged bytes.
 
+#include "tests/support/compositions.hpp"
+
 #include <globalq/vector_codec.hpp>
 
 #include <gmock/gmock.h>

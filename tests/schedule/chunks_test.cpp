@@ -2,6 +2,8 @@
 /// @file
 /// @brief Chunks in flight: whatever their number, every schedule ends, and gives the bits of whole segments.
 
+#include "tests/support/calls.hpp"
+
 #include <globalq/globalq.hpp>
 
 #include <gtest/gtest.h>

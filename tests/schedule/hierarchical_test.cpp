@@ -2,6 +2,7 @@
 /// @file
 /// @brief Nodes of workers: the same bits on all of them, whatever the nodes; what is sent; and what is refused.
 
+#include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
 
 #include <globalq/globalq.hpp>

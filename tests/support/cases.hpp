@@ -5,6 +5,8 @@
 ///
 /// Every value is an integer times a power of two, so that no compiler flag changes an input.
 
+#include "tests/support/calls.hpp"
+
 #include <globalq/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Tests: compositions that many suites use: on a stream.
+
+#include "tests/support/compositions.hpp"
+
+namespace globalq {
+GLOBALQ_TEST_STREAMS(GLOBALQ_TEST_STREAM_CODEC);
+}  // namespace globalq
