@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: L-GreCo: the choice of least cost whose errors add up to no more than those of a reference.
+
+#include "choices.hpp"
+#include "detail/frontier.hpp"
+#include "detail/grid.hpp"
+
+namespace globalq::adapt {
+
+/// @brief Chooses a candidate for each layer: least total cost, with a total error of at most the budget.
+///
+/// @code
+/// auto const four_bits = gq::adapt::uniform_choice(table, 2);
+/// gq::adapt::selection const s = gq::adapt::lgreco{}(table, gq::adapt::budget_of(table, four_bits), four_bits);
+/// @endcode
+/// - `exact` needs no grid: it looks for the optimum among sums that no other sum beats, cut off by a bound. Where that
+///   would be more than most_states sums it keeps those of the best bounds, and tries the grid too: selection::optimal
+///   says whether the optimum was proved, selection::lower_bound how much cheaper it can be at most.
+/// - `grid` is the published algorithm: errors in steps of budget / steps, rounded up. It is as good as the optimum for the
+///   budget less one step for each layer, which for many layers is much: docs/layers.md has numbers.
+///
+/// The budget is never exceeded: what is returned was added up exactly. Nor does it cost more than a reference that keeps
+/// the budget, or than the choice of least error; so rounding up cannot make a problem that has a solution infeasible.
+/// @determinism  the same choice for the same table on one machine; workers agree by agree.hpp
+/// @source       Markov 2024 (thesis), Algorithm 4.1; the bound is Lagrange's, as for multiple-choice knapsacks (Pisinger 1995)
+struct lgreco {
+  enum class method { exact, grid };
+
+  method how = method::exact;
+  std::uint32_t steps = 10000;  ///< D, of the grid; 1 to 2^24
+  double tolerance = 0;         ///< `exact` does not look for what is cheaper by less than this share
+  std::uint64_t most_states = 1U << 17;  ///< sums that `exact` keeps in a pass over the layers; 16 to 2^30
+
+  /// @param table      layers with their candidates
+  /// @param budget     the largest total error that is allowed, such as budget_of(table, reference)
+  /// @param reference  a choice to improve on; may be empty
+  /// @throws           configuration_error when no choice keeps the budget, with what would; or for settings out of range
+  /// @complexity       grid: O(layers * candidates * steps); exact: O(most_states * candidates) at most, in practice often
+  ///                  less than a millisecond; then the grid where the optimum was not proved
+  selection operator()(choice_table const& table, double budget,
+                       std::span<std::uint32_t const> reference = {}) const {
+    if (steps < 1 || steps > (1U << 24) || most_states < 16 || most_states > (std::uint64_t{1} << 30) ||
+        !(tolerance >= 0 && tolerance < 1))
+      throw configuration_error("globalq: lgreco: " + std::to_string(steps) + " steps and at most " +
+                                std::to_string(most_states) + " states with tolerance " +
+                                detail::text_of(tolerance) +
+                                "; give 1 to 2^24, 16 to 2^30, and a share below 1");
+    detail::expect_feasible(table, budget, "lgreco");
+    std::vector<std::uint32_t> best = detail::most_accurate(table);
+    double cost = table.cost(best);
+    auto const offer = [&](std::span<std::uint32_t const> choices) {
+      if (choices.empty() || !table.within(choices, budget)) return;
+      if (double const theirs = table.cost(choices); theirs < cost) {
+        cost = theirs;
+        best.assign(choices.begin(), choices.end());
+      }
+    };
+    if (!reference.empty()) offer(reference);
+    detail::frontier search(table, budget, cost, tolerance);
+    // a grid needs from the search only the bound, which comes first
+    detail::frontier_result const found = search.solve(how == method::exact ? most_states : 0);
+    if (how == method::exact) offer(found.choices);
+    bool const optimal = how == method::exact && found.complete;
+    if (!optimal) offer(detail::cheapest_on_grid(table, budget, steps));
+    return detail::selection_of(table, std::move(best), found.lower_bound, optimal);
+  }
+};
+
+}  // namespace globalq::adapt
