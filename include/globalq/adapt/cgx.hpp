@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: CGX's rules for bits and buckets of layers: k-means, linear, and Bayesian search, within a budget.
+///
+/// The rules know a layer by its size and the norm of its accumulated gradient. They take tables whose candidates are in order,
+/// the most compressed first, the same number of them for each layer that has a choice. Whatever a rule proposes is checked
+/// against the table: what is returned keeps the budget. adapt::lgreco costs no more than any of them.
+
+#include "choices.hpp"
+#include "detail/gaussian_process.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+namespace globalq::adapt {
+
+/// What the rules know of a layer.
+struct layer_point {
+  double size = 0;  ///< values
+  double norm = 0;  ///< l2 norm of its accumulated gradient
+};
+
+/// A quantiser's parameters.
+struct bits_and_bucket {
+  std::uint32_t bits;
+  std::uint64_t bucket;
+  friend bool operator==(bits_and_bucket const&, bits_and_bucket const&) = default;
+};
+
+/// @brief Candidates for the rules: bits from least to most, with buckets that shrink by equal ratios, to powers of two.
+///
+/// Layers that bear few bits bear large buckets, too.
+/// @throws configuration_error unless 1 <= least <= most and 1 <= smallest <= largest
+/// @source Markov 2024 (thesis), section 3.5.1: "we linearly map bit-widths and bucket sizes to the layers"
+inline std::vector<bits_and_bucket> bits_and_buckets(std::uint32_t least, std::uint32_t most,
+                                                     std::uint64_t smallest, std::uint64_t largest) {
+  if (least < 1 || most < least || smallest < 1 || largest < smallest)
+    throw configuration_error("globalq: bits_and_buckets: " + std::to_string(least) + " to " +
+                              std::to_string(most) + " bits in buckets of " + std::to_string(smallest) +
+                              " to " + std::to_string(largest) + "; give both from small to large");
+  double const from = std::log2(static_cast<double>(largest)), to = std::log2(static_cast<double>(smallest));
+  std::vector<bits_and_bucket> all;
+  for (std::uint32_t b = least; b <= most; ++b) {
+    double const share = most == least ? 0.0 : static_cast<double>(b - least) / (most - least);
+    double const power = std::round(from + share * (to - from));
+    all.push_back({b, std::clamp(std::uint64_t{1} << static_cast<int>(power), smallest, largest)});
+  }
+  return all;
+}
+
+namespace detail {
+
+/// The layers that have a choice, and how many candidates.
+struct open_layers {
+  std::vector<std::size_t> layer;
+  std::uint32_t candidates = 1;
+};
+
+inline open_layers open_of(choice_table const& table, std::span<layer_point const> points,
+                           std::string_view who) {
+  std::string const rule = "globalq: " + std::string(who) + ": ";
+  if (points.size() != table.size())
+    throw configuration_error(rule + std::to_string(points.size()) + " points for " +
+                              std::to_string(table.size()) + " layers; give size and norm of each");
+  open_layers open;
+  for (std::size_t l = 0; l < table.size(); ++l) {
+    if (!is_finite(points[l].size) || !is_finite(points[l].norm) || points[l].size < 0 || points[l].norm < 0)
+      throw configuration_error(rule + table.name(l) + " has size " + text_of(points[l].size) + " and norm " +
+                                text_of(points[l].norm) + "; give finite numbers that are not negative");
+    std::uint32_t const count = static_cast<std::uint32_t>(table[l].size());
+    if (count == 1) continue;
+    if (!open.layer.empty() && count != open.candidates)
+      throw configuration_error(
+          rule + table.name(l) + " has " + std::to_string(count) + " candidates and " +
+          table.name(open.layer[0]) + " has " + std::to_string(open.candidates) +
+          "; this rule needs the same for all layers with a choice; adapt::lgreco does not");
+    open.candidates = count;
+    open.layer.push_back(l);
+  }
+  return open;
+}
+
+/// Logarithms scaled to [0, 1]; zeros count as the smallest number that is none.
+inline std::vector<double> on_unit(std::vector<double> x) {
+  double least = 0, most = 0;
+  for (double v : x)
+    if (v > 0) least = least > 0 ? std::min(least, v) : v, most = std::max(most, v);
+  for (double& v : x) v = most > least ? std::log(std::max(v, least) / least) / std::log(most / least) : 0.5;
+  return x;
+}
+
+/// @brief Clusters of points in the plane: Lloyd's iteration from points far from each other.
+/// @returns the cluster of each point; clusters are not empty, so there may be fewer than k
+inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const& x, std::size_t k) {
+  auto const distance = [](auto const& a, auto const& b) {
+    return (a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]);
+  };
+  std::vector<std::size_t> of(x.size(), 0);
+  if (x.empty()) return of;
+  std::array<double, 2> middle{0, 0};
+  for (auto const& p : x)
+    for (std::size_t d = 0; d < 2; ++d) middle[d] += p[d] / static_cast<double>(x.size());
+  std::vector<double> far(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) far[i] = distance(x[i], middle);
+  std::vector<std::array<double, 2>> centre;
+  while (centre.size() < k) {  // the point farthest from the centre, or from all that were taken
+    std::size_t const i = static_cast<std::size_t>(std::max_element(far.begin(), far.end()) - far.begin());
+    if (!centre.empty() && far[i] == 0) break;
+    bool const first = centre.empty();
+    centre.push_back(x[i]);
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      double const d = distance(x[j], x[i]);
+      far[j] = first ? d : std::min(far[j], d);
+    }
+  }
+  for (int round = 0; round < 100; ++round) {
+    bool moved = round == 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      std::size_t best = 0;
+      for (std::size_t c = 1; c < centre.size(); ++c)
+        if (distance(x[i], centre[c]) < distance(x[i], centre[best])) best = c;
+      moved = moved || best != of[i];
+      of[i] = best;
+    }
+    if (!moved) break;
+    for (std::size_t c = 0; c < centre.size(); ++c) {
+      std::array<double, 2> sum{0, 0};
+      double count = 0;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (of[i] == c) sum[0] += x[i][0], sum[1] += x[i][1], count += 1;
+      if (count > 0) centre[c] = {sum[0] / count, sum[1] / count};
+    }
+  }
+  // numbered without gaps
+  std::vector<std::size_t> number(centre.size(), centre.size());
+  std::size_t used = 0;
+  for (std::size_t& c : of) {
+    if (number[c] == centre.size()) number[c] = used++;
+    c = number[c];
+  }
+  return of;
+}
+
+/// @brief The cheapest linear map from places to candidates that keeps the budget.
+///
+/// Place p of k gets candidate low + (high - low) p / (k - 1), rounded; all pairs low <= high are tried.
+/// @param place  of each open layer, in [0, places); the most compressible first
+inline selection cheapest_map(choice_table const& table, open_layers const& open,
+                              std::vector<std::size_t> const& place, std::size_t places, double budget,
+                              std::string_view who) {
+  std::vector<std::uint32_t> best, choices(table.size(), 0);
+  double cost = 0, least_error = std::numeric_limits<double>::max();
+  for (std::uint32_t low = 0; low < open.candidates; ++low)
+    for (std::uint32_t high = low; high < open.candidates; ++high) {
+      for (std::size_t i = 0; i < open.layer.size(); ++i) {
+        std::uint64_t const steps = places > 1 ? places - 1 : 1;
+        std::uint64_t const twice = 2 * std::uint64_t{high - low} * place[i];
+        choices[open.layer[i]] = low + static_cast<std::uint32_t>((twice + steps) / (2 * steps));
+      }
+      least_error = std::min(least_error, table.error(choices));
+      if (!table.within(choices, budget)) continue;
+      double const here = table.cost(choices);
+      if (best.empty() || here < cost) best = choices, cost = here;
+    }
+  if (best.empty() && table.empty()) return {};
+  if (best.empty())
+    throw configuration_error(
+        "globalq: " + std::string(who) + ": none of its maps keeps the budget " + text_of(budget) +
+        ", the smallest error among them is " + text_of(least_error) +
+        "; raise alpha, add candidates with more bits, or use adapt::lgreco, which knows more choices");
+  return selection_of(table, std::move(best), 0, false);
+}
+
+/// The cluster of each open layer, clusters in ascending order of norm less size.
+inline std::vector<std::size_t> ordered_clusters(open_layers const& open, std::span<layer_point const> points,
+                                                 std::size_t k, std::size_t& clusters) {
+  std::vector<double> size, norm;
+  for (std::size_t l : open.layer) size.push_back(points[l].size), norm.push_back(points[l].norm);
+  size = on_unit(std::move(size));
+  norm = on_unit(std::move(norm));
+  std::vector<std::array<double, 2>> plane;
+  for (std::size_t i = 0; i < size.size(); ++i) plane.push_back({size[i], norm[i]});
+  std::vector<std::size_t> of = kmeans(plane, k);
+  clusters = of.empty() ? 0 : *std::max_element(of.begin(), of.end()) + 1;
+  std::vector<double> rank(clusters, 0.0), count(clusters, 0.0);
+  for (std::size_t i = 0; i < of.size(); ++i) rank[of[i]] += norm[i] - size[i], count[of[i]] += 1;
+  for (std::size_t c = 0; c < clusters; ++c) rank[c] /= count[c];
+  std::vector<std::size_t> order(clusters), place(clusters);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rank[a] < rank[b]; });
+  for (std::size_t p = 0; p < clusters; ++p) place[order[p]] = p;
+  for (std::size_t& c : of) c = place[c];
+  return of;
+}
+
+inline void expect_budget(double budget, std::string_view who) {
+  if (is_finite(budget) && budget >= 0) return;
+  throw configuration_error("globalq: " + std::string(who) + ": the budget " + text_of(budget) +
+                            " is not a finite number of at least 0; budget_of() makes one from a reference");
+}
+
+}  // namespace detail
+
+/// @brief CGX's k-means rule: layers alike in size and gradient norm share a candidate.
+///
+/// Clusters are sorted by norm less size, both as logarithms scaled to [0, 1]: large layers of small gradients first. The
+/// candidates are mapped to them linearly, as cheaply as the budget allows.
+/// @code
+/// auto const four_bits = gq::adapt::uniform_choice(table, 2);
+/// auto const found = gq::adapt::cgx_kmeans{}(table, points, gq::adapt::budget_of(table, four_bits, alpha));
+/// @endcode
+/// @source Markov 2024 (thesis), Algorithm 3.1; scaling and the search for the map, which keeps the budget, are ours
+struct cgx_kmeans {
+  std::uint32_t clusters = 0;  ///< at most; 0: as many as candidates
+
+  /// @throws configuration_error when no map keeps the budget, for tables that this rule cannot take, and for other numbers
+  selection operator()(choice_table const& table, std::span<layer_point const> points, double budget) const {
+    detail::expect_budget(budget, "cgx_kmeans");
+    detail::open_layers const open = detail::open_of(table, points, "cgx_kmeans");
+    std::size_t found = 0;
+    auto const place =
+        detail::ordered_clusters(open, points, clusters == 0 ? open.candidates : clusters, found);
+    return detail::cheapest_map(table, open, place, found, budget, "cgx_kmeans");
+  }
+};
+
+/// @brief CGX's linear rule: layers sorted by norm over size, candidates mapped to them linearly.
+/// @source Markov 2024 (thesis), section 3.5.1
+struct cgx_linear {
+  /// @throws as cgx_kmeans
+  selection operator()(choice_table const& table, std::span<layer_point const> points, double budget) const {
+    detail::expect_budget(budget, "cgx_linear");
+    detail::open_layers const open = detail::open_of(table, points, "cgx_linear");
+    std::vector<std::size_t> order(open.layer.size()), place(open.layer.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    auto const ratio = [&](std::size_t i) {
+      layer_point const& p = points[open.layer[i]];
+      return p.size > 0 ? p.norm / p.size : 0;
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return ratio(a) < ratio(b); });
+    for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = p;
+    return detail::cheapest_map(table, open, place, order.size(), budget, "cgx_linear");
+  }
+};
+
+/// @brief CGX's Bayesian search: a candidate for each k-means cluster, by a Gaussian process with expected improvement.
+///
+/// Starts from the uniform choices and the k-means rule's own, so it costs no more than they do. What breaks the budget counts as
+/// more costly than everything, by how much it breaks it.
+/// @determinism  a function of the arguments on one machine
+/// @source       Markov 2024 (thesis), section 3.5.1, which names the method only; Jones et al. 1998 (expected improvement)
+struct cgx_bayes {
+  std::uint32_t clusters = 5;      ///< at most
+  std::uint32_t evaluations = 48;  ///< of choices, from 2 to 256; the time grows with their cube
+  std::uint64_t seed = 0;
+
+  /// @throws as cgx_kmeans
+  selection operator()(choice_table const& table, std::span<layer_point const> points, double budget) const {
+    detail::expect_budget(budget, "cgx_bayes");
+    if (clusters < 1 || evaluations < 2 || evaluations > 256)
+      throw configuration_error("globalq: cgx_bayes: " + std::to_string(clusters) + " clusters and " +
+                                std::to_string(evaluations) + " evaluations; give at least 1, and 2 to 256");
+    detail::open_layers const open = detail::open_of(table, points, "cgx_bayes");
+    std::size_t k = 0;
+    std::vector<std::size_t> const cluster = detail::ordered_clusters(open, points, clusters, k);
+    selection best = detail::cheapest_map(table, open, cluster, k, budget, "cgx_bayes");
+    if (k == 0) return best;
+
+    std::uint32_t const most = open.candidates - 1;
+    using assignment = std::vector<std::uint32_t>;
+    std::vector<assignment> seen;
+    std::vector<detail::gaussian_process::point> where;
+    std::vector<double> values;
+    auto const point_of = [&](assignment const& a) {
+      detail::gaussian_process::point p;
+      for (std::uint32_t c : a) p.push_back(static_cast<double>(c) / most);
+      return p;
+    };
+    double const highest = table.cost(uniform(table, open, most));
+    auto const evaluate = [&](assignment const& a) {
+      if (std::find(seen.begin(), seen.end(), a) != seen.end()) return;
+      std::vector<std::uint32_t> choices(table.size(), 0);
+      for (std::size_t i = 0; i < open.layer.size(); ++i) choices[open.layer[i]] = a[cluster[i]];
+      double const cost = table.cost(choices);
+      bool const fits = table.within(choices, budget);
+      if (fits && cost < best.cost) best = detail::selection_of(table, choices, 0, false);
+      double const excess = budget > 0 ? std::min(table.error(choices) / budget, 1e6) : 1e6;
+      seen.push_back(a);
+      where.push_back(point_of(a));
+      values.push_back(fits ? std::log1p(cost)
+                            : std::log1p(std::max(highest, cost)) + std::log(std::max(excess, 1.0)));
+    };
+    assignment start(k);  // what the map above came to, and the uniform ones
+    for (std::size_t i = 0; i < open.layer.size(); ++i) start[cluster[i]] = best.choices[open.layer[i]];
+    evaluate(start);
+    for (std::uint32_t c = 0; c <= most && seen.size() < evaluations / 2; ++c) evaluate(assignment(k, c));
+
+    std::mt19937_64 draw(seed);
+    while (seen.size() < evaluations) {
+      detail::gaussian_process const f(where, values);
+      double const least = *std::min_element(values.begin(), values.end());
+      assignment const centre =
+          seen[static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin())];
+      assignment next;
+      double gain = -1;
+      auto const consider = [&](assignment const& a) {
+        if (std::find(seen.begin(), seen.end(), a) != seen.end()) return;
+        if (double const g = f.expected_improvement(point_of(a), least); g > gain) gain = g, next = a;
+      };
+      for (std::size_t c = 0; c < k; ++c)
+        for (int step : {-1, 1}) {
+          assignment a = centre;
+          if ((step < 0 && a[c] == 0) || (step > 0 && a[c] == most)) continue;
+          a[c] = static_cast<std::uint32_t>(static_cast<int>(a[c]) + step);
+          consider(a);
+        }
+      for (int i = 0; i < 200; ++i) {
+        assignment a(k);
+        for (std::uint32_t& c : a) c = static_cast<std::uint32_t>(draw() % (std::uint64_t{most} + 1));
+        consider(a);
+      }
+      if (next.empty()) break;  // everything was seen
+      evaluate(next);
+    }
+    return best;
+  }
+
+ private:
+  static std::vector<std::uint32_t> uniform(choice_table const& table, detail::open_layers const& open,
+                                            std::uint32_t c) {
+    std::vector<std::uint32_t> choices(table.size(), 0);
+    for (std::size_t l : open.layer) choices[l] = c;
+    return choices;
+  }
+};
+
+}  // namespace globalq::adapt
