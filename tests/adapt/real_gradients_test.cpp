@@ -156,16 +156,18 @@ TEST(RealGradients, bits_and_buckets_by_lgreco_are_smaller_at_the_same_error) {
   for (std::size_t w : {std::size_t{0}, trained().windows.size() - 1}) {
     ad::gradient_accumulator const& g = trained().windows[w];
     // bits alone: whole bits for eight layers leave little to choose
-    ad::choice_table const bits = ad::measure(g, ad::quantisers(quantisers(of_bits)), is_weight);
+    ad::choice_table const bits =
+        ad::measure(g, ad::quantisers(quantisers(of_bits), Kokkos::Serial()), is_weight);
     auto const four_bits = ad::uniform_choice(bits, 2);
     double const budget = ad::budget_of(bits, four_bits);
     auto const few = all_rules(bits, g, budget, four_bits);
     expect_order(bits, budget, four_bits, few);
     report("bits 2 to 8, buckets of 128", w, bits, g.model(), four_bits, few);
 
-    ad::choice_table const both = ad::measure(g, ad::quantisers(quantisers(of_both)), is_weight);
-    ad::choice_table const pairs =
-        ad::measure(g, ad::quantisers(quantisers(ad::bits_and_buckets(2, 8, 32, 1024))), is_weight);
+    ad::choice_table const both =
+        ad::measure(g, ad::quantisers(quantisers(of_both), Kokkos::Serial()), is_weight);
+    ad::choice_table const pairs = ad::measure(
+        g, ad::quantisers(quantisers(ad::bits_and_buckets(2, 8, 32, 1024)), Kokkos::Serial()), is_weight);
     auto const reference = ad::uniform_choice(both, 2 * 6 + 2);
     ASSERT_EQ(ad::budget_of(both, reference), budget);
     auto many = all_rules(pairs, g, budget, {});

@@ -39,10 +39,12 @@ GLOBALQ_LOOP double fractions(float const* x, std::size_t n, double gain, double
 /// @source       docs/theory.md; checked against encodings in tests/adapt
 class quantiser_error {
  public:
-  /// @param op  a quantizer or any_quantizer
-  /// @throws    configuration_error when the policies do not fit together
-  template <class Operator>
-  explicit quantiser_error(Operator const& op) : facts_(globalq::detail::facts_alone(op)) {
+  /// @param op     a quantizer or any_quantizer
+  /// @param space  where norms are computed; a host execution space
+  /// @throws       configuration_error when the policies do not fit together
+  template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
+  explicit quantiser_error(Operator const& op, Space const& space = Space())
+      : on_(space), facts_(globalq::detail::facts_alone(op)) {
     size_ = globalq::detail::resolve_alone(facts_).size;
     if (facts_.evenly_spaced) return;
     if (facts_.binary) {
@@ -59,9 +61,8 @@ class quantiser_error {
     kernel::float_environment const exact;
     std::size_t const width = facts_.bucket == 0 ? x.size() : std::min<std::size_t>(facts_.bucket, x.size());
     std::vector<norm::statistic> statistics(divide_up(x.size(), width)), parts;
-    norm::bucket_statistics(kernel::host_executor(Kokkos::DefaultHostExecutionSpace()), x.size(),
-                            facts_.bucket, facts_.q, norm::input_block{{x.data(), dtype::float32}, facts_.q},
-                            statistics, parts);
+    norm::bucket_statistics(on_, x.size(), facts_.bucket, facts_.q,
+                            norm::input_block{{x.data(), dtype::float32}, facts_.q}, statistics, parts);
     double sum = 0;
     for (std::size_t b = 0; b < statistics.size(); ++b) {
       if (!statistics[b].finite())
@@ -101,6 +102,7 @@ class quantiser_error {
     return sum;
   }
 
+  kernel::host_executor on_;
   globalq::detail::operator_facts facts_;
   std::uint32_t size_ = 0;
   std::vector<double> levels_;  // fractions of the unit, ascending; the first is zero, or minus the second
@@ -109,7 +111,9 @@ class quantiser_error {
 /// @brief Quantisers as a family: one candidate for each operator, with the bytes of its frame.
 ///
 /// Where frames differ in length (wire::elias and others) bytes are the most there can be.
-inline family quantisers(std::vector<any_quantizer> operators) {
+/// @param space  where norms are computed; a host execution space
+template <class Space = Kokkos::DefaultHostExecutionSpace>
+family quantisers(std::vector<any_quantizer> const& operators, Space const& space = Space()) {
   struct one {
     quantiser_error error;
     std::shared_ptr<vector_codec> codec;
@@ -117,7 +121,7 @@ inline family quantisers(std::vector<any_quantizer> operators) {
   if (operators.empty()) throw configuration_error("globalq: quantisers: no operators; give at least one");
   std::vector<one> all;
   for (any_quantizer const& op : operators)
-    all.push_back({quantiser_error(op), std::make_shared<vector_codec>(op)});
+    all.push_back({quantiser_error(op, space), std::make_shared<vector_codec>(op, space)});
   return [all = std::move(all)](layer const& l, std::span<float const> x) {
     std::vector<candidate> of;
     for (one const& o : all)
