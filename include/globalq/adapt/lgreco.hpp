@@ -15,7 +15,7 @@ namespace globalq::adapt {
 /// auto const four_bits = gq::adapt::uniform_choice(table, 2);
 /// gq::adapt::selection const s = gq::adapt::lgreco{}(table, gq::adapt::budget_of(table, four_bits), four_bits);
 /// @endcode
-/// - `exact` needs no grid: it looks for the optimum among sums that no other sum beats, cut off by a bound. Where that
+/// - `search` needs no grid: it looks for the optimum among sums that no other sum beats, cut off by a bound. Where that
 ///   would be more than most_states sums it keeps those of the best bounds, and tries the grid too: selection::optimal
 ///   says whether the optimum was proved, selection::lower_bound how much cheaper it can be at most.
 /// - `grid` is the published algorithm: errors in steps of budget / steps, rounded up. It is as good as the optimum for the
@@ -26,12 +26,12 @@ namespace globalq::adapt {
 /// @determinism  the same choice for the same table on one machine; workers agree by agree.hpp
 /// @source       Markov 2024 (thesis), Algorithm 4.1; the bound is Lagrange's, as for multiple-choice knapsacks (Pisinger 1995)
 struct lgreco {
-  enum class method { exact, grid };
+  enum class method { search, grid };
 
-  method how = method::exact;
+  method how = method::search;
   std::uint32_t steps = 10000;  ///< D, of the grid; 1 to 2^24
-  double tolerance = 0;         ///< `exact` does not look for what is cheaper by less than this share
-  std::uint64_t most_states = 1U << 17;  ///< sums that `exact` keeps in a pass over the layers; 16 to 2^30
+  double tolerance = 0;         ///< `search` does not look for what is cheaper by less than this share
+  std::uint64_t most_states = 1U << 16;  ///< sums that `search` keeps in a pass over the layers; 16 to 2^30
 
   /// @param table      layers with their candidates
   /// @param budget     the largest total error that is allowed, such as budget_of(table, reference)
@@ -60,9 +60,9 @@ struct lgreco {
     if (!reference.empty()) offer(reference);
     detail::frontier search(table, budget, cost, tolerance);
     // a grid needs from the search only the bound, which comes first
-    detail::frontier_result const found = search.solve(how == method::exact ? most_states : 0);
-    if (how == method::exact) offer(found.choices);
-    bool const optimal = how == method::exact && found.complete;
+    detail::frontier_result const found = search.solve(how == method::search ? most_states : 0);
+    if (how == method::search) offer(found.choices);
+    bool const optimal = how == method::search && found.complete;
     if (!optimal) offer(detail::cheapest_on_grid(table, budget, steps));
     return detail::selection_of(table, std::move(best), found.lower_bound, optimal);
   }
