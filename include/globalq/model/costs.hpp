@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief model: what a machine costs: its links (alpha, beta) and its work on values (gamma, delta), as plain numbers.
+
+#include "../core/error.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace globalq::model {
+
+/// @brief A worker's connection to all others.
+///
+/// A message of m bytes from a to b takes (latency of a + latency of b) / 2 + m / min(up of a, down of b) where nothing
+/// else travels; what a worker sends shares its `up`, what it gets shares its `down`.
+struct link {
+  double latency = 0;                                     ///< alpha: s
+  double up = std::numeric_limits<double>::infinity();    ///< beta: bytes/s that it can send
+  double down = std::numeric_limits<double>::infinity();  ///< bytes/s that it can get
+  int site = -1;  ///< workers of one site, 0 and up, reach each other by network::within; -1: none
+};
+
+/// @brief The links of all workers, joined by a switch, or an internet, that is never the bottleneck itself.
+struct network {
+  std::vector<link> links;  ///< one a worker
+  link within;              ///< between workers of one site, beside their links to the world
+  double overhead = 0;      ///< s of a worker's own time for a message that it sends, or gets
+  bool quick_exchange =
+      false;  ///< small values go to all in ceil(log2 n) rounds (a library's own), not in n - 1
+
+  int workers() const { return static_cast<int>(links.size()); }
+
+  /// All workers alike.
+  /// @param alpha  s; @param beta  bytes/s in each direction
+  static network uniform(int workers, double alpha, double beta) {
+    network all;
+    all.links.assign(static_cast<std::size_t>(workers < 0 ? 0 : workers), {alpha, beta, beta});
+    all.check();
+    return all;
+  }
+
+  /// Every worker's link drawn from @p kinds, each entry as likely as the others.
+  /// @determinism the same links for the same seed everywhere
+  static network drawn(int workers, std::span<link const> kinds, std::uint64_t seed) {
+    if (kinds.empty())
+      throw configuration_error("globalq: model::network: there is no link to draw from; give at least one");
+    network all;
+    std::mt19937_64 bits{seed};
+    for (int r = 0; r < workers; ++r)
+      all.links.push_back(kinds[static_cast<std::size_t>(((bits() >> 32) * kinds.size()) >> 32)]);
+    all.check();
+    return all;
+  }
+
+  /// @throws configuration_error, naming the worker, for a number that is no latency or no rate
+  void check() const {
+    if (links.empty())
+      throw configuration_error("globalq: model::network: there are no workers; give a link for each");
+    auto const refuse = [](std::string const& who, std::string const& what, double value,
+                           char const* remedy) {
+      throw configuration_error("globalq: model::network: " + who + ": " + what + " is " +
+                                std::to_string(value) + "; " + remedy);
+    };
+    auto const check_link = [&](link const& l, std::string const& who) {
+      if (!(l.latency >= 0) || std::isinf(l.latency))
+        refuse(who, "the latency", l.latency, "give seconds, 0 or more");
+      for (double const rate : {l.up, l.down})
+        if (!(rate > 0)) refuse(who, "a rate", rate, "give bytes per second above 0; 1 Gbit/s is 1.25e8");
+    };
+    for (std::size_t r = 0; r < links.size(); ++r) check_link(links[r], "worker " + std::to_string(r));
+    check_link(within, "links within a site");
+    if (!(overhead >= 0) || std::isinf(overhead))
+      refuse("all workers", "the overhead of a message", overhead, "give seconds, 0 or more");
+  }
+};
+
+/// @brief What an operator costs a worker beside the network: seconds a value, and a call.
+struct work {
+  double norm = 0;    ///< the statistics of own values, before anything is encoded
+  double encode = 0;  ///< delta: own values to codes
+  double reduce = 0;  ///< 1/gamma: one frame added to own values or to other frames
+  double decode = 0;  ///< delta: a frame to values of the result
+  double frame = 0;   ///< s for every frame that is made or finished, whatever its length
+
+  /// gamma in bytes/s, as the papers count it: the bytes of one operand.
+  /// @param bits  of a code
+  double reduce_speed(double bits) const { return bits / 8 / reduce; }
+
+  /// @throws configuration_error for a time that is negative or no number
+  void check() const {
+    for (double const s : {norm, encode, reduce, decode, frame})
+      if (!(s >= 0) || std::isinf(s))
+        throw configuration_error("globalq: model::work: a cost is " + std::to_string(s) +
+                                  "; give seconds, 0 or more");
+  }
+};
+
+}  // namespace globalq::model
