@@ -100,6 +100,20 @@ TEST(Simulation, messages_share_what_a_worker_sends_and_gets) {
   EXPECT_DOUBLE_EQ(from_all.seconds, 1 + 3 * 5);
 }
 
+TEST(Simulation, messages_of_several_workers_that_meet_are_slower_on_a_crowded_link) {
+  auto net = model::network::uniform(4, 1, 10);
+  net.crowded = 0.5;
+  auto const to_one = [](model::recorder& r) {
+    for (int p = 1; p < 4; ++p) r.rank() == 0 ? recv(r, p, 50) : void();
+    if (r.rank() != 0) send(r, 0, 50);
+  };
+  EXPECT_DOUBLE_EQ(model::simulate(net, to_one).seconds, 1 + 5 + 2 * 10);
+  auto const one_by_one = [](model::recorder& r) {
+    for (int k = 0; k < 3; ++k) r.rank() == 0 ? recv(r, 1, 50) : r.rank() == 1 ? send(r, 0, 50) : void();
+  };
+  EXPECT_DOUBLE_EQ(model::simulate(net, one_by_one).seconds, 1 + 3 * 5);
+}
+
 TEST(Simulation, messages_within_a_site_do_not_use_the_links_to_the_world) {
   model::network net = model::network::uniform(4, 1, 10);
   net.within = {.latency = 0.25, .up = 100, .down = 100};
@@ -258,6 +272,9 @@ TEST(Simulation, networks_with_impossible_numbers_are_refused_with_the_worker_an
   EXPECT_THAT(refusal([] { model::network::uniform(2, 0, -1); }), HasSubstr("a rate is -1"));
   EXPECT_THAT(refusal([] { model::network::drawn(2, {}, 1); }), HasSubstr("no link to draw from"));
   EXPECT_THAT(refusal([] { model::work{.reduce = -1}.check(); }), HasSubstr("a cost is -1"));
+  net = model::network::uniform(2, 0, 1);
+  net.crowded = 0;
+  EXPECT_THAT(run(net), HasSubstr("the share of a crowded link is 0.000000; give a number above 0"));
   net = model::network::uniform(model::most_simulated + 1, 0, 1);
   EXPECT_THAT(run(net), HasSubstr("more than 16384; simulate fewer"));
 }

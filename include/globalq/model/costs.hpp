@@ -31,6 +31,8 @@ struct network {
   std::vector<link> links;  ///< one a worker
   link within;              ///< between workers of one site, beside their links to the world
   double overhead = 0;      ///< s of a worker's own time for a message that it sends, or gets
+  /// Share of `down` that is left where messages of several workers meet at one: 1 on a good switch; TCP loses packets there.
+  double crowded = 1;
   bool quick_exchange =
       false;  ///< small values go to all in ceil(log2 n) rounds (a library's own), not in n - 1
 
@@ -75,6 +77,8 @@ struct network {
     };
     for (std::size_t r = 0; r < links.size(); ++r) check_link(links[r], "worker " + std::to_string(r));
     check_link(within, "links within a site");
+    if (!(crowded > 0 && crowded <= 1))
+      refuse("all workers", "the share of a crowded link", crowded, "give a number above 0, at most 1");
     if (!(overhead >= 0) || std::isinf(overhead))
       refuse("all workers", "the overhead of a message", overhead, "give seconds, 0 or more");
   }

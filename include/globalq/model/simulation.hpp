@@ -35,13 +35,13 @@ struct timing {
 
 namespace detail {
 
-/// One thing that a worker does. Peers are told as distances from the peer of the last message in the same direction, so that
-/// what repeats looks the same.
+/// One thing that a worker does. Peers are told as distances from the peer of the last message in the same direction, and
+/// requests as distances from the last one that was waited for, so that what repeats looks the same.
 struct event {
   enum class kind : std::uint32_t { send, recv, wait_sent, wait_received, work };
   kind what = kind::work;
   std::uint32_t who = 0;    ///< distance of peers; the part of work
-  std::uint64_t value = 0;  ///< bytes; how many requests ago; bits of seconds
+  std::uint64_t value = 0;  ///< bytes; distance of requests, modulo 2^64; bits of seconds
   bool operator==(event const&) const = default;
 };
 
@@ -116,14 +116,16 @@ class recorder {
   }
   void wait(request& r) {
     if (r.number < 0) return;
-    std::uint64_t const ago = static_cast<std::uint64_t>((r.sends ? sends_ : recvs_) - r.number);
     std::uint64_t& reach = r.sends ? notes_.send_reach : notes_.recv_reach;
-    reach = std::max(reach, ago);
+    reach = std::max(reach, static_cast<std::uint64_t>((r.sends ? sends_ : recvs_) - r.number));
+    std::int64_t& last = r.sends ? last_sent_ : last_received_;
+    std::uint64_t const distance = static_cast<std::uint64_t>(r.number - last);
+    last = r.number;
     if (!r.sends && r.place != waited_[static_cast<std::size_t>(r.peer)]++)
       throw configuration_error(
           "globalq: model: a simulated worker must wait for the messages of one sender in the order in which "
           "it asked for them, and for all of them");
-    note(r.sends ? detail::event::kind::wait_sent : detail::event::kind::wait_received, 0, ago);
+    note(r.sends ? detail::event::kind::wait_sent : detail::event::kind::wait_received, 0, distance);
     r.number = -1;
   }
 
@@ -143,7 +145,7 @@ class recorder {
 
   void begin(int rank) {
     rank_ = last_to_ = last_from_ = rank;
-    sends_ = recvs_ = 0;
+    sends_ = recvs_ = last_sent_ = last_received_ = 0;
     std::fill(posted_.begin(), posted_.end(), 0U);
     std::fill(waited_.begin(), waited_.end(), 0U);
     events_.clear();
@@ -167,7 +169,7 @@ class recorder {
   }
 
   int rank_ = 0, size_ = 1, last_to_ = 0, last_from_ = 0;
-  std::int64_t sends_ = 0, recvs_ = 0;
+  std::int64_t sends_ = 0, recvs_ = 0, last_sent_ = 0, last_received_ = 0;
   std::vector<std::uint32_t> posted_, waited_;
   std::vector<detail::event> events_;
   detail::script notes_;
@@ -217,7 +219,7 @@ class player {
  private:
   static constexpr std::uint32_t nobody = ~std::uint32_t{0};
   /// Messages of a worker that are planned ahead: more would only take memory.
-  static constexpr std::size_t planned = 32;
+  static constexpr std::size_t planned = 8;
 
   struct message {
     double reaches;  ///< the receiver's link: first byte
@@ -232,18 +234,20 @@ class player {
     std::size_t first = 0, count = 0;
   };
   struct worker {
-    script notes;
+    double in_free[2] = {0, 0};
+    std::uint32_t last_sender[2] = {nobody, nobody};
+    std::uint32_t waits_for = nobody, last_to = 0, last_from = 0;
+    bool full = false;
+    double handed = -1;  // when what it waits for arrived
+    double clock = 0;
     std::size_t run = 0;  // where it stands
     std::uint32_t at = 0, turn = 0;
-    double clock = 0;
-    way_out out[2];  // to the world, within its site
-    double in_free[2] = {0, 0};
-    std::uint32_t last_to = 0, last_from = 0, waits_for = nobody;
-    bool full = false;
+    std::uint64_t sends = 0, recvs = 0, last_sent = 0, last_received = 0, bytes = 0;
+    script notes;
     std::vector<double> sent;          // when requests were done
     std::vector<std::uint32_t> asked;  // whom receives are from
-    std::uint64_t sends = 0, recvs = 0, bytes = 0;
     std::array<double, 4> spent{};
+    way_out out[2];  // to the world, within its site
   };
   /// Messages that have arrived from one sender, and were not waited for yet.
   struct channel {
@@ -285,15 +289,23 @@ class player {
           w.asked[w.recvs++ & (w.asked.size() - 1)] = w.last_from;
           break;
         case event::kind::wait_sent:
-          w.clock = std::max(w.clock, w.sent[(w.sends - e.value) & (w.sent.size() - 1)]);
+          w.last_sent += e.value;
+          w.clock = std::max(w.clock, w.sent[w.last_sent & (w.sent.size() - 1)]);
           break;
         case event::kind::wait_received: {
-          std::uint32_t const from = w.asked[(w.recvs - e.value) & (w.asked.size() - 1)];
+          if (w.handed >= 0) {  // what it waited for has come
+            w.clock = std::max(w.clock, w.handed);
+            w.last_received += e.value;
+            w.handed = -1;
+            break;
+          }
+          std::uint32_t const from = w.asked[(w.last_received + e.value) & (w.asked.size() - 1)];
           channel& c = channels_[r * n_ + from];
           if (c.first == 0) {
             w.waits_for = from;
             return;
           }
+          w.last_received += e.value;
           std::uint32_t const place = c.first - 1;
           w.clock = std::max(w.clock, arrived_[place].when);
           c.first = arrived_[place].next;
@@ -345,14 +357,20 @@ class player {
       remove_first();
 
     worker& receiver = workers_[m.to];
-    double const begins = std::max(m.reaches, receiver.in_free[near]);
-    receiver.in_free[near] =
-        begins + static_cast<double>(m.bytes) / (near ? net_.within.down : net_.links[m.to].down);
-    arrive(m.to * n_ + from, std::max(m.ends, receiver.in_free[near]));
-
+    double& in_free = receiver.in_free[near];
+    double takes = static_cast<double>(m.bytes) / (near ? net_.within.down : net_.links[m.to].down);
+    // where one message follows right upon another worker's, both are under way at once
+    std::uint32_t const before = receiver.last_sender[near];
+    if (before != nobody && before != from && in_free > m.reaches - takes / 2) takes /= net_.crowded;
+    receiver.last_sender[near] = static_cast<std::uint32_t>(from);
+    in_free = std::max(m.reaches, in_free) + takes;
+    double const arrives = std::max(m.ends, in_free);
     if (receiver.waits_for == from) {
       receiver.waits_for = nobody;
+      receiver.handed = arrives;
       go_on(m.to);
+    } else {
+      arrive(m.to * n_ + from, arrives);
     }
     worker& sender = workers_[from];
     if (sender.full && sender.out[0].count <= planned / 2 && sender.out[1].count <= planned / 2) {
@@ -418,6 +436,8 @@ class player {
 
 /// @brief The most workers of a simulation: memory grows with their square.
 inline constexpr int most_simulated = 16384;
+/// @brief The most messages of a simulation: about a minute.
+inline constexpr std::uint64_t most_simulated_messages = std::uint64_t{1} << 28;
 
 /// @brief Runs a collective for all workers of a network, and says how long it would take.
 /// @param each  each(t): what worker t.rank() does, over a model::recorder; runs once for every worker, to its end, one after
@@ -435,9 +455,16 @@ timing simulate(network const& net, F const& each) {
   recorder t(net.workers());
   std::vector<detail::script> notes;
   notes.reserve(net.links.size());
+  std::uint64_t messages = 0;
   for (int r = 0; r < net.workers(); ++r) {
     t.begin(r);
     each(t);
+    messages += static_cast<std::uint64_t>(t.sends_);
+    if (messages > most_simulated_messages)
+      throw configuration_error("globalq: model::simulate: the first " + std::to_string(r + 1) + " of " +
+                                std::to_string(net.workers()) + " workers send more than " +
+                                std::to_string(most_simulated_messages) +
+                                " messages; simulate longer chunks, or fewer workers");
     notes.push_back(t.end());
   }
   return detail::player(net, std::move(notes)).play();

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief model: measures alpha and beta of a transport, and gamma and delta of operators, the same numbers for all workers.
+///
+/// All workers measure at the same time, since that is how they will work: links, memory and cores that they share are shared
+/// here too. Worker 0 decides on the numbers and tells them to all.
+
+#include "../norm/reduction.hpp"
+#include "predict.hpp"
+
+#include <chrono>
+
+namespace globalq::model {
+
+/// @brief How much is measured.
+struct calibration_settings {
+  std::vector<std::size_t> message_bytes{64 << 10, 256 << 10, 1 << 20};  ///< ascending, two at least
+  int repeats = 9;                                                       ///< of everything, 1 at least
+  int most_crowd = 16;  ///< with more workers than that, no messages from all to all are measured
+  std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after that; one is always made
+  std::uint64_t values = 1 << 20;                     ///< of the vectors that operators are timed with
+  std::vector<std::string> schedules{"ring", "sra", "allgather"};  ///< which operators are to be timed for
+};
+
+/// @brief A number, and the quartiles of what it was made of: half of what was measured lies between them.
+struct measured {
+  double value = 0, low = 0, high = 0;
+  /// Half the distance of the quartiles over the value.
+  double spread() const { return value == 0 ? 0 : (high - low) / (2 * value); }
+};
+
+/// @brief What was found out about a transport.
+struct calibration {
+  network net;        ///< links that are all alike: what a worker gets while all send
+  measured alpha;     ///< s
+  measured beta;      ///< bytes/s
+  measured overhead;  ///< s a message
+  measured crowded;   ///< share of beta where messages of several workers meet
+  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
+  int repeats = 0;     ///< that were made within the budget
+  double seconds = 0;  ///< that it took
+
+  call_shape shape() const {
+    call_shape s;
+    s.chunk_bytes = chunk_bytes;
+    return s;
+  }
+};
+
+namespace detail {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Median and quartiles.
+inline measured quartiles(std::vector<double> all) {
+  std::sort(all.begin(), all.end());
+  auto const at = [&](double q) {
+    double const place = q * static_cast<double>(all.size() - 1);
+    std::size_t const k = static_cast<std::size_t>(place);
+    std::size_t const next = std::min(k + 1, all.size() - 1);
+    return all[k] + (place - static_cast<double>(k)) * (all[next] - all[k]);
+  };
+  return {at(0.5), at(0.25), at(0.75)};
+}
+
+/// What worker 0 tells all.
+struct told_network {
+  measured alpha, beta, overhead, crowded;
+  double seconds;
+  std::int64_t repeats, failed;
+};
+static_assert(std::is_trivially_copyable_v<told_network>);
+
+/// The longest of what all workers measured, call by call.
+template <Transport T>
+std::vector<double> slowest(T& t, std::vector<double> const& mine) {
+  std::size_t const n = static_cast<std::size_t>(t.size());
+  std::vector<double> all(mine.size() * n), most(mine.size(), 0.0);
+  transport::allgather(t, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t i = 0; i < mine.size(); ++i) most[i] = std::max(most[i], all[r * mine.size() + i]);
+  return most;
+}
+
+/// Messages between neighbours, all workers at once.
+template <Transport T>
+class prober {
+ public:
+  prober(T& t, std::size_t most_bytes)
+      : t_(t), out_(std::max<std::size_t>(most_bytes, 64)), in_(out_.size() + flood * 64) {}
+
+  static constexpr int flood = 32, turns = 16;
+
+  /// Seconds until every worker has sent as many bytes to each of the others.
+  double everyone(std::size_t bytes) {
+    int const n = t_.size(), r = t_.rank();
+    std::size_t const others = static_cast<std::size_t>(n) - 1;
+    if (all_.size() < others * bytes) all_.resize(others * bytes);
+    std::vector<typename T::request> requests(2 * others);
+    transport::barrier(t_);
+    auto const start = std::chrono::steady_clock::now();
+    for (std::size_t k = 0; k < others; ++k)
+      requests[k] =
+          t_.recv_async((r + n - 1 - static_cast<int>(k)) % n, std::span(all_).subspan(k * bytes, bytes));
+    for (std::size_t k = 0; k < others; ++k)
+      requests[others + k] =
+          t_.send_async((r + 1 + static_cast<int>(k)) % n, std::span<std::byte const>(out_).first(bytes));
+    for (auto& q : requests) t_.wait(q);
+    return seconds_since(start);
+  }
+
+  /// Seconds of an exchange: every worker sends to its right and gets from its left.
+  double exchange(std::size_t bytes, int times) {
+    transport::barrier(t_);
+    auto const start = std::chrono::steady_clock::now();
+    for (int k = 0; k < times; ++k) {
+      auto incoming = t_.recv_async(left(), std::span(in_).first(bytes));
+      auto outgoing = t_.send_async(right(), std::span<std::byte const>(out_).first(bytes));
+      t_.wait(incoming);
+      t_.wait(outgoing);
+    }
+    return seconds_since(start) / times;
+  }
+
+  /// Seconds of many short ones that need not wait for each other.
+  double many() {
+    typename T::request requests[2 * flood];
+    transport::barrier(t_);
+    auto const start = std::chrono::steady_clock::now();
+    for (std::size_t k = 0; k < flood; ++k)
+      requests[k] = t_.recv_async(left(), std::span(in_).subspan(k * 64, 64));
+    for (std::size_t k = 0; k < flood; ++k)
+      requests[flood + k] = t_.send_async(right(), std::span<std::byte const>(out_).first(64));
+    for (auto& r : requests) t_.wait(r);
+    return seconds_since(start);
+  }
+
+ private:
+  int right() const { return (t_.rank() + 1) % t_.size(); }
+  int left() const { return (t_.rank() + t_.size() - 1) % t_.size(); }
+
+  T& t_;
+  std::vector<std::byte> out_, in_, all_;
+};
+
+inline void check(calibration_settings const& s) {
+  bool const ascending = std::adjacent_find(s.message_bytes.begin(), s.message_bytes.end(),
+                                            std::greater_equal<>()) == s.message_bytes.end();
+  if (s.message_bytes.size() < 2 || !ascending || s.message_bytes.front() < 1024 ||
+      s.message_bytes.back() > (std::size_t{1} << 30))
+    throw configuration_error("globalq: model::calibrate: message_bytes has " +
+                              std::to_string(s.message_bytes.size()) +
+                              " sizes; give two or more, ascending, from 1,024 bytes to 2^30");
+  if (s.repeats < 1 || s.repeats > 10'000)
+    throw configuration_error("globalq: model::calibrate: repeats is " + std::to_string(s.repeats) +
+                              "; give 1 to 10,000");
+  if (!(s.network_budget.count() >= 0))
+    throw configuration_error("globalq: model::calibrate: the budget is no time; give seconds, 0 or more");
+  if (s.values < 4096 || s.values > (std::uint64_t{1} << 30))
+    throw configuration_error("globalq: model::calibrate: operators cannot be timed with " +
+                              std::to_string(s.values) + " values; give 4,096 to 2^30");
+}
+
+}  // namespace detail
+
+/// @brief Measures the links of a transport while all workers use them.
+///
+/// Messages to the right neighbour: of 64 bytes one after the other (alpha), many at once (the overhead of each), and of the
+/// sizes given (beta: the median of the slopes between them); then messages from all to all (how much of beta is left where
+/// they meet). Medians over the repeats of what the slowest worker took.
+/// @param t  endpoint of this worker, over host memory; all workers call with the same settings
+/// @returns  the same numbers on every worker: those of worker 0
+/// @throws   configuration_error for settings that cannot be; transport_error
+/// @complexity  at most the budget, and one repeat more
+template <Transport T>
+calibration calibrate(T& t, calibration_settings const& settings = {}) {
+  static_assert(!transport::OnStream<T>,
+                "globalq: model::calibrate: a transport of a stream returns before messages have arrived; "
+                "measure its host transport, or give the numbers to model::network");
+  detail::check(settings);
+  calibration c;
+  if constexpr (transport::OwnChunkBytes<T>) c.chunk_bytes = t.chunk_bytes();
+  int const n = t.size();
+  if (n == 1) {
+    c.net = network::uniform(1, 0, std::numeric_limits<double>::infinity());
+    return c;
+  }
+  auto const start = std::chrono::steady_clock::now();
+  std::size_t const sizes = settings.message_bytes.size();
+  detail::prober<T> probe(t, settings.message_bytes.back());
+  std::size_t const crowd_bytes = settings.message_bytes[sizes / 2];
+  std::vector<double> times;  // of each repeat: short, many, from all to all, then each size
+  probe.exchange(settings.message_bytes.back(), 1);
+  for (int k = 0;; ++k) {
+    times.push_back(probe.exchange(64, probe.turns));
+    times.push_back(probe.many());
+    times.push_back(n > 2 && n <= settings.most_crowd ? probe.everyone(crowd_bytes) : 0);
+    for (std::size_t const bytes : settings.message_bytes)
+      times.push_back(probe.exchange(bytes, bytes <= (64U << 10) ? 4 : 2));
+    bool const more =
+        k + 1 < settings.repeats && detail::seconds_since(start) < settings.network_budget.count();
+    if (!transport::broadcast_value(t, 0, more)) break;
+  }
+  std::vector<double> const all = detail::slowest(t, times);
+  detail::told_network told{};
+  if (t.rank() == 0) {
+    std::size_t const each = 3 + sizes, repeats = all.size() / each;
+    auto const column = [&](auto const& f) {
+      std::vector<double> v;
+      for (std::size_t k = 0; k < repeats; ++k) v.push_back(f(&all[k * each]));
+      return detail::quartiles(v);
+    };
+    told.overhead =
+        column([&](double const* row) { return std::max(0.0, (row[1] - row[0]) / (2 * (probe.flood - 1))); });
+    double const overhead = told.overhead.value;
+    told.alpha = column([&](double const* row) { return std::max(1e-9, row[0] - 2 * overhead); });
+    // between every two sizes, in every repeat; where the larger was the faster, its own rate
+    std::vector<double> rates;
+    for (std::size_t k = 0; k < repeats; ++k)
+      for (std::size_t i = 0; i < sizes; ++i)
+        for (std::size_t j = i + 1; j < sizes; ++j) {
+          double const* const row = &all[k * each + 3];
+          double const more = static_cast<double>(settings.message_bytes[j] - settings.message_bytes[i]);
+          rates.push_back(row[j] > row[i] ? more / (row[j] - row[i])
+                                          : static_cast<double>(settings.message_bytes[j]) / row[j]);
+        }
+    told.beta = detail::quartiles(rates);
+    // the first message has the link to itself, and n - 2 share it
+    told.crowded = n > 2 && n <= settings.most_crowd ? column([&](double const* row) {
+      double const one = static_cast<double>(crowd_bytes) / told.beta.value, others = n - 2;
+      double const crowd = row[2] - told.alpha.value - one;
+      return crowd <= others * one ? 1.0 : others * one / crowd;
+    })
+                                                     : measured{1, 1, 1};
+    told.repeats = static_cast<std::int64_t>(repeats);
+    told.seconds = detail::seconds_since(start);
+  }
+  told = transport::broadcast_value(t, 0, told);
+  c.alpha = told.alpha;
+  c.beta = told.beta;
+  c.overhead = told.overhead;
+  c.crowded = told.crowded;
+  c.repeats = static_cast<int>(told.repeats);
+  c.seconds = told.seconds;
+  c.net = network::uniform(n, c.alpha.value, c.beta.value);
+  c.net.overhead = c.overhead.value;
+  c.net.crowded = c.crowded.value;
+  c.net.quick_exchange = transport::OwnAllgather<T>;
+  return c;
+}
+
+namespace detail {
+
+/// Times one operator with one way of adding.
+class stopwatch {
+ public:
+  template <class Operator>
+  stopwatch(Operator const& op, globalq::detail::operator_facts const& facts,
+            globalq::detail::resolution const& r, kernel::host_executor const& on, std::uint64_t values,
+            std::size_t chunk_bytes)
+      : on_(on),
+        facts_(facts),
+        codec_(globalq::detail::make_codec(op, facts, r, on)),
+        x_(values),
+        y_(values),
+        units_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
+                                                                        : facts.fixed_unit > 0
+                                                                            ? facts.fixed_unit
+                                                                            : 4.0),
+        statistics_(units_.size()),
+        decoded_(r.how == method::none ? 2 : 1) {
+    std::uint32_t state = 1;
+    for (float& v : x_) {  // sums of two uniforms: most values small, none above 2
+      float sum = 0;
+      for (int k = 0; k < 2; ++k) {
+        state = state * 1664525U + 1013904223U;
+        sum += static_cast<float>(static_cast<std::int32_t>(state >> 8) - (1 << 23)) * 0x1p-23F;
+      }
+      v = sum * (facts.fixed_unit > 0 ? static_cast<float>(facts.fixed_unit) / 4 : 1.0F);
+    }
+    globalq::detail::call c;
+    c.x = {x_.data(), dtype::float32};
+    c.y = {y_.data(), dtype::float32};
+    c.length = values;
+    c.workers = 2;
+    c.units = units_;
+    codec_->begin(c);
+    globalq::layout const cut(values, 1, globalq::detail::grain_of(facts),
+                              globalq::detail::chunk_of(facts, r, 0, chunk_bytes));
+    for (std::uint64_t k = 0; k < cut.rounds(); ++k) {
+      segment const s = cut.piece(0, k);
+      pieces_.push_back({s, std::vector<std::byte>(codec_->frame_bytes(s, 1)),
+                         std::vector<std::byte>(codec_->frame_bytes(s, 2))});
+    }
+    std::uint64_t const grain = std::min(values, globalq::detail::grain_of(facts));
+    shortest_ = {{0, grain}, std::vector<std::byte>(codec_->frame_bytes({0, grain}, 1)), {}};
+  }
+
+  static constexpr std::size_t phases = 5;
+  /// Seconds: of norms, encoding, encoding with one frame added, decoding, and of encoding the shortest segment.
+  std::array<double, phases> run() {
+    std::array<double, phases> s{};
+    std::uint32_t const q = facts_.plain ? infinity : facts_.q.value;
+    s[0] = time([&] {
+      norm::bucket_statistics(on_, x_.size(), facts_.bucket, q,
+                              norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
+                              parts_);
+    });
+    s[1] = time([&] {
+      for (piece& p : pieces_) codec_->combine(p.part, true, {}, p.one);
+    });
+    s[2] = time([&] {
+      for (piece& p : pieces_) {
+        source const from{used(p.one, 1), 1, 1};
+        if (decoded_ == 1) codec_->combine(p.part, true, {&from, 1}, p.two);
+      }
+    });
+    s[3] = time([&] {
+      for (piece& p : pieces_) {
+        source const sum{decoded_ == 1 ? used(p.two, 0) : used(p.one, 0), decoded_ == 1 ? 2 : 1, 0};
+        source const both[2] = {sum, {sum.frame, 1, 1}};
+        codec_->finish(p.part, std::span(both, decoded_));
+      }
+    });
+    s[3] /= static_cast<double>(decoded_);
+    constexpr int times = 64;
+    s[4] = time([&] {
+             for (int k = 0; k < times; ++k) codec_->combine(shortest_.part, true, {}, shortest_.one);
+           }) /
+           times;
+    return s;
+  }
+
+  /// @param s  what run() gave, for all values
+  work costs(std::array<double, phases> const& s) const {
+    double const d = static_cast<double>(x_.size());
+    work w;
+    w.norm = s[0] / d;
+    w.encode = s[1] / d;
+    w.reduce = decoded_ == 1 ? std::max(0.0, s[2] - s[1]) / d : 0;
+    w.decode = s[3] / d;
+    w.frame = std::max(0.0, s[4] - static_cast<double>(shortest_.part.count) * w.encode);
+    return w;
+  }
+
+ private:
+  struct piece {
+    segment part;
+    std::vector<std::byte> one, two;  // frames of one term and of two
+  };
+
+  template <class F>
+  static double time(F const& f) {
+    auto const start = std::chrono::steady_clock::now();
+    f();
+    return seconds_since(start);
+  }
+  std::span<std::byte const> used(std::vector<std::byte> const& frame, int worker) const {
+    std::span<std::byte const> const all(frame);
+    return codec_->head_bytes() == 0 ? all : all.first(codec_->length_of(all, worker));
+  }
+
+  kernel::host_executor on_;
+  globalq::detail::operator_facts facts_;
+  std::unique_ptr<globalq::detail::operator_codec> codec_;
+  std::vector<float> x_, y_;
+  std::vector<double> units_;
+  std::vector<norm::statistic> statistics_, parts_;
+  std::vector<piece> pieces_;
+  piece shortest_;
+  std::size_t decoded_;
+};
+
+}  // namespace detail
+
+/// @brief Measures what an operator costs on the workers' machines, for each way in which the schedules add its codes.
+///
+/// All workers measure at the same time, each with a vector of settings.values; the medians of the slowest worker count.
+/// @param t      endpoint of this worker; all workers call with the same operator and settings
+/// @param op     a quantizer, any_quantizer or uncompressed
+/// @param space  where kernels run, as for allreduce_mean
+/// @returns  the same numbers on every worker
+/// @throws   configuration_error for settings that cannot be; transport_error
+/// @pre Kokkos is initialised
+template <Transport T, class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
+operator_model calibrate_operator(T& t, std::string name, Operator const& op,
+                                  calibration_settings const& settings = {}, Space const& space = Space()) {
+  detail::check(settings);
+  kernel::float_environment const exact;
+  operator_model m = operator_model::of(std::move(name), op);
+  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
+  if constexpr (transport::OwnChunkBytes<T>) chunk_bytes = t.chunk_bytes();
+  kernel::host_executor const on(space);
+  for (std::string const& schedule : settings.schedules) {
+    auto const r = globalq::detail::resolve(m.facts, globalq::schedule::any(schedule).facts(2), 2);
+    std::optional<work>& costs = m.costs[static_cast<std::size_t>(r.how)];
+    if (!r.fits() || costs) continue;
+    detail::stopwatch watch(op, m.facts, r, on, settings.values, chunk_bytes);
+    constexpr std::size_t phases = detail::stopwatch::phases;
+    watch.run();
+    std::vector<double> times;
+    transport::barrier(t);
+    for (int k = 0; k < settings.repeats; ++k)
+      for (double const s : watch.run()) times.push_back(s);
+    std::array<double, phases> medians{};
+    for (std::size_t i = 0; i < phases; ++i) {
+      std::vector<double> column;
+      for (std::size_t k = i; k < times.size(); k += phases) column.push_back(times[k]);
+      medians[i] = detail::quartiles(column).value;
+    }
+    std::vector<double> const most = detail::slowest(t, {medians.begin(), medians.end()});
+    std::copy(most.begin(), most.end(), medians.begin());
+    costs = transport::broadcast_value(t, 0, watch.costs(medians));
+  }
+  return m;
+}
+
+}  // namespace globalq::model

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief model: how long a call would take on a network, and which operator and schedule to take, with the reason in words.
+
+#include "../plan.hpp"
+#include "../schedule/any.hpp"
+#include "../transport/collectives.hpp"
+#include "simulation.hpp"
+
+#include <array>
+#include <optional>
+
+namespace globalq::model {
+
+/// @brief An operator as the model sees it: what it sends, how far it errs, and what it costs.
+struct operator_model {
+  std::string name;
+  globalq::detail::operator_facts facts;
+  std::vector<double> magnitudes;  ///< of levels, for bounds
+  /// Costs for each way of adding codes, by globalq::method; none where they are not known.
+  std::array<std::optional<work>, 5> costs;
+
+  std::optional<work> const& costs_of(method how) const { return costs[static_cast<std::size_t>(how)]; }
+
+  /// @param op  a quantizer, any_quantizer or uncompressed
+  template <class Operator>
+  static operator_model of(std::string name, Operator const& op) {
+    return {std::move(name), globalq::detail::facts_of(op), globalq::detail::magnitudes(op), {}};
+  }
+  /// The same with given costs, whatever the way of adding.
+  template <class Operator>
+  static operator_model of(std::string name, Operator const& op, work const& costs) {
+    costs.check();
+    operator_model m = of(std::move(name), op);
+    m.costs.fill(costs);
+    return m;
+  }
+};
+
+/// @brief What a call will take.
+struct prediction {
+  timing time;         ///< in parts
+  globalq::plan plan;  ///< bytes, roundings, theta
+  std::string schedule;
+  std::uint64_t chunk_values = 0;  ///< as for globalq::options; 0: chosen by the library
+  bool fits() const { return plan.fits; }
+};
+
+/// @brief What is fixed for a prediction besides operator, schedule and length.
+struct call_shape {
+  dtype type = dtype::float32;
+  std::uint64_t chunk_values = 0;                                  ///< as in globalq::options
+  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;  ///< the transport's own: OwnChunkBytes
+};
+
+namespace detail {
+
+/// The opening records, as allreduce_mean exchanges them.
+inline void exchange_records(recorder& t, bool quick) {
+  constexpr std::size_t bytes = globalq::detail::record_bytes;
+  auto const of = [](std::size_t records) {
+    return std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes * records);
+  };
+  int const n = t.size();
+  for (int reach = 1; reach < n; quick ? reach *= 2 : ++reach) {
+    std::size_t const records = quick ? static_cast<std::size_t>(std::min(reach, n - reach)) : 1;
+    auto incoming = t.recv_async((t.rank() - reach + n) % n, of(records));
+    auto outgoing = t.send_async((t.rank() + reach) % n, of(records));
+    t.wait(incoming);
+    t.wait(outgoing);
+  }
+}
+
+}  // namespace detail
+
+/// @brief How long a call of allreduce_mean takes: the schedule's own code, run on a simulated network.
+/// @param schedule  any but native, whose messages are known to the library only that it is of
+/// @returns a prediction; plan.fits is false, with the reason, where the policies do not work together
+/// @throws configuration_error where costs of the operator are not known for the way in which this schedule adds codes
+/// @complexity that of simulate()
+template <class S>
+prediction predict(network const& net, operator_model const& op, S const& schedule, std::uint64_t length,
+                   call_shape const& shape = {}) {
+  int const n = net.workers();
+  net.check();
+  prediction p;
+  p.chunk_values = shape.chunk_values;
+  globalq::detail::schedule_facts const facts = schedule.facts(n);
+  p.schedule = facts.name;
+  p.plan = globalq::detail::make_plan(op.facts, op.magnitudes, schedule, n, length, shape.type,
+                                      shape.chunk_values, shape.chunk_bytes);
+  if (!p.plan.fits) return p;
+  std::optional<work> const& costs = op.costs_of(p.plan.reduce);
+  if (!costs)
+    throw configuration_error("globalq: model::predict: the costs of " + op.name + " with reduce " +
+                              name_of(p.plan.reduce) + " on schedule " + facts.name +
+                              " are not known; measure them with model::calibrate_operator, or give them");
+  globalq::detail::resolution const r = globalq::detail::resolve(op.facts, facts, n);
+  globalq::layout const cut(length, schedule.parts(n), globalq::detail::grain_of(op.facts),
+                            globalq::detail::chunk_of(op.facts, r, shape.chunk_values, shape.chunk_bytes));
+  globalq::detail::counting_codec const sizes(op.facts, r.size, shape.type);
+  frame_pool frames = frame_pool::counting();
+  p.time = simulate(net, [&](recorder& t) {
+    t.work(part::norm, static_cast<double>(length) * costs->norm);
+    detail::exchange_records(t, net.quick_exchange);
+    if (globalq::detail::exchanges_units(op.facts))
+      globalq::detail::agree_on_units(
+          t, std::span<double>(static_cast<double*>(nullptr), divide_up(length, op.facts.bucket)), op.facts.p,
+          shape.type, frames);
+    timed_codec codec(t, sizes, *costs);
+    schedule(t, codec, cut, frames);
+  });
+  return p;
+}
+
+/// @brief How far a result may err.
+struct accuracy {
+  double most_theta = std::numeric_limits<double>::infinity();       ///< of the plan
+  double most_iterations = std::numeric_limits<double>::infinity();  ///< the plan's factor 1 + n theta
+  bool time_to_target = false;  ///< compares times of steps times that factor, not times of steps
+
+  bool asks() const { return std::isfinite(most_theta) || std::isfinite(most_iterations) || time_to_target; }
+};
+
+/// @brief What to do, and why.
+struct choice {
+  bool compress = false;
+  std::string name;                   ///< of the operator
+  prediction best;                    ///< what was chosen
+  prediction plain;                   ///< the best without compression
+  double score = 0, plain_score = 0;  ///< seconds, times the iterations' factor where that was asked for
+  std::string reason;                 ///< in words, with numbers
+};
+
+/// @brief What choose() tries.
+struct search {
+  std::vector<std::string> schedules{"ring", "tree", "sra", "allgather"};  ///< names that schedule::any takes
+  std::vector<std::uint64_t> chunks{0};                                    ///< as for globalq::options
+  double least_gain = 1.05;  ///< compression must be this many times as fast, or it is left alone
+};
+
+namespace detail {
+
+inline std::string time_text(double seconds) {
+  char text[32];
+  char const* unit = seconds < 1e-3 ? "us" : (seconds < 1 ? "ms" : "s");
+  std::snprintf(text, sizeof text, "%.3g %s", seconds * (seconds < 1e-3 ? 1e6 : (seconds < 1 ? 1e3 : 1)),
+                unit);
+  return text;
+}
+inline std::string short_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", x);
+  return text;
+}
+inline std::string call_text(std::string const& name, prediction const& p) {
+  return name + " on schedule " + p.schedule +
+         (p.chunk_values == 0 ? std::string()
+                              : " in chunks of " + std::to_string(p.chunk_values) + " values") +
+         ", " + time_text(p.time.seconds);
+}
+/// What most of the time goes into.
+inline std::string most_of(timing const& t) {
+  std::pair<double, char const*> const parts[] = {{t.norm, "norms"},
+                                                  {t.encode, "encoding"},
+                                                  {t.transfer, "transfer"},
+                                                  {t.reduce, "adding"},
+                                                  {t.decode, "decoding"}};
+  auto const* most = &parts[0];
+  for (auto const& p : parts)
+    if (p.first > most->first) most = &p;
+  if (t.seconds <= 0) return "nothing";
+  return std::to_string(static_cast<int>(100 * most->first / t.seconds + 0.5)) + " % of it " + most->second;
+}
+
+}  // namespace detail
+
+/// @brief Chooses operator, schedule and chunk size for a length, or no compression.
+/// @param operators  candidates; the first that is uncompressed is what they are compared with
+/// @throws configuration_error when none is uncompressed, or none of the schedules' names is known
+/// @complexity a simulation for each operator, schedule and chunk size
+/// @determinism the same choice for the same arguments on one machine; workers of different machines let one of them choose and
+///              tell the others (see bypass.hpp)
+inline choice choose(network const& net, std::span<operator_model const> operators, std::uint64_t length,
+                     accuracy const& wanted = {}, search const& among = {}, call_shape shape = {}) {
+  choice c;
+  std::optional<prediction> best, plain;
+  int inaccurate = 0, unbounded = 0, unfit = 0;
+  std::string refusal;
+  auto const score_of = [&](prediction const& p, bool uncompressed) {
+    return p.time.seconds * (wanted.time_to_target && !uncompressed ? p.plan.iterations_factor : 1.0);
+  };
+  for (operator_model const& op : operators)
+    for (std::string const& name : among.schedules)
+      for (std::uint64_t const chunk : among.chunks) {
+        shape.chunk_values = chunk;
+        prediction p = predict(net, op, schedule::any(name), length, shape);
+        if (!p.fits()) {
+          ++unfit;
+          if (refusal.empty()) refusal = p.plan.refusal;
+          continue;
+        }
+        if (op.facts.plain) {
+          if (!plain || p.time.seconds < plain->time.seconds) {
+            plain = p;
+            if (c.plain.schedule.empty()) c.plain.schedule = op.name;  // remembered below
+          }
+          continue;
+        }
+        if (wanted.asks() && std::isnan(p.plan.theta)) {
+          ++unbounded;
+          continue;
+        }
+        if (p.plan.theta > wanted.most_theta || p.plan.iterations_factor > wanted.most_iterations) {
+          ++inaccurate;
+          continue;
+        }
+        if (!best || score_of(p, false) < score_of(*best, false)) {
+          best = std::move(p);
+          c.name = op.name;
+        }
+      }
+  if (!plain)
+    throw configuration_error("globalq: model::choose: none of the " + std::to_string(operators.size()) +
+                              " operators is uncompressed on any of the schedules; add "
+                              "operator_model::of(\"float32\", uncompressed{}, ...)");
+  std::string const plain_name = c.plain.schedule;
+  c.plain = *plain;
+  c.plain_score = score_of(*plain, true);
+  std::string const against = detail::call_text(plain_name, *plain);
+  std::string const to_target = wanted.time_to_target ? " to the target" : "";
+  if (best) {
+    c.score = score_of(*best, false);
+    double const gain = c.plain_score / c.score;
+    std::string const found =
+        detail::call_text(c.name, *best) +
+        (wanted.time_to_target ? " times " + detail::short_text(best->plan.iterations_factor) + " iterations"
+                               : std::string());
+    c.compress = gain >= among.least_gain;
+    if (c.compress) {
+      c.reason = found + ": " + detail::short_text(gain) + " times as fast" + to_target + " as " + against;
+      c.best = *best;
+      return c;
+    }
+    c.reason = "do not compress: " + against + ", " + detail::most_of(plain->time) +
+               "; the fastest operator, " + found + ", " + detail::most_of(best->time) + ", would be " +
+               detail::short_text(gain) + " times as fast" + to_target;
+  } else {
+    c.reason = "do not compress: " + against + "; no operator is left:";
+    if (inaccurate != 0)
+      c.reason += " " + std::to_string(inaccurate) + " combinations err more than was asked for;";
+    if (unbounded != 0) c.reason += " " + std::to_string(unbounded) + " have no bound on their error;";
+    if (unfit != 0)
+      c.reason += " " + std::to_string(unfit) + " do not fit, the first because: " + refusal + ";";
+    if (inaccurate + unbounded + unfit == 0) c.reason += " none was given;";
+    c.reason.pop_back();
+  }
+  c.name = plain_name;
+  c.best = *plain;
+  c.score = c.plain_score;
+  return c;
+}
+
+}  // namespace globalq::model
