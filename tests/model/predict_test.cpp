@@ -157,8 +157,9 @@ TEST(Choose, needs_something_to_compare_with) {
 
 /// All bytes of what all workers must agree on.
 std::vector<double> numbers(model::calibration const& c, model::operator_model const& m) {
-  std::vector<double> all{c.alpha.value,    c.alpha.low,     c.beta.value, c.beta.high,
-                          c.overhead.value, c.crowded.value, c.seconds,    static_cast<double>(c.repeats)};
+  std::vector<double> all{c.alpha.value,        c.alpha.low,      c.beta.value,
+                          c.beta.high,          c.overhead.value, c.crowded.value,
+                          c.long_latency.value, c.seconds,        static_cast<double>(c.repeats)};
   for (auto const& link : c.net.links) all.insert(all.end(), {link.latency, link.up, link.down});
   for (auto const& w : m.costs)
     if (w) all.insert(all.end(), {w->norm, w->encode, w->reduce, w->decode, w->frame});
@@ -170,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, Calibrate, testing::Values(1, 2, 3, 5));
 
 TEST_P(Calibrate, gives_all_workers_the_same_numbers_that_can_be_predicted_from) {
   int const n = GetParam();
-  model::calibration_settings const little{.message_bytes = {1024, 8192}, .repeats = 2, .values = 4096};
+  model::calibration_settings const little{.message_bytes = 8192, .repeats = 2, .values = 4096};
   gq::transport::threads cluster{n};
   std::vector<std::vector<double>> got(static_cast<std::size_t>(n));
   cluster.run([&](auto& workers) {
@@ -193,7 +194,7 @@ TEST_P(Calibrate, gives_all_workers_the_same_numbers_that_can_be_predicted_from)
 TEST(Calibrate, keeps_to_its_budget) {
   gq::transport::threads cluster{2};
   cluster.run([](auto& workers) {
-    model::calibration_settings s{.message_bytes = {1024, 8192}, .repeats = 10'000};
+    model::calibration_settings s{.message_bytes = 8192, .repeats = 10'000};
     s.network_budget = std::chrono::milliseconds{20};
     auto const c = model::calibrate(workers, s);
     EXPECT_LT(c.repeats, 10'000);
@@ -211,8 +212,8 @@ TEST(Calibrate, refuses_settings_that_cannot_be_with_a_remedy) {
     cluster.run([&](auto& workers) { text = refusal([&] { model::calibrate(workers, s); }); });
     return text;
   };
-  EXPECT_THAT(refused({.message_bytes = {1024}}), HasSubstr("give two or more, ascending"));
-  EXPECT_THAT(refused({.message_bytes = {8192, 1024}}), HasSubstr("ascending"));
+  EXPECT_THAT(refused({.message_bytes = 100}), HasSubstr("message_bytes is 100; give 0, or 1,024"));
+  EXPECT_THAT(refused({.stream = 2}), HasSubstr("give 3 to 1,000"));
   EXPECT_THAT(refused({.repeats = 0}), HasSubstr("give 1 to 10,000"));
   EXPECT_THAT(refused({.values = 1}), HasSubstr("give 4,096 to 2^30"));
 }

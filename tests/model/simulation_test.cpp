@@ -114,6 +114,18 @@ TEST(Simulation, messages_of_several_workers_that_meet_are_slower_on_a_crowded_l
   EXPECT_DOUBLE_EQ(model::simulate(net, one_by_one).seconds, 1 + 3 * 5);
 }
 
+TEST(Simulation, long_messages_take_longer_to_begin_with) {
+  auto net = model::network::uniform(2, 1, 10);
+  net.long_latency = 3;
+  net.long_from = 50;
+  auto const of = [&](std::size_t bytes) {
+    return model::simulate(
+        net, [&](model::recorder& r) { r.rank() == 0 ? send(r, 1, bytes) : recv(r, 0, bytes); });
+  };
+  EXPECT_DOUBLE_EQ(of(40).seconds, 1 + 4);
+  EXPECT_DOUBLE_EQ(of(50).seconds, 1 + 3 + 5);
+}
+
 TEST(Simulation, messages_within_a_site_do_not_use_the_links_to_the_world) {
   model::network net = model::network::uniform(4, 1, 10);
   net.within = {.latency = 0.25, .up = 100, .down = 100};

@@ -15,9 +15,10 @@ namespace globalq::model {
 
 /// @brief How much is measured.
 struct calibration_settings {
-  std::vector<std::size_t> message_bytes{64 << 10, 256 << 10, 1 << 20};  ///< ascending, two at least
-  int repeats = 9;                                                       ///< of everything, 1 at least
-  int most_crowd = 16;  ///< with more workers than that, no messages from all to all are measured
+  std::size_t message_bytes = 0;  ///< of the long messages; 0: as long as the chunks of a call
+  int stream = 8;                 ///< long messages on their way at once, 3 at least
+  int repeats = 9;                ///< of everything, 1 at least
+  int most_crowd = 16;            ///< with more workers than that, no messages from all to all are measured
   std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after that; one is always made
   std::uint64_t values = 1 << 20;                     ///< of the vectors that operators are timed with
   std::vector<std::string> schedules{"ring", "sra", "allgather"};  ///< which operators are to be timed for
@@ -32,11 +33,12 @@ struct measured {
 
 /// @brief What was found out about a transport.
 struct calibration {
-  network net;        ///< links that are all alike: what a worker gets while all send
-  measured alpha;     ///< s
-  measured beta;      ///< bytes/s
-  measured overhead;  ///< s a message
-  measured crowded;   ///< share of beta where messages of several workers meet
+  network net;            ///< links that are all alike: what a worker gets while all send
+  measured alpha;         ///< s, of a short message
+  measured long_latency;  ///< s that a long one takes longer to begin with
+  measured beta;          ///< bytes/s, of messages that follow each other
+  measured overhead;      ///< s of a worker's own time a message
+  measured crowded;       ///< share of beta where messages of several workers meet
   std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
   int repeats = 0;     ///< that were made within the budget
   double seconds = 0;  ///< that it took
@@ -68,9 +70,9 @@ inline measured quartiles(std::vector<double> all) {
 
 /// What worker 0 tells all.
 struct told_network {
-  measured alpha, beta, overhead, crowded;
+  measured alpha, long_latency, beta, overhead, crowded;
   double seconds;
-  std::int64_t repeats, failed;
+  std::int64_t repeats;
 };
 static_assert(std::is_trivially_copyable_v<told_network>);
 
@@ -85,75 +87,64 @@ std::vector<double> slowest(T& t, std::vector<double> const& mine) {
   return most;
 }
 
-/// Messages between neighbours, all workers at once.
+/// Messages, sent by all workers at once.
 template <Transport T>
 class prober {
  public:
-  prober(T& t, std::size_t most_bytes)
-      : t_(t), out_(std::max<std::size_t>(most_bytes, 64)), in_(out_.size() + flood * 64) {}
+  prober(T& t, std::size_t bytes) : t_(t), out_(std::max<std::size_t>(bytes, short_bytes)) {}
 
+  static constexpr std::size_t short_bytes = 64;
   static constexpr int flood = 32, turns = 16;
 
-  /// Seconds until every worker has sent as many bytes to each of the others.
-  double everyone(std::size_t bytes) {
-    int const n = t_.size(), r = t_.rank();
-    std::size_t const others = static_cast<std::size_t>(n) - 1;
-    if (all_.size() < others * bytes) all_.resize(others * bytes);
-    std::vector<typename T::request> requests(2 * others);
-    transport::barrier(t_);
-    auto const start = std::chrono::steady_clock::now();
-    for (std::size_t k = 0; k < others; ++k)
-      requests[k] =
-          t_.recv_async((r + n - 1 - static_cast<int>(k)) % n, std::span(all_).subspan(k * bytes, bytes));
-    for (std::size_t k = 0; k < others; ++k)
-      requests[others + k] =
-          t_.send_async((r + 1 + static_cast<int>(k)) % n, std::span<std::byte const>(out_).first(bytes));
-    for (auto& q : requests) t_.wait(q);
-    return seconds_since(start);
-  }
-
-  /// Seconds of an exchange: every worker sends to its right and gets from its left.
+  /// Seconds of an exchange with the neighbours that waits for the one before: a message out to the right, one in from the left.
   double exchange(std::size_t bytes, int times) {
+    std::span<std::byte> const in = room(1, bytes);
     transport::barrier(t_);
     auto const start = std::chrono::steady_clock::now();
     for (int k = 0; k < times; ++k) {
-      auto incoming = t_.recv_async(left(), std::span(in_).first(bytes));
-      auto outgoing = t_.send_async(right(), std::span<std::byte const>(out_).first(bytes));
+      auto incoming = t_.recv_async(left(1), in);
+      auto outgoing = t_.send_async(right(1), std::span<std::byte const>(out_).first(bytes));
       t_.wait(incoming);
       t_.wait(outgoing);
     }
     return seconds_since(start) / times;
   }
 
-  /// Seconds of many short ones that need not wait for each other.
-  double many() {
-    typename T::request requests[2 * flood];
+  /// Seconds of @p count messages to each of the @p peers on the right that are all started before one is waited for.
+  double burst(std::size_t bytes, int count, int peers) {
+    std::span<std::byte> const in = room(static_cast<std::size_t>(count * peers), bytes);
+    std::vector<typename T::request> requests;
+    requests.reserve(static_cast<std::size_t>(2 * count * peers));
     transport::barrier(t_);
     auto const start = std::chrono::steady_clock::now();
-    for (std::size_t k = 0; k < flood; ++k)
-      requests[k] = t_.recv_async(left(), std::span(in_).subspan(k * 64, 64));
-    for (std::size_t k = 0; k < flood; ++k)
-      requests[flood + k] = t_.send_async(right(), std::span<std::byte const>(out_).first(64));
-    for (auto& r : requests) t_.wait(r);
+    for (int k = 0; k < count * peers; ++k)
+      requests.push_back(
+          t_.recv_async(left(1 + k % peers), in.subspan(static_cast<std::size_t>(k) * bytes, bytes)));
+    for (int k = 0; k < count * peers; ++k)
+      requests.push_back(t_.send_async(right(1 + k % peers), std::span<std::byte const>(out_).first(bytes)));
+    for (auto& q : requests) t_.wait(q);
     return seconds_since(start);
   }
 
  private:
-  int right() const { return (t_.rank() + 1) % t_.size(); }
-  int left() const { return (t_.rank() + t_.size() - 1) % t_.size(); }
+  int right(int distance) const { return (t_.rank() + distance) % t_.size(); }
+  int left(int distance) const { return (t_.rank() + t_.size() - distance) % t_.size(); }
+  std::span<std::byte> room(std::size_t messages, std::size_t bytes) {
+    if (in_.size() < messages * bytes) in_.resize(messages * bytes);
+    return std::span(in_).first(messages * bytes);
+  }
 
   T& t_;
-  std::vector<std::byte> out_, in_, all_;
+  std::vector<std::byte> out_, in_;
 };
 
 inline void check(calibration_settings const& s) {
-  bool const ascending = std::adjacent_find(s.message_bytes.begin(), s.message_bytes.end(),
-                                            std::greater_equal<>()) == s.message_bytes.end();
-  if (s.message_bytes.size() < 2 || !ascending || s.message_bytes.front() < 1024 ||
-      s.message_bytes.back() > (std::size_t{1} << 30))
-    throw configuration_error("globalq: model::calibrate: message_bytes has " +
-                              std::to_string(s.message_bytes.size()) +
-                              " sizes; give two or more, ascending, from 1,024 bytes to 2^30");
+  if (s.message_bytes != 0 && (s.message_bytes < 1024 || s.message_bytes > (std::size_t{1} << 30)))
+    throw configuration_error("globalq: model::calibrate: message_bytes is " +
+                              std::to_string(s.message_bytes) + "; give 0, or 1,024 to 2^30");
+  if (s.stream < 3 || s.stream > 1000)
+    throw configuration_error("globalq: model::calibrate: a stream of " + std::to_string(s.stream) +
+                              " messages; give 3 to 1,000");
   if (s.repeats < 1 || s.repeats > 10'000)
     throw configuration_error("globalq: model::calibrate: repeats is " + std::to_string(s.repeats) +
                               "; give 1 to 10,000");
@@ -168,9 +159,9 @@ inline void check(calibration_settings const& s) {
 
 /// @brief Measures the links of a transport while all workers use them.
 ///
-/// Messages to the right neighbour: of 64 bytes one after the other (alpha), many at once (the overhead of each), and of the
-/// sizes given (beta: the median of the slopes between them); then messages from all to all (how much of beta is left where
-/// they meet). Medians over the repeats of what the slowest worker took.
+/// Messages to the right neighbour: of 64 bytes one after the other (alpha), and many at once (the overhead of each); long ones
+/// in streams of two lengths (beta, from the difference) and one by one (what they take longer to begin with); streams from
+/// all to all (how much of beta is left where they meet). Medians over the repeats of what the slowest worker took.
 /// @param t  endpoint of this worker, over host memory; all workers call with the same settings
 /// @returns  the same numbers on every worker: those of worker 0
 /// @throws   configuration_error for settings that cannot be; transport_error
@@ -189,17 +180,21 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
     return c;
   }
   auto const start = std::chrono::steady_clock::now();
-  std::size_t const sizes = settings.message_bytes.size();
-  detail::prober<T> probe(t, settings.message_bytes.back());
-  std::size_t const crowd_bytes = settings.message_bytes[sizes / 2];
-  std::vector<double> times;  // of each repeat: short, many, from all to all, then each size
-  probe.exchange(settings.message_bytes.back(), 1);
+  std::size_t const bytes = settings.message_bytes != 0 ? settings.message_bytes : c.chunk_bytes;
+  bool const crowd = n > 2 && n <= settings.most_crowd;
+  detail::prober<T> probe(t, bytes);
+  constexpr int few = 2;  // messages in a short stream
+  int const many = settings.stream, of_crowd = std::max(1, settings.stream / 2);
+  probe.burst(bytes, few, 1);
+  constexpr std::size_t each = 6;
+  std::vector<double> times;  // of each repeat
   for (int k = 0;; ++k) {
-    times.push_back(probe.exchange(64, probe.turns));
-    times.push_back(probe.many());
-    times.push_back(n > 2 && n <= settings.most_crowd ? probe.everyone(crowd_bytes) : 0);
-    for (std::size_t const bytes : settings.message_bytes)
-      times.push_back(probe.exchange(bytes, bytes <= (64U << 10) ? 4 : 2));
+    times.push_back(probe.exchange(probe.short_bytes, probe.turns));
+    times.push_back(probe.burst(probe.short_bytes, probe.flood, 1));
+    times.push_back(probe.exchange(bytes, 2));
+    times.push_back(probe.burst(bytes, few, 1));
+    times.push_back(probe.burst(bytes, many, 1));
+    times.push_back(crowd ? probe.burst(bytes, of_crowd, n - 1) : 0);
     bool const more =
         k + 1 < settings.repeats && detail::seconds_since(start) < settings.network_budget.count();
     if (!transport::broadcast_value(t, 0, more)) break;
@@ -207,34 +202,32 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   std::vector<double> const all = detail::slowest(t, times);
   detail::told_network told{};
   if (t.rank() == 0) {
-    std::size_t const each = 3 + sizes, repeats = all.size() / each;
-    auto const column = [&](auto const& f) {
+    std::size_t const repeats = all.size() / each;
+    auto const over_repeats = [&](auto const& f) {
       std::vector<double> v;
       for (std::size_t k = 0; k < repeats; ++k) v.push_back(f(&all[k * each]));
       return detail::quartiles(v);
     };
-    told.overhead =
-        column([&](double const* row) { return std::max(0.0, (row[1] - row[0]) / (2 * (probe.flood - 1))); });
-    double const overhead = told.overhead.value;
-    told.alpha = column([&](double const* row) { return std::max(1e-9, row[0] - 2 * overhead); });
-    // between every two sizes, in every repeat; where the larger was the faster, its own rate
-    std::vector<double> rates;
-    for (std::size_t k = 0; k < repeats; ++k)
-      for (std::size_t i = 0; i < sizes; ++i)
-        for (std::size_t j = i + 1; j < sizes; ++j) {
-          double const* const row = &all[k * each + 3];
-          double const more = static_cast<double>(settings.message_bytes[j] - settings.message_bytes[i]);
-          rates.push_back(row[j] > row[i] ? more / (row[j] - row[i])
-                                          : static_cast<double>(settings.message_bytes[j]) / row[j]);
-        }
-    told.beta = detail::quartiles(rates);
-    // the first message has the link to itself, and n - 2 share it
-    told.crowded = n > 2 && n <= settings.most_crowd ? column([&](double const* row) {
-      double const one = static_cast<double>(crowd_bytes) / told.beta.value, others = n - 2;
-      double const crowd = row[2] - told.alpha.value - one;
-      return crowd <= others * one ? 1.0 : others * one / crowd;
+    double const m = static_cast<double>(bytes);
+    told.overhead = over_repeats(
+        [&](double const* row) { return std::max(0.0, (row[1] - row[0]) / (2 * (probe.flood - 1))); });
+    double const handling = 2 * told.overhead.value;
+    told.alpha = over_repeats([&](double const* row) { return std::max(1e-9, row[0] - handling); });
+    // noise may make the long stream the shorter one: then all of it, beginning included
+    told.beta = over_repeats([&](double const* row) {
+      double const more = row[4] - row[3];
+      return more > row[4] / 4 ? (many - few) * m / more : many * m / row[4];
+    });
+    double const one = m / told.beta.value;
+    told.long_latency = over_repeats(
+        [&](double const* row) { return std::max(0.0, row[2] - handling - told.alpha.value - one); });
+    // the first message of the crowd has the link to itself
+    told.crowded = crowd ? over_repeats([&](double const* row) {
+      double const rest = (of_crowd * (n - 1) - 1) * one;
+      double const took = row[5] - told.alpha.value - told.long_latency.value - one;
+      return took <= rest ? 1.0 : rest / took;
     })
-                                                     : measured{1, 1, 1};
+                         : measured{1, 1, 1};
     told.repeats = static_cast<std::int64_t>(repeats);
     told.seconds = detail::seconds_since(start);
   }
@@ -243,11 +236,14 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   c.beta = told.beta;
   c.overhead = told.overhead;
   c.crowded = told.crowded;
+  c.long_latency = told.long_latency;
   c.repeats = static_cast<int>(told.repeats);
   c.seconds = told.seconds;
   c.net = network::uniform(n, c.alpha.value, c.beta.value);
   c.net.overhead = c.overhead.value;
   c.net.crowded = c.crowded.value;
+  c.net.long_latency = c.long_latency.value;
+  c.net.long_from = std::min<std::uint64_t>(c.net.long_from, bytes);
   c.net.quick_exchange = transport::OwnAllgather<T>;
   return c;
 }

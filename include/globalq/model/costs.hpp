@@ -31,6 +31,9 @@ struct network {
   std::vector<link> links;  ///< one a worker
   link within;              ///< between workers of one site, beside their links to the world
   double overhead = 0;      ///< s of a worker's own time for a message that it sends, or gets
+  /// What a message of long_from bytes and more takes longer to begin with: libraries ask its receiver first.
+  double long_latency = 0;
+  std::uint64_t long_from = 65'536;
   /// Share of `down` that is left where messages of several workers meet at one: 1 on a good switch; TCP loses packets there.
   double crowded = 1;
   bool quick_exchange =
@@ -77,6 +80,8 @@ struct network {
     };
     for (std::size_t r = 0; r < links.size(); ++r) check_link(links[r], "worker " + std::to_string(r));
     check_link(within, "links within a site");
+    if (!(long_latency >= 0) || std::isinf(long_latency))
+      refuse("all workers", "the latency of long messages", long_latency, "give seconds, 0 or more");
     if (!(crowded > 0 && crowded <= 1))
       refuse("all workers", "the share of a crowded link", crowded, "give a number above 0, at most 1");
     if (!(overhead >= 0) || std::isinf(overhead))

@@ -333,7 +333,8 @@ class player {
     w.clock += net_.overhead;
     link const &mine = net_.links[r], &theirs = net_.links[to];
     bool const near = mine.site >= 0 && mine.site == theirs.site;
-    double const latency = near ? net_.within.latency : (mine.latency + theirs.latency) / 2;
+    double latency = near ? net_.within.latency : (mine.latency + theirs.latency) / 2;
+    if (!near && bytes >= net_.long_from) latency += net_.long_latency;
     way_out& out = w.out[near];
     double const leaves = std::max(w.clock, out.free);
     out.free = leaves + static_cast<double>(bytes) / (near ? net_.within.up : mine.up);
