@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Kokkos, which every user needs; MPI, which globalq::mpi needs; CUDA and NCCL, which globalq::nccl needs.
+# Kokkos, which every user needs; MPI, which globalq::mpi needs; CUDA and NCCL, which globalq::nccl needs; Eigen, which
+# globalq::eigen needs.
 
 # The order of the search: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the
 # system; where none is found, the pinned tag is fetched.
@@ -38,4 +39,15 @@ if(enable_nccl STREQUAL "AUTO")
 elseif(GLOBALQ_ENABLE_NCCL)
   find_package(CUDAToolkit REQUIRED)
   find_package(NCCL 2.14 REQUIRED)
+endif()
+
+set(GLOBALQ_ENABLE_EIGEN
+    AUTO
+    CACHE STRING "Build globalq::eigen: AUTO (when Eigen is found), ON or OFF")
+set_property(CACHE GLOBALQ_ENABLE_EIGEN PROPERTY STRINGS AUTO ON OFF)
+string(TOUPPER "${GLOBALQ_ENABLE_EIGEN}" enable_eigen)
+if(enable_eigen STREQUAL "AUTO")
+  find_package(Eigen3 3.4 QUIET NO_MODULE)
+elseif(GLOBALQ_ENABLE_EIGEN)
+  find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 endif()

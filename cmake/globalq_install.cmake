@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install, export and version file. globalq::mpi and globalq::nccl have export files of their own, so that users without
-# MPI or NCCL can still use an installation that was made with it.
+# Install, export and version file. globalq::mpi, globalq::nccl and globalq::eigen have export files of their own, so that
+# users without MPI, NCCL or Eigen can still use an installation that was made with it.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -20,6 +20,12 @@ if(TARGET globalq_nccl)
   install(TARGETS globalq_nccl EXPORT globalqNcclTargets)
   install(EXPORT globalqNcclTargets NAMESPACE globalq:: DESTINATION ${config_dir})
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake DESTINATION ${config_dir})
+endif()
+set(GLOBALQ_WITH_EIGEN OFF)
+if(TARGET globalq_eigen)
+  set(GLOBALQ_WITH_EIGEN ON)
+  install(TARGETS globalq_eigen EXPORT globalqEigenTargets)
+  install(EXPORT globalqEigenTargets NAMESPACE globalq:: DESTINATION ${config_dir})
 endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq, and where they are enabled and found globalq::mpi and globalq::nccl.
+# The targets that users link: globalq::globalq, and where they are enabled and found globalq::mpi, globalq::nccl and
+# globalq::eigen.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
@@ -34,4 +35,12 @@ if(GLOBALQ_ENABLE_NCCL AND NCCL_FOUND AND TARGET CUDA::cudart)
   set_target_properties(globalq_nccl PROPERTIES EXPORT_NAME nccl)
   target_link_libraries(globalq_nccl INTERFACE globalq NCCL::nccl CUDA::cudart)
   target_compile_definitions(globalq_nccl INTERFACE GLOBALQ_HAS_NCCL)
+endif()
+
+if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
+  add_library(globalq_eigen INTERFACE)
+  add_library(globalq::eigen ALIAS globalq_eigen)
+  set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
+  target_link_libraries(globalq_eigen INTERFACE globalq Eigen3::Eigen)
+  target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN)
 endif()
