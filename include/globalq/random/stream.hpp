@@ -25,11 +25,14 @@ namespace globalq::random {
 
 /// What random bits are used for. Two uses never share a word.
 enum class purpose : std::uint32_t {
-  encode = 0,           ///< a worker's own values
-  reduce = 1,           ///< adding two exponential codes; keyed by the worker that sent the frame
-  requantise = 2,       ///< a partial sum
-  shift = 3,            ///< random shift of a worker's own values; group = bucket
-  shift_requantise = 4  ///< random shift of a partial sum; group = bucket
+  encode = 0,            ///< a worker's own values
+  reduce = 1,            ///< adding two exponential codes; keyed by the worker that sent the frame
+  requantise = 2,        ///< a partial sum
+  shift = 3,             ///< random shift of a worker's own values; group = bucket
+  shift_requantise = 4,  ///< random shift of a partial sum; group = bucket
+  select = 5,            ///< which coordinates are sent (compressor::rand_k)
+  rotate = 6,            ///< signs of a randomised transform (compressor::thc)
+  start = 7  ///< where an iteration starts (compressor::power_sgd), and how a vote's ties fall (sign_sgd)
 };
 
 /// Largest step, worker and vector length that the counter can tell apart.

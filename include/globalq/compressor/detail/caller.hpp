@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: what every call does first and last: do all workers mean the same, is all finite, who keeps memory.
+
+#include "../../detail/opening.hpp"
+#include "../../transport/collectives.hpp"
+#include "../concept.hpp"
+#include "blocks.hpp"
+#include "lanes.hpp"
+
+#include <memory>
+#include <string>
+
+namespace globalq::compressor::detail {
+
+/// Everything a transfer may still touch when a call is given up.
+struct workspace {
+  frame_pool frames;
+  std::vector<globalq::detail::opening_record> records;
+  byte_buffer mine, all;
+};
+
+/// A real number as a part of a fingerprint.
+inline std::uint64_t hash_of(std::uint64_t h, double x) { return globalq::detail::hash(h, bits_of(x)); }
+
+/// @brief The layers of a compressor, and its calls.
+class caller {
+ public:
+  /// @param name        of the compressor, for errors and the fingerprint
+  /// @param parameters  hash of all its parameters
+  /// @param schedule    name of the schedule of its sums
+  caller(char const* name, adapt::layout layers, options const& settings, std::uint64_t parameters,
+         char const* schedule = "")
+      : layers_(std::move(layers)),
+        settings_(settings),
+        name_(name),
+        schedule_(schedule),
+        parameters_(globalq::detail::hash(parameters, std::string_view(name))),
+        runs_(runs_of(layers_)),
+        blocks_(blocks_of(runs_)),
+        memory_(std::make_shared<workspace>()) {
+    for (adapt::layer const& l : layers_) {
+      if (l.type != dtype::float32)
+        throw configuration_error("globalq: " + std::string(name) + ": layer \"" + l.name + "\" is of type " +
+                                  name_of(l.type) + "; compressors take float32: convert it before the call");
+      places_ = globalq::detail::hash(places_, l.name);
+      for (std::uint64_t const number : {l.offset, l.size, l.rows()})
+        places_ = globalq::detail::hash(places_, number);
+    }
+  }
+
+  adapt::layout const& layers() const { return layers_; }
+  options const& settings() const { return settings_; }
+  char const* name() const { return name_; }
+  std::span<run const> runs() const { return runs_; }
+  std::span<run const> blocks() const { return blocks_; }
+  workspace& memory() const { return *memory_; }
+
+  /// What the opening of a call came to.
+  struct opened {
+    bool finite = true;
+    double top = 0;  ///< max|x| over all workers
+    double unit =
+        1;  ///< a power of two that values are divided by before float32 sums, so that none overflows
+    std::span<globalq::detail::opening_record const> records;  ///< of all workers, each with its statistic
+  };
+
+  /// What most calls measure: the largest magnitude only.
+  auto largest(kernel::host_executor const& on, std::span<float const> x) const {
+    return [this, &on, x] { return std::pair(largest_bits(on, blocks_, x.data()), 0.0); };
+  }
+
+  /// @brief One call: the opening exchange, then @p body(opened) -> outcome, then what a mean that is no number needs.
+  /// @param measure  measure() -> (bits of this worker's largest magnitude, a number that all workers learn of each other)
+  template <Transport T, class Measure, class Body>
+  outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
+               std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
+    kernel::float_environment const exact;
+    return guarded(workers, [&] {
+      bool const fits = x.size() == layers_.length() && mean.size() == x.size() &&
+                        (rest.empty() || rest.size() == x.size());
+      auto const [top, statistic] = fits ? measure() : std::pair<std::uint32_t, double>{0, 0.0};
+      opened const o = open(workers, fits, x.size(), step, top, statistic);
+      if (step > random::max_step)
+        throw configuration_error(
+            text(workers, "step " + std::to_string(step) + " is 2^48 or more", "count steps from 0"));
+      if (!fits)
+        throw configuration_error(text(workers,
+                                       "the vectors have " + std::to_string(x.size()) + " (x), " +
+                                           std::to_string(mean.size()) + " (mean) and " +
+                                           std::to_string(rest.size()) + " (rest) values, the layers " +
+                                           std::to_string(layers_.length()),
+                                       "pass vectors that hold all layers"));
+      outcome const result = o.finite ? body(o) : outcome::not_finite;
+      if (result == outcome::not_finite) {
+        if (settings_.non_finite == non_finite::error)
+          throw non_finite_error(globalq::detail::non_finite_text(
+              name_, o.finite ? globalq::detail::beyond_range_text(dtype::float32) : who_brought(o), false));
+        fill(on, blocks_, mean.data(), float_of(float_nan));
+      }
+      return result;
+    });
+  }
+
+ private:
+  template <Transport T, class F>
+  outcome guarded(T& workers, F const& f) {
+    auto const keep = [&] {
+      if constexpr (transport::OwnRetain<T>) {
+        workers.retain(memory_);
+        memory_ = std::make_shared<workspace>();
+      }
+    };
+    try {
+      return f();
+    } catch (transport_error const&) {
+      keep();
+      throw;
+    } catch (frame_error const&) {
+      keep();
+      throw;
+    }
+  }
+
+  template <Transport T>
+  opened open(T& workers, bool fits, std::uint64_t length, std::uint64_t step, std::uint32_t top,
+              double statistic) {
+    int const n = workers.size();
+    globalq::detail::agreement agreed(dtype::float32, parameters_, schedule_, n, settings_.seed,
+                                      settings_.non_finite, length);
+    // a worker whose vectors do not fit takes part, so that all of them hear of it
+    agreed.fields[0] = globalq::detail::hash(agreed.fields[0], fits ? places_ : ~places_);
+    globalq::detail::opening_record const mine =
+        agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
+    auto& records = memory_->records;
+    records.resize(static_cast<std::size_t>(n));
+    transport::allgather_value(workers, mine, std::span(records));
+    globalq::detail::check_agreement(records, name_);
+    opened o;
+    o.records = records;
+    for (auto const& r : records) {
+      o.finite = o.finite && !r.non_finite();
+      o.top = std::max(o.top, r.max());
+    }
+    if (o.finite && o.top > 0) o.unit = globalq::detail::plain_scale_of(o.top, n, dtype::float32).unit;
+    return o;
+  }
+
+  static std::string who_brought(opened const& o) {
+    int who = 0;
+    while (!o.records[static_cast<std::size_t>(who)].non_finite()) ++who;
+    return globalq::detail::brought_text(who);
+  }
+
+  template <Transport T>
+  std::string text(T const& workers, std::string const& what, std::string const& remedy) const {
+    return globalq::detail::worker_message(name_, workers.rank(), workers.size(), what, remedy);
+  }
+
+  adapt::layout layers_;
+  options settings_;
+  char const* name_;
+  char const* schedule_;
+  std::uint64_t parameters_, places_ = 0;
+  std::vector<run> runs_, blocks_;
+  std::shared_ptr<workspace> memory_;
+};
+
+}  // namespace globalq::compressor::detail
