@@ -42,5 +42,6 @@ if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
   add_library(globalq::eigen ALIAS globalq_eigen)
   set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
   target_link_libraries(globalq_eigen INTERFACE globalq Eigen3::Eigen)
-  target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN)
+  # Kokkos shares blocks out to threads; Eigen multiplies each on the thread that asks.
+  target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
 endif()
