@@ -8,6 +8,7 @@
 
 namespace globalq::compressor {
 
+/// Parameters of one_bit; the same on every worker.
 struct one_bit_options {
   /// Values that share two means; 0: a row of each matrix, where the paper has a column. A bucket does not cross layers.
   std::uint64_t bucket = 512;

@@ -14,6 +14,7 @@
 
 namespace globalq::compressor {
 
+/// Parameters of power_sgd; the same on every worker.
 struct power_sgd_options {
   int rank = 4;
   /// Of each layer in the order of the layout, instead of one for all; 0: the layer is sent in float32.

@@ -11,6 +11,7 @@
 
 namespace globalq::compressor {
 
+/// Parameters of rand_k; the same on every worker.
 struct rand_k_options {
   double density = 0.01;  ///< share of the values that is sent
   compressor::scope scope = scope::layer;

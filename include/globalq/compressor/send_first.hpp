@@ -11,6 +11,7 @@
 
 namespace globalq::compressor {
 
+/// Parameters of send_first; the same on every worker.
 struct send_first_options {
   double gamma = 8;  ///< at least 1: one value in gamma is sent
 };

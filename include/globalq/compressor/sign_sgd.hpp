@@ -16,6 +16,7 @@ enum class sign_scale : std::uint8_t {
   layers  ///< the mean magnitude of each layer, averaged over the workers: for comparing lengths, and for error_feedback
 };
 
+/// Parameters of sign_sgd; the same on every worker.
 struct sign_sgd_options {
   sign_scale scale = sign_scale::one;
 };

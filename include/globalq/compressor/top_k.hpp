@@ -10,6 +10,7 @@
 
 namespace globalq::compressor {
 
+/// Parameters of top_k; the same on every worker.
 struct top_k_options {
   double density = 0.01;                   ///< share of the values that is sent
   compressor::scope scope = scope::layer;  ///< the largest of each layer, or of all layers together
