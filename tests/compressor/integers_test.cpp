@@ -164,6 +164,19 @@ TEST(Thc, the_transform_twice_is_a_multiple_and_keeps_the_length) {
     cp::detail::hadamard(y.data(), d);
     for (std::size_t i = 0; i < d; ++i) EXPECT_EQ(y[i], static_cast<float>(d) * x[i]);
   }
+  for (std::uint64_t d : {1UL, 8UL, 16UL, 32UL, 4096UL}) {
+    vector x = cases::values(d, 8), y;
+    for (float& v : x) v *= 0.1F;  // sums are rounded
+    y = x;
+    cp::detail::hadamard(x.data(), d);
+    cp::detail::hadamard_portable(y.data(), d);
+    EXPECT_TRUE(cases::same_bits(x, y));
+    vector s(d, 1.0F), t(d, 1.0F);  // signs of part of the vector are those of the whole
+    gq::random::stream const bits{1, 2, 0, gq::random::purpose::rotate};
+    cp::detail::turn_signs(bits, 5, d, s.data());
+    for (std::uint64_t i = 0; i < d; ++i) cp::detail::turn_signs(bits, 5 + i, 1, t.data() + i);
+    EXPECT_EQ(s, t);
+  }
   // row r, column c: (-1)^(bits that both have)
   for (std::uint64_t c = 0; c < 8; ++c) {
     vector unit(8);

@@ -7,6 +7,7 @@
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
+#include "detail/round_up_or_down.hpp"
 #include "state.hpp"
 
 #include <cmath>
@@ -146,26 +147,21 @@ class int_sgd {
     codes_.resize(total_);
     if (rest != nullptr) own_.resize(total_);
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
-      std::uint32_t random[random::tile_values];
-      for (std::uint64_t i = at; i < at + count; ++i) {
-        std::uint64_t const in_tile = i % random::tile_values;
-        if (i == at || in_tile == 0) random::fill<16>(words, i / random::tile_values, 0, random);
-        double const t = static_cast<double>(x[first + i - at]) * alpha, low = std::floor(t);
-        double k = low + ((t - low) * 0x1p32 > static_cast<double>(random[in_tile]) ? 1 : 0);
-        k = k > most ? most : (k < -most ? -most : k);
-        codes_[i] = static_cast<Lane>(k);
-      }
+      detail::round_all(words, at, x + first, count, alpha, 0.0, -most, most, codes_.data() + at);
       if (rest != nullptr) std::copy_n(codes_.data() + at, count, own_.data() + at);
     });
     detail::sum_lanes(workers, schedule_, on, std::span(codes_), caller_.memory().frames,
                       caller_.settings().chunk_values);
     double const share = 1 / (alpha * workers.size());
-    std::atomic<bool> finite{true};
-    each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
-      for (std::uint64_t i = at; i < at + count; ++i)
-        if (!is_finite(static_cast<float>(static_cast<double>(codes_[i]) * share))) finite = false;
-    });
-    if (!finite) return outcome::not_finite;
+    if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >=
+        0x1p127) {  // sums might leave float32
+      std::atomic<bool> finite{true};
+      each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
+        for (std::uint64_t i = at; i < at + count; ++i)
+          if (!is_finite(static_cast<float>(static_cast<double>(codes_[i]) * share))) finite = false;
+      });
+      if (!finite) return outcome::not_finite;
+    }
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       if (rest != nullptr)
         for (std::uint64_t i = 0; i < count; ++i)

@@ -69,17 +69,36 @@ class one_bit {
     });
   }
 
-  static means means_of(float const* x, std::uint64_t count) {
-    double above = 0, below = 0;
-    std::uint64_t negative = 0;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      double const v = static_cast<double>(x[i]);
-      above += v < 0 ? 0 : v;
-      below += v < 0 ? v : 0;
-      negative += v < 0 ? 1 : 0;
+  /// The means of the values at or above zero and of those below, in 16 partial sums.
+  GLOBALQ_LOOP static means means_of(float const* x, std::uint64_t count) {
+    constexpr std::uint64_t lanes = 16;
+    double sums[lanes] = {}, below[lanes] = {};
+    std::uint32_t negatives[lanes] = {};
+    std::uint64_t i = 0;
+    for (; i + lanes <= count; i += lanes)
+      for (std::uint64_t j = 0; j < lanes; ++j) {
+        float const v = x[i + j], low = v < 0 ? v : 0.0F;
+        sums[j] += static_cast<double>(v);
+        below[j] += static_cast<double>(low);
+        negatives[j] += v < 0 ? 1U : 0U;
+      }
+    for (std::uint64_t j = 0; i < count; ++i, ++j) {
+      sums[j] += static_cast<double>(x[i]);
+      below[j] += x[i] < 0 ? static_cast<double>(x[i]) : 0.0;
+      negatives[j] += x[i] < 0 ? 1U : 0U;
     }
-    return {negative == count ? 0.0F : static_cast<float>(above / static_cast<double>(count - negative)),
-            negative == 0 ? 0.0F : static_cast<float>(below / static_cast<double>(negative))};
+    double all = 0, low = 0;
+    std::uint64_t negative = 0;
+    for (std::uint64_t j = 0; j < lanes; ++j) {
+      all += sums[j];
+      low += below[j];
+      negative += negatives[j];
+    }
+    double const above = all - low;
+    return {negative == count || above < 0
+                ? 0.0F
+                : static_cast<float>(above / static_cast<double>(count - negative)),
+            negative == 0 ? 0.0F : static_cast<float>(low / static_cast<double>(negative))};
   }
 
   template <Transport T>
@@ -108,12 +127,8 @@ class one_bit {
           throw frame_error("globalq: one_bit: worker " + std::to_string(r) +
                             " sent a mean that is not finite; the bytes were damaged");
       }
-    // the mean of means is at most the largest of them, but for rounding
     double const factor = unit / static_cast<double>(n);
-    std::atomic<bool> finite{true};
-    sums_.resize(caller_.layers().length());
-    each_bucket(on, [&](std::uint64_t b, bucket const& at) {
-      float* const sums = sums_.data() + at.first;
+    auto const add = [&](std::uint64_t b, bucket const& at, float* sums) {
       std::fill_n(sums, at.count, 0.0F);
       for (std::uint64_t r = 0; r < n; ++r) {
         means m;
@@ -123,9 +138,17 @@ class one_bit {
       }
       for (std::uint64_t i = 0; i < at.count; ++i)
         sums[i] = static_cast<float>(static_cast<double>(sums[i]) * factor);
-      if (detail::largest_bits(sums, at.count) >= float_infinity) finite = false;
-    });
-    if (!finite) return outcome::not_finite;
+    };
+    // the mean of means is at most the largest of them but for rounding, so only the largest numbers need a look first
+    if (unit != 1) {
+      std::atomic<bool> finite{true};
+      sums_.resize(caller_.layers().length());
+      each_bucket(on, [&](std::uint64_t b, bucket const& at) {
+        add(b, at, sums_.data() + at.first);
+        if (detail::largest_bits(sums_.data() + at.first, at.count) >= float_infinity) finite = false;
+      });
+      if (!finite) return outcome::not_finite;
+    }
     each_bucket(on, [&](std::uint64_t b, bucket const& at) {
       if (rest != nullptr) {
         means m;
@@ -134,7 +157,7 @@ class one_bit {
         for (std::uint64_t i = at.first; i < at.first + at.count; ++i)
           rest[i] = x[i] - (x[i] < 0 ? m.negative : m.positive);
       }
-      std::copy_n(sums_.data() + at.first, at.count, mean + at.first);
+      add(b, at, mean + at.first);
     });
     return outcome::mean;
   }

@@ -32,11 +32,13 @@ namespace detail {
 /// @source        Bentley and Floyd 1987
 inline void choose(random::stream const& bits, std::uint64_t first, std::uint64_t count, std::uint64_t k,
                    std::vector<std::uint64_t>& bitmap, std::uint64_t offset, std::uint64_t* out) {
+  random::words4 drawn{};
   for (std::uint64_t j = count - k; j < count; ++j) {
     std::uint64_t const draw = first + j;
-    random::words4 const w = bits.group(draw / 2);
-    std::uint64_t const word = draw % 2 == 0 ? (static_cast<std::uint64_t>(w.word[1]) << 32 | w.word[0])
-                                             : (static_cast<std::uint64_t>(w.word[3]) << 32 | w.word[2]);
+    if (j == count - k || draw % 2 == 0) drawn = bits.group(draw / 2);  // of two draws
+    std::uint64_t const word = draw % 2 == 0
+                                   ? (static_cast<std::uint64_t>(drawn.word[1]) << 32 | drawn.word[0])
+                                   : (static_cast<std::uint64_t>(drawn.word[3]) << 32 | drawn.word[2]);
     // floor(word * (j + 1) / 2^64) without a type of 128 bits
     std::uint64_t const range = j + 1, low = word & 0xffffffffU, high = word >> 32;
     std::uint64_t const rl = range & 0xffffffffU, rh = range >> 32;

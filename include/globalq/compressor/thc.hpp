@@ -7,6 +7,7 @@
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
 #include "detail/hadamard.hpp"
+#include "detail/round_up_or_down.hpp"
 
 #include <bit>
 
@@ -220,19 +221,9 @@ class thc {
       }
 
     each_block(on, [&](std::uint64_t k, block const& b) {
-      float const* const v = rotated_.data() + b.place;
-      std::uint16_t* const out = indices_.data() + b.place;
       double const half = top() / 2.0, gain = ranges[k] > 0 ? half / static_cast<double>(ranges[k]) : 0;
-      std::uint32_t random[random::tile_values];
-      for (std::uint64_t i = 0; i < b.padded; ++i) {
-        std::uint64_t const at = b.place + i, in_tile = at % random::tile_values;
-        if (i == 0 || in_tile == 0) random::fill<16>(words, at / random::tile_values, 0, random);
-        double const t = static_cast<double>(v[i]) * gain + half;
-        auto index = static_cast<std::int32_t>(t);  // t >= 0, but for rounding
-        index += (t - index) * 0x1p32 > static_cast<double>(random[in_tile]) ? 1 : 0;
-        index = index < 0 ? 0 : index;
-        out[i] = static_cast<std::uint16_t>(std::min<std::int32_t>(index, static_cast<std::int32_t>(top())));
-      }
+      detail::round_all(words, b.place, rotated_.data() + b.place, b.padded, gain, half, 0.0,
+                        static_cast<double>(top()), indices_.data() + b.place);
     });
     if (rest != nullptr) own_.assign(indices_.begin(), indices_.end());
 
