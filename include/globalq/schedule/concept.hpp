@@ -63,14 +63,15 @@ typename T::request recv(T& t, int from, std::span<std::byte> frame) {
   return frame.empty() ? typename T::request{} : t.recv_async(from, frame);
 }
 
+/// Sets of transfers that a call may have.
+inline constexpr int most_sets = 16;
+
 /// Transfers under way, in memory that the next call reuses. Leaving the scope by an exception gives them up.
 ///
 /// They are kept in sets, each of which is waited for by itself: those of a chunk, say, while another is on its way.
 template <Transport T>
 class transfers {
  public:
-  static constexpr int most_sets = 8;
-
   transfers() { clear(); }
   ~transfers() { clear(); }
   transfers(transfers const&) = delete;

@@ -39,9 +39,12 @@ struct tree {
       terms += below[children++];
     }
     detail::transfers<T> under_way;
-    auto const slot = [](std::uint64_t round, std::size_t i) { return i + (most + 2) * (round % 2); };
+    // Chunks on their way: as many as there are steps up to worker 0 and down again, else each would wait for the one before.
+    std::uint64_t const window = std::min<std::uint64_t>(
+        2 * static_cast<std::uint64_t>(log2_ceil(static_cast<std::uint64_t>(n))) + 2, detail::most_sets - 2);
+    auto const slot = [&](std::uint64_t round, std::size_t i) { return i + (most + 2) * (round % window); };
     auto const up_set = [](std::uint64_t round) { return static_cast<int>(round % 2); };
-    auto const down_set = [](std::uint64_t round) { return 2 + static_cast<int>(round % 2); };
+    auto const down_set = [&](std::uint64_t round) { return static_cast<int>(2 + round % window); };
     auto const frame_of = [&](std::uint64_t round, int k) {
       return frames.get(slot(round, static_cast<std::size_t>(k)),
                         c.frame_bytes(cut.piece(0, round), below[k]));
@@ -59,6 +62,7 @@ struct tree {
       std::vector<source>& sources = frames.sources(most);
       for (int k = 0; k < children; ++k) sources.push_back({frame_of(round, k), below[k], child[k]});
       auto const mine = frames.get(slot(round, most), c.frame_bytes(part, terms));
+      under_way.wait_all(t, down_set(round));  // what was sent from these frames, a window ago
       c.combine(part, true, sources, mine);
       if (r == 0) return;
       under_way.recv(t, r - parent, whole(round), down_set(round));
@@ -71,16 +75,19 @@ struct tree {
       for (int k = children; k-- > 0;) under_way.send(t, child[k], all, down_set(round));
       source const done{all, n, 0};
       c.finish(part, {&done, 1});
-      under_way.wait_all(t, down_set(round));
     };
 
+    // worker 0 has the whole sum at once; others get it window - 1 chunks later at the latest
+    std::uint64_t const behind = r == 0 ? 0 : std::min(window - 1, rounds);
     if (rounds != 0) expect(0);
     for (std::uint64_t round = 0; round < rounds; ++round) {
       if (round + 1 < rounds) expect(round + 1);
       add(round);
-      if (round > 0) finish(round - 1);
+      if (round >= behind) finish(round - behind);
     }
-    if (rounds != 0) finish(rounds - 1);
+    for (std::uint64_t round = rounds - std::min(behind, rounds); round < rounds; ++round) finish(round);
+    for (std::uint64_t round = rounds - std::min(window, rounds); round < rounds; ++round)
+      under_way.wait_all(t, down_set(round));
   }
 };
 
