@@ -16,7 +16,7 @@ namespace globalq::adapt {
 /// @brief Rules for layers that travel as float32: a layer that one of them names does.
 ///
 /// @code
-/// auto const keep = gq::adapt::filter{}.named("*bias").named("*.norm?.*").below(10'000).below_dimensions(2);
+/// auto const keep = gq::adapt::filter{}.named("*bias").named("*.norm?.*").below(10000).below_dimensions(2);
 /// @endcode
 /// @source Markov 2024 (thesis), section 3.5 (CGX: layers of normalisation, biases, small ones); Alistarh et al. 2017 (QSGD)
 class filter {
@@ -58,7 +58,7 @@ class filter {
 
   /// The rule of QSGD: tensors of fewer than 10,000 values.
   /// @source Alistarh et al. 2017 (QSGD), section 5
-  static filter qsgd() { return filter{}.below(10'000); }
+  static filter qsgd() { return filter{}.below(10000); }
 
  private:
   std::vector<std::string> patterns_;

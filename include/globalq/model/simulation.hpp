@@ -96,6 +96,7 @@ struct script {
 /// @brief A Transport that moves nothing and takes notes: one worker's part of a simulation.
 class recorder {
  public:
+  /// A send or a receive.
   struct request {
     std::int64_t number = -1;  ///< among the sends, or the receives, of this worker
     bool sends = false;
