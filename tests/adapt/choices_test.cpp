@@ -2,6 +2,8 @@
 /// @file
 /// @brief Tables of choices: exact sums, references and budgets, and what is refused.
 
+#include "tests/support/refusal.hpp"
+
 #include <globalq/adapt/choices.hpp>
 
 #include <gmock/gmock.h>
@@ -12,22 +14,13 @@
 #include <random>
 
 namespace ad = globalq::adapt;
+using support::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 namespace {
 
 __extension__ typedef unsigned __int128 big;
-
-template <class F>
-std::string refusal(F const& f) {
-  try {
-    f();
-  } catch (globalq::configuration_error const& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(ExactSum, agrees_with_integers_wherever_they_lie) {
   // sums of m 2^e with m below 2^53 and e in a window of 64 fit into 128 bits

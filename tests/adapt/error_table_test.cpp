@@ -3,6 +3,7 @@
 /// @brief Error tables: accumulated gradients, Top-K and low rank against their definitions, and errors of one's own.
 
 #include <globalq/adapt/error_table.hpp>
+#include <globalq/adapt/gradient_accumulator.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

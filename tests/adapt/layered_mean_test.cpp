@@ -5,6 +5,7 @@
 #include "tests/support/allocations.hpp"
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
@@ -17,6 +18,7 @@
 namespace gq = globalq;
 using gq::adapt::layered_mean;
 using support::on_threads;
+using support::refusal;
 using support::same_bits;
 using support::values;
 using testing::HasSubstr;
@@ -309,14 +311,6 @@ TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
   on_threads(2, [&](auto& workers) {
     gq::adapt::layout model;
     model.add("a", {30}).add("b", {7});
-    auto const refusal = [&](auto const& f) {
-      try {
-        f();
-      } catch (gq::configuration_error const& e) {
-        return std::string(e.what());
-      }
-      return std::string();
-    };
     gq::quantizer const wide{gq::norm::linf{}, gq::levels::uniform{100}, dice, gq::wire::int8{}};
     std::vector<gq::any_quantizer> const ops{gq::uncompressed{}, wide};
     EXPECT_THAT(refusal([&] {

@@ -2,26 +2,18 @@
 /// @file
 /// @brief Layouts: where layers lie, and what is refused.
 
+#include "tests/support/refusal.hpp"
+
 #include <globalq/adapt/layout.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace gq = globalq;
+using support::refusal;
 using testing::HasSubstr;
 
 namespace {
-
-/// What adding a layer is refused with.
-template <class F>
-std::string refusal(F const& f) {
-  try {
-    f();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Layout, layers_follow_each_other_unless_they_are_placed) {
   gq::adapt::layout model;

@@ -4,6 +4,7 @@
 
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/overlapped_mean.hpp>
@@ -19,6 +20,7 @@ namespace gq = globalq;
 using gq::adapt::layered_mean;
 using gq::adapt::overlapped_mean;
 using support::on_threads;
+using support::refusal;
 using support::values;
 using testing::HasSubstr;
 
@@ -139,14 +141,6 @@ TEST(OverlappedMean, misuse_is_told_with_the_layer_and_the_remedy) {
   on_threads(1, [](auto& workers) {
     gq::adapt::layout model;
     model.add("a", {3}).add("b", {4});
-    auto const refusal = [](auto const& f) {
-      try {
-        f();
-      } catch (gq::configuration_error const& e) {
-        return std::string(e.what());
-      }
-      return std::string();
-    };
     auto const ops = operators(model);
     overlapped_mean mean{workers, model, ops, gq::schedule::sra{}};
     std::vector<float> a(3), b(4);

@@ -5,6 +5,7 @@
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/rand_k.hpp>
 #include <globalq/compressor/send_first.hpp>
+#include <globalq/compressor/state.hpp>
 
 #include <gmock/gmock.h>
 

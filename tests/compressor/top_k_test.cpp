@@ -2,6 +2,7 @@
 /// @file
 /// @brief Top-K: what is sent, what is left, and that feedback makes up for it.
 
+#include <globalq/compressor/density.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/top_k.hpp>
 

@@ -24,10 +24,12 @@
 
 #include "globalq/core/concepts.hpp"
 #include "globalq/core/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace globalq_test {
 
 namespace gq = globalq;
+using support::refusal;
 
 /// A scheme and what is known of it: its levels in ascending order, on the scale of extent().
 template <class Scheme>
@@ -71,17 +73,6 @@ struct scheme_case {
     return of < 0 ? -v : v;
   }
 };
-
-/// The message of the configuration_error that @p call throws; empty if it throws none.
-template <class Call>
-std::string refusal(Call const& call) {
-  try {
-    call();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return {};
-}
 
 template <class Cases>
 class level_scheme_suite : public ::testing::Test {};

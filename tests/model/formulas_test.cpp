@@ -2,6 +2,9 @@
 /// @file
 /// @brief Closed formulas: by hand, and the paper's claims about when compression wins.
 
+#include "tests/support/refusal.hpp"
+
+#include <globalq/model/costs.hpp>
 #include <globalq/model/formulas.hpp>
 
 #include <gmock/gmock.h>
@@ -9,19 +12,10 @@
 
 namespace gq = globalq;
 namespace model = globalq::model;
+using support::refusal;
 using testing::HasSubstr;
 
 namespace {
-
-template <class F>
-std::string refusal(F const& f) {
-  try {
-    f();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Formulas, give_what_was_computed_by_hand) {
   // 4 workers, 8 MB, 1 ms, 100 MB/s, 1 GB/s of additions

@@ -2,7 +2,10 @@
 /// @file
 /// @brief Predictions and choices from given numbers, and the agreement of all workers on measured ones.
 
+#include "tests/support/refusal.hpp"
+
 #include <globalq/model/calibrate.hpp>
+#include <globalq/model/predict.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gmock/gmock.h>
@@ -10,19 +13,10 @@
 
 namespace gq = globalq;
 namespace model = globalq::model;
+using support::refusal;
 using testing::HasSubstr;
 
 namespace {
-
-template <class F>
-std::string refusal(F const& f) {
-  try {
-    f();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return "";
-}
 
 gq::quantizer const uniform8{gq::norm::linf{}, gq::levels::uniform<>{}, gq::rounding::stochastic{},
                              gq::wire::int8{}};

@@ -2,6 +2,8 @@
 /// @file
 /// @brief The simulated network: times by hand, the schedules against closed formulas, uneven links, thousands of workers.
 
+#include "tests/support/refusal.hpp"
+
 #include <globalq/model/formulas.hpp>
 #include <globalq/model/simulation.hpp>
 #include <globalq/schedule/any.hpp>
@@ -13,6 +15,7 @@
 
 namespace gq = globalq;
 namespace model = globalq::model;
+using support::refusal;
 using testing::HasSubstr;
 
 namespace {
@@ -44,16 +47,6 @@ model::timing sum(model::network const& net, std::string_view name, std::uint64_
     model::timed_codec codec(t, sizes, w);
     schedule(t, codec, cut, frames);
   });
-}
-
-template <class F>
-std::string refusal(F const& f) {
-  try {
-    f();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return "";
 }
 
 /// A message by itself, as a statement.

@@ -4,6 +4,7 @@
 
 #include "tests/support/calls.hpp"
 #include "tests/support/nodes.hpp"
+#include "tests/support/refusal.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/schedule/hierarchical.hpp>
@@ -21,6 +22,7 @@ namespace gq = globalq;
 using gq::schedule::hierarchical;
 using gq::schedule::scatter_reduce_allgather;
 using gq::schedule::star;
+using support::refusal;
 using support::splits;
 using support::text;
 using ::testing::HasSubstr;
@@ -219,16 +221,6 @@ TEST(Hierarchical, plans_roundings_and_headroom_by_nodes) {
       EXPECT_EQ(additions, n - 1);
       EXPECT_EQ(in[static_cast<std::size_t>(root)], n) << text(split);
     }
-}
-
-template <class Call>
-std::string refusal(Call const& call) {
-  try {
-    call();
-  } catch (gq::configuration_error const& e) {
-    return e.what();
-  }
-  return {};
 }
 
 TEST(Hierarchical, refuses_nodes_that_are_none) {
