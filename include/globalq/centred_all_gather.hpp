@@ -4,7 +4,7 @@
 /// @brief centred_all_gather: every worker gets the shards of all, quantised between minimum and maximum: weights.
 
 #include "all_gather.hpp"
-#include "detail/centring.hpp"
+#include "detail/centred_shards.hpp"
 
 namespace globalq {
 
@@ -24,10 +24,8 @@ namespace globalq {
 /// @determinism  bit-identical on all workers; independent of threads, nodes and chunks
 /// @source Markov 2024 (thesis), chapter 5 (QSDP: weights scaled by minimum and maximum of buckets of 1,024)
 template <class Transport, class Operator>
-class centred_all_gather {
-  static_assert(!transport::OnStream<Transport>,
-                "globalq: centred_all_gather runs on the host. On a stream scale by magnitude "
-                "(norm::local<infinity>) with all_gather");
+class centred_all_gather : public detail::centred_shards<Transport, all_gather<Transport, Operator>> {
+  using base = detail::centred_shards<Transport, all_gather<Transport, Operator>>;
 
  public:
   centred_all_gather(Transport& workers, Operator op, options const& settings = {})
@@ -43,21 +41,14 @@ class centred_all_gather {
   requires Kokkos::is_execution_space_v<Space> centred_all_gather(Transport& workers, Operator op,
                                                                   schedule::hierarchical<> const& nodes,
                                                                   options const& settings, Space const& space)
-      : workers_(workers),
-        centring_(detail::facts_of(op).bucket, detail::facts_of(op).plain_tail, settings.non_finite,
-                  "centred_all_gather", kernel::host_executor(space)),
-        gather_(workers, std::move(op), nodes, settings, space),
+      : base(operation, workers, std::move(op), nodes, settings, space),
         offsets_(workers, uncompressed{}, nodes, settings, space) {}
-
-  /// The part of a vector that a worker brings; see all_gather.
-  segment shard(std::uint64_t length, int rank) const { return gather_.shard(length, rank); }
-  segment shard(std::uint64_t length) const { return gather_.shard(length); }
 
   /// Gathers in place: of @p x the own shard is read, all of it is written.
   template <Vector V>
   void operator()(V&& x, std::uint64_t step) {
     auto const [in, out, length] = detail::pair_of(x, x, operation);
-    run(in + shard(length).first, out, length, step);
+    run(in + this->shard(length).first, out, length, step);
   }
 
   /// Gathers the own shard into a vector.
@@ -66,58 +57,40 @@ class centred_all_gather {
   template <Vector X, Vector Y>
   void operator()(X const& mine, Y&& all, std::uint64_t step) {
     auto const [in, out, length] = detail::pair_of(all, all, operation);
-    static_assert(std::is_same_v<detail::value_of<X const>, detail::value_of<Y>>,
-                  "globalq: input and output have different types; use one type for both");
-    segment const own = shard(length);
-    if (detail::size_of_vector(mine) != own.count)
-      throw configuration_error("globalq: " + std::string(operation) + ": rank " +
-                                std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) +
-                                ": the shard given has " + std::to_string(detail::size_of_vector(mine)) +
-                                " values, and the one of " + std::to_string(length) + " values has " +
-                                std::to_string(own.count) + "; ask shard(length)");
+    this->template expect_shard<X, Y>(mine, length);
     run(detail::data_of(mine), out, length, step);
   }
-
-  /// @brief Other levels from the next call on, for an operator whose levels are a table; on all workers between the same calls.
-  /// @throws configuration_error when they are not as many as before, or of another kind
-  template <class Table>
-  requires std::is_base_of_v<levels::detail::level_table, Table>
-  void set_levels(Table const& changed) { gather_.set_levels(changed); }
 
  private:
   static constexpr char const* operation = "centred_all_gather";
 
   template <class Value>
   void run(Value const* mine, Value* all, std::uint64_t length, std::uint64_t step) {
-    auto& kept = memory_.template of<Value>();
-    segment const own = shard(length);
+    auto& kept = this->memory_.template of<Value>();
+    segment const own = this->shard(length);
     // every worker's midpoints in a block of one length, so that blocks are the shards of a vector
-    std::uint64_t const block =
-        divide_up(centring_.buckets_of(shard(length, 0).count), std::uint64_t{random::tile_values}) *
-        random::tile_values;
+    std::uint64_t const block = divide_up(this->centring_.buckets_of(this->shard(length, 0).count),
+                                          std::uint64_t{random::tile_values}) *
+                                random::tile_values;
     kept.values.resize(length);
-    kept.midpoints.assign(block * static_cast<std::uint64_t>(workers_.size()), 0);
+    kept.midpoints.assign(block * static_cast<std::uint64_t>(this->workers_.size()), 0);
     auto const block_of = [&](int rank) {
       return kept.midpoints.data() + block * static_cast<std::uint64_t>(rank);
     };
-    centring_.centre(mine, own.count, kept.values.data() + own.first, block_of(workers_.rank()));
-    gather_(kept.values, step);
+    this->centring_.centre(mine, own.count, kept.values.data() + own.first, block_of(this->workers_.rank()));
+    this->call_(kept.values, step);
     offsets_(kept.midpoints, step);
     bool finite = true;
-    for (int rank = 0; rank < workers_.size(); ++rank) {
-      segment const part = shard(length, rank);
-      finite =
-          centring_.template restore<Value>(kept.values.data() + part.first, block_of(rank), part.count) &&
-          finite;
+    for (int rank = 0; rank < this->workers_.size(); ++rank) {
+      segment const part = this->shard(length, rank);
+      finite = this->centring_.template restore<Value>(kept.values.data() + part.first, block_of(rank),
+                                                       part.count) &&
+               finite;
     }
-    centring_.write(kept.values.data(), all, length, finite);
+    this->centring_.write(kept.values.data(), all, length, finite);
   }
 
-  Transport& workers_;
-  detail::centring centring_;
-  all_gather<Transport, Operator> gather_;
   all_gather<Transport, uncompressed> offsets_;
-  detail::centred_memories memory_;
 };
 
 template <class T, class Op>

@@ -4,7 +4,7 @@
 /// @brief centred_reduce_scatter_mean: every worker gets its shard of the mean, scaled by minimum and maximum.
 
 #include "allreduce_mean.hpp"
-#include "detail/centring.hpp"
+#include "detail/centred_shards.hpp"
 #include "reduce_scatter_mean.hpp"
 
 namespace globalq {
@@ -25,10 +25,9 @@ namespace globalq {
 /// A result beyond the range of its type is known to the worker whose shard it is in, and to no other.
 /// @source Markov 2024 (thesis), chapter 5 (QSDP: quantised gradients before each ReduceScatter)
 template <class Transport, class Operator>
-class centred_reduce_scatter_mean {
-  static_assert(!transport::OnStream<Transport>,
-                "globalq: centred_reduce_scatter_mean runs on the host. On a stream scale by magnitude "
-                "(norm::local<infinity>) with reduce_scatter_mean");
+class centred_reduce_scatter_mean
+    : public detail::centred_shards<Transport, reduce_scatter_mean<Transport, Operator>> {
+  using base = detail::centred_shards<Transport, reduce_scatter_mean<Transport, Operator>>;
 
  public:
   centred_reduce_scatter_mean(Transport& workers, Operator op, options const& settings = {})
@@ -44,22 +43,14 @@ class centred_reduce_scatter_mean {
   requires Kokkos::is_execution_space_v<Space> centred_reduce_scatter_mean(
       Transport& workers, Operator op, schedule::hierarchical<> const& nodes, options const& settings,
       Space const& space)
-      : workers_(workers),
-        bucket_(detail::facts_of(op).bucket),
-        centring_(bucket_, detail::facts_of(op).plain_tail, settings.non_finite, operation,
-                  kernel::host_executor(space)),
-        scatter_(workers, std::move(op), nodes, settings, space),
+      : base(operation, workers, std::move(op), nodes, settings, space),
         offsets_(workers, uncompressed{}, schedule::scatter_reduce_allgather{}, settings, space) {}
-
-  /// The part of a vector that a worker gets; see reduce_scatter_mean.
-  segment shard(std::uint64_t length, int rank) const { return scatter_.shard(length, rank); }
-  segment shard(std::uint64_t length) const { return scatter_.shard(length); }
 
   /// Averages in place: all of @p x is read, the own shard is written.
   template <Vector V>
   void operator()(V&& x, std::uint64_t step) {
     auto const [in, out, length] = detail::pair_of(x, x, operation);
-    run(in, out + shard(length).first, length, step);
+    run(in, out + this->shard(length).first, length, step);
   }
 
   /// Averages @p x into the own shard.
@@ -67,49 +58,31 @@ class centred_reduce_scatter_mean {
   /// @throws what reduce_scatter_mean throws; @p mine is untouched then unless a transfer had begun
   template <Vector X, Vector Y>
   void operator()(X const& x, Y&& mine, std::uint64_t step) {
-    static_assert(std::is_same_v<detail::value_of<X const>, detail::value_of<Y>>,
-                  "globalq: input and output have different types; use one type for both");
     std::uint64_t const length = detail::size_of_vector(x);
-    segment const own = shard(length);
-    if (detail::size_of_vector(mine) != own.count)
-      throw configuration_error("globalq: " + std::string(operation) + ": rank " +
-                                std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) +
-                                ": the shard given has " + std::to_string(detail::size_of_vector(mine)) +
-                                " values, and the one of " + std::to_string(length) + " values has " +
-                                std::to_string(own.count) + "; ask shard(length)");
+    this->template expect_shard<Y, X const>(mine, length);
     run(detail::data_of(x), detail::data_of(mine), length, step);
   }
-
-  /// @brief Other levels from the next call on, for an operator whose levels are a table; on all workers between the same calls.
-  /// @throws configuration_error when they are not as many as before, or of another kind
-  template <class Table>
-  requires std::is_base_of_v<levels::detail::level_table, Table>
-  void set_levels(Table const& changed) { scatter_.set_levels(changed); }
 
  private:
   static constexpr char const* operation = "centred_reduce_scatter_mean";
 
   template <class Value>
   void run(Value const* x, Value* mine, std::uint64_t length, std::uint64_t step) {
-    auto& kept = memory_.template of<Value>();
-    segment const own = shard(length);
+    auto& kept = this->memory_.template of<Value>();
+    segment const own = this->shard(length);
     kept.values.resize(length);
-    kept.midpoints.resize(centring_.buckets_of(length));
-    centring_.centre(x, length, kept.values.data(), kept.midpoints.data());
-    scatter_(kept.values, step);
+    kept.midpoints.resize(this->centring_.buckets_of(length));
+    this->centring_.centre(x, length, kept.values.data(), kept.midpoints.data());
+    this->call_(kept.values, step);
     offsets_(kept.midpoints, step);
     auto* const values = kept.values.data() + own.first;
-    auto const* const midpoints = kept.midpoints.data() + (bucket_ == 0 ? 0 : own.first / bucket_);
-    bool const finite = centring_.template restore<Value>(values, midpoints, own.count);
-    centring_.write(values, mine, own.count, finite);
+    auto const* const midpoints =
+        kept.midpoints.data() + (this->bucket_ == 0 ? 0 : own.first / this->bucket_);
+    bool const finite = this->centring_.template restore<Value>(values, midpoints, own.count);
+    this->centring_.write(values, mine, own.count, finite);
   }
 
-  Transport& workers_;
-  std::uint64_t bucket_;
-  detail::centring centring_;
-  reduce_scatter_mean<Transport, Operator> scatter_;
   allreduce_mean<Transport, uncompressed, schedule::scatter_reduce_allgather> offsets_;
-  detail::centred_memories memory_;
 };
 
 template <class T, class Op>

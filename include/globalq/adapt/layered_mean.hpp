@@ -86,7 +86,7 @@ class layered_mean {
         schedule_(std::move(schedule)),
         settings_(settings),
         on_(space),
-        plain_(detail_facts(uncompressed{})) {
+        plain_(plain_slot()) {
     if (!Kokkos::is_initialized())
       throw configuration_error(
           message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
@@ -295,9 +295,9 @@ class layered_mean {
     std::unique_ptr<globalq::detail::operator_codec> codec;
   };
 
-  slot detail_facts(uncompressed const& op) const {
+  slot plain_slot() const {
     slot s;
-    s.facts = globalq::detail::facts_of(op);
+    s.facts = globalq::detail::facts_of(uncompressed{});
     s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
     s.hash = globalq::detail::hash(0, s.facts.name);
     return s;

@@ -93,7 +93,7 @@ class overlapped_mean {
   template <Vector V>
   void ready(std::size_t layer, V&& gradient) {
     static_assert(
-        detail_lasting<V>,
+        globalq::detail::outlasts_call<V>,
         "globalq: the gradient is a temporary, which is gone before it is averaged; give it a name");
     auto const [in, out, length] = globalq::detail::pair_of(gradient, gradient, "overlapped_mean");
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
@@ -148,9 +148,6 @@ class overlapped_mean {
   }
 
  private:
-  template <class V>
-  static constexpr bool detail_lasting = globalq::detail::outlasts_call<V>;
-
   /// Layers that travel together.
   struct bucket {
     bucket(std::size_t from, std::size_t to, Transport& workers, layout part, std::vector<any_quantizer> ops,
