@@ -8,10 +8,10 @@
 
 namespace globalq {
 
-/// @brief all_gather around the midpoints of buckets, which travel as float32: the quantised weights of QSDP.
+/// @brief all_gather around the midpoints of buckets, which travel as they are: the quantised weights of QSDP.
 ///
 /// Weights of a bucket need not lie around zero. Each owner takes the midpoint (min + max) / 2 of each bucket off its
-/// shard; what is left is gathered by the operator, the midpoints uncompressed, and all workers add the same: a value is off by half
+/// shard; what is left is gathered by the operator, the midpoints as they are, and all workers add the same: a value is off by half
 /// the range over s levels at most, instead of the largest magnitude over s. Buckets are those of the operator's norm.
 ///
 /// @code
@@ -42,7 +42,7 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
                                                                   schedule::hierarchical<> const& nodes,
                                                                   options const& settings, Space const& space)
       : base(operation, workers, std::move(op), nodes, settings, space),
-        offsets_(workers, uncompressed{}, nodes, settings, space) {}
+        gathered_(std::make_shared<detail::centred_memories>()) {}
 
   /// Gathers in place: of @p x the own shard is read, all of it is written.
   template <Vector V>
@@ -66,20 +66,23 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
 
   template <class Value>
   void run(Value const* mine, Value* all, std::uint64_t length, std::uint64_t step) {
-    auto& kept = this->memory_.template of<Value>();
     segment const own = this->shard(length);
-    // every worker's midpoints in a block of one length, so that blocks are the shards of a vector
-    std::uint64_t const block = divide_up(this->centring_.buckets_of(this->shard(length, 0).count),
-                                          std::uint64_t{random::tile_values}) *
-                                random::tile_values;
+    if (this->call_.forced_to_float32())
+      return this->call_(std::span(mine, own.count), std::span(all, length), step);
+    auto& kept = this->memory_.template of<Value>();
+    auto& midpoints = gathered_->template of<Value>().midpoints;
+    // a block for each worker, as long as the first one needs
+    std::uint64_t const block = this->centring_.buckets_of(this->shard(length, 0).count);
     kept.values.resize(length);
-    kept.midpoints.assign(block * static_cast<std::uint64_t>(this->workers_.size()), 0);
+    midpoints.assign(block * static_cast<std::uint64_t>(this->workers_.size()), 0);
     auto const block_of = [&](int rank) {
-      return kept.midpoints.data() + block * static_cast<std::uint64_t>(rank);
+      return midpoints.data() + block * static_cast<std::uint64_t>(rank);
     };
     this->centring_.centre(mine, own.count, kept.values.data() + own.first, block_of(this->workers_.rank()));
-    this->call_(kept.values, step);
-    offsets_(kept.midpoints, step);
+    this->call_(kept.values, step);  // finds workers that disagree
+    if (block != 0)
+      gather(std::as_bytes(std::span(block_of(this->workers_.rank()), block)),
+             std::as_writable_bytes(std::span(midpoints)));
     bool finite = true;
     for (int rank = 0; rank < this->workers_.size(); ++rank) {
       segment const part = this->shard(length, rank);
@@ -90,7 +93,19 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
     this->centring_.write(kept.values.data(), all, length, finite);
   }
 
-  all_gather<Transport, uncompressed> offsets_;
+  void gather(std::span<std::byte const> mine, std::span<std::byte> all) {
+    try {
+      transport::allgather(this->workers_, mine, all);
+    } catch (transport_error const&) {  // a transfer may still touch them
+      if constexpr (transport::OwnRetain<Transport>) {
+        this->workers_.retain(gathered_);
+        gathered_ = std::make_shared<detail::centred_memories>();
+      }
+      throw;
+    }
+  }
+
+  std::shared_ptr<detail::centred_memories> gathered_;  ///< the midpoints of all workers
 };
 
 template <class T, class Op>

@@ -61,6 +61,7 @@ class centred_mean {
   void operator()(X&& x, Y&& y, std::uint64_t step) {
     auto const [in, out, length] = detail::pair_of(x, y, "centred_mean");
     using value = std::remove_pointer_t<std::remove_cv_t<decltype(out)>>;
+    if (mean_.forced_to_float32()) return mean_(std::span(in, length), std::span(out, length), step);
     auto& kept = memory_.of<value>();
     kept.values.resize(length);
     kept.midpoints.resize(centring_.buckets_of(length));

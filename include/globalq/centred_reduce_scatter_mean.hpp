@@ -68,8 +68,10 @@ class centred_reduce_scatter_mean
 
   template <class Value>
   void run(Value const* x, Value* mine, std::uint64_t length, std::uint64_t step) {
-    auto& kept = this->memory_.template of<Value>();
     segment const own = this->shard(length);
+    if (this->call_.forced_to_float32())
+      return this->call_(std::span(x, length), std::span(mine, own.count), step);
+    auto& kept = this->memory_.template of<Value>();
     kept.values.resize(length);
     kept.midpoints.resize(this->centring_.buckets_of(length));
     this->centring_.centre(x, length, kept.values.data(), kept.midpoints.data());

@@ -18,6 +18,7 @@
 #include "reduce_scatter_mean.hpp"
 #include "schedule/any.hpp"
 #include "stream_vector_codec.hpp"
+#include "telemetry.hpp"
 #include "transport/staged.hpp"
 #include "transport/threads.hpp"
 #include "vector_codec.hpp"

@@ -68,6 +68,23 @@ TYPED_TEST(CentredShards, gathered_weights_are_within_a_gap_of_their_range_and_t
     }
 }
 
+TEST(CentredShardsBytes, gathering_adds_four_bytes_a_bucket_of_the_longest_shard) {
+  for (std::size_t d : {100, 3000})
+    on_threads(3, [&](auto& workers) {
+      gq::all_gather plain{workers, op};
+      gq::centred_all_gather centred{workers, op};
+      std::vector<float> x(d, 1.0F);
+      x[0] = 2;
+      std::uint64_t const before = workers.bytes_sent();
+      plain(x, 0);
+      std::uint64_t const without = workers.bytes_sent() - before;
+      centred(x, 0);
+      std::uint64_t const with = workers.bytes_sent() - before - without;
+      std::uint64_t const buckets = (centred.shard(d, 0).count + 127) / 128;
+      EXPECT_EQ(with, without + 2 * 4 * buckets);
+    });
+}
+
 TYPED_TEST(CentredShards, a_bucket_of_equal_values_is_gathered_as_it_is) {
   on_threads(3, [&](auto& workers) {
     gq::centred_all_gather gather{workers, op};

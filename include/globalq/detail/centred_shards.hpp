@@ -4,7 +4,7 @@
 /// @brief What gathering and scattering of shards around midpoints share.
 
 #include "../quantizer.hpp"
-#include "../transport/concept.hpp"
+#include "../transport/collectives.hpp"
 #include "centring.hpp"
 #include "vector.hpp"
 

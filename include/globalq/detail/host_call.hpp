@@ -7,8 +7,11 @@
 #include "../norm/reduction.hpp"
 #include "../plan.hpp"
 #include "../transport/collectives.hpp"
+#include "call_meter.hpp"
 #include "grouped_codec.hpp"
+#include "metered_codec.hpp"
 #include "opening.hpp"
+#include "rounding_errors.hpp"
 
 namespace globalq::detail {
 
@@ -49,6 +52,7 @@ class host_call {
         setup_(setup),
         on_(on),
         codec_(make_codec(op, setup.facts, setup.resolved, on)),
+        meter_(setup.settings.telemetry),
         memory_(std::make_shared<workspace>()) {}
 
   /// One call. No inline function on purpose, so that `extern template` keeps a source from compiling it; run_group() too.
@@ -78,6 +82,22 @@ class host_call {
 
   /// That of its operator.
   operator_codec* codec() { return codec_.get(); }
+
+  /// Whether the last call found that workers agree in all but their operators.
+  bool only_operators_differ() const {
+    auto const& all = memory_->records;
+    opening_record const& a = all[0];
+    bool differ = false;
+    for (opening_record const& b : all) {
+      if (a.length != b.length) return false;
+      for (int k = 0; k < 6; ++k) {
+        if (a.fields[k] == b.fields[k]) continue;
+        if (k != agreement::operator_field) return false;
+        differ = true;
+      }
+    }
+    return differ;
+  }
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);
@@ -111,6 +131,7 @@ class host_call {
   struct workspace {
     frame_pool frames;
     std::vector<opening_record> records;
+    byte_buffer rounded, frame;  ///< own values by themselves, for telemetry
   };
 
   template <class Schedule>
@@ -119,9 +140,11 @@ class host_call {
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
-    segment const written = writes_of(schedule, cut, workers_.rank());
-    decision const d = open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step);
+    segment const written = writes_of(schedule, cut, workers_.rank()),
+                  brought = reads_of(schedule, cut, workers_.rank());
+    decision const d = open(schedule, x, length, brought, step);
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
+    if (d.what == outcome::zero) note_zeros(brought.count);
     auto const type = [&] { return y.type; };
     conclude(d, type, fill_result, [&] {
       scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
@@ -130,8 +153,16 @@ class host_call {
       c.y = y;
       c.length = length;
       c.units = scales(buckets);
+      if (meter_.wants_errors()) {
+        call own = c;
+        own.workers = 1;
+        own.y = at(rounded_values(brought.count, x.type), -brought.first);
+        codec_->begin(own);
+        round_alone(*codec_, cut, schedule.parts(n), brought, c.rank, memory_->frame);
+        add_errors(x, {own.y.data, x.type}, brought.first, brought.count, meter_.report());
+      }
       codec_->begin(c);
-      schedule(workers_, *codec_, cut, memory_->frames);
+      send(schedule, *codec_, cut);
       return codec_->faults();
     });
   }
@@ -167,16 +198,57 @@ class host_call {
     auto const fill_result = [&](bool nan) {
       for (auto const& m : members) fill(m.y, m.length, nan);
     };
+    if (d.what == outcome::zero) note_zeros(values);
     auto const type_beyond = [&] { return members[group_.beyond_range()].x.type; };
     conclude(d, type_beyond, fill_result, [&] {
       scale_group(ops, members, d);
       scale_plain(ops, members, d);
       call const c = common_call(n, step, d, type);
-      group_.begin(ops, c, members, places_, std::span<double const>(units_).first(buckets), plain_);
-      schedule(workers_, group_, layout(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values),
-               memory_->frames);
+      std::span<double const> const units = std::span<double const>(units_).first(buckets);
+      layout const cut(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values);
+      if (meter_.wants_errors()) {
+        call own = c;
+        own.workers = 1;
+        keep_rounded(members);
+        group_.begin(ops, own, alone_, places_, units, plain_);
+        round_alone(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, memory_->frame);
+        for (vector_group::member const& m : alone_)
+          add_errors(m.x, {m.y.data, m.y.type}, 0, m.length, meter_.report());
+      }
+      group_.begin(ops, c, members, places_, units, plain_);
+      send(schedule, group_, cut);
       return group_.faults();
     });
+  }
+
+  /// What the workers do together.
+  template <class Schedule>
+  void send(Schedule const& schedule, globalq::codec& frames_of, layout const& cut) {
+    if (!meter_.watching()) return schedule(workers_, frames_of, cut, memory_->frames);
+    auto const timed = meter_.enter(phase::transfer);
+    metered_codec metered(frames_of, meter_);
+    schedule(workers_, metered, cut, memory_->frames);
+  }
+
+  /// A call of which nothing is rounded.
+  void note_zeros(std::uint64_t count) {
+    if (meter_.wants_errors()) meter_.report().rounded = meter_.report().zeros = count;
+  }
+
+  /// Memory for own values by themselves.
+  mutable_vector rounded_values(std::uint64_t count, dtype type) {
+    return {memory_->rounded.get(count * size_of(type)).data(), type};
+  }
+  /// The members of a group, with results of their own.
+  void keep_rounded(std::span<vector_group::member const> members) {
+    std::size_t bytes = 0;
+    for (auto const& m : members) bytes += grouped_codec::padded(m.length * size_of(m.x.type));
+    std::byte* to = memory_->rounded.get(bytes).data();
+    alone_.assign(members.begin(), members.end());
+    for (auto& m : alone_) {
+      m.y = {to, m.x.type};
+      to += grouped_codec::padded(m.length * size_of(m.x.type));
+    }
   }
 
   std::span<norm::statistic const> statistics_of(group_operators const& ops,
@@ -254,6 +326,7 @@ class host_call {
     exchanged_.clear();
     each([&](std::span<double> units) { exchanged_.insert(exchanged_.end(), units.begin(), units.end()); });
     if (exchanged_.empty()) return;
+    auto const timed = meter_.enter(phase::opening);
     agree_on_units(workers_, std::span(exchanged_), kind.p, kind.type, memory_->frames);
     auto from = exchanged_.cbegin();
     each([&](std::span<double> units) {
@@ -300,6 +373,7 @@ class host_call {
   /// The statistics of consecutive buckets.
   void measure(operator_facts const& op, const_vector x, std::uint64_t count, std::uint64_t first_bucket) {
     std::uint32_t const q = call_setup::inner_order_of(op);
+    auto const timed = meter_.enter(phase::norm);
     norm::bucket_statistics(on_, count, op.bucket, q, norm::input_block{x, q},
                             std::span(statistics_).subspan(first_bucket, buckets_of(op, count)), parts_);
   }
@@ -327,6 +401,7 @@ class host_call {
                  std::uint64_t length, std::uint64_t buckets, double relative, scale_rule const& rule,
                  std::uint64_t step) {
     int const n = workers_.size();
+    auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
     agreement agreed(type, operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
@@ -351,19 +426,23 @@ class host_call {
     }
     for (std::uint64_t b = 0; b < buckets; ++b)
       units_[b] = norm::local_unit(statistics_[b], op.q, type, d.wide);
-    if (!op.local) agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
+    if (op.local) return;
+    auto const timed = meter_.enter(phase::opening);
+    agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
   }
 
   Transport& workers_;
   call_setup setup_;
   kernel::host_executor on_;
   std::unique_ptr<operator_codec> codec_;
+  call_meter meter_;
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, exchanged_, tops_;
   std::vector<norm_kind> kinds_;
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;
+  std::vector<vector_group::member> alone_;  ///< those of a group, for telemetry
   std::shared_ptr<workspace> memory_;
 };
 
@@ -371,14 +450,20 @@ template <class Transport>
 template <class Schedule>
 void host_call<Transport>::run(Schedule const& schedule, const_vector x, mutable_vector y,
                                std::uint64_t length, std::uint64_t step) {
-  guarded([&] { exchange(schedule, x, y, length, step); });
+  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain, true,
+               [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
 }
 
 template <class Transport>
 template <class Schedule>
 void host_call<Transport>::run_group(Schedule const& schedule, std::span<vector_group::member const> members,
                                      group_operators const& ops, std::uint64_t step) {
-  guarded([&] { exchange_group(schedule, members, ops, step); });
+  std::uint64_t values = 0;
+  for (auto const& m : members) values += m.length;
+  bool const plain =
+      std::all_of(ops.slots.begin(), ops.slots.end(), [](group_slot const& s) { return s.facts->plain; });
+  meter_.watch(workers_, setup_.operation, step, values, plain, true,
+               [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
 }
 
 }  // namespace globalq::detail

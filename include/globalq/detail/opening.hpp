@@ -6,6 +6,7 @@
 
 #include "../options.hpp"
 #include "../wire/frame.hpp"
+#include "float32_forced.hpp"
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 #include "units.hpp"
@@ -40,6 +41,7 @@ inline constexpr char const* field_names[6] = {
 struct agreement {
   std::uint64_t fields[6] = {};
   std::uint64_t length = 0;
+  static constexpr int operator_field = 1;
   static constexpr int step_field = 4;
 
   agreement(dtype type, std::uint64_t operator_hash, std::string_view schedule, int workers,
@@ -87,7 +89,8 @@ inline void check_agreement(std::span<opening_record const> all, char const* ope
       if (a.fields[k] != b.fields[k]) add(field_names[k]);
     throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
                              std::to_string(i) + " differs from rank 0 in " + what +
-                             "; every worker must make the same call (nothing was changed)");
+                             "; every worker must make the same call (nothing was changed)" +
+                             float32_forced_text());
   }
 }
 

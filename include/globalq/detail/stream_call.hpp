@@ -118,7 +118,8 @@ class stream_call {
       : workers_(workers),
         setup_(setup),
         on_(instance),
-        codec_(make_codec(op, setup.facts, setup.resolved, on_)) {
+        codec_(make_codec(op, setup.facts, setup.resolved, on_)),
+        meter_(setup.settings.telemetry, [this] { settle(); }) {
     told_ = told_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
     records_ = records_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
     state_ = state_memory_.get_values<stream_state>(1);
@@ -137,7 +138,37 @@ class stream_call {
   template <class Schedule>
   void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
     throw_trouble();
-    bool const known = seen(length, x.type), capturing = on_.capturing();
+    bool const capturing = on_.capturing();
+    meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
+                 setup_.facts.plain, !capturing, [&] { enqueue(schedule, x, y, length, step, capturing); });
+  }
+
+  /// Returns when all that was enqueued has run.
+  /// @throws what went wrong; transport_error
+  void wait() {
+    settle();
+    throw_trouble();
+  }
+
+  bool good() const { return report_.good(); }
+
+ private:
+  /// Threads that look whether there is something to fill in.
+  static constexpr std::uint64_t most_concluding = 1U << 16;
+
+  /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
+  void settle() {
+    if constexpr (requires { workers_.synchronize(); })
+      workers_.synchronize();
+    else
+      on_.fence();
+  }
+
+  /// The whole of a call.
+  template <class Schedule>
+  void enqueue(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+               call_step step, bool capturing) {
+    bool const known = seen(length, x.type);
     if (capturing && !known) kernel::refuse_unprepared_capture();
     if (capturing && step.where == nullptr)
       throw configuration_error(
@@ -174,7 +205,7 @@ class stream_call {
       c.agreed = &state_->agreed;
       c.wait = [this] { settle(); };
       codec_->begin(c);
-      schedule(workers_, *codec_, cut, frames_);
+      send(schedule, cut);
     }
     std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
     on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
@@ -182,32 +213,20 @@ class stream_call {
     if (!known) seen_.push_back({length, x.type});
   }
 
-  /// Returns when all that was enqueued has run.
-  /// @throws what went wrong; transport_error
-  void wait() {
-    settle();
-    throw_trouble();
-  }
-
-  bool good() const { return report_.good(); }
-
- private:
-  /// Threads that look whether there is something to fill in.
-  static constexpr std::uint64_t most_concluding = 1U << 16;
-
-  /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
-  void settle() {
-    if constexpr (requires { workers_.synchronize(); })
-      workers_.synchronize();
-    else
-      on_.fence();
-  }
-
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
 
   bool seen(std::uint64_t length, dtype type) const {
     return std::any_of(seen_.begin(), seen_.end(),
                        [&](auto const& s) { return s.length == length && s.type == type; });
+  }
+
+  /// What the workers do together.
+  template <class Schedule>
+  void send(Schedule const& schedule, layout const& cut) {
+    if (!meter_.watching()) return schedule(workers_, *codec_, cut, frames_);
+    auto const timed = meter_.enter(phase::transfer);
+    metered_codec metered(*codec_, meter_);
+    schedule(workers_, metered, cut, frames_);
   }
 
   /// The statistics of the input, the exchange of records, and what they come to.
@@ -220,8 +239,12 @@ class stream_call {
     statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
     auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, bucket));
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
-    norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, parts,
-                             statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
+    {
+      auto const timed = meter_.enter(phase::norm);
+      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, parts,
+                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
+    }
+    auto const timed = meter_.enter(phase::opening);
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record* const mine = records_ + workers_.rank();
@@ -237,7 +260,9 @@ class stream_call {
     bool const by_bucket = scale_rule(op, type).by_bucket;
     if (by_bucket || buckets > 1)
       on_.items(buckets, scale_units{state_, by_bucket ? statistics_ : nullptr, op.q, type, units});
-    if (by_bucket && !op.local) agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
+    if (!by_bucket || op.local) return;
+    auto const timed = meter_.enter(phase::opening);
+    agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
   }
 
   /// Throws what the kernels found, once.
@@ -283,6 +308,7 @@ class stream_call {
   call_setup setup_;
   kernel::stream_executor<space> on_;
   std::unique_ptr<operator_codec> codec_;
+  call_meter meter_;
   std::vector<averaged> seen_;
   stream_report<space> report_;
   byte_buffer told_memory_{kernel::memory_of<kernel::pinned_space<space>>()};

@@ -3,10 +3,14 @@
 /// @file
 /// @brief compressor: what every call does first and last: do all workers mean the same, is all finite, who keeps memory.
 
+#include "../../detail/call_meter.hpp"
+#include "../../detail/float32_forced.hpp"
 #include "../../detail/opening.hpp"
+#include "../../schedule/scatter_reduce_allgather.hpp"
 #include "../../transport/collectives.hpp"
 #include "../concept.hpp"
 #include "blocks.hpp"
+#include "chosen.hpp"
 #include "lanes.hpp"
 
 #include <memory>
@@ -19,6 +23,7 @@ struct workspace {
   frame_pool frames;
   std::vector<globalq::detail::opening_record> records;
   byte_buffer mine, all;
+  std::vector<float> sums;
 };
 
 /// A real number as a part of a fingerprint.
@@ -39,7 +44,9 @@ class caller {
         parameters_(globalq::detail::hash(parameters, std::string_view(name))),
         runs_(runs_of(layers_)),
         blocks_(blocks_of(runs_)),
-        memory_(std::make_shared<workspace>()) {
+        memory_(std::make_shared<workspace>()),
+        meter_(settings.telemetry) {
+    if (forced_) parameters_ = globalq::detail::hash(0, std::string_view("float32"));
     for (adapt::layer const& l : layers_) {
       if (l.type != dtype::float32)
         throw configuration_error("globalq: " + std::string(name) + ": layer \"" + l.name + "\" is of type " +
@@ -77,10 +84,20 @@ class caller {
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
     kernel::float_environment const exact;
+    return meter_.watch(workers, name_, step, x.size(), forced_, true,
+                        [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
+  }
+
+ private:
+  /// The call, watched.
+  template <Transport T, class Measure, class Body>
+  outcome checked(T& workers, kernel::host_executor const& on, std::span<float const> x,
+                  std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
+                  Body const& body) {
     return guarded(workers, [&] {
       bool const fits = x.size() == layers_.length() && mean.size() == x.size() &&
                         (rest.empty() || rest.size() == x.size());
-      auto const [top, statistic] = fits ? measure() : std::pair<std::uint32_t, double>{0, 0.0};
+      auto const [top, statistic] = fits ? measured(measure) : std::pair<std::uint32_t, double>{0, 0.0};
       opened const o = open(workers, fits, x.size(), step, top, statistic);
       if (step > random::max_step)
         throw configuration_error(
@@ -92,7 +109,8 @@ class caller {
                                            std::to_string(rest.size()) + " (rest) values, the layers " +
                                            std::to_string(layers_.length()),
                                        "pass vectors that hold all layers"));
-      outcome const result = o.finite ? body(o) : outcome::not_finite;
+      outcome result = outcome::not_finite;
+      if (o.finite) result = forced_ ? float32_mean(workers, on, x, mean, rest, o.unit) : body(o);
       if (result == outcome::not_finite) {
         if (settings_.non_finite == non_finite::error)
           throw non_finite_error(globalq::detail::non_finite_text(
@@ -103,7 +121,32 @@ class caller {
     });
   }
 
- private:
+  template <class Measure>
+  auto measured(Measure const& measure) {
+    auto const timed = meter_.enter(phase::norm);
+    std::pair<std::uint32_t, double> const m = measure();
+    return m;
+  }
+
+  /// What GLOBALQ_FORCE_FLOAT32 asks for instead of the compressor; its state stays as it is.
+  template <Transport T>
+  outcome float32_mean(T& workers, kernel::host_executor const& on, std::span<float const> x,
+                       std::span<float> mean, std::span<float> rest, double unit) {
+    auto const timed = meter_.enter(phase::transfer);
+    auto& sums = memory_->sums;
+    sums.resize(x.size());
+    float const share = static_cast<float>(1 / unit);
+    for_blocks(on, blocks_, [&](std::uint64_t first, std::uint64_t count) {
+      for (std::uint64_t i = first; i < first + count; ++i) sums[i] = x[i] * share;
+    });
+    sum_lanes(workers, schedule::scatter_reduce_allgather{}, on, std::span(sums), memory_->frames,
+              settings_.chunk_values);
+    if (!scale(on, sums, unit / workers.size())) return outcome::not_finite;
+    copy(on, blocks_, sums.data(), mean.data());
+    if (!rest.empty()) fill(on, blocks_, rest.data(), 0.0F);
+    return outcome::mean;
+  }
+
   template <Transport T, class F>
   outcome guarded(T& workers, F const& f) {
     auto const keep = [&] {
@@ -135,6 +178,7 @@ class caller {
         agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
+    auto const timed = meter_.enter(phase::opening);
     transport::allgather_value(workers, mine, std::span(records));
     globalq::detail::check_agreement(records, name_);
     opened o;
@@ -165,6 +209,8 @@ class caller {
   std::uint64_t parameters_, places_ = 0;
   std::vector<run> runs_, blocks_;
   std::shared_ptr<workspace> memory_;
+  globalq::detail::call_meter meter_;
+  bool forced_ = globalq::detail::float32_forced();
 };
 
 }  // namespace globalq::compressor::detail

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief The switch back to float32 that needs no other program: an environment variable.
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace globalq::detail {
+
+inline constexpr char const* float32_variable = "GLOBALQ_FORCE_FLOAT32";
+
+/// Whether the variable is set, to anything but nothing and 0. Asked when a call's object is made.
+inline bool float32_forced() {
+  char const* const value = std::getenv(float32_variable);
+  return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+/// For errors on a worker where it is set.
+inline std::string float32_forced_text() {
+  return float32_forced() ? std::string("; ") + float32_variable +
+                                " is set for this worker: set it for all workers, or for none"
+                          : std::string();
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Reports of calls: bytes, phases, errors of rounding, failures; and that watching changes no bit.
+
+#include "tests/support/allocations.hpp"
+#include "tests/support/calls.hpp"
+#include "tests/support/on_threads.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/values.hpp"
+
+#include <globalq/adapt/layered_mean.hpp>
+#include <globalq/all_gather.hpp>
+#include <globalq/allreduce_mean.hpp>
+#include <globalq/compressor/top_k.hpp>
+#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/telemetry.hpp>
+#include <globalq/transport/staged.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+namespace gq = globalq;
+using support::on_threads;
+using support::same_bits;
+using support::values;
+
+namespace {
+
+gq::rounding::stochastic const dice;
+gq::quantizer const integers{gq::norm::linf{.bucket = 512}, gq::levels::uniform{9}, dice, gq::wire::int8{}};
+gq::quantizer const own_scales{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
+                               gq::wire::packed<4>{}};
+
+double sum_of(std::array<double, gq::phases> const& seconds) {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+TEST(Telemetry, bytes_are_those_of_the_plan_and_phases_are_parts_of_the_whole) {
+  constexpr std::size_t length = 40000;
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"})
+    for (int n : {1, 2, 3, 5}) {
+      std::uint64_t most = 0, planned = 0;
+      std::mutex together;
+      on_threads(n, [&](auto& workers) {
+        gq::telemetry seen;
+        gq::allreduce_mean watched{
+            workers, integers, gq::schedule::any{schedule}, {.seed = 3, .telemetry = &seen}};
+        gq::allreduce_mean plain{workers, integers, gq::schedule::any{schedule}, {.seed = 3}};
+        auto x = values(length, workers.rank()), y = x;
+        watched(x, 17);
+        plain(y, 17);
+        EXPECT_TRUE(same_bits(x, y)) << "watching changed a result over " << schedule;
+        gq::call_report const r = seen.last();
+        EXPECT_EQ(r.operation, "allreduce_mean");
+        EXPECT_EQ(r.step, 17U);
+        EXPECT_EQ(r.calls, 1U);
+        EXPECT_EQ(r.failed, 0U);
+        EXPECT_EQ(r.uncompressed, 0U);
+        EXPECT_EQ(r.values, length);
+        EXPECT_GT(r.in(gq::phase::norm), 0);
+        EXPECT_GT(r.in(gq::phase::opening), 0);
+        EXPECT_GT(r.in(gq::phase::transfer), 0);
+        EXPECT_GT(r.in(gq::phase::decode), 0);
+        EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
+        EXPECT_TRUE(std::isnan(r.zero_fraction()) && std::isnan(r.normalised_error()));
+        std::scoped_lock const lock(together);
+        most = std::max(most, r.bytes_sent);
+        planned = watched.plan(length).bytes_sent;
+      });
+      EXPECT_EQ(most, planned) << schedule << ", n = " << n;
+    }
+}
+
+/// A worker alone gets its own values as they were rounded.
+template <class Value>
+void expect_own_errors(auto const& op, std::size_t length, int exponent) {
+  on_threads(1, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{"ring"}, {.seed = 5, .telemetry = &seen}};
+    auto const x = support::values_of<Value>(7, length, exponent);
+    std::vector<Value> y(length);
+    mean(x, y, 3);
+    double energy = 0, error = 0;
+    std::uint64_t zeros = 0;
+    auto const wide = [](Value v) {
+      if constexpr (std::is_same_v<Value, double>)
+        return v;
+      else
+        return static_cast<double>(static_cast<float>(v));
+    };
+    for (std::size_t i = 0; i < length; ++i) {
+      double const v = wide(x[i]), r = wide(y[i]);
+      energy += v * v;
+      error += (r - v) * (r - v);
+      zeros += r == 0 ? 1 : 0;
+    }
+    gq::call_report const r = seen.last();
+    EXPECT_EQ(r.rounded, length);
+    EXPECT_EQ(r.zeros, zeros);
+    EXPECT_DOUBLE_EQ(r.energy, energy);
+    EXPECT_DOUBLE_EQ(r.error_energy, error);
+    EXPECT_DOUBLE_EQ(r.normalised_error(), error / energy);
+    EXPECT_DOUBLE_EQ(r.zero_fraction(), static_cast<double>(zeros) / static_cast<double>(length));
+    EXPECT_GT(r.normalised_error(), 0);
+    EXPECT_GT(zeros, 0U);
+  });
+}
+
+TEST(Telemetry, errors_are_those_of_the_own_values) {
+  for (std::size_t length : {1000U, 5000U}) {
+    expect_own_errors<float>(integers, length, 0);
+    expect_own_errors<float>(own_scales, length, 0);
+    expect_own_errors<double>(own_scales, length, 300);
+    expect_own_errors<double>(integers, length, -300);
+    expect_own_errors<gq::float16>(integers, length, 0);
+    expect_own_errors<gq::bfloat16>(own_scales, length, 0);
+  }
+}
+
+/// Frames of leaves are those of a worker alone, so the mean of all over allgather has the mean of the errors.
+TEST(Telemetry, errors_of_all_workers_are_those_of_the_mean_where_frames_are_of_own_values) {
+  constexpr std::size_t length = 3000;
+  constexpr int n = 4;
+  on_threads(n, [&](auto& workers) {
+    auto const rank = static_cast<std::size_t>(workers.rank());
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean mean{
+        workers, own_scales, gq::schedule::any{"allgather"}, {.seed = 5, .telemetry = &seen}};
+    // only one worker brings anything, in turn
+    for (std::size_t turn = 0; turn < n; ++turn) {
+      std::vector<float> const mine = rank == turn ? values(length, 9) : std::vector<float>(length);
+      std::vector<float> got(length);
+      mean(mine, got, turn);
+      double whole = 0;
+      for (std::size_t i = 0; i < length; ++i) {
+        double const off = n * static_cast<double>(got[i]) - values(length, 9)[i];
+        whole += off * off;
+      }
+      EXPECT_NEAR(seen.last().error_energy, rank == turn ? whole : 0, 1e-5 * whole);
+    }
+  });
+}
+
+TEST(Telemetry, groups_and_layers_tell_of_all_their_values) {
+  on_threads(3, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::adapt::layout model;
+    model.add("weight", {30, 40}).add("bias", {30}).add_at(2000, "head", {7, 100});
+    std::vector<gq::any_quantizer> const ops{integers, gq::uncompressed{}, own_scales};
+    gq::adapt::layered_mean mean{workers,
+                                 model,
+                                 ops,
+                                 gq::schedule::any{"sra"},
+                                 {.call = {.seed = 5, .telemetry = &seen}, .warm_up = 1}};
+    gq::adapt::layered_mean unwatched{
+        workers, model, ops, gq::schedule::any{"sra"}, {.call = {.seed = 5}, .warm_up = 1}};
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      auto x = values(model.length(), workers.rank()), y = x;
+      mean(x, step);
+      unwatched(y, step);
+      EXPECT_TRUE(same_bits(x, y));
+      gq::call_report const r = seen.last();
+      EXPECT_EQ(r.operation, "layered_mean");
+      EXPECT_EQ(r.uncompressed, step == 0 ? 1U : 0U);
+      EXPECT_EQ(r.values, 1200U + 30 + 700);
+      EXPECT_EQ(r.rounded, r.values);
+      EXPECT_EQ(r.error_energy > 0, step > 0);
+    }
+    EXPECT_EQ(seen.total().calls, 3U);
+    EXPECT_EQ(seen.total().uncompressed, 1U);
+  });
+}
+
+TEST(Telemetry, shards_count_what_is_brought) {
+  constexpr std::size_t length = 3000;
+  on_threads(3, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::options const settings{.seed = 5, .telemetry = &seen};
+    gq::reduce_scatter_mean scatter{workers, own_scales, settings};
+    gq::all_gather gather{workers, own_scales, settings};
+    auto x = values(length, workers.rank());
+    std::uint64_t const own = gather.shard(length).count;
+    std::vector<float> shard(own);
+    scatter(x, shard, 0);
+    EXPECT_EQ(seen.last().operation, "reduce_scatter_mean");
+    EXPECT_EQ(seen.last().rounded, length);
+    gather(shard, x, 1);
+    EXPECT_EQ(seen.last().operation, "all_gather");
+    EXPECT_EQ(seen.last().rounded, own);
+    EXPECT_GT(seen.last().error_energy, 0);
+  });
+}
+
+TEST(Telemetry, zeros_have_no_error_and_are_all_zero) {
+  on_threads(2, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}, {.telemetry = &seen}};
+    std::vector<float> x(300);
+    mean(x, 0);
+    EXPECT_EQ(seen.last().zero_fraction(), 1);
+    EXPECT_EQ(seen.last().normalised_error(), 0);
+  });
+}
+
+TEST(Telemetry, sums_begin_anew_when_taken) {
+  on_threads(2, [&](auto& workers) {
+    gq::telemetry seen;
+    gq::options const settings{.seed = 1, .telemetry = &seen};
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}, settings};
+    gq::allreduce_mean plain{workers, gq::uncompressed{}, gq::schedule::any{"ring"}, settings};
+    auto x = values(700, workers.rank());
+    mean(x, 0);
+    std::uint64_t const bytes = seen.last().bytes_sent;
+    plain(x, 1);
+    EXPECT_EQ(seen.last().uncompressed, 1U);
+    gq::call_report const sum = seen.take();
+    EXPECT_EQ(sum.calls, 2U);
+    EXPECT_EQ(sum.values, 1400U);
+    EXPECT_EQ(sum.uncompressed, 1U);
+    EXPECT_EQ(sum.bytes_sent, bytes + seen.last().bytes_sent);
+    EXPECT_EQ(seen.total().calls, 0U);
+    auto const started = mean.start(x, 2);
+    mean.wait();
+    EXPECT_EQ(seen.total().calls, 1U);
+    EXPECT_EQ(seen.last().step, 2U);
+  });
+}
+
+TEST(Telemetry, a_call_that_throws_has_failed) {
+  on_threads(3, [&](auto& workers) {
+    gq::telemetry seen;
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}, {.telemetry = &seen}};
+    std::vector<float> x(workers.rank() == 1 ? 20U : 10U, 1.0F);
+    EXPECT_THROW(mean(x, 0), gq::disagreement_error);
+    EXPECT_EQ(seen.last().failed, 1U);
+    EXPECT_EQ(seen.last().calls, 1U);
+    x.assign(10, 1.0F);
+    mean(x, 1);
+    EXPECT_EQ(seen.last().failed, 0U);
+    EXPECT_EQ(seen.total().failed, 1U);
+  });
+}
+
+TEST(Telemetry, compressors_tell_of_calls_openings_and_bytes) {
+  on_threads(2, [&](auto& workers) {
+    gq::telemetry seen;
+    gq::adapt::layout model;
+    model.add("weight", {100, 30});
+    gq::compressor::top_k top(model, {.density = 0.01}, {.telemetry = &seen});
+    auto x = values(model.length(), workers.rank());
+    std::uint64_t const before = workers.bytes_sent();
+    top.reduce(workers, x, x, {}, 4);
+    gq::call_report const r = seen.last();
+    EXPECT_EQ(r.operation, "top_k");
+    EXPECT_EQ(r.step, 4U);
+    EXPECT_EQ(r.values, 3000U);
+    EXPECT_EQ(r.bytes_sent, workers.bytes_sent() - before);
+    EXPECT_GT(r.in(gq::phase::norm), 0);
+    EXPECT_GT(r.in(gq::phase::opening), 0);
+    EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
+  });
+}
+
+TEST(Telemetry, a_stream_is_waited_for_at_each_phase) {
+  constexpr std::size_t length = 20000;
+  std::uint64_t most = 0, planned = 0;
+  std::mutex together;
+  on_threads(3, [&](auto& hosts) {
+    gq::transport::staged workers{hosts, support::space()};
+    gq::telemetry seen{{.errors = true}};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 2, .telemetry = &seen}};
+    Kokkos::View<float*, support::space> x("x", length), y("y", length);
+    Kokkos::deep_copy(x, 1.0F + static_cast<float>(hosts.rank()));
+    Kokkos::deep_copy(y, x);
+    mean(x, 0);
+    mean.wait();
+    gq::allreduce_mean unwatched{workers, op, gq::schedule::ring{}, {.seed = 2}};
+    unwatched(y, 0);
+    unwatched.wait();
+    auto const mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    auto const theirs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), y);
+    EXPECT_EQ(std::memcmp(mine.data(), theirs.data(), length * sizeof(float)), 0);
+    gq::call_report const r = seen.last();
+    for (gq::phase p : {gq::phase::norm, gq::phase::opening, gq::phase::encode, gq::phase::reduce,
+                        gq::phase::decode, gq::phase::transfer})
+      EXPECT_GT(r.in(p), 0) << gq::phase_names[static_cast<std::size_t>(p)];
+    EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
+    EXPECT_TRUE(std::isnan(r.zero_fraction())) << "nothing is measured on a stream";
+    std::scoped_lock const lock(together);
+    most = std::max(most, r.bytes_sent);
+    planned = mean.plan(length).bytes_sent;
+  });
+  EXPECT_EQ(most, planned);
+}
+
+#if GLOBALQ_TEST_COUNTS_ALLOCATIONS
+TEST(Telemetry, nothing_is_allocated_after_the_first_call) {
+  std::size_t before = 0, after = 0;
+  on_threads(2, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}, {.telemetry = &seen}};
+    auto x = values(5000, workers.rank());
+    mean(x, 0);
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) before = support::allocations;
+    gq::transport::barrier(workers);
+    mean(x, 1);
+    gq::transport::barrier(workers);
+    if (workers.rank() == 0) after = support::allocations;
+    gq::transport::barrier(workers);
+  });
+  EXPECT_EQ(after, before);
+}
+#endif
+
+/// What profilers are told: the regions of this thread, joined by a bar where they are entered.
+thread_local std::string open_regions, entered;
+
+TEST(Telemetry, profilers_see_a_region_for_each_call_and_phase) {
+  using namespace Kokkos::Tools::Experimental;
+  set_push_region_callback([](char const* name) {
+    open_regions += std::string("/") + name;
+    entered += open_regions + "\n";
+  });
+  set_pop_region_callback([] { open_regions.erase(open_regions.rfind('/')); });
+  on_threads(2, [&](auto& workers) {
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"sra"}};
+    auto x = values(700, workers.rank());
+    mean(x, 0);
+    EXPECT_EQ(open_regions, "");
+    std::string const call = "/globalq::allreduce_mean", moving = call + "/globalq::transfer";
+    EXPECT_EQ(entered.substr(0, entered.find('\n')), call);
+    for (std::string const& region :
+         {call + "/globalq::norm", call + "/globalq::opening", moving, moving + "/globalq::encode",
+          moving + "/globalq::reduce", moving + "/globalq::decode"})
+      EXPECT_NE(entered.find(region + "\n"), std::string::npos) << region << " is not in\n" << entered;
+    x.resize(workers.rank() == 0 ? 10 : 20);
+    EXPECT_THROW(mean(x, 1), gq::disagreement_error);
+    EXPECT_EQ(open_regions, "") << "a call that throws leaves its regions";
+  });
+  set_push_region_callback(nullptr);
+  set_pop_region_callback(nullptr);
+}
+
+}  // namespace
