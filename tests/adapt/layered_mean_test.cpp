@@ -285,12 +285,43 @@ TEST(LayeredMean, operators_and_levels_change_between_calls_and_stale_ones_are_a
       mean(y, 4);
       ADD_FAILURE();
     } catch (gq::disagreement_error const& e) {
-      EXPECT_THAT(e.what(),
-                  HasSubstr("layered_mean: workers disagree: rank 1 differs from rank 0 in the operator"));
+      EXPECT_THAT(e.what(), HasSubstr("layered_mean: workers disagree: rank 1 differs from rank 0 in the "
+                                      "operator of layer 0, \"conv.weight\": \"float32\" instead of \"l:2,2 "
+                                      "bucket 1000 table"));
     }
     EXPECT_TRUE(same_bits(x, y));
     if (workers.rank() == 1) mean.assign(0, ops[0]);
     expect(5);
+    if (workers.rank() == 2) mean.set_levels(0, gq::levels::table{0, 0.3, 1});
+    try {
+      mean(y, 6);
+      ADD_FAILURE();
+    } catch (gq::disagreement_error const& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 2 differs from rank 0 in the operator of layer 0, "
+                                      "\"conv.weight\": both have \"l:2,2 bucket 1000 table"));
+    }
+    if (workers.rank() == 2) mean.set_levels(0, other);
+    expect(7);
+  });
+}
+
+TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
+  gq::adapt::layout const model = network();
+  on_threads(3, [&](auto& workers) {
+    layered_mean mean{workers,
+                      model,
+                      operators(model),
+                      gq::schedule::allgather{},
+                      {.warm_up = workers.rank() == 1 ? 2U : 3U}};
+    std::vector<float> y = values(model.length(), workers.rank());
+    try {
+      mean(y, 2);
+      ADD_FAILURE();
+    } catch (gq::disagreement_error const& e) {
+      EXPECT_THAT(e.what(),
+                  HasSubstr("rank 1 differs from rank 0 in the operator of layer 0, \"conv.weight\""));
+    }
+    mean(y, 3);
   });
 }
 

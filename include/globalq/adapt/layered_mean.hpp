@@ -5,6 +5,7 @@
 
 #include "../allreduce_mean.hpp"
 #include "../detail/group_plan.hpp"
+#include "detail/layer_difference.hpp"
 #include "filter.hpp"
 #include "layout.hpp"
 
@@ -217,11 +218,14 @@ class layered_mean {
   void set_levels(std::size_t layer, Table const& changed) {
     expect_layer(layer);
     settle();
+    if (forced_) return;
     slots_[layer].codec->set_levels(changed);
     slots_[layer].levels_hash = globalq::detail::level_hash(changed);
     refresh();
   }
 
+  /// Whether all operators were replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
+  bool forced_to_float32() const { return forced_; }
   layout const& model() const { return model_; }
   /// Whether a step is before the end of the warm-up.
   bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
@@ -303,7 +307,8 @@ class layered_mean {
     return s;
   }
 
-  slot make(std::size_t k, any_quantizer const& op) const {
+  slot make(std::size_t k, any_quantizer const& given) const {
+    any_quantizer const op = forced_ ? any_quantizer(uncompressed{}) : given;
     slot s;
     s.facts = op.facts();
     s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
@@ -364,15 +369,34 @@ class layered_mean {
       throw configuration_error(message("step " + std::to_string(step) + " with " + std::to_string(count) +
                                         " layers is above 2^48 - 1; count steps from 0 and change the seed "
                                         "instead"));
-    if (warms_up(step)) {
+    try {
+      if (!warms_up(step)) return call_->run_group(schedule_, members, own_operators(), step * count + first);
       globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
       std::uint64_t const chunk =
           settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
       call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_},
                        step * count + first);
-    } else {
-      call_->run_group(schedule_, members, own_operators(), step * count + first);
+    } catch (disagreement_error const&) {
+      // every worker comes here, or none
+      if (call_->only_operators_differ()) name_the_layer(warms_up(step));
+      throw;
     }
+  }
+
+  /// Throws an error that says in which layer the operators differ.
+  void name_the_layer(bool warming_up) {
+    auto const of = [&](std::size_t k) -> slot const& { return warming_up ? plain_ : slots_[k]; };
+    std::vector<std::uint64_t> hashes;
+    for (std::size_t k = 0; k < slots_.size(); ++k)
+      hashes.push_back(globalq::detail::hash(of(k).hash, of(k).levels_hash));
+    std::string const what = detail::layer_difference(
+        workers_, hashes, [&](std::size_t k) { return of(k).facts.name; },
+        [&](std::size_t k) { return model_[k].name; });
+    if (what.empty()) return;
+    throw disagreement_error("globalq: layered_mean: workers disagree: " + what +
+                             "; assign the same to the layer on every worker, between the same two calls "
+                             "(nothing was changed)" +
+                             globalq::detail::float32_forced_text());
   }
 
   started_call start_job(call_queue::job const& job) {
@@ -458,7 +482,8 @@ class layered_mean {
   Schedule schedule_;
   layered_options settings_;
   kernel::host_executor on_;
-  slot plain_;  ///< of the warm-up
+  slot plain_;                                       ///< of the warm-up
+  bool forced_ = globalq::detail::float32_forced();  ///< all layers travel as float32
   std::vector<slot> slots_;
   std::vector<globalq::detail::group_slot> views_;
   std::vector<std::uint32_t> of_;

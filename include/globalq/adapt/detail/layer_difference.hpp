@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: which layer workers disagree about, once they know that it is the operator of some.
+
+#include "../../core/error.hpp"
+#include "../../transport/collectives.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace globalq::adapt::detail {
+
+/// @brief The first layer whose operator differs, and whose: the same sentence on every worker.
+/// @param t       endpoint of this worker; all call, with as many layers
+/// @param hashes  of each layer's operator
+/// @param name    name(layer) of an operator
+/// @param layer   layer(k): a layer's name
+template <Transport T, class Operator, class Layer>
+std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Operator const& name,
+                             Layer const& layer) {
+  struct memory {  // what a transfer may touch when the exchange is given up
+    std::vector<std::uint64_t> mine, all;
+    std::array<char, 256> text;
+  };
+  auto const kept = std::make_shared<memory>();
+  auto const count = hashes.size(), workers = static_cast<std::size_t>(t.size());
+  try {
+    kept->mine = hashes;
+    kept->all.resize(count * workers);
+    transport::allgather(t, std::as_bytes(std::span(kept->mine)),
+                         std::as_writable_bytes(std::span(kept->all)));
+    for (std::size_t k = 0; k < count; ++k)
+      for (std::size_t r = 1; r < workers; ++r) {
+        if (kept->all[r * count + k] == kept->all[k]) continue;
+        auto const told_by = [&](int who) {
+          kept->text.fill(0);
+          std::string const own = name(k);
+          std::copy_n(own.begin(), std::min(own.size(), kept->text.size() - 1), kept->text.begin());
+          transport::broadcast(t, who, std::as_writable_bytes(std::span(kept->text)));
+          return std::string(kept->text.data());
+        };
+        std::string const first = told_by(0), other = told_by(static_cast<int>(r));
+        std::string text = "rank " + std::to_string(r) + " differs from rank 0 in the operator of layer " +
+                           std::to_string(k) + ", \"" + layer(k) + "\": ";
+        if (first == other) return text + "both have \"" + first + "\", with other levels or parameters";
+        return text + "\"" + other + "\" instead of \"" + first + "\"";
+      }
+  } catch (transport_error const&) {
+    if constexpr (transport::OwnRetain<T>) t.retain(kept);
+    throw;
+  }
+  return {};
+}
+
+}  // namespace globalq::adapt::detail
