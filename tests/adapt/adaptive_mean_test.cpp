@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Bits and buckets that adapt: the same on all workers, within the budget, and the bits of layered_mean.
+
+#include "tests/support/calls.hpp"
+#include "tests/support/on_threads.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/values.hpp"
+
+#include <globalq/adapt/adaptive_mean.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+namespace gq = globalq;
+using gq::adapt::adaptive_mean;
+using gq::adapt::bits_and_bucket;
+using gq::adapt::rule_of;
+using support::on_threads;
+using support::same_bits;
+using testing::HasSubstr;
+
+namespace {
+
+gq::adapt::layout network() {
+  gq::adapt::layout m;
+  m.add("embedding.weight", {64, 100}).add("embedding.bias", {100}).add("conv.weight", {8, 3, 7, 7});
+  m.add("norm.gain", {60}).add("attention.weight", {40, 40}).add("none", {0}).add("head.weight", {10, 40});
+  return m;
+}
+
+/// Gradients whose layers differ by powers of ten for each value: large layers have small ones.
+std::vector<float> gradient(gq::adapt::layout const& model, int rank, std::uint64_t step) {
+  std::vector<float> x = support::values(model.length(), rank + 17 * static_cast<int>(step));
+  for (gq::adapt::layer const& l : model) {
+    float const scale = std::pow(static_cast<float>(std::max<std::uint64_t>(l.size, 1)), -1.5F);
+    for (std::uint64_t i = 0; i < l.size; ++i) x[l.offset + i] *= scale;
+  }
+  return x;
+}
+
+struct named_rule {
+  char const* name;
+  gq::adapt::rule how;
+};
+std::vector<named_rule> rules() {
+  return {{"kmeans", rule_of(gq::adapt::cgx_kmeans{})},
+          {"linear", rule_of(gq::adapt::cgx_linear{})},
+          {"bayes", rule_of(gq::adapt::cgx_bayes{.evaluations = 20})},
+          {"lgreco", rule_of(gq::adapt::lgreco{})}};
+}
+
+TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_all_workers_alike) {
+  gq::adapt::layout const model = network();
+  for (named_rule const& r : rules())
+    for (int n : {1, 2, 3, 5}) {
+      SCOPED_TRACE(std::string(r.name) + ", n = " + std::to_string(n));
+      std::mutex together;
+      std::vector<std::vector<bits_and_bucket>> choices;
+      std::vector<gq::adapt::choice_table> tables;
+      gq::adapt::selection found;
+      on_threads(n, [&](auto& workers) {
+        gq::schedule::any const schedule{"sra"};
+        adaptive_mean mean{
+            workers,
+            model,
+            schedule,
+            {.layers = {.call = {.seed = 3}, .warm_up = 1}, .choice = {.how = r.how}, .every = 3}};
+        gq::adapt::chooser const reference(model, gq::adapt::filter::cgx());
+        gq::adapt::layered_mean fixed{
+            workers, model, reference.operators(), schedule, {.call = {.seed = 3}, .warm_up = 1}};
+        gq::adapt::gradient_accumulator sum(model);
+        for (std::uint64_t step = 0; step < 5; ++step) {
+          auto x = gradient(model, workers.rank(), step), y = x;
+          if (step < 3) sum.add(x);
+          mean(x, step);
+          fixed(y, step);
+          EXPECT_TRUE(same_bits(x, y)) << "step " << step;
+          if (step != 2) continue;
+          ASSERT_TRUE(mean.found());
+          fixed.assign(mean.chosen().operators());
+          std::vector<bits_and_bucket> mine;
+          for (std::size_t l = 0; l < model.size(); ++l) mine.push_back(mean.chosen().choice(l));
+          std::scoped_lock const lock(together);
+          choices.push_back(mine);
+          found = *mean.found();
+          std::vector<gq::any_quantizer> all;
+          for (bits_and_bucket const& c : mean.chosen().options().candidates)
+            all.push_back(gq::adapt::cgx_quantizer(c));
+          tables.push_back(measure(sum, gq::adapt::quantisers(all), [](gq::adapt::layer const& l) {
+            return l.shape.size() > 1 && l.size != 0;
+          }));
+        }
+        EXPECT_EQ(mean.chosen().accumulated().steps(), 2U) << "added up since the choice";
+      });
+      ASSERT_EQ(choices.size(), static_cast<std::size_t>(n));
+      for (auto const& c : choices) EXPECT_EQ(c, choices[0]);
+      bits_and_bucket const plain{32, 0};
+      EXPECT_EQ(choices[0][1], plain) << "a bias is quantised";
+      EXPECT_EQ(choices[0][3], plain) << "a normalisation is quantised";
+      // errors of all workers' sums, and those of 4 bits in buckets of 128
+      double error = 0, budget = 0, cost = 0, uniform_cost = 0;
+      for (auto const& t : tables) {
+        error += t.error(found.choices);
+        auto const uniform = gq::adapt::uniform_choice(t, 2);
+        budget += t.error(uniform);
+        cost = t.cost(found.choices);
+        uniform_cost = t.cost(uniform);
+      }
+      EXPECT_LE(error, budget * (1 + 1e-12));
+      EXPECT_NEAR(found.error, error, 1e-9 * error);
+      EXPECT_LE(cost, uniform_cost);
+      // a value more in the large layer costs what it costs in a small one, and errs less by much
+      EXPECT_LT(cost, 0.95 * uniform_cost) << "there is much to gain here";
+      EXPECT_LT(choices[0][0].bits, choices[0][6].bits)
+          << "the largest layer of smallest gradients has more bits";
+    }
+}
+
+TEST(AdaptiveMean, workers_over_nodes_have_the_same_bits) {
+  gq::adapt::layout const model = network();
+  std::vector<std::vector<float>> results(5);
+  on_threads(5, [&](auto& workers) {
+    adaptive_mean mean{workers, model, gq::schedule::hierarchical<>(2), {.every = 2}};
+    auto& mine = results[static_cast<std::size_t>(workers.rank())];
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      auto x = gradient(model, workers.rank(), step);
+      mean(x, step);
+      mine.insert(mine.end(), x.begin(), x.end());
+    }
+  });
+  for (auto const& r : results) EXPECT_TRUE(same_bits(r, results[0]));
+}
+
+TEST(AdaptiveMean, nothing_changes_where_a_worker_has_only_nan) {
+  gq::adapt::layout const model = network();
+  on_threads(3, [&](auto& workers) {
+    adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.every = 2}};
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      auto x = gradient(model, workers.rank(), step);
+      if (workers.rank() == 1 && step < 2) x[5] = std::numeric_limits<float>::quiet_NaN();
+      mean(x, step);
+      if (step == 1) {
+        EXPECT_FALSE(mean.found());
+        EXPECT_EQ(mean.chosen().choice(0), (bits_and_bucket{4, 128}));
+      }
+    }
+    EXPECT_TRUE(mean.found()) << "gradients were fine since";
+  });
+}
+
+TEST(AdaptiveMean, never_is_an_option) {
+  gq::adapt::layout const model = network();
+  on_threads(2, [&](auto& workers) {
+    adaptive_mean mean{workers, model, gq::schedule::any{"ring"}, {.every = 0}};
+    auto x = gradient(model, workers.rank(), 0);
+    mean(x, 0);
+    EXPECT_FALSE(mean.found());
+    EXPECT_EQ(mean.chosen().accumulated().steps(), 0U);
+  });
+}
+
+TEST(AdaptiveMean, workers_that_differ_in_the_budget_hear_of_it) {
+  gq::adapt::layout const model = network();
+  auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
+    adaptive_mean mean{workers,
+                       model,
+                       gq::schedule::any{"sra"},
+                       {.choice = {.alpha = workers.rank() == 2 ? 2.0 : 1.0}, .every = 1}};
+    auto x = gradient(model, workers.rank(), 0);
+    mean(x, 0);
+  });
+  for (std::string const& text : texts) EXPECT_THAT(text, HasSubstr("worker 2 has"));
+}
+
+TEST(AdaptiveMean, a_budget_that_no_map_keeps_is_an_error_of_all) {
+  gq::adapt::layout const model = network();
+  auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
+    adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.choice = {.alpha = 1e-9}, .every = 1}};
+    auto x = gradient(model, workers.rank(), 0);
+    mean(x, 0);
+  });
+  for (std::string const& text : texts) EXPECT_THAT(text, HasSubstr("raise alpha"));
+}
+
+TEST(Chooser, refuses_a_reference_that_is_no_candidate_and_budgets_that_are_none) {
+  EXPECT_THAT(support::refusal([] {
+                gq::adapt::chooser{network(), gq::adapt::filter::cgx(), {.reference = {9, 128}}};
+              }),
+              HasSubstr("the reference has 9 bits, and none of the 7 candidates has"));
+  EXPECT_THAT(support::refusal([] {
+                gq::adapt::chooser{network(), gq::adapt::filter::cgx(), {.alpha = std::nan("")}};
+              }),
+              HasSubstr("alpha is nan"));
+}
+
+}  // namespace
