@@ -7,6 +7,7 @@
 #include <globalq/compressor/top_k.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "tests/compressor/cases.hpp"
@@ -127,6 +128,61 @@ TEST(TopK, with_feedback_descent_reaches_the_optimum_that_it_misses_alone) {
   EXPECT_EQ(distance(false), 1.0);
   // feedback sends the small coordinates once their errors have grown to those of the large ones
   EXPECT_LT(distance(true), 0.1);
+}
+
+/// Threads whose bytes change in one place on their way to all workers, in the call after the opening.
+struct damaging {
+  using inner = gq::transport::threads::endpoint;
+  using request = inner::request;
+  inner& workers;
+  std::size_t byte = 0;
+  unsigned flip = 0;
+  int calls = 0;
+  std::vector<std::shared_ptr<void>> retained{};
+
+  int rank() const { return workers.rank(); }
+  int size() const { return workers.size(); }
+  request send_async(int peer, std::span<std::byte const> bytes) { return workers.send_async(peer, bytes); }
+  request recv_async(int peer, std::span<std::byte> bytes) { return workers.recv_async(peer, bytes); }
+  void wait(request& r) { workers.wait(r); }
+  void retain(std::shared_ptr<void> memory) { retained.push_back(std::move(memory)); }
+  void allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
+    workers.allgather(mine, all);
+    if (calls++ % 2 == 1) all[byte % all.size()] ^= static_cast<std::byte>(flip);
+  }
+};
+static_assert(gq::Transport<damaging> && gq::transport::OwnAllgather<damaging>);
+
+TEST(TopK, places_that_were_damaged_are_an_error_of_all_and_never_an_access_outside) {
+  constexpr std::uint64_t d = 1000, kept = 20;
+  int refused = 0, accepted = 0;
+  for (std::size_t byte = 0; byte < 2 * kept * 8; ++byte)
+    for (unsigned flip : {0x01U, 0x80U, 0xFFU}) {
+      std::atomic<int> errors{0};
+      support::on_threads(2, [&](auto& threads) {
+        damaging workers{threads, byte, flip};
+        cp::top_k c(cases::one_layer(d), {.density = 0.02});
+        vector const x = cases::values(d, static_cast<unsigned>(threads.rank()) + 1);
+        vector mean(d);
+        try {
+          c.reduce(workers, x, mean, {}, 0);
+        } catch (gq::frame_error const& e) {
+          EXPECT_NE(std::string(e.what()).find("are not ascending within 1000 values"), std::string::npos);
+          EXPECT_EQ(workers.retained.size(), 1U) << "memory that transfers may touch";
+          ++errors;
+        }
+      });
+      EXPECT_NE(errors, 1) << "byte " << byte << ": one worker alone found it";
+      bool const is_place = byte % (kept * 8) < kept * 4;
+      if (!is_place) {
+        EXPECT_EQ(errors, 0) << "values may be any";
+      } else if (byte % 4 >= 2) {
+        EXPECT_EQ(errors, 2) << "a place beyond the vector in byte " << byte;
+      }
+      (errors == 0 ? accepted : refused) += 1;
+    }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(accepted, 400);
 }
 
 }  // namespace
