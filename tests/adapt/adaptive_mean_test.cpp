@@ -187,6 +187,32 @@ TEST(AdaptiveMean, a_budget_that_no_map_keeps_is_an_error_of_all) {
   for (std::string const& text : texts) EXPECT_THAT(text, HasSubstr("raise alpha"));
 }
 
+TEST(Chooser, keeps_candidates_of_the_reference_s_bits_where_the_reference_is_one_of_them) {
+  gq::adapt::chooser const c(network(), gq::adapt::filter::cgx(),
+                             {.candidates = {{4, 1024}, {4, 128}, {8, 128}}, .reference = {4, 128}});
+  EXPECT_EQ(c.options().candidates, (std::vector<bits_and_bucket>{{4, 1024}, {4, 128}, {8, 128}}));
+  EXPECT_EQ(c.choice(0), (bits_and_bucket{4, 128}));
+}
+
+/// A worker that cannot measure must not leave the others waiting.
+TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_the_others) {
+  gq::adapt::layout const model = network();
+  on_threads(3, [&](auto& workers) {
+    gq::adapt::chooser_options options;
+    options.make = [](bits_and_bucket const& p) -> gq::any_quantizer {
+      return gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform<>{}, gq::rounding::stochastic{},
+                           gq::wire::packed<>{p.bits}};
+    };
+    gq::adapt::chooser c(model, gq::adapt::filter::cgx(), options);
+    std::vector<float> x(model.length(), workers.rank() == 1 ? 3.0F : 0.5F);
+    c.add(x);
+    if (workers.rank() == 1)
+      EXPECT_THAT(support::refusal([&] { c.choose(workers, 0); }), HasSubstr("exceeds the unit"));
+    else
+      EXPECT_FALSE(c.choose(workers, 0));
+  });
+}
+
 TEST(Chooser, refuses_a_reference_that_is_no_candidate_and_budgets_that_are_none) {
   EXPECT_THAT(support::refusal([] {
                 gq::adapt::chooser{network(), gq::adapt::filter::cgx(), {.reference = {9, 128}}};

@@ -320,8 +320,27 @@ TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
     } catch (gq::disagreement_error const& e) {
       EXPECT_THAT(e.what(),
                   HasSubstr("rank 1 differs from rank 0 in the operator of layer 0, \"conv.weight\""));
+      EXPECT_THAT(e.what(), HasSubstr("end the warm-up at the same step"));
     }
     mean(y, 3);
+  });
+  // layers that are float32 anyway do not differ
+  gq::adapt::layout two;
+  two.add("bias", {10}).add("weight", {20, 30});
+  on_threads(2, [&](auto& workers) {
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+    layered_mean mean{workers,
+                      two,
+                      gq::adapt::operators_of(two, gq::adapt::filter::cgx(), op),
+                      gq::schedule::allgather{},
+                      {.warm_up = workers.rank() == 1 ? 2U : 3U}};
+    std::vector<float> y = values(two.length(), workers.rank());
+    try {
+      mean(y, 2);
+      ADD_FAILURE();
+    } catch (gq::disagreement_error const& e) {
+      EXPECT_THAT(e.what(), HasSubstr("in the operator of layer 1, \"weight\""));
+    }
   });
 }
 

@@ -34,8 +34,9 @@ struct adaptive_options {
 /// mean(gradient, step);
 /// @endcode
 /// A choice is made after the mean of a call, which therefore takes longer: a pass over the model for each candidate and some
-/// messages (chooser). Calls of the warm-up count, and are added up too. Choices follow from what all workers measured, so they
-/// are the same on every worker; rules that compare sums may end differently on machines of another kind.
+/// messages (chooser), which telemetry does not report. What it throws is thrown when the mean has been written. Calls of the
+/// warm-up count, and are added up too. Choices follow from what all workers measured, and are the same on every worker.
+/// Gradients are added up in float32 memory as long as the model, and a choice allocates.
 /// @tparam Transport  of host memory
 /// @tparam Schedule   any but native
 /// @determinism       bit-identical on all workers; independent of threads and chunks
@@ -48,7 +49,7 @@ class adaptive_mean {
                 adaptive_options const& settings = {})
       : workers_(workers),
         every_(settings.every),
-        chosen_(model, settings.excluded, settings.choice),
+        chosen_(model, settings.excluded, settings.choice, globalq::detail::execution_of(workers)),
         mean_(workers, model, chosen_.operators(), std::move(schedule), settings.layers) {}
 
   /// @brief Averages all layers of a vector in place; see layered_mean.
@@ -61,7 +62,7 @@ class adaptive_mean {
   /// @throws as layered_mean and chooser::choose do
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    if (every_ == 0) return mean_(x, y, step);
+    if (every_ == 0 || mean_.forced_to_float32()) return mean_(x, y, step);
     auto const [in, out, length] = globalq::detail::pair_of(x, y, "adaptive_mean");
     using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
     static_assert(std::is_same_v<value, float> || std::is_same_v<value, double>,

@@ -11,7 +11,11 @@
 
 #include "../operators.hpp"
 
+#include <algorithm>
+#include <exception>
 #include <functional>
+#include <optional>
+#include <vector>
 
 namespace globalq::adapt {
 
@@ -43,9 +47,9 @@ inline any_quantizer cgx_quantizer(bits_and_bucket const& p) {
 
 /// Options of a chooser; the same on every worker.
 struct chooser_options {
-  /// What layers choose among, from few bits to many. That of the reference's bits takes the reference's bucket.
+  /// What layers choose among, from few bits to many. Where the reference is not among them, that of its bits takes its bucket.
   std::vector<bits_and_bucket> candidates = bits_and_buckets(2, 8, 64, 1024);
-  /// What is known to keep the accuracy; its bits are among the candidates'. Layers begin with it.
+  /// What is known to keep the accuracy; it, or its bits, are among the candidates. Layers begin with it.
   bits_and_bucket reference{4, 128};
   /// The budget is alpha times the reference's error.
   double alpha = 1;
@@ -68,24 +72,29 @@ struct chooser_options {
 class chooser {
  public:
   /// @param excluded  layers that travel as float32
+  /// @param space     where errors are measured; a host execution space
   /// @throws configuration_error when the reference's bits are not among the candidates, or alpha is no number of at least 0
-  chooser(layout const& model, filter const& excluded, chooser_options options = {})
+  template <class Space = Kokkos::DefaultHostExecutionSpace>
+  chooser(layout const& model, filter const& excluded, chooser_options options = {},
+          Space const& space = Space())
       : excluded_(excluded), options_(std::move(options)), sum_(model) {
     auto& all = options_.candidates;
-    auto const same_bits = std::find_if(
-        all.begin(), all.end(), [&](bits_and_bucket const& c) { return c.bits == options_.reference.bits; });
+    auto same_bits = std::find(all.begin(), all.end(), options_.reference);
+    if (same_bits == all.end())
+      same_bits = std::find_if(all.begin(), all.end(),
+                               [&](bits_and_bucket const& c) { return c.bits == options_.reference.bits; });
     if (same_bits == all.end())
       throw configuration_error("globalq: adapt::chooser: the reference has " +
                                 std::to_string(options_.reference.bits) + " bits, and none of the " +
                                 std::to_string(all.size()) +
                                 " candidates has; add one, so that layers can keep what they begin with");
-    if (!(options_.alpha >= 0) || !is_finite(options_.alpha))
+    if (!is_finite(options_.alpha) || options_.alpha < 0 || options_.alpha > 0x1p60)
       throw configuration_error("globalq: adapt::chooser: alpha is " + detail::text_of(options_.alpha) +
-                                "; give a finite number of at least 0, such as 1");
+                                "; give a number from 0 to 2^60, such as 1");
     same_bits->bucket = options_.reference.bucket;
     reference_ = static_cast<std::uint32_t>(same_bits - all.begin());
     for (bits_and_bucket const& c : all) quantisers_.push_back(options_.make(c));
-    errors_ = quantisers(quantisers_);
+    errors_ = quantisers(quantisers_, space);
     for (layer const& l : model) {
       open_.push_back(has_choice(l));
       choices_.push_back(open_.back() ? reference_ : 0);
@@ -108,13 +117,20 @@ class chooser {
   ///
   /// Errors are those of all workers' sums; sizes and norms are those that worker 0 has.
   /// @param step  of the training, the same on every worker
-  /// @returns     what was found; nothing, on every worker, when one of them has added no gradient: the choice stays
+  /// @returns     what was found; nothing, on every worker, when one of them has added no gradient, or could not measure it and
+  ///              throws: the choice stays
   /// @throws      as agree() does; configuration_error on every worker where a rule finds nothing within the budget, which
   ///              needs an alpha below 1
   /// @complexity  a pass over the model for each candidate; agree()'s messages
   template <Transport T>
   std::optional<selection> choose(T& workers, std::uint64_t step) {
-    choice_table const mine = sum_.steps() == 0 ? choice_table{} : table();
+    choice_table mine;  // empty where this worker has nothing to tell
+    std::exception_ptr failed;
+    try {
+      if (sum_.steps() != 0) mine = table();
+    } catch (error const&) {
+      failed = std::current_exception();  // the others wait for this worker
+    }
     std::uint64_t settings = 0;
     for (double const number : {options_.alpha, static_cast<double>(options_.reference.bits),
                                 static_cast<double>(options_.reference.bucket)})
@@ -126,6 +142,7 @@ class chooser {
                        },
                        {step, settings});
     sum_.clear();
+    if (failed) std::rethrow_exception(failed);
     if (found)
       for (std::size_t l = 0; l < open_.size(); ++l) choices_[l] = found->choices[l];
     return found;

@@ -303,7 +303,7 @@ class layered_mean {
     slot s;
     s.facts = globalq::detail::facts_of(uncompressed{});
     s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
-    s.hash = globalq::detail::hash(0, s.facts.name);
+    s.hash = globalq::detail::hash(globalq::detail::hash(0, s.facts.name), s.resolved.size);
     return s;
   }
 
@@ -351,8 +351,8 @@ class layered_mean {
     return h | 1;
   }
 
-  globalq::detail::group_operators own_operators() const {
-    return {views_, of_, hash_, grain, chunk_values_, names_};
+  globalq::detail::group_operators own_operators(std::uint64_t step = 0) const {
+    return {views_, of_, hash_, grain, chunk_values_, names_, step};
   }
 
   void run_flat(const_vector x, mutable_vector y, std::uint64_t step) {
@@ -370,11 +370,12 @@ class layered_mean {
                                         " layers is above 2^48 - 1; count steps from 0 and change the seed "
                                         "instead"));
     try {
-      if (!warms_up(step)) return call_->run_group(schedule_, members, own_operators(), step * count + first);
+      if (!warms_up(step))
+        return call_->run_group(schedule_, members, own_operators(step), step * count + first);
       globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
       std::uint64_t const chunk =
           settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
-      call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_},
+      call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
                        step * count + first);
     } catch (disagreement_error const&) {
       // every worker comes here, or none
@@ -391,12 +392,12 @@ class layered_mean {
       hashes.push_back(globalq::detail::hash(of(k).hash, of(k).levels_hash));
     std::string const what = detail::layer_difference(
         workers_, hashes, [&](std::size_t k) { return of(k).facts.name; },
-        [&](std::size_t k) { return model_[k].name; });
+        [&](std::size_t k) { return std::to_string(settings_.first + k) + ", \"" + model_[k].name + "\""; });
     if (what.empty()) return;
     throw disagreement_error("globalq: layered_mean: workers disagree: " + what +
-                             "; assign the same to the layer on every worker, between the same two calls "
-                             "(nothing was changed)" +
-                             globalq::detail::float32_forced_text());
+                             "; give layers the same operators on every worker, between the same two "
+                             "calls, and end the warm-up at the same step (nothing was changed)" +
+                             globalq::detail::float32_forced_text(forced_));
   }
 
   started_call start_job(call_queue::job const& job) {

@@ -8,8 +8,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,13 @@ namespace globalq::adapt::detail {
 /// @param t       endpoint of this worker; all call, with as many layers
 /// @param hashes  of each layer's operator
 /// @param name    name(layer) of an operator
-/// @param layer   layer(k): a layer's name
+/// @param layer   layer(k): a layer's number and name
 template <Transport T, class Operator, class Layer>
 std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Operator const& name,
                              Layer const& layer) {
   struct memory {  // what a transfer may touch when the exchange is given up
     std::vector<std::uint64_t> mine, all;
-    std::array<char, 256> text;
+    std::array<char, 1024> text;
   };
   auto const kept = std::make_shared<memory>();
   auto const count = hashes.size(), workers = static_cast<std::size_t>(t.size());
@@ -45,8 +46,8 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
           return std::string(kept->text.data());
         };
         std::string const first = told_by(0), other = told_by(static_cast<int>(r));
-        std::string text = "rank " + std::to_string(r) + " differs from rank 0 in the operator of layer " +
-                           std::to_string(k) + ", \"" + layer(k) + "\": ";
+        std::string text =
+            "rank " + std::to_string(r) + " differs from rank 0 in the operator of layer " + layer(k) + ": ";
         if (first == other) return text + "both have \"" + first + "\", with other levels or parameters";
         return text + "\"" + other + "\" instead of \"" + first + "\"";
       }
