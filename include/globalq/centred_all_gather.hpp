@@ -42,7 +42,8 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
                                                                   schedule::hierarchical<> const& nodes,
                                                                   options const& settings, Space const& space)
       : base(operation, workers, std::move(op), nodes, settings, space),
-        gathered_(std::make_shared<detail::centred_memories>()) {}
+        gathered_(std::make_shared<detail::centred_memories>()),
+        meter_(settings.telemetry) {}
 
   /// Gathers in place: of @p x the own shard is read, all of it is written.
   template <Vector V>
@@ -82,7 +83,7 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
     this->call_(kept.values, step);  // finds workers that disagree
     if (block != 0)
       gather(std::as_bytes(std::span(block_of(this->workers_.rank()), block)),
-             std::as_writable_bytes(std::span(midpoints)));
+             std::as_writable_bytes(std::span(midpoints)), step, midpoints.size());
     bool finite = true;
     for (int rank = 0; rank < this->workers_.size(); ++rank) {
       segment const part = this->shard(length, rank);
@@ -93,7 +94,15 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
     this->centring_.write(kept.values.data(), all, length, finite);
   }
 
-  void gather(std::span<std::byte const> mine, std::span<std::byte> all) {
+  /// The midpoints of all workers; reported as a call of its own.
+  void gather(std::span<std::byte const> mine, std::span<std::byte> all, std::uint64_t step,
+              std::uint64_t values) {
+    meter_.watch(this->workers_, operation, step, values, true, false, [&] {
+      auto const timed = meter_.enter(phase::transfer);
+      exchange(mine, all);
+    });
+  }
+  void exchange(std::span<std::byte const> mine, std::span<std::byte> all) {
     try {
       transport::allgather(this->workers_, mine, all);
     } catch (transport_error const&) {  // a transfer may still touch them
@@ -106,6 +115,7 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
   }
 
   std::shared_ptr<detail::centred_memories> gathered_;  ///< the midpoints of all workers
+  detail::call_meter meter_;
 };
 
 template <class T, class Op>

@@ -164,7 +164,10 @@ class hierarchical_mean {
 
   hierarchical_mean(Transport& workers, Operator op, Outer between, node_map const& nodes,
                     options const& settings)
-      : workers_(workers), settings_(settings), memory_(std::make_shared<memory>()) {
+      : workers_(workers),
+        settings_(settings),
+        meter_(settings.telemetry),
+        memory_(std::make_shared<memory>()) {
     int const count = nodes.count(), mine = nodes.node_of(workers.rank()), size = nodes.size(mine);
     // a node's mean counts as often as it has workers
     weight_ = static_cast<double>(size) * count / workers.size();
@@ -219,10 +222,19 @@ class hierarchical_mean {
     detail::check_agreement(records, "hierarchical_mean");
   }
 
+  /// f(), reported as a call of its own: what goes on between workers beside the calls that this one is made of.
+  template <class F>
+  void reported(phase what, std::uint64_t step, F const& f) {
+    meter_.watch(workers_, "hierarchical_mean", step, 0, true, false, [&] {
+      auto const timed = meter_.enter(what);
+      f();
+    });
+  }
+
   template <class Value, class Wide>
   void run(Value const* x, Value* y, std::uint64_t length, std::uint64_t step, std::vector<Wide>& sum) {
     constexpr dtype type = dtype_of<Value>::value;
-    agree(type, length, step);
+    reported(phase::opening, step, [&] { agree(type, length, step); });
     if (length == 0) return;
     sum.resize(length);
     for (std::uint64_t i = 0; i < length; ++i) sum[i] = static_cast<Wide>(x[i]);
@@ -234,10 +246,12 @@ class hierarchical_mean {
       memory_->told = {};
       thrown = memory_->told.of([&] { (*mean_)(sum, step); });
     }
-    transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(&memory_->told, 1)));
-    if (thrown) std::rethrow_exception(thrown);
-    memory_->told.rethrow();
-    transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(sum)));
+    reported(phase::transfer, step, [&] {
+      transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(&memory_->told, 1)));
+      if (thrown) std::rethrow_exception(thrown);
+      memory_->told.rethrow();
+      transport::broadcast(*node_, 0, std::as_writable_bytes(std::span(sum)));
+    });
     bool beyond = false;  // of the range of 16-bit values: all workers see it alike
     if constexpr (!std::is_same_v<Value, Wide>)
       for (Wide v : sum)
@@ -251,6 +265,7 @@ class hierarchical_mean {
 
   Transport& workers_;
   options settings_;
+  detail::call_meter meter_;
   double weight_ = 1;  ///< of this node's mean
   std::uint64_t operator_hash_ = 0, levels_hash_ = 0;
   std::string name_;

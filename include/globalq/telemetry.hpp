@@ -41,7 +41,7 @@ struct call_report {
   double seconds = 0;            ///< of whole calls
   std::array<double, phases> phase_seconds{};
 
-  /// @name What became of own values, where it is measured (telemetry_options::errors); else 0
+  /// @name What became of own values, where it is measured (telemetry_options::errors); else 0. Not of float32 calls
   /// @{
   std::uint64_t rounded = 0;  ///< values that were looked at
   std::uint64_t zeros = 0;    ///< of them, those that were rounded to zero, or were zero
@@ -54,10 +54,12 @@ struct call_report {
   double zero_fraction() const {
     return rounded == 0 ? unknown : static_cast<double>(zeros) / static_cast<double>(rounded);
   }
-  /// ||Q(x) - x||^2 / ||x||^2 of own values; 0 for zeros, NaN where it was not measured or energies are infinite.
+  /// ||Q(x) - x||^2 / ||x||^2 of own values; 0 where all are zero, NaN where it was not measured, or where squares are beyond
+  /// the range of float64.
   double normalised_error() const {
-    if (rounded == 0) return unknown;
-    return energy == 0 ? 0.0 : error_energy / energy;
+    if (rounded == 0 || energy > std::numeric_limits<double>::max()) return unknown;
+    if (energy == 0) return zeros == rounded ? 0.0 : unknown;
+    return error_energy / energy;
   }
 
   call_report& operator+=(call_report const& next) {
@@ -83,8 +85,8 @@ struct call_report {
 
 /// What telemetry looks at besides times and bytes.
 struct telemetry_options {
-  /// Own values are encoded and decoded once more in each call, to tell zeros and errors. This costs about as much as the
-  /// encoding and decoding of a call, and the memory of one vector. In host memory only: not on a stream.
+  /// Own values are encoded and decoded once more in each call, to tell zeros and errors, outside of all phases. This needs
+  /// the memory of one vector. In host memory only: not on a stream.
   bool errors = false;
 };
 

@@ -12,8 +12,10 @@
 #include <globalq/centred_reduce_scatter_mean.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/top_k.hpp>
+#include <globalq/float32_tail.hpp>
 #include <globalq/hierarchical_mean.hpp>
 #include <globalq/telemetry.hpp>
+#include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +28,7 @@ using support::same_bits;
 using support::values;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -107,20 +110,74 @@ TEST(ForceFloat32, one_worker_alone_is_an_error_that_names_the_variable) {
       }
       gq::transport::barrier(workers);
     }
-    if (workers.rank() == 0) setenv("GLOBALQ_FORCE_FLOAT32", "1", 1);
-    gq::transport::barrier(workers);
     std::vector<float> x(10, 1.0F);
-    try {
-      (*mean)(x, 0);
-    } catch (...) {
-      gq::transport::barrier(workers);
-      throw;
-    }
+    (*mean)(x, 0);
   });
-  unsetenv("GLOBALQ_FORCE_FLOAT32");
-  for (std::string const& text : texts)
-    EXPECT_THAT(text, AllOf(HasSubstr("rank 1 differs from rank 0 in the operator"),
-                            HasSubstr("GLOBALQ_FORCE_FLOAT32 is set for this worker: set it for all")));
+  for (int r = 0; r < n; ++r) {
+    std::string const& text = texts[static_cast<std::size_t>(r)];
+    EXPECT_THAT(text, HasSubstr("rank 1 differs from rank 0 in the operator"));
+    EXPECT_EQ(text.find("GLOBALQ_FORCE_FLOAT32 was set when this worker made its operator") != text.npos,
+              r == 1);
+  }
+}
+
+TEST(ForceFloat32, what_else_workers_disagree_about_is_still_an_error_and_not_the_variables) {
+  forced const now;
+  auto const buckets = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
+    gq::quantizer op = integers;
+    if (workers.rank() == 2) op.norm = gq::norm::linf{.bucket = 512};
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{"ring"}};
+    std::vector<float> x(100000, 1.0F);
+    mean(x, 0);
+  });
+  for (std::string const& text : buckets)
+    EXPECT_THAT(text, HasSubstr("rank 2 differs from rank 0 in the operator"))
+        << "vectors are cut by buckets";
+  auto const lengths = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}};
+    std::vector<float> x(workers.rank() == 2 ? 10U : 20U, 1.0F);
+    mean(x, 0);
+  });
+  for (std::string const& text : lengths)
+    EXPECT_THAT(text, AllOf(HasSubstr("in the length"), Not(HasSubstr("GLOBALQ_FORCE_FLOAT32"))));
+}
+
+TEST(ForceFloat32, operators_of_run_time_tails_groups_and_the_native_schedule) {
+  forced const now;
+  on_threads(n, [&](auto& workers) {
+    auto const x = values(length, workers.rank());
+    auto const expect = [&](auto const& op, char const* schedule) {
+      gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}};
+      auto y = x;
+      mean(y, 1);
+      EXPECT_TRUE(same_bits(y, plain(workers, x, schedule, 1))) << schedule;
+    };
+    expect(gq::any_quantizer(learned), "ring");
+    expect(gq::float32_tail(integers), "allgather");
+    expect(integers, "native");
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"allgather"}};
+    auto a = x, b = values(700, workers.rank() + 10);
+    auto const expected = plain(workers, b, "allgather", 2);
+    mean(gq::vector_group{}.add(a).add(b), 1);
+    EXPECT_TRUE(same_bits(a, plain(workers, x, "allgather", 1)));
+    EXPECT_TRUE(same_bits(b, expected));
+  });
+}
+
+TEST(ForceFloat32, on_a_stream_as_well) {
+  forced const now;
+  on_threads(2, [&](auto& hosts) {
+    gq::transport::staged workers{hosts, support::space()};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::ring{}};
+    EXPECT_TRUE(mean.forced_to_float32());
+    Kokkos::View<float*, support::space> x("x", 300);
+    Kokkos::deep_copy(x, 0.1F + static_cast<float>(hosts.rank()));
+    mean(x, 0);
+    mean.wait();
+    auto const got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(got(i), (0.1F + 1.1F) / 2);
+  });
 }
 
 TEST(ForceFloat32, shards_stay_where_they_were) {

@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace globalq::detail {
 
@@ -30,23 +31,26 @@ class call_meter {
   /// Whether a call is under way that someone wants to know of.
   bool watching() const { return watching_; }
   bool wants_errors() const { return watching_ && timed_ && to_->what().errors; }
+  /// Whether a call is under way whose phases wait for what was enqueued.
+  bool waits() const { return watching_ && timed_ && settle_; }
   /// That of the call under way.
   call_report& report() { return report_; }
 
   /// @brief f(), as a call.
-  /// @param timed  false: nothing is reported, as while a graph is captured
+  /// @param plain      whether the operator is float32
+  /// @param capturing  a graph is being captured: nothing is reported and nobody is told, since that would wait
   template <class T, class F>
   auto watch(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, bool plain,
-             bool timed, F const& f) {
+             bool capturing, F const& f) {
     bool const profiled = Kokkos::Tools::profileLibraryLoaded();
-    if (to_ == nullptr && !profiled) return f();
+    if ((to_ == nullptr && !profiled) || capturing) return f();
     report_ = {};
     report_.operation = operation;
     report_.step = step;
     report_.calls = 1;
     report_.values = values;
     report_.uncompressed = plain ? 1 : 0;
-    timed_ = timed && to_ != nullptr;
+    timed_ = to_ != nullptr;
     profiled_ = profiled;
     std::uint64_t const sent = bytes_sent_by(workers);
     if (profiled_) Kokkos::Tools::pushRegion(std::string("globalq::") + operation);
@@ -113,7 +117,7 @@ class call_meter {
     wait();
     report_.seconds = seconds(clock::now() - began_);
     report_.bytes_sent = bytes;
-    report_.failed = failed ? 1 : 0;
+    if (failed) report_.failed = 1;
     watching_ = false;
     phase_ = phases;
     if (profiled_) Kokkos::Tools::popRegion();

@@ -138,7 +138,7 @@ class collective {
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(Table const& changed) {
     if (queue_) queue_->settle();
-    if (forced_) return;
+    if (setup_.forced) return;
     call_->set_levels(changed);
     for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
       magnitudes_[code - 1] =
@@ -147,7 +147,7 @@ class collective {
   }
 
   /// Whether the operator was replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
-  bool forced_to_float32() const { return forced_; }
+  bool forced_to_float32() const { return setup_.forced; }
 
   /// How codes are added, how many levels there are, and how many codes are kept free for growth.
   method reduce() const { return setup_.resolved.how; }
@@ -237,8 +237,8 @@ class collective {
                   "call of globalq"));
     setup_.settings = settings;
     setup_.facts = facts_of(op);
-    forced_ = !setup_.facts.plain && float32_forced();
-    if (forced_) setup_.facts = float32_instead_of(setup_.facts);
+    setup_.forced = !setup_.facts.plain && float32_forced();
+    if (setup_.forced) setup_.facts = float32_instead_of(setup_.facts);
     setup_.resolved = resolve(setup_.facts, schedule_.facts(workers_.size()), workers_.size());
     if (!setup_.resolved.fits()) throw configuration_error(setup_.resolved.refusal);
     if constexpr (on_stream) {
@@ -251,10 +251,11 @@ class collective {
     }
     setup_.operation = schedule_.facts(workers_.size()).operation;
     setup_.operator_hash =
-        hash(hash(forced_ ? 0 : parameter_hash(op), setup_.facts.name), setup_.resolved.size);
-    setup_.levels_hash = forced_ ? 0 : levels_hash(op);
+        hash(hash(setup_.forced ? setup_.facts.bucket : parameter_hash(op), setup_.facts.name),
+             setup_.resolved.size);
+    setup_.levels_hash = setup_.forced ? 0 : levels_hash(op);
     if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();
-    if (forced_)
+    if (setup_.forced)
       call_.emplace(workers_, uncompressed{}, setup_, make_executor(space));
     else
       call_.emplace(workers_, op, setup_, make_executor(space));
@@ -373,7 +374,6 @@ class collective {
   Transport& workers_;
   Schedule schedule_;
   call_setup setup_;
-  bool forced_ = false;
   std::vector<double> magnitudes_;
   std::optional<engine> call_;
   std::shared_ptr<call_queue> queue_;

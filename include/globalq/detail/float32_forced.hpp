@@ -17,11 +17,12 @@ inline bool float32_forced() {
   return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
 }
 
-/// For errors on a worker where it is set.
-inline std::string float32_forced_text() {
-  return float32_forced() ? std::string("; ") + float32_variable +
-                                " is set for this worker: set it for all workers, or for none"
-                          : std::string();
+/// For errors of workers whose operators differ.
+/// @param forced  whether this worker's operator was replaced
+inline std::string float32_forced_text(bool forced) {
+  return forced ? std::string("; ") + float32_variable +
+                      " was set when this worker made its operator: set it for all workers, or for none"
+                : std::string();
 }
 
 }  // namespace globalq::detail

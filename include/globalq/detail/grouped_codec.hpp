@@ -28,7 +28,13 @@ struct group_operators {
   std::uint64_t grain = 1;            ///< vectors begin at multiples of it; a multiple of the random tile
   std::uint64_t chunk_values = 0;
   std::uint64_t grouping = 0;  ///< what else tells one group from another
+  std::uint64_t step =
+      unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
+  static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
 
+  std::uint64_t reported_step(std::uint64_t random_step) const {
+    return step == unnamed ? random_step : step;
+  }
   std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
   operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
 };

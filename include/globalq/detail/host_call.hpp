@@ -24,6 +24,7 @@ struct call_setup {
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
   std::uint64_t levels_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
+  bool forced = false;  ///< the operator is float32 because the environment says so
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
   std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
@@ -144,7 +145,7 @@ class host_call {
                   brought = reads_of(schedule, cut, workers_.rank());
     decision const d = open(schedule, x, length, brought, step);
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
-    if (d.what == outcome::zero) note_zeros(brought.count);
+    if (d.what == outcome::zero && !setup_.facts.plain) note_zeros(brought.count);
     auto const type = [&] { return y.type; };
     conclude(d, type, fill_result, [&] {
       scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
@@ -153,13 +154,13 @@ class host_call {
       c.y = y;
       c.length = length;
       c.units = scales(buckets);
-      if (meter_.wants_errors()) {
+      if (meter_.wants_errors() && !setup_.facts.plain) {
         call own = c;
         own.workers = 1;
         own.y = at(rounded_values(brought.count, x.type), -brought.first);
         codec_->begin(own);
         round_alone(*codec_, cut, schedule.parts(n), brought, c.rank, memory_->frame);
-        add_errors(x, {own.y.data, x.type}, brought.first, brought.count, meter_.report());
+        add_errors(on_, at(x, brought.first), at(own.y, brought.first), brought.count, meter_.report());
       }
       codec_->begin(c);
       send(schedule, *codec_, cut);
@@ -198,7 +199,7 @@ class host_call {
     auto const fill_result = [&](bool nan) {
       for (auto const& m : members) fill(m.y, m.length, nan);
     };
-    if (d.what == outcome::zero) note_zeros(values);
+    if (d.what == outcome::zero && !is_plain(ops)) note_zeros(values);
     auto const type_beyond = [&] { return members[group_.beyond_range()].x.type; };
     conclude(d, type_beyond, fill_result, [&] {
       scale_group(ops, members, d);
@@ -206,14 +207,13 @@ class host_call {
       call const c = common_call(n, step, d, type);
       std::span<double const> const units = std::span<double const>(units_).first(buckets);
       layout const cut(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values);
-      if (meter_.wants_errors()) {
+      if (meter_.wants_errors() && !is_plain(ops)) {
         call own = c;
         own.workers = 1;
         keep_rounded(members);
         group_.begin(ops, own, alone_, places_, units, plain_);
         round_alone(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, memory_->frame);
-        for (vector_group::member const& m : alone_)
-          add_errors(m.x, {m.y.data, m.y.type}, 0, m.length, meter_.report());
+        for (vector_group::member const& m : alone_) add_errors(on_, m.x, m.y, m.length, meter_.report());
       }
       group_.begin(ops, c, members, places_, units, plain_);
       send(schedule, group_, cut);
@@ -228,6 +228,12 @@ class host_call {
     auto const timed = meter_.enter(phase::transfer);
     metered_codec metered(frames_of, meter_);
     schedule(workers_, metered, cut, memory_->frames);
+  }
+
+  /// Whether all vectors of a group travel as float32.
+  static bool is_plain(group_operators const& ops) {
+    return std::all_of(ops.slots.begin(), ops.slots.end(),
+                       [](group_slot const& s) { return s.facts->plain; });
   }
 
   /// A call of which nothing is rounded.
@@ -412,7 +418,7 @@ class host_call {
     records.resize(static_cast<std::size_t>(n));
     transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
                          std::as_writable_bytes(std::span(records)));
-    check_agreement(records, setup_.operation);
+    check_agreement(records, setup_.operation, setup_.forced);
     return decide(records.data(), n, rule);
   }
 
@@ -450,7 +456,7 @@ template <class Transport>
 template <class Schedule>
 void host_call<Transport>::run(Schedule const& schedule, const_vector x, mutable_vector y,
                                std::uint64_t length, std::uint64_t step) {
-  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain, true,
+  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain, false,
                [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
 }
 
@@ -460,9 +466,8 @@ void host_call<Transport>::run_group(Schedule const& schedule, std::span<vector_
                                      group_operators const& ops, std::uint64_t step) {
   std::uint64_t values = 0;
   for (auto const& m : members) values += m.length;
-  bool const plain =
-      std::all_of(ops.slots.begin(), ops.slots.end(), [](group_slot const& s) { return s.facts->plain; });
-  meter_.watch(workers_, setup_.operation, step, values, plain, true,
+  bool const plain = is_plain(ops);
+  meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, plain, false,
                [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
 }
 

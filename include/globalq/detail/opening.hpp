@@ -75,7 +75,8 @@ struct agreement {
 };
 
 /// Throws the same error on every worker when two records differ, naming the first worker that differs and in what.
-inline void check_agreement(std::span<opening_record const> all, char const* operation) {
+/// @param forced  whether the own operator is float32 because the environment says so
+inline void check_agreement(std::span<opening_record const> all, char const* operation, bool forced = false) {
   opening_record const& a = all[0];
   for (std::size_t i = 1; i < all.size(); ++i) {
     opening_record const& b = all[i];
@@ -90,7 +91,8 @@ inline void check_agreement(std::span<opening_record const> all, char const* ope
     throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
                              std::to_string(i) + " differs from rank 0 in " + what +
                              "; every worker must make the same call (nothing was changed)" +
-                             float32_forced_text());
+                             float32_forced_text(forced && a.fields[agreement::operator_field] !=
+                                                               b.fields[agreement::operator_field]));
   }
 }
 

@@ -5,39 +5,84 @@
 
 #include "../core/codec.hpp"
 #include "../core/dtype.hpp"
+#include "../kernel/executor.hpp"
 #include "../telemetry.hpp"
+
+#include <algorithm>
+#include <mutex>
 
 namespace globalq::detail {
 
-/// Value i, exactly.
-inline double value_at(const_vector x, std::uint64_t i) {
-  switch (x.type) {
-    case dtype::float64:
-      return static_cast<double const*>(x.data)[i];
-    case dtype::float16:
-      return float16::widen(static_cast<std::uint16_t const*>(x.data)[i]);
-    case dtype::bfloat16:
-      return bfloat16::widen(static_cast<std::uint16_t const*>(x.data)[i]);
-    default:
-      return static_cast<float const*>(x.data)[i];
-  }
-}
-
-/// Adds the zeros and errors of values [first, first + count).
-inline void add_errors(const_vector x, const_vector rounded, std::uint64_t first, std::uint64_t count,
-                       call_report& to) {
+/// Sums of a block.
+struct block_errors {
   double energy = 0, error = 0;
   std::uint64_t zeros = 0;
-  for (std::uint64_t i = first; i < first + count; ++i) {
-    double const v = value_at(x, i), r = value_at(rounded, i);
-    energy += v * v;
-    error += (r - v) * (r - v);
-    zeros += r == 0 ? 1 : 0;
+};
+
+/// @tparam Widen  widen(word): the value as a double, exactly
+template <class Widen, class Word>
+GLOBALQ_LOOP block_errors errors_of(Word const* x, Word const* rounded, std::uint64_t count) {
+  constexpr std::uint64_t lanes = 8;
+  double energy[lanes] = {}, error[lanes] = {};
+  std::uint64_t zeros[lanes] = {};
+  auto const add = [&](std::uint64_t i, std::uint64_t lane) {
+    double const v = Widen{}(x[i]), r = Widen{}(rounded[i]), off = r - v;
+    energy[lane] += v * v;
+    error[lane] += off * off;
+    zeros[lane] += r == 0 ? 1U : 0U;
+  };
+  std::uint64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::uint64_t lane = 0; lane < lanes; ++lane) add(i + lane, lane);
+  for (; i < count; ++i) add(i, 0);
+  block_errors sum;
+  for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+    sum.energy += energy[lane];
+    sum.error += error[lane];
+    sum.zeros += zeros[lane];
   }
+  return sum;
+}
+
+struct widen_real {
+  template <class Real>
+  double operator()(Real v) const {
+    return v;
+  }
+};
+template <class Half>
+struct widen_half {
+  double operator()(std::uint16_t v) const { return Half::widen(v); }
+};
+
+/// Adds the zeros and errors of some values.
+inline void add_errors(kernel::host_executor const& on, const_vector x, mutable_vector rounded,
+                       std::uint64_t count, call_report& to) {
+  constexpr std::uint64_t block = 1U << 14;
+  auto const over_blocks = [&](auto widen, auto word) {
+    using type = decltype(word);
+    std::mutex together;
+    on.items(divide_up(count, block), [&](std::uint64_t b) {
+      block_errors const e = errors_of<decltype(widen)>(static_cast<type const*>(x.data) + b * block,
+                                                        static_cast<type const*>(rounded.data) + b * block,
+                                                        std::min(block, count - b * block));
+      std::scoped_lock const lock(together);
+      to.zeros += e.zeros;
+      to.energy += e.energy;
+      to.error_energy += e.error;
+    });
+  };
   to.rounded += count;
-  to.zeros += zeros;
-  to.energy += energy;
-  to.error_energy += error;
+  switch (x.type) {
+    case dtype::float64:
+      return over_blocks(widen_real{}, double{});
+    case dtype::float16:
+      return over_blocks(widen_half<float16>{}, std::uint16_t{});
+    case dtype::bfloat16:
+      return over_blocks(widen_half<bfloat16>{}, std::uint16_t{});
+    default:
+      return over_blocks(widen_real{}, float{});
+  }
 }
 
 /// @brief Writes what own values become when a worker is alone.

@@ -140,7 +140,12 @@ class stream_call {
     throw_trouble();
     bool const capturing = on_.capturing();
     meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
-                 setup_.facts.plain, !capturing, [&] { enqueue(schedule, x, y, length, step, capturing); });
+                 setup_.facts.plain, capturing, [&] {
+                   enqueue(schedule, x, y, length, step, capturing);
+                   if (!meter_.waits()) return;
+                   settle();
+                   meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
+                 });
   }
 
   /// Returns when all that was enqueued has run.
@@ -273,7 +278,7 @@ class stream_call {
     switch (word.trouble) {
       case stream_word::disagree:
         check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())),
-                        setup_.operation);
+                        setup_.operation, setup_.forced);
         break;
       case stream_word::not_finite:
         throw non_finite_error(non_finite_text(setup_.operation, brought_text(word.who), false) + late);

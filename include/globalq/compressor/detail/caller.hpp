@@ -84,7 +84,7 @@ class caller {
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
     kernel::float_environment const exact;
-    return meter_.watch(workers, name_, step, x.size(), forced_, true,
+    return meter_.watch(workers, name_, step, x.size(), forced_, false,
                         [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
   }
 
@@ -180,7 +180,7 @@ class caller {
     records.resize(static_cast<std::size_t>(n));
     auto const timed = meter_.enter(phase::opening);
     transport::allgather_value(workers, mine, std::span(records));
-    globalq::detail::check_agreement(records, name_);
+    globalq::detail::check_agreement(records, name_, forced_);
     opened o;
     o.records = records;
     for (auto const& r : records) {
