@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: the perceptron of examples/digits.
+
+#include "model.hpp"
+
+#include <digits/data.hpp>
+#include <digits/mlp.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace evidence {
+namespace {
+
+class digits_model final : public model {
+ public:
+  explicit digits_model(replica_setting const& with)
+      : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
+        net_({digits::num_pixels, with.small ? 24 : 960, with.small ? 24 : 960, digits::num_classes},
+             with.seed),
+        dealer_(data_.train, 32, with.rank, with.workers, with.seed),
+        velocity_(Eigen::VectorXf::Zero(net_.parameters().size())),
+        steps_(std::max<std::uint64_t>(with.steps, 1)) {
+    std::uint64_t in = digits::num_pixels;
+    for (int l = 0; l < 3; ++l) {
+      std::uint64_t const out = l == 2 ? digits::num_classes : (with.small ? 24 : 960);
+      std::string const name = "layer" + std::to_string(l);
+      layers_.add(name + ".weight", {in, out})
+          .add(name + ".bias", {out});  // Eigen's matrices lie column by column
+      in = out;
+    }
+  }
+
+  gq::adapt::layout const& layers() const override { return layers_; }
+  std::span<float> differentiate(std::uint64_t step) override {
+    net_.differentiate(dealer_.deal(step));
+    return {net_.gradient().data(), static_cast<std::size_t>(net_.gradient().size())};
+  }
+  void update(std::uint64_t step) override {
+    velocity_ = 0.9F * velocity_ + net_.gradient();
+    net_.parameters() -= rate(step) * velocity_;
+  }
+  double evaluate() override { return net_.evaluate(data_.test).accuracy; }
+  std::uint64_t digest() override {
+    return digest_of(0, {net_.parameters().data(), static_cast<std::size_t>(net_.parameters().size())});
+  }
+
+ private:
+  /// Linear warm-up, then half a cosine down to 0, as in examples/digits.
+  float rate(std::uint64_t step) const {
+    constexpr double highest = 0.015;
+    std::uint64_t const warm_up = std::min<std::uint64_t>(10, steps_ / 2);
+    if (step < warm_up)
+      return static_cast<float>(highest * static_cast<double>(step + 1) / static_cast<double>(warm_up));
+    double const done = static_cast<double>(step - warm_up) / static_cast<double>(steps_ - warm_up);
+    return static_cast<float>(highest * 0.5 * (1 + std::cos(std::numbers::pi * done)));
+  }
+
+  digits::dataset data_;
+  digits::mlp net_;
+  digits::batch_dealer dealer_;
+  Eigen::VectorXf velocity_;
+  std::uint64_t steps_;
+  gq::adapt::layout layers_;
+};
+
+}  // namespace
+
+std::unique_ptr<model> make_digits(replica_setting const& with) {
+  return std::make_unique<digits_model>(with);
+}
+
+}  // namespace evidence

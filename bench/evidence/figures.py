@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures from the lines that globalq_evidence writes: pure functions, tested by tests/bench/evidence_figures_test.py."""
+
+import statistics
+
+NETWORKS = {"200mbit": "0.2 Gbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s", "shared memory": "shared memory"}
+BASE = "float32"
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """Mean, least and most."""
+    return statistics.fmean(values), min(values), max(values)
+
+
+def better(measure: str, a: float, b: float) -> bool:
+    """Whether a is at least as good as b."""
+    return a >= b if measure == "accuracy" else a <= b
+
+
+def steps_to(curve: list, target: float, measure: str) -> int | None:
+    """The first step of a curve of [step, value] at which the target is reached; none where it never is."""
+    return next((step for step, value in curve if better(measure, value, target)), None)
+
+
+def target_of(trainings: list[dict]) -> float | None:
+    """What counts as trained: a hundredth worse than float32 ends in the mean over its seeds; a point of accuracy, 1 % of a
+    loss."""
+    last = [t["curve"][-1][1] for t in trainings if t["method"] == BASE]
+    if not last:
+        return None
+    mean = statistics.fmean(last)
+    return mean - 0.01 if trainings[0]["measure"] == "accuracy" else mean * 1.01
+
+
+def steps_of(trainings: list[dict], method: str, target: float) -> float | None:
+    """Median over seeds of the steps to the target; none where most seeds do not reach it."""
+    found = [steps_to(t["curve"], target, t["measure"]) for t in trainings if t["method"] == method]
+    if not found:
+        return None
+    middle = statistics.median(float("inf") if s is None else s for s in found)
+    return None if middle == float("inf") else middle
+
+
+def step_seconds(timing: dict) -> float:
+    return statistics.median(timing["step"])
+
+
+def own_core_seconds(timing: dict) -> float:
+    """A step where every worker computes its gradient on a core of its own: computing of a thread, and the exchange as it
+    was measured."""
+    return statistics.median(c + e for c, e in zip(timing["compute"], timing["exchange"]))
+
+
+def speed_up(base: dict, timing: dict, own_core: bool = False) -> float:
+    """How many times as fast as the base: the median over rounds, in which both ran one after the other."""
+    def steps(t: dict) -> list[float]:
+        return [c + e for c, e in zip(t["compute"], t["exchange"])] if own_core else t["step"]
+    return statistics.median(b / t for b, t in zip(steps(base), steps(timing)))
+
+
+def share_of_computing(timing: dict) -> float:
+    """What a method computes, of all that a worker computes in a step."""
+    return statistics.median(m / (m + c) for m, c in zip(timing["method_compute"], timing["compute"]))
+
+
+def share_of_step(timing: dict) -> float:
+    """The same of the time of a step, with a core for each worker's gradient."""
+    return statistics.median(m / (c + e) for m, c, e in zip(timing["method_compute"], timing["compute"], timing["exchange"]))
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Markdown; columns but the first are aligned right."""
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] + ["--:"] * (len(header) - 1)) + " |"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def seconds(value: float) -> str:
+    """Three digits, in s or ms."""
+    return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
+
+
+def final(measure: str, value: float) -> str:
+    return f"{100 * value:.2f}" if measure == "accuracy" else f"{value:.4f}"
+
+
+def replaced(document: str, name: str, text: str) -> tuple[str, bool]:
+    """A document with what stands between the marks of a name replaced; and whether there are marks."""
+    begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
+    first = document.find(begin)
+    last = document.find(end)
+    if first < 0 or last < first:
+        return document, False
+    return document[:first + len(begin)] + text + document[last:], True

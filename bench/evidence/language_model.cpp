@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: the transformer of examples/language_model, every worker with all of it.
+
+#include "torch_model.hpp"
+
+#include <language_model/text.hpp>
+#include <language_model/transformer.hpp>
+
+#include <algorithm>
+
+namespace evidence {
+namespace {
+
+namespace lm = language_model;
+
+constexpr std::uint64_t warm_up = 20;
+constexpr double highest_rate = 3e-3;
+
+class language final : public torch_model {
+ public:
+  explicit language(replica_setting const& with)
+      : with_(with),
+        batch_(with.small ? 2 : 8),
+        text_(with.text.empty() ? std::vector<std::string>{GLOBALQ_LANGUAGE_MODEL_TEXT} : with.text) {
+    if (with.small) shape_ = {.context = 16, .width = 16, .heads = 2, .blocks = 1};
+    std::lock_guard const alone(torch_generator());
+    torch::manual_seed(with.seed);
+    net_ = lm::transformer(shape_);
+    take(*net_);
+    adam_ = std::make_unique<torch::optim::Adam>(net_->parameters(),
+                                                 torch::optim::AdamOptions(highest_rate).betas({0.9, 0.99}));
+  }
+
+  void update(std::uint64_t step) override {
+    double const share = static_cast<double>(step + 1) / static_cast<double>(warm_up);
+    static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options())
+        .lr(highest_rate * std::min(1.0, share));
+    adam_->step();
+  }
+
+  double evaluate() override {
+    torch::NoGradGuard const none;
+    int const parts = with_.small ? 1 : 8;
+    double sum = 0;
+    for (int k = 0; k < parts; ++k) {
+      lm::batch const b =
+          text_.draw_held_out(static_cast<std::uint64_t>(k), with_.small ? 4 : 32, shape_.context);
+      sum += net_->loss(b.input, b.next).item<double>();
+    }
+    return sum / parts;
+  }
+
+ protected:
+  torch::Tensor loss(std::uint64_t step) override {
+    auto const workers = static_cast<std::uint64_t>(with_.workers);
+    lm::batch const b =
+        text_.draw((with_.seed * (1U << 20) + step) * workers + static_cast<std::uint64_t>(with_.rank),
+                   batch_, shape_.context);
+    return net_->loss(b.input, b.next);
+  }
+
+ private:
+  replica_setting with_;
+  std::int64_t batch_;
+  lm::shape shape_;
+  lm::text text_;
+  lm::transformer net_{nullptr};
+  std::unique_ptr<torch::optim::Adam> adam_;
+};
+
+}  // namespace
+
+std::unique_ptr<model> make_language(replica_setting const& with) { return std::make_unique<language>(with); }
+
+}  // namespace evidence

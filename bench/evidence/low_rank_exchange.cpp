@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: PowerSGD, where Eigen is.
+
+#include "compressor_exchange.hpp"
+
+#ifdef GLOBALQ_HAS_EIGEN
+#include <globalq/compressor/power_sgd.hpp>
+#endif
+
+namespace evidence {
+
+std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments const& how) {
+  auto const rank = static_cast<int>(how.number("rank", 1, 256));
+#ifdef GLOBALQ_HAS_EIGEN
+  return maybe_fed_back(with, how,
+                        gq::compressor::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}));
+#else
+  static_cast<void>(rank);
+  throw gq::configuration_error(
+      "globalq: evidence: power-sgd needs Eigen 3.4, which was not found when this was built");
+#endif
+}
+
+}  // namespace evidence

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: trains models by every method, or measures the time of their steps; writes a line of JSON for each.
+
+#include "run.hpp"
+
+#include <CLI/CLI.hpp>
+#include <Kokkos_Core.hpp>
+#include <nlohmann/json.hpp>
+
+#ifdef GLOBALQ_EVIDENCE_TORCH
+#include <torch/torch.h>
+#endif
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <optional>
+
+namespace evidence {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct options {
+  std::string model = "digits", transport = "auto", output;
+  std::vector<std::string> methods;
+  std::vector<std::uint64_t> seeds{1};
+  replica_setting replica;
+  std::uint64_t rounds = 20, warm_up = 3, every = 5;
+  int workers = 4;
+  bool quick = false;
+};
+
+/// Lines of JSON to a file, or to standard output.
+class lines {
+ public:
+  explicit lines(std::string const& path) : path_(path) {
+    if (path.empty()) return;
+    file_.open(path, std::ios::app);
+    expect();
+  }
+  void write(json const& line) {
+    if (path_.empty()) {
+      std::printf("%s\n", line.dump().c_str());
+      std::fflush(stdout);
+    } else {
+      file_ << line.dump() << std::endl;
+      expect();
+    }
+  }
+
+ private:
+  void expect() const {
+    if (!file_)
+      throw gq::configuration_error("globalq: evidence: cannot write to " + path_ +
+                                    "; name another --output");
+  }
+  std::string path_;
+  std::ofstream file_;
+};
+
+json facts(workers const& all, options const& chosen, method const& how, char const* what) {
+  char const* const rate = std::getenv("GLOBALQ_CLUSTER_RATE");
+  return {{"what", what},
+          {"model", chosen.model},
+          {"measure", find_model(chosen.model).measure},
+          {"method", how.text()},
+          {"family", how.family()},
+          {"source", how.source()},
+          {"workers", all.size()},
+          {"network", rate == nullptr ? "shared memory" : rate}};
+}
+
+/// A training's part of a worker; returns whether all is well.
+bool train_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
+  bool good = true;
+  model_kind const& what = find_model(chosen.model);
+  for (std::uint64_t const seed : chosen.seeds)
+    for (method const& how : methods) {
+      if (!how.trains()) continue;
+      replica_setting with = chosen.replica;
+      with.seed = seed;
+      if (with.steps == 0) with.steps = chosen.quick ? what.quick_steps : what.usual_steps;
+      training const t = train(all, what, how, with, chosen.every);
+      good = good && t.identical;
+      if (out == nullptr) continue;
+      json line = facts(all, chosen, how, "training");
+      line["seed"] = seed;
+      line["steps"] = with.steps;
+      line["values"] = t.values;
+      line["bytes_a_step"] = t.bytes_a_step;
+      line["identical"] = t.identical;
+      line["seconds"] = t.seconds;
+      line["curve"] = json::array();
+      for (point const& p : t.curve) line["curve"].push_back({p.step, p.value});
+      out->write(line);
+      std::fprintf(stderr, "evidence: %s, %s, seed %llu: %s %.4f in %.1f s%s\n", chosen.model.c_str(),
+                   how.text().c_str(), static_cast<unsigned long long>(seed),
+                   std::string(what.measure).c_str(), t.curve.back().value, t.seconds,
+                   t.identical ? "" : "; the workers' parameters DIFFER");
+    }
+  return good;
+}
+
+/// A measurement's part of a worker.
+bool time_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
+  replica_setting with = chosen.replica;
+  with.seed = chosen.seeds[0];
+  auto const times = measure(all, find_model(chosen.model), methods, with, chosen.rounds, chosen.warm_up);
+  if (out == nullptr) return true;
+  for (std::size_t k = 0; k < methods.size(); ++k) {
+    timing const& t = times[k];
+    json line = facts(all, chosen, methods[k], "timing");
+    if (!t.refusal.empty()) {
+      line["refusal"] = t.refusal;
+    } else {
+      line["values"] = t.values;
+      line["bytes_a_step"] = t.bytes_a_step;
+      line["step"] = t.step;
+      line["exchange"] = t.exchange;
+      line["compute"] = t.compute;
+      line["method_compute"] = t.method;
+    }
+    out->write(line);
+  }
+  return true;
+}
+
+void list() {
+  for (model_kind const& m : models())
+    std::printf("model %-10s %s%s\n", std::string(m.name).c_str(), std::string(m.title).c_str(),
+                m.make == nullptr ? (" (not built: it needs " + std::string(m.needs) + ")").c_str() : "");
+  for (std::string const& name : usual_methods()) {
+    method const m(name);
+    std::printf("%-10s %-28s %s\n", std::string(m.family()).c_str(), name.c_str(),
+                std::string(m.source()).c_str());
+  }
+}
+
+using part = bool (*)(workers&, options const&, std::vector<method> const&, lines*);
+
+template <class Endpoint>
+bool work(Endpoint& here, options const& chosen, std::vector<method> const& methods, part todo) {
+  workers all(here);
+  std::optional<lines> out;
+  if (all.rank() == 0) out.emplace(chosen.output);
+  return todo(all, chosen, methods, out ? &*out : nullptr);
+}
+
+bool on_threads(options const& chosen, std::vector<method> const& methods, part todo) {
+  bool good = false;
+  gq::transport::threads cluster{chosen.workers};
+  cluster.run([&](auto& here) {
+    bool const mine = work(here, chosen, methods, todo);
+    if (here.rank() == 0) good = mine;
+  });
+  return good;
+}
+
+#ifdef GLOBALQ_HAS_MPI
+bool on_mpi(options const& chosen, std::vector<method> const& methods, part todo) {
+  gq::transport::mpi here{MPI_COMM_WORLD};
+  return work(here, chosen, methods, todo);
+}
+#endif
+
+/// Whether an MPI launcher has started this process.
+bool launched() {
+  for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
+int run(int argc, char** argv) {
+  constexpr int usage_error = 2, run_error = 3;
+  options chosen;
+  CLI::App app{"Trains models by every way of averaging gradients, or times their steps; lines of JSON."};
+  app.require_subcommand(1);
+  auto* const listing = app.add_subcommand("list", "names of models and methods");
+  auto* const training = app.add_subcommand("train", "trains once for each method and seed");
+  auto* const timing = app.add_subcommand("time", "measures steps, all methods in turn");
+  for (auto* const sub : {training, timing}) {
+    sub->add_option("--model", chosen.model, "digits, residual or language")->capture_default_str();
+    sub->add_option(
+        "--exchange", chosen.methods,
+        "methods, as in qsgd:4 or layers:cgx:4 or float32@native (default: those that list shows)");
+    sub->add_flag("--quick", chosen.quick, "a few methods, and short trainings");
+    sub->add_option("--transport", chosen.transport, "auto: MPI under an MPI launcher, else threads")
+        ->check(CLI::IsMember({"auto", "mpi", "threads"}))
+        ->capture_default_str();
+    sub->add_option("--workers", chosen.workers, "number of threads; an MPI launcher decides for itself")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    sub->add_option("--text", chosen.replica.text, "files for the model of language")->take_all();
+    sub->add_flag("--small", chosen.replica.small, "tiny models, for tests");
+    sub->add_option("--seed", chosen.seeds, "of initial values, batches and rounding")->capture_default_str();
+    sub->add_option("--output", chosen.output, "file to which lines are added (default: standard output)");
+  }
+  training->add_option("--steps", chosen.replica.steps, "0: what is usual for the model")
+      ->check(CLI::Range(0, 1000000));
+  training->add_option("--every", chosen.every, "steps between evaluations")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  timing->add_option("--steps", chosen.rounds, "steps that are measured")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  timing->add_option("--warm-up", chosen.warm_up, "steps before them")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::ParseError const& e) {
+    return app.exit(e) == 0 ? EXIT_SUCCESS : usage_error;
+  }
+  if (listing->parsed()) {
+    list();
+    return EXIT_SUCCESS;
+  }
+  if (chosen.methods.empty()) chosen.methods = chosen.quick ? quick_methods() : usual_methods();
+
+  std::vector<method> methods;
+  try {
+    static_cast<void>(find_model(chosen.model));
+    for (std::string const& name : chosen.methods) methods.emplace_back(name);
+  } catch (gq::configuration_error const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return usage_error;
+  }
+  bool const uses_mpi = chosen.transport == "mpi" || (chosen.transport == "auto" && launched());
+  part const todo = training->parsed() ? train_all : time_all;
+  try {
+    // One thread a worker: workers share this machine's cores.
+    Kokkos::ScopeGuard const kokkos{
+        Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};
+#ifdef GLOBALQ_EVIDENCE_TORCH
+    torch::set_num_threads(1);
+#endif
+#ifdef GLOBALQ_HAS_MPI
+    if (uses_mpi) {
+      MPI_Init(&argc, &argv);
+      bool good = false;
+      try {
+        good = on_mpi(chosen, methods, todo);
+      } catch (std::exception const& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        std::fflush(stderr);
+        MPI_Abort(MPI_COMM_WORLD, run_error);  // the others may be waiting for this worker
+      }
+      MPI_Finalize();
+      return good ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+#else
+    if (uses_mpi) {
+      std::fprintf(stderr, "evidence: built without MPI; use --transport threads\n");
+      return usage_error;
+    }
+#endif
+    return on_threads(chosen, methods, todo) ? EXIT_SUCCESS : EXIT_FAILURE;
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return run_error;
+  }
+}
+
+}  // namespace
+}  // namespace evidence
+
+int main(int argc, char** argv) { return evidence::run(argc, argv); }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: training, and measuring of time.
+
+#include "run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+namespace evidence {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+double seconds_since(clock::time_point begin) {
+  return std::chrono::duration<double>(clock::now() - begin).count();
+}
+
+/// Every worker's value.
+template <class T>
+std::vector<T> gather(workers& all, T const& mine) {
+  std::vector<T> values(static_cast<std::size_t>(all.size()));
+  gq::transport::allgather_value(all, mine, std::span(values));
+  return values;
+}
+
+/// Every worker's values become the largest, or the mean, over the workers.
+void combine(workers& all, std::vector<double>& mine, bool largest) {
+  auto const n = static_cast<std::size_t>(all.size());
+  std::vector<double> theirs(n * mine.size());
+  gq::transport::allgather(all, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(theirs)));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    double top = 0, sum = 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      top = std::max(top, theirs[r * mine.size() + i]);
+      sum += theirs[r * mine.size() + i];
+    }
+    mine[i] = largest ? top : sum / static_cast<double>(n);
+  }
+}
+
+}  // namespace
+
+training train(workers& all, model_kind const& what, method const& how, replica_setting with,
+               std::uint64_t every) {
+  with.rank = all.rank();
+  with.workers = all.size();
+  auto const replica = what.make(with);
+  auto const mean = how.make({all, replica->layers(), with.seed, with.steps});
+  training t;
+  t.values = replica->layers().length();
+  std::uint64_t bytes = 0;
+  auto const begin = clock::now();
+  for (std::uint64_t step = 0; step < with.steps; ++step) {
+    std::span<float> const gradient = replica->differentiate(step);
+    std::uint64_t const before = all.bytes_sent();
+    (*mean)(gradient, step);
+    bytes += all.bytes_sent() - before;
+    replica->update(step);
+    if (with.rank == 0 && ((step + 1) % every == 0 || step + 1 == with.steps))
+      t.curve.push_back({step + 1, replica->evaluate()});
+  }
+  t.seconds = seconds_since(begin);
+  auto const sent = gather(all, bytes);
+  t.bytes_a_step = *std::max_element(sent.begin(), sent.end()) / std::max<std::uint64_t>(with.steps, 1);
+  auto const digests = gather(all, replica->digest());
+  t.identical = std::all_of(digests.begin(), digests.end(), [&](std::uint64_t d) { return d == digests[0]; });
+  return t;
+}
+
+std::vector<timing> measure(workers& all, model_kind const& what, std::vector<method> const& methods,
+                            replica_setting with, std::uint64_t rounds, std::uint64_t warm_up) {
+  with.rank = all.rank();
+  with.workers = all.size();
+  with.steps = rounds + warm_up;
+  auto const replica = what.make(with);
+  std::vector<timing> times(methods.size());
+  std::vector<std::unique_ptr<exchange>> means(methods.size());
+  for (std::size_t k = 0; k < methods.size(); ++k) {
+    times[k].values = replica->layers().length();
+    try {
+      means[k] = methods[k].make({all, replica->layers(), with.seed, with.steps});
+    } catch (gq::configuration_error const& e) {  // on all workers alike
+      times[k].refusal = e.what();
+    }
+  }
+  for (std::uint64_t round = 0; round < with.steps; ++round) {
+    for (std::size_t k = 0; k < methods.size(); ++k) {
+      if (!means[k]) continue;
+      timing& t = times[k];
+      gq::transport::barrier(all);
+      auto const begin = clock::now();
+      double compute = -thread_seconds();
+      std::span<float> const gradient = replica->differentiate(round);
+      compute += thread_seconds();
+      gq::transport::barrier(all);  // waiting for others is not communication
+      std::uint64_t const before = all.bytes_sent();
+      double const inside = all.seconds_inside();
+      double computed = -thread_seconds();
+      auto const exchanged = clock::now();
+      (*means[k])(gradient, round);
+      double const exchange_seconds = seconds_since(exchanged);
+      computed += thread_seconds();
+      double const in_transport = all.seconds_inside() - inside;
+      std::uint64_t const bytes = all.bytes_sent() - before;
+      std::fill(gradient.begin(), gradient.end(), 0.0F);
+      compute -= thread_seconds();
+      replica->update(round);
+      compute += thread_seconds();
+      double const whole = seconds_since(begin);
+      if (round < warm_up) continue;
+      t.bytes_a_step = std::max(t.bytes_a_step, bytes);
+      t.step.push_back(whole);
+      t.exchange.push_back(exchange_seconds);
+      t.compute.push_back(compute);
+      t.method.push_back(computed - in_transport);
+    }
+  }
+  for (timing& t : times) {
+    if (!t.refusal.empty()) continue;
+    auto const sent = gather(all, t.bytes_a_step);
+    t.bytes_a_step = *std::max_element(sent.begin(), sent.end());
+    combine(all, t.step, true);
+    combine(all, t.exchange, true);
+    combine(all, t.compute, false);
+    combine(all, t.method, false);
+  }
+  return times;
+}
+
+}  // namespace evidence

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: comparators that send some of the values.
+
+#include "compressor_exchange.hpp"
+
+#include <globalq/compressor/rand_k.hpp>
+#include <globalq/compressor/send_first.hpp>
+#include <globalq/compressor/top_k.hpp>
+
+namespace evidence {
+namespace {
+
+/// A share, in percent for people.
+double share(compose::arguments const& how) {
+  double const percent = how.real("percent", 0);
+  if (percent > 100) how.refuse_value("percent");
+  return percent / 100;
+}
+
+}  // namespace
+
+std::unique_ptr<exchange> make_top_k(setting const& with, compose::arguments const& how) {
+  constexpr std::array<std::string_view, 2> words{"layer", "whole"};
+  auto const scope =
+      how.one_of("of", words) == 0 ? gq::compressor::scope::layer : gq::compressor::scope::whole;
+  return maybe_fed_back(
+      with, how,
+      gq::compressor::top_k(with.layers, {.density = share(how), .scope = scope}, {.seed = with.seed}));
+}
+
+std::unique_ptr<exchange> make_rand_k(setting const& with, compose::arguments const& how) {
+  constexpr std::array<std::string_view, 2> words{"no", "yes"};
+  bool const unbiased = how.one_of("feedback", words) == 0;  // with feedback values go as they are
+  return maybe_fed_back(with, how,
+                        gq::compressor::rand_k(with.layers, {.density = share(how), .unbiased = unbiased},
+                                               {.seed = with.seed}));
+}
+
+std::unique_ptr<exchange> make_send_first(setting const& with, compose::arguments const& how) {
+  double const gamma = how.real("gamma", 0);
+  return plain(with, gq::compressor::send_first(with.layers, {.gamma = gamma}, {.seed = with.seed}));
+}
+
+}  // namespace evidence

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief evidence: what models made with LibTorch have in common: all parameters, and all gradients, lie in one vector each, of
+/// which the module's tensors are pieces.
+
+#include "model.hpp"
+
+#include <torch/torch.h>
+
+#include <mutex>
+#include <vector>
+
+namespace evidence {
+
+/// LibTorch draws initial parameters from one generator for all threads.
+inline std::mutex& torch_generator() {
+  static std::mutex one;
+  return one;
+}
+
+class torch_model : public model {
+ public:
+  gq::adapt::layout const& layers() const override { return layers_; }
+
+  std::span<float> differentiate(std::uint64_t step) override {
+    gradient_.zero_();
+    loss(step).backward();
+    return {gradient_.data_ptr<float>(), static_cast<std::size_t>(gradient_.numel())};
+  }
+
+  std::uint64_t digest() override {
+    return digest_of(0, {values_.data_ptr<float>(), static_cast<std::size_t>(values_.numel())});
+  }
+
+ protected:
+  /// The loss of this worker's batch of a step.
+  virtual torch::Tensor loss(std::uint64_t step) = 0;
+
+  /// Moves the parameters of a module into one vector; before optimisers are made of them.
+  void take(torch::nn::Module& module) {
+    torch::NoGradGuard const none;
+    std::int64_t length = 0;
+    for (auto const& item : module.named_parameters()) {
+      auto const sizes = item.value().sizes();
+      layers_.add(item.key(), {sizes.begin(), sizes.end()});
+      length += item.value().numel();
+    }
+    values_ = torch::empty({length});
+    gradient_ = torch::zeros({length});
+    std::int64_t at = 0;
+    for (auto& p : module.parameters()) {
+      auto const piece = [&](torch::Tensor const& of) { return of.narrow(0, at, p.numel()).view(p.sizes()); };
+      piece(values_).copy_(p);
+      p.set_data(piece(values_));
+      p.mutable_grad() = piece(gradient_);
+      at += p.numel();
+    }
+  }
+
+ private:
+  gq::adapt::layout layers_;
+  torch::Tensor values_, gradient_;
+};
+
+}  // namespace evidence

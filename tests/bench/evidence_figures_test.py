@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of scripts/evidence: medians, steps to a target, speed-ups, tables.
+
+usage: evidence_figures_test.py FOLDER
+"""
+
+import pathlib
+import sys
+import unittest
+
+FOLDER = pathlib.Path(sys.argv.pop(1))
+sys.path.insert(0, str(FOLDER))
+import figures  # noqa: E402
+
+
+def training(method: str, last: list, measure: str = "accuracy") -> dict:
+    return {"method": method, "measure": measure, "curve": last}
+
+
+def timing(step: list, compute: list, exchange: list, own: list) -> dict:
+    return {"step": step, "compute": compute, "exchange": exchange, "method_compute": own}
+
+
+class Curves(unittest.TestCase):
+    def test_the_first_step_at_the_target_counts(self):
+        curve = [[5, 0.2], [10, 0.9], [15, 0.8], [20, 0.95]]
+        self.assertEqual(figures.steps_to(curve, 0.9, "accuracy"), 10)
+        self.assertEqual(figures.steps_to(curve, 0.91, "accuracy"), 20)
+        self.assertIsNone(figures.steps_to(curve, 0.96, "accuracy"))
+
+    def test_a_loss_is_reached_from_above(self):
+        self.assertEqual(figures.steps_to([[5, 3.0], [10, 2.0], [15, 1.0]], 2.5, "loss"), 10)
+
+    def test_a_curve_that_is_no_number_reaches_nothing(self):
+        self.assertIsNone(figures.steps_to([[5, float("nan")]], 0.5, "accuracy"))
+        self.assertIsNone(figures.steps_to([[5, float("nan")]], 0.5, "loss"))
+
+    def test_the_target_is_a_point_below_the_mean_of_float32(self):
+        lines = [training("float32", [[5, 0.1], [10, 0.96]]), training("float32", [[10, 0.98]]), training("other", [[10, 0.1]])]
+        self.assertAlmostEqual(figures.target_of(lines), 0.96)
+        self.assertAlmostEqual(figures.target_of([training("float32", [[10, 2.0]], "loss")]), 2.02)
+        self.assertIsNone(figures.target_of([training("other", [[10, 1.0]])]))
+
+    def test_most_seeds_must_reach_the_target(self):
+        def seeds(*values):
+            return [training("m", [[10, v], [20, 0.5]]) for v in values]
+        self.assertEqual(figures.steps_of(seeds(0.9, 0.9, 0.1), "m", 0.9), 10)
+        self.assertIsNone(figures.steps_of(seeds(0.9, 0.1, 0.1), "m", 0.9))
+        self.assertIsNone(figures.steps_of(seeds(0.9), "another", 0.9))
+
+
+class Times(unittest.TestCase):
+    def test_a_speed_up_compares_steps_of_the_same_round(self):
+        # the neighbours slow down the second round: both take twice as long, and the ratio stays
+        base, other = timing([2, 4, 2], [], [], []), timing([1, 2, 1], [], [], [])
+        self.assertEqual(figures.speed_up(base, other), 2)
+        self.assertEqual(figures.step_seconds(base), 2)
+
+    def test_a_core_of_ones_own_leaves_computing_and_exchange(self):
+        base, other = timing([9], [1], [3], [0]), timing([9], [1], [1], [0.5])
+        self.assertEqual(figures.own_core_seconds(base), 4)
+        self.assertEqual(figures.speed_up(base, other, own_core=True), 2)
+
+    def test_shares(self):
+        one = timing([9], [3], [2], [1])
+        self.assertEqual(figures.share_of_computing(one), 0.25)
+        self.assertEqual(figures.share_of_step(one), 0.2)
+
+
+class Text(unittest.TestCase):
+    def test_a_table(self):
+        self.assertEqual(figures.table(["a", "b"], [["1", "2"]]), "| a | b |\n| --- | --: |\n| 1 | 2 |\n")
+
+    def test_units(self):
+        self.assertEqual(figures.seconds(1.234), "1.23 s")
+        self.assertEqual(figures.seconds(0.01234), "12.3 ms")
+        self.assertEqual(figures.final("accuracy", 0.97123), "97.12")
+        self.assertEqual(figures.final("loss", 1.5), "1.5000")
+
+    def test_what_stands_between_marks_is_replaced(self):
+        document = "x\n<!-- begin: a -->\nold\n<!-- end: a -->\ny\n"
+        self.assertEqual(figures.replaced(document, "a", "new\n"), ("x\n<!-- begin: a -->\nnew\n<!-- end: a -->\ny\n", True))
+        self.assertEqual(figures.replaced(document, "b", "new\n"), (document, False))
+
+    def test_spread(self):
+        self.assertEqual(figures.spread([1, 2, 6]), (3, 1, 6))
+
+
+if __name__ == "__main__":
+    unittest.main()
