@@ -8,10 +8,6 @@
 #include <digits/data.hpp>
 #include <digits/mlp.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
-
 namespace evidence {
 namespace {
 
@@ -23,7 +19,7 @@ class digits_model final : public model {
              with.seed),
         dealer_(data_.train, 32, with.rank, with.workers, with.seed),
         velocity_(Eigen::VectorXf::Zero(net_.parameters().size())),
-        steps_(std::max<std::uint64_t>(with.steps, 1)) {
+        steps_(with.steps) {
     std::uint64_t in = digits::num_pixels;
     for (int l = 0; l < 3; ++l) {
       std::uint64_t const out = l == 2 ? digits::num_classes : (with.small ? 24 : 960);
@@ -41,7 +37,7 @@ class digits_model final : public model {
   }
   void update(std::uint64_t step) override {
     velocity_ = 0.9F * velocity_ + net_.gradient();
-    net_.parameters() -= rate(step) * velocity_;
+    net_.parameters() -= static_cast<float>(0.015 * share_of_rate(step, steps_)) * velocity_;
   }
   double evaluate() override { return net_.evaluate(data_.test).accuracy; }
   std::uint64_t digest() override {
@@ -49,16 +45,6 @@ class digits_model final : public model {
   }
 
  private:
-  /// Linear warm-up, then half a cosine down to 0, as in examples/digits.
-  float rate(std::uint64_t step) const {
-    constexpr double highest = 0.015;
-    std::uint64_t const warm_up = std::min<std::uint64_t>(10, steps_ / 2);
-    if (step < warm_up)
-      return static_cast<float>(highest * static_cast<double>(step + 1) / static_cast<double>(warm_up));
-    double const done = static_cast<double>(step - warm_up) / static_cast<double>(steps_ - warm_up);
-    return static_cast<float>(highest * 0.5 * (1 + std::cos(std::numbers::pi * done)));
-  }
-
   digits::dataset data_;
   digits::mlp net_;
   digits::batch_dealer dealer_;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures from the lines that globalq_evidence writes: pure functions, tested by tests/bench/evidence_figures_test.py."""
+"""Figures from the lines that globalq_evidence writes: pure functions, tested by tests/scripts/evidence_figures_test.py."""
 
 import statistics
 

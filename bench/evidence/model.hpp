@@ -70,6 +70,10 @@ std::unique_ptr<model> make_digits(replica_setting const&);
 std::unique_ptr<model> make_language(replica_setting const&);
 std::unique_ptr<model> make_residual(replica_setting const&);
 
+/// @brief The learning rate of a step as a share of the highest: ten steps of linear warm-up, then half a cosine down to 0
+/// (Loshchilov and Hutter 2017).
+double share_of_rate(std::uint64_t step, std::uint64_t steps);
+
 /// Of values, for digest(); start with 0.
 std::uint64_t digest_of(std::uint64_t h, std::span<float const> values);
 

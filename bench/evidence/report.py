@@ -82,11 +82,12 @@ def accuracy(of: results) -> str:
             shown = figures.final(measure, mean)
             if seeds > 1:
                 shown += f" ({figures.final(measure, least)} to {figures.final(measure, most)})"
-            rows.append([f"`{method}`", f"{sent[method]:,}", f"{sent[base] / sent[method]:.1f}" if base in sent else "",
+            own = method.endswith("@native")  # what the transport's own sum sends is not known
+            rows.append([f"`{method}`", "" if own else f"{sent[method]:,}", f"{sent[base] / sent[method]:.1f}" if base in sent and not own else "",
                          shown, gap, "not reached" if steps is None else f"{steps:g}"])
         unit = "accuracy, %" if measure == "accuracy" else "loss held out, nats"
-        parts.append(f"### {model}: {lines[0]['values']:,} values, {lines[0]['workers']} workers, {lines[0]['steps']} steps, {seeds} "
-                     f"seed{'s' if seeds > 1 else ''}\n\n" +
+        parts.append(f"### {model}: {lines[0]['values']:,} values, {lines[0]['workers']} workers, {lines[0]['steps']} steps, "
+                     f"seeds: {seeds}\n\n" +
                      figures.table(["method", "bytes a step and worker", "times fewer", unit, "to float32",
                                     f"steps to {figures.final(measure, target)}" if target is not None else "steps"], rows))
     return "\n".join(parts)
@@ -168,7 +169,7 @@ def sharded(of: results) -> str:
         mean, least, most = figures.spread([line["loss"] for line in lines])
         rows.append([name, f"{lines[0]['bytes_a_step']:,}", f"{mean:.4f} ({least:.4f} to {most:.4f})", f"{100 * (mean / base - 1):+.2f} %",
                      f"{100 * (2.718281828 ** (mean - base) - 1):+.2f} %"])
-    return figures.table(["precision", "bytes a step and worker", f"loss held out, {len(of.sharded) // len(rows)} seeds", "loss to float32",
+    return figures.table(["precision", "bytes a step and worker", f"loss held out, seeds: {len(of.sharded) // len(rows)}", "loss to float32",
                           "perplexity of a byte to float32"], rows)
 
 

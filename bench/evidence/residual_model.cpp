@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief evidence: the residual network of examples/torch_trainer.
+
+#include "torch_model.hpp"
+
+#include <torch_trainer/pictures.hpp>
+#include <torch_trainer/residual_net.hpp>
+
+#include <digits/data.hpp>
+
+namespace evidence {
+namespace {
+
+namespace tt = torch_trainer;
+
+constexpr double highest_rate = 0.1;
+
+class residual final : public torch_model {
+ public:
+  explicit residual(replica_setting const& with)
+      : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
+        test_(tt::tensors_of(data_.test)),
+        dealer_(data_.train, with.small ? 4 : 16, with.rank, with.workers, with.seed),
+        steps_(with.steps) {
+    std::lock_guard const alone(torch_generator());
+    torch::manual_seed(with.seed);
+    net_ = tt::residual_net(tt::residual_shape{.width = with.small ? 8 : 32});
+    take(*net_);
+    sgd_ = std::make_unique<torch::optim::SGD>(net_->parameters(),
+                                               torch::optim::SGDOptions(highest_rate).momentum(0.9));
+  }
+
+  void update(std::uint64_t step) override {
+    static_cast<torch::optim::SGDOptions&>(sgd_->param_groups()[0].options())
+        .lr(highest_rate * share_of_rate(step, steps_));
+    sgd_->step();
+  }
+  double evaluate() override { return tt::judge(net_, test_).accuracy; }
+
+ protected:
+  torch::Tensor loss(std::uint64_t step) override {
+    tt::batch const b = tt::tensors_of(dealer_.deal(step));
+    return torch::nn::functional::cross_entropy(net_->forward(b.pictures), b.digits);
+  }
+
+ private:
+  digits::dataset data_;
+  tt::batch test_;
+  digits::batch_dealer dealer_;
+  std::uint64_t steps_;
+  tt::residual_net net_{nullptr};
+  std::unique_ptr<torch::optim::SGD> sgd_;
+};
+
+}  // namespace
+
+std::unique_ptr<model> make_residual(replica_setting const& with) { return std::make_unique<residual>(with); }
+
+}  // namespace evidence
