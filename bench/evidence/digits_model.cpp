@@ -4,8 +4,8 @@
 /// @brief evidence: the perceptron of examples/digits.
 
 #include "model.hpp"
+#include "pictures_share.hpp"
 
-#include <digits/data.hpp>
 #include <digits/mlp.hpp>
 
 namespace evidence {
@@ -17,6 +17,7 @@ class digits_model final : public model {
       : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
         net_({digits::num_pixels, with.small ? 24 : 960, with.small ? 24 : 960, digits::num_classes},
              with.seed),
+        own_test_(share_of(data_.test, with.rank, with.workers)),
         dealer_(data_.train, 32, with.rank, with.workers, with.seed),
         velocity_(Eigen::VectorXf::Zero(net_.parameters().size())),
         steps_(with.steps) {
@@ -39,7 +40,10 @@ class digits_model final : public model {
     velocity_ = 0.9F * velocity_ + net_.gradient();
     net_.parameters() -= static_cast<float>(0.015 * share_of_rate(step, steps_)) * velocity_;
   }
-  double evaluate() override { return net_.evaluate(data_.test).accuracy; }
+  judgement evaluate() override {
+    double const count = static_cast<double>(own_test_.count());
+    return {count == 0 ? 0 : count * net_.evaluate(own_test_).accuracy, count};
+  }
   std::uint64_t digest() override {
     return digest_of(0, {net_.parameters().data(), static_cast<std::size_t>(net_.parameters().size())});
   }
@@ -47,6 +51,7 @@ class digits_model final : public model {
  private:
   digits::dataset data_;
   digits::mlp net_;
+  digits::pictures own_test_;
   digits::batch_dealer dealer_;
   Eigen::VectorXf velocity_;
   std::uint64_t steps_;

@@ -40,16 +40,16 @@ class language final : public torch_model {
     adam_->step();
   }
 
-  double evaluate() override {
+  judgement evaluate() override {
     torch::NoGradGuard const none;
-    int const parts = with_.small ? 1 : 8;
-    double sum = 0;
-    for (int k = 0; k < parts; ++k) {
+    judgement own;
+    for (int k = with_.rank; k < 8; k += with_.workers) {
       lm::batch const b =
-          text_.draw_held_out(static_cast<std::uint64_t>(k), with_.small ? 4 : 32, shape_.context);
-      sum += net_->loss(b.input, b.next).item<double>();
+          text_.draw_held_out(static_cast<std::uint64_t>(k), with_.small ? 1 : 16, shape_.context);
+      own.sum += net_->loss(b.input, b.next).item<double>();
+      own.weight += 1;
     }
-    return sum / parts;
+    return own;
   }
 
  protected:

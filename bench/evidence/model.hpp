@@ -19,6 +19,11 @@ namespace evidence {
 
 namespace gq = globalq;
 
+/// @brief A part of what a model is judged by: a sum, and what it is to be divided by when those of all workers are added.
+struct judgement {
+  double sum = 0, weight = 0;
+};
+
 /// @brief One worker's replica, with its part of the data and its optimiser. Used by one thread at a time.
 class model {
  public:
@@ -34,8 +39,8 @@ class model {
   virtual std::span<float> differentiate(std::uint64_t step) = 0;
   /// @brief Takes a step of the optimiser along what is in the gradient now: the mean over the workers.
   virtual void update(std::uint64_t step) = 0;
-  /// What the model is judged by, on data that nobody trains on: see model_kind.
-  virtual double evaluate() = 0;
+  /// What the model is judged by (see model_kind), on this worker's share of the data that nobody trains on.
+  virtual judgement evaluate() = 0;
   /// The same for the same bits of all parameters.
   virtual std::uint64_t digest() = 0;
 };

@@ -3,12 +3,11 @@
 /// @file
 /// @brief evidence: the residual network of examples/torch_trainer.
 
+#include "pictures_share.hpp"
 #include "torch_model.hpp"
 
 #include <torch_trainer/pictures.hpp>
 #include <torch_trainer/residual_net.hpp>
-
-#include <digits/data.hpp>
 
 namespace evidence {
 namespace {
@@ -21,7 +20,7 @@ class residual final : public torch_model {
  public:
   explicit residual(replica_setting const& with)
       : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
-        test_(tt::tensors_of(data_.test)),
+        own_test_(tt::tensors_of(share_of(data_.test, with.rank, with.workers))),
         dealer_(data_.train, with.small ? 4 : 16, with.rank, with.workers, with.seed),
         steps_(with.steps) {
     std::lock_guard const alone(torch_generator());
@@ -37,7 +36,10 @@ class residual final : public torch_model {
         .lr(highest_rate * share_of_rate(step, steps_));
     sgd_->step();
   }
-  double evaluate() override { return tt::judge(net_, test_).accuracy; }
+  judgement evaluate() override {
+    double const count = static_cast<double>(own_test_.digits.size(0));
+    return {count == 0 ? 0 : count * tt::judge(net_, own_test_).accuracy, count};
+  }
 
  protected:
   torch::Tensor loss(std::uint64_t step) override {
@@ -47,7 +49,7 @@ class residual final : public torch_model {
 
  private:
   digits::dataset data_;
-  tt::batch test_;
+  tt::batch own_test_;
   digits::batch_dealer dealer_;
   std::uint64_t steps_;
   tt::residual_net net_{nullptr};

@@ -41,6 +41,16 @@ void combine(workers& all, std::vector<double>& mine, bool largest) {
   }
 }
 
+/// What all workers together judge.
+double value_of(std::vector<judgement> const& parts) {
+  judgement whole;
+  for (judgement const& j : parts) {
+    whole.sum += j.sum;
+    whole.weight += j.weight;
+  }
+  return whole.sum / whole.weight;
+}
+
 }  // namespace
 
 training train(workers& all, model_kind const& what, method const& how, replica_setting with,
@@ -59,8 +69,8 @@ training train(workers& all, model_kind const& what, method const& how, replica_
     (*mean)(gradient, step);
     bytes += all.bytes_sent() - before;
     replica->update(step);
-    if (with.rank == 0 && ((step + 1) % every == 0 || step + 1 == with.steps))
-      t.curve.push_back({step + 1, replica->evaluate()});
+    if ((step + 1) % every == 0 || step + 1 == with.steps)
+      t.curve.push_back({step + 1, value_of(gather(all, replica->evaluate()))});
   }
   t.seconds = seconds_since(begin);
   auto const sent = gather(all, bytes);

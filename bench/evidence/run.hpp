@@ -23,7 +23,7 @@ struct point {
   double value = 0;        ///< of model::evaluate
 };
 
-/// @brief A training with one method and one seed, the same at every worker, but for the curve, which rank 0 has.
+/// @brief A training with one method and one seed, the same at every worker, but for its time.
 struct training {
   std::vector<point> curve;        ///< the last one is the result
   std::uint64_t values = 0;        ///< of the gradient

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief The transport behind which bench/evidence compiles every method once keeps to what all transports do, and its clock
+/// counts what it should.
+
+#include "bench/evidence/workers.hpp"
+#include "tests/transport/suite.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace globalq_test {
+
+struct evidence_harness {
+  using endpoint = evidence::workers;
+  static std::vector<int> worlds() { return {1, 2, 3, 5}; }
+  template <class Body>
+  static void run(int workers, options settings, Body body) {
+    gq::transport::threads cluster(workers, settings);
+    cluster.run([&](auto& here) {
+      evidence::workers all(here);
+      body(all);
+    });
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(evidence_workers, transport_suite, evidence_harness);
+
+/// Computes for a while, as the clock of the thread has it.
+void compute(double seconds) {
+  double const begin = evidence::thread_seconds();
+  while (evidence::thread_seconds() - begin < seconds) {
+  }
+}
+
+TEST(EvidenceWorkers, a_sleeping_thread_does_not_compute) {
+  double const begin = evidence::thread_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  EXPECT_LT(evidence::thread_seconds() - begin, 0.1);
+}
+
+TEST(EvidenceWorkers, what_is_computed_outside_is_not_inside) {
+  evidence_harness::run(2, patient, [](evidence::workers& all) {
+    compute(0.01);
+    EXPECT_EQ(all.seconds_inside(), 0.0);
+    std::vector<std::byte> const mine(1 << 20);
+    std::vector<std::byte> both(2 << 20);
+    double const begin = evidence::thread_seconds();
+    all.allgather(mine, both);
+    double const most = evidence::thread_seconds() - begin, inside = all.seconds_inside();
+    EXPECT_GT(inside, 0.0);
+    EXPECT_LE(inside, most);
+    compute(0.01);
+    EXPECT_EQ(all.seconds_inside(), inside);
+  });
+}
+
+TEST(EvidenceWorkers, it_sends_what_the_transport_sends) {
+  gq::transport::threads cluster(2, patient);
+  cluster.run([](auto& here) {
+    evidence::workers all(here);
+    int const peer = 1 - all.rank();
+    std::vector<std::byte> const mine(1000);
+    std::vector<std::byte> theirs(1000);
+    auto incoming = all.recv_async(peer, theirs);
+    auto outgoing = all.send_async(peer, mine);
+    all.wait(incoming);
+    all.wait(outgoing);
+    EXPECT_EQ(all.bytes_sent(), 1000U);
+    EXPECT_EQ(here.bytes_sent(), 1000U);
+  });
+}
+
+}  // namespace globalq_test
