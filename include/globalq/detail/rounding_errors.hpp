@@ -46,13 +46,13 @@ GLOBALQ_LOOP block_errors errors_of(Word const* x, Word const* rounded, std::uin
 
 struct widen_real {
   template <class Real>
-  double operator()(Real v) const {
+  GLOBALQ_FUNCTION double operator()(Real v) const {
     return v;
   }
 };
 template <class Half>
 struct widen_half {
-  double operator()(std::uint16_t v) const { return Half::widen(v); }
+  GLOBALQ_FUNCTION double operator()(std::uint16_t v) const { return Half::widen(v); }
 };
 
 /// Adds the zeros and errors of some values.
