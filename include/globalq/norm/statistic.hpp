@@ -40,7 +40,7 @@ GLOBALQ_FUNCTION statistic merge(statistic const& a, statistic const& b, std::ui
   auto const scaled = [&](statistic const& s) {
     if (s.max_bits == 0) return 0.0;
     std::int64_t const shift = static_cast<std::int64_t>(q) * (s.exponent() - e);
-    return shift < -1074 ? 0.0 : s.sum * power_of_two(static_cast<int>(shift));
+    return shift < -1074 ? 0.0 : s.sum * globalq::power_of_two(static_cast<int>(shift));
   };
   double const sa = scaled(a), sb = scaled(b);
   r.sum = sa + sb;
@@ -213,7 +213,7 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
     if (!s.finite() || s.max_bits == 0)
       s.sum = 0;
     else
-      s.sum *= power_of_two(-s.exponent() * static_cast<int>(q));
+      s.sum *= globalq::power_of_two(-s.exponent() * static_cast<int>(q));
   }
   return s;
 }
@@ -224,8 +224,8 @@ GLOBALQ_FUNCTION double root(double x, std::uint32_t q) {
   if (q == 1 || x == 0) return x;
   if (q == 2) return rounded(Kokkos::sqrt(x));
   double const order = static_cast<double>(q);
-  double y =
-      power_of_two(exponent_of(x) / static_cast<int>(q) + 1);  // from above: Newton falls monotonically
+  double y = globalq::power_of_two(exponent_of(x) / static_cast<int>(q) +
+                                   1);  // from above: Newton falls monotonically
   for (std::uint32_t step = 0; step < 16 + 2 * q; ++step) {
     double power = 1;
     for (std::uint32_t k = 1; k < q; ++k) power = rounded(power * y);
@@ -239,8 +239,8 @@ GLOBALQ_FUNCTION double root(double x, std::uint32_t q) {
 /// ||x||_q / 2^exponent of a statistic.
 GLOBALQ_FUNCTION double relative_norm(statistic const& s, std::uint32_t q) {
   if (s.max_bits == 0) return 0;
-  double const top = s.max() * power_of_two(-(s.exponent() < -1023 ? -1023 : s.exponent()));
-  double const tiny = s.exponent() < -1023 ? power_of_two(-1023 - s.exponent()) : 1.0;
+  double const top = s.max() * globalq::power_of_two(-(s.exponent() < -1023 ? -1023 : s.exponent()));
+  double const tiny = s.exponent() < -1023 ? globalq::power_of_two(-1023 - s.exponent()) : 1.0;
   double const max = rounded(top * tiny);  // in [1, 2)
   if (q == infinity) return max;
   double const r = root(s.sum, q);
@@ -252,7 +252,8 @@ GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int 
   if (s.max_bits == 0) return 0;
   int const e = s.exponent() - wide;
   double const r = relative_norm(s, q);
-  double const unit = e < -1022 ? r * power_of_two(-1022) * power_of_two(e + 1022) : r * power_of_two(e);
+  double const unit = e < -1022 ? r * globalq::power_of_two(-1022) * globalq::power_of_two(e + 1022)
+                                : r * globalq::power_of_two(e);
   return representable(q.scale(unit), q.format(type));
 }
 

@@ -71,7 +71,7 @@ struct patterns_of {
   /// The value with that pattern times 2^exponent, as load() has it.
   GLOBALQ_FUNCTION static float scaled(magnitude m, int exponent) {
     if constexpr (size == 8)
-      return static_cast<float>(double_of(m) * power_of_two(exponent));
+      return static_cast<float>(double_of(m) * globalq::power_of_two(exponent));
     else
       return multiply(exact(m), power_of_two_float(exponent));
   }
@@ -239,7 +239,7 @@ struct block_statistics {
     double sums[16];
     for (int j = 0; j < 16; ++j) sums[j] = p[j / detail::thread_sums].sums[j % detail::thread_sums];
     s.sum = add_up(sums);
-    if (unscaled) s.sum *= power_of_two(-s.exponent() * static_cast<int>(q));
+    if (unscaled) s.sum *= globalq::power_of_two(-s.exponent() * static_cast<int>(q));
     return s;
   }
 };
