@@ -11,24 +11,29 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 
 namespace globalq_test {
 
-/// Threads that form a gloo group, as processes do.
+/// Threads that form a gloo group, as processes do. They wait for each other before and after the body: gloo ends the
+/// connecting of others with an exception when a worker that needs nothing of them leaves first.
 struct process_group_harness {
   using endpoint = globalq_ddp::process_group;
   static std::vector<int> worlds() { return {1, 2, 3, 5}; }
   template <class Body>
   static void run(int workers, options settings, Body body) {
     auto const store = c10::make_intrusive<c10d::HashStore>();
+    std::barrier together(workers);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < workers; ++rank)
       threads.emplace_back([&, rank] {
         auto const how = c10d::ProcessGroupGloo::Options::create(std::chrono::seconds{30});
         how->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
         endpoint self(c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, workers, how), settings);
+        together.arrive_and_wait();
         body(self);
+        together.arrive_and_wait();
       });
     for (std::thread& t : threads) t.join();
   }
