@@ -4,7 +4,7 @@
 #   globalq_add_test(levels/uniform_test.cpp)
 #       an executable of its own, levels_uniform_test
 #   globalq_add_test(NAME levels SOURCES levels/uniform_test.cpp levels/table_test.cpp)
-#       several files in one executable, levels_test: fewer links, fewer template instantiations
+#       several files in one executable, levels_test, compiled as one: fewer links, fewer template instantiations
 #   globalq_add_test(schedule/mpi_test.cpp RANKS 1 2 4)
 #       links globalq::mpi; one CTest test for each world size, all cases in one launch
 #
@@ -16,6 +16,7 @@
 #   LABELS label...         labels for ctest -L; the folder of the first file is always one
 #   SANITIZE address thread the sanitizer presets that build this suite too (see GLOBALQ_SANITIZER_SUITES)
 #   TIMEOUT seconds         default: 300
+#   KERNELS                 a suite of kernels that it compiles itself: optimised as the preset says; others get -O1
 
 set(GLOBALQ_SANITIZER_SUITES
     ""
@@ -23,20 +24,14 @@ set(GLOBALQ_SANITIZER_SUITES
 option(GLOBALQ_REQUIRE_REGISTERED_TESTS "Configuring fails when a *_test.cpp is not registered" ON)
 
 find_package(GTest 1.12 REQUIRED)
+include(globalq_launcher)
 
 add_library(globalq_test_main OBJECT support/main.cpp)
+target_precompile_headers(globalq_test_main PRIVATE <gtest/gtest.h> <gmock/gmock.h> <Kokkos_Core.hpp>)
 target_link_libraries(globalq_test_main PUBLIC globalq::globalq globalq_dev GTest::gtest)
 if(TARGET globalq::mpi)
   add_library(globalq_test_mpi_main OBJECT support/mpi_main.cpp)
   target_link_libraries(globalq_test_mpi_main PUBLIC globalq::mpi globalq_dev GTest::gtest)
-  execute_process(
-    COMMAND ${MPIEXEC_EXECUTABLE} --version
-    OUTPUT_VARIABLE launcher_version
-    ERROR_QUIET)
-  set(launcher_flags "")
-  if(launcher_version MATCHES "Open MPI|OpenRTE")
-    set(launcher_flags --oversubscribe)
-  endif()
 endif()
 
 # Where each suite leaves its counts, for tests/support/totals.py.
@@ -44,10 +39,7 @@ set(GLOBALQ_TEST_COUNTS ${PROJECT_BINARY_DIR}/Testing/counts)
 
 set(test_environment
     OMP_PROC_BIND=false
-    OMPI_ALLOW_RUN_AS_ROOT=1
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # Containers often forbid the system call behind the single copy; Open MPI then warns in the middle of the output.
-    OMPI_MCA_btl_vader_single_copy_mechanism=none)
+    ${GLOBALQ_MPI_ENVIRONMENT})
 set(test_launcher "")
 if(GLOBALQ_SANITIZER STREQUAL "address")
   # MPI and its launcher leak on purpose; the library's own suites without MPI are checked for leaks.
@@ -72,7 +64,7 @@ function(_globalq_add_run name suffix)
   set(processors ${RUN_THREADS})
   set(environment ${test_environment})
   if(RUN_RANKS)
-    set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${RUN_RANKS} ${launcher_flags} ${MPIEXEC_PREFLAGS}
+    set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${RUN_RANKS} ${GLOBALQ_LAUNCHER_FLAGS} ${MPIEXEC_PREFLAGS}
                 ${command} ${MPIEXEC_POSTFLAGS})
     math(EXPR processors "${RUN_THREADS} * ${RUN_RANKS}")
     list(APPEND environment ASAN_OPTIONS=detect_leaks=0)
@@ -87,8 +79,33 @@ function(_globalq_add_run name suffix)
                LABELS "${RUN_LABELS}")
 endfunction()
 
+# What keeps the build short. The files of a suite are compiled as one, so that the library's templates are instantiated once a
+# suite (the nine files of adapt: 38 s instead of 102 s); a file that is no test stays apart, as its suite is about that. What
+# most suites include is precompiled. Only suites of kernels, and globalq_compositions for all others, get the preset's
+# optimisation; for the code around kernels -O1 will do.
+function(_globalq_compile_fast name kernels sources libraries)
+  if(globalq_compositions IN_LIST libraries)
+    target_precompile_headers(${name} REUSE_FROM globalq_test_calls)
+  else()
+    target_precompile_headers(${name} REUSE_FROM globalq_test_main)
+  endif()
+  if(NOT kernels AND NOT GLOBALQ_SANITIZER)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+  # A suite whose flags differ (LibTorch's) reads the headers themselves, which is no reason for a warning.
+  set_target_properties(${name} PROPERTIES PCH_WARN_INVALID OFF)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC 12 warns of the inside of std::string where <string> is precompiled (its bugs 105329 and 105651).
+    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
+  endif()
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  if(NOT sources)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
+endfunction()
+
 function(globalq_add_test)
-  cmake_parse_arguments(TEST "" "NAME;TIMEOUT" "SOURCES;RANKS;THREADS;LIBRARIES;DEFINITIONS;LABELS;SANITIZE" ${ARGN})
+  cmake_parse_arguments(TEST "KERNELS" "NAME;TIMEOUT" "SOURCES;RANKS;THREADS;LIBRARIES;DEFINITIONS;LABELS;SANITIZE" ${ARGN})
   list(APPEND TEST_SOURCES ${TEST_UNPARSED_ARGUMENTS})
   foreach(source IN LISTS TEST_SOURCES)
     if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
@@ -131,6 +148,7 @@ function(globalq_add_test)
     target_link_libraries(${name} PRIVATE globalq_test_main)
   endif()
   target_link_libraries(${name} PRIVATE GTest::gmock ${TEST_LIBRARIES})
+  _globalq_compile_fast(${name} "${TEST_KERNELS}" "${TEST_SOURCES}" "${TEST_LIBRARIES}")
 
   if(NOT TEST_RANKS)
     set(TEST_RANKS 0)

@@ -8,6 +8,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/adaptive_mean.hpp>
+#include <globalq/adapt/chooser.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ using testing::HasSubstr;
 
 namespace {
 
-gq::adapt::layout network() {
+gq::adapt::layout uneven_layers() {
   gq::adapt::layout m;
   m.add("embedding.weight", {64, 100}).add("embedding.bias", {100}).add("conv.weight", {8, 3, 7, 7});
   m.add("norm.gain", {60}).add("attention.weight", {40, 40}).add("none", {0}).add("head.weight", {10, 40});
@@ -55,7 +56,7 @@ std::vector<named_rule> rules() {
 }
 
 TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_all_workers_alike) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   for (named_rule const& r : rules())
     for (int n : {1, 2, 3, 5}) {
       SCOPED_TRACE(std::string(r.name) + ", n = " + std::to_string(n));
@@ -122,7 +123,7 @@ TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_al
 }
 
 TEST(AdaptiveMean, workers_over_nodes_have_the_same_bits) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   std::vector<std::vector<float>> results(5);
   on_threads(5, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::hierarchical<>(2), {.every = 2}};
@@ -137,7 +138,7 @@ TEST(AdaptiveMean, workers_over_nodes_have_the_same_bits) {
 }
 
 TEST(AdaptiveMean, nothing_changes_where_a_worker_has_only_nan) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   on_threads(3, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.every = 2}};
     for (std::uint64_t step = 0; step < 4; ++step) {
@@ -154,7 +155,7 @@ TEST(AdaptiveMean, nothing_changes_where_a_worker_has_only_nan) {
 }
 
 TEST(AdaptiveMean, never_is_an_option) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   on_threads(2, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"ring"}, {.every = 0}};
     auto x = gradient(model, workers.rank(), 0);
@@ -165,7 +166,7 @@ TEST(AdaptiveMean, never_is_an_option) {
 }
 
 TEST(AdaptiveMean, workers_that_differ_in_the_budget_hear_of_it) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
     adaptive_mean mean{workers,
                        model,
@@ -178,7 +179,7 @@ TEST(AdaptiveMean, workers_that_differ_in_the_budget_hear_of_it) {
 }
 
 TEST(AdaptiveMean, a_budget_that_no_map_keeps_is_an_error_of_all) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.choice = {.alpha = 1e-9}, .every = 1}};
     auto x = gradient(model, workers.rank(), 0);
@@ -188,7 +189,7 @@ TEST(AdaptiveMean, a_budget_that_no_map_keeps_is_an_error_of_all) {
 }
 
 TEST(Chooser, keeps_candidates_of_the_reference_s_bits_where_the_reference_is_one_of_them) {
-  gq::adapt::chooser const c(network(), gq::adapt::filter::cgx(),
+  gq::adapt::chooser const c(uneven_layers(), gq::adapt::filter::cgx(),
                              {.candidates = {{4, 1024}, {4, 128}, {8, 128}}, .reference = {4, 128}});
   EXPECT_EQ(c.options().candidates, (std::vector<bits_and_bucket>{{4, 1024}, {4, 128}, {8, 128}}));
   EXPECT_EQ(c.choice(0), (bits_and_bucket{4, 128}));
@@ -196,7 +197,7 @@ TEST(Chooser, keeps_candidates_of_the_reference_s_bits_where_the_reference_is_on
 
 /// A worker that cannot measure must not leave the others waiting.
 TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_the_others) {
-  gq::adapt::layout const model = network();
+  gq::adapt::layout const model = uneven_layers();
   on_threads(3, [&](auto& workers) {
     gq::adapt::chooser_options options;
     options.make = [](bits_and_bucket const& p) -> gq::any_quantizer {
@@ -215,11 +216,11 @@ TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_
 
 TEST(Chooser, refuses_a_reference_that_is_no_candidate_and_budgets_that_are_none) {
   EXPECT_THAT(support::refusal([] {
-                gq::adapt::chooser{network(), gq::adapt::filter::cgx(), {.reference = {9, 128}}};
+                gq::adapt::chooser{uneven_layers(), gq::adapt::filter::cgx(), {.reference = {9, 128}}};
               }),
               HasSubstr("the reference has 9 bits, and none of the 7 candidates has"));
   EXPECT_THAT(support::refusal([] {
-                gq::adapt::chooser{network(), gq::adapt::filter::cgx(), {.alpha = std::nan("")}};
+                gq::adapt::chooser{uneven_layers(), gq::adapt::filter::cgx(), {.alpha = std::nan("")}};
               }),
               HasSubstr("alpha is nan"));
 }

@@ -69,8 +69,6 @@ class CentredMean : public testing::Test {};
 using value_types = testing::Types<float, double, gq::float16, gq::bfloat16>;
 TYPED_TEST_SUITE(CentredMean, value_types);
 
-}  // namespace
-
 TYPED_TEST(CentredMean, all_workers_hold_the_same_bits_near_the_mean) {
   constexpr std::size_t d = 1000;
   for (int n : {1, 2, 3, 5})
@@ -202,3 +200,5 @@ TEST(CentredMeanRules, short_vectors_and_disagreement) {
     EXPECT_EQ(x, kept);
   });
 }
+
+}  // namespace

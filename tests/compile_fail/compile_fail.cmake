@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles SOURCE twice with COMPILER and the flags in the file FLAGS; see CMakeLists.txt.
+# Compiles SOURCE twice with COMPILER and the flags in the file FLAGS and the header COMMON; see CMakeLists.txt.
 
 file(STRINGS ${SOURCE} first LIMIT_COUNT 1)
 if(NOT first MATCHES "^// expect-error: (.+)$")
@@ -11,7 +11,7 @@ if(NOT text MATCHES "#ifndef GLOBALQ_COMPILE_FAIL_OFF")
   message(FATAL_ERROR "${SOURCE}: the offending line must be inside #ifndef GLOBALQ_COMPILE_FAIL_OFF")
 endif()
 
-set(command ${COMPILER} @${FLAGS} -fsyntax-only ${SOURCE})
+set(command ${COMPILER} @${FLAGS} -include ${COMMON} -fsyntax-only ${SOURCE})
 execute_process(
   COMMAND ${command}
   RESULT_VARIABLE result

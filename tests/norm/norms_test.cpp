@@ -31,22 +31,22 @@ constexpr said of(Norm const& n) {
   return {Norm::is_local, n.inner(), n.outer(), n.fixed_unit(), n.bucket};
 }
 
-constexpr std::uint32_t top = gq::infinity;
+constexpr std::uint32_t maximum = gq::infinity;
 
-static_assert(of(linf{}) == said{false, top, top, 0, 0});
-static_assert(of(linf{.bucket = 128}) == said{false, top, top, 0, 128});
+static_assert(of(linf{}) == said{false, maximum, maximum, 0, 0});
+static_assert(of(linf{.bucket = 128}) == said{false, maximum, maximum, 0, 128});
 static_assert(of(l<2, 1>{}) == said{false, 2, 1, 0, 0});
-static_assert(of(l<1, top>{.bucket = 7}) == said{false, 1, top, 0, 7});
+static_assert(of(l<1, maximum>{.bucket = 7}) == said{false, 1, maximum, 0, 7});
 static_assert(of(l<>{}) == of(l<2, 2>{}));
 static_assert(of(l<>{.q = 3, .p = 64, .bucket = 5}) == of(l<3, 64>{.bucket = 5}));
-static_assert(of(local<2>{}) == said{true, 2, top, 0, 0});
+static_assert(of(local<2>{}) == said{true, 2, maximum, 0, 0});
 static_assert(of(local<>{}) == of(local<2>{}));
-static_assert(of(local<>{.q = top, .bucket = 512}) == of(local<top>{.bucket = 512}));
+static_assert(of(local<>{.q = maximum, .bucket = 512}) == of(local<maximum>{.bucket = 512}));
 static_assert(of(power_of_two<linf>{{.bucket = 9}}) == of(linf{.bucket = 9}));
 static_assert(of(power_of_two<local<>>{{.q = 3}}) == of(local<3>{}));
-static_assert(of(power_of_two<l<2, top>>{}) == of(l<2, top>{}));
+static_assert(of(power_of_two<l<2, maximum>>{}) == of(l<2, maximum>{}));
 static_assert(power_of_two<linf>::rounds_up);
-static_assert(of(fixed{.unit = 0.25}) == said{false, top, top, 0.25, 0});
+static_assert(of(fixed{.unit = 0.25}) == said{false, maximum, maximum, 0.25, 0});
 
 TEST(Norms, a_scale_is_the_norm_or_the_power_of_two_above_it) {
   order const plain = 2, rounds{2, 1.0F};

@@ -39,8 +39,6 @@ class Clip : public testing::Test {};
 using value_types = testing::Types<float, double, gq::float16, gq::bfloat16>;
 TYPED_TEST_SUITE(Clip, value_types);
 
-}  // namespace
-
 TYPED_TEST(Clip, values_beyond_c_sigma_become_c_sigma_and_all_others_stay) {
   for (std::size_t d : {1U, 7U, 8U, 300U, 4096U, 10000U})
     for (std::uint64_t bucket : {0U, 1U, 100U, 5000U}) {
@@ -135,3 +133,5 @@ TEST(ClipRules, ternary_codes_of_clipped_vectors_have_less_variance_and_a_bias) 
   // the sum over 2,000 values and steps of squared errors, each at most 4 times its mean on average
   EXPECT_NEAR(total / variance(clipped), 1.0, 6 * std::sqrt(4.0 / (steps * 2000.0 / 4)));
 }
+
+}  // namespace

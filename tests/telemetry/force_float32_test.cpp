@@ -32,9 +32,10 @@ using testing::Not;
 
 namespace {
 
-gq::rounding::stochastic const dice;
-gq::quantizer const integers{gq::norm::linf{.bucket = 1000}, gq::levels::uniform{9}, dice, gq::wire::int8{}};
-gq::quantizer const learned{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::table{0, 0.2, 1}, dice,
+gq::rounding::stochastic const coins;
+gq::quantizer const nine_levels{gq::norm::linf{.bucket = 1000}, gq::levels::uniform{9}, coins,
+                                gq::wire::int8{}};
+gq::quantizer const learned{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::table{0, 0.2, 1}, coins,
                             gq::wire::packed<3>{}};
 constexpr std::size_t length = 5000;
 constexpr int n = 3;
@@ -76,7 +77,7 @@ TEST(ForceFloat32, nothing_and_zero_do_not_force) {
   for (char const* value : {"", "0"}) {
     forced const now(value);
     on_threads(2, [&](auto& workers) {
-      gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}};
+      gq::allreduce_mean mean{workers, nine_levels, gq::schedule::any{"ring"}};
       EXPECT_FALSE(mean.forced_to_float32());
     });
   }
@@ -84,7 +85,7 @@ TEST(ForceFloat32, nothing_and_zero_do_not_force) {
 
 TEST(ForceFloat32, objects_that_were_made_before_stay_what_they_are) {
   on_threads(2, [&](auto& workers) {
-    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}};
+    gq::allreduce_mean mean{workers, nine_levels, gq::schedule::any{"ring"}};
     gq::transport::barrier(workers);
     if (workers.rank() == 0) setenv("GLOBALQ_FORCE_FLOAT32", "1", 1);
     gq::transport::barrier(workers);
@@ -99,13 +100,13 @@ TEST(ForceFloat32, objects_that_were_made_before_stay_what_they_are) {
 
 TEST(ForceFloat32, one_worker_alone_is_an_error_that_names_the_variable) {
   auto const texts = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
-    std::optional<
-        gq::allreduce_mean<std::remove_reference_t<decltype(workers)>, decltype(integers), gq::schedule::any>>
+    std::optional<gq::allreduce_mean<std::remove_reference_t<decltype(workers)>, decltype(nine_levels),
+                                     gq::schedule::any>>
         mean;
     for (int turn = 0; turn < n; ++turn) {  // the variable is one for all threads
       if (turn == workers.rank()) {
         if (turn == 1) setenv("GLOBALQ_FORCE_FLOAT32", "1", 1);
-        mean.emplace(workers, integers, gq::schedule::any{"ring"});
+        mean.emplace(workers, nine_levels, gq::schedule::any{"ring"});
         if (turn == 1) unsetenv("GLOBALQ_FORCE_FLOAT32");
       }
       gq::transport::barrier(workers);
@@ -124,7 +125,7 @@ TEST(ForceFloat32, one_worker_alone_is_an_error_that_names_the_variable) {
 TEST(ForceFloat32, what_else_workers_disagree_about_is_still_an_error_and_not_the_variables) {
   forced const now;
   auto const buckets = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
-    gq::quantizer op = integers;
+    gq::quantizer op = nine_levels;
     if (workers.rank() == 2) op.norm = gq::norm::linf{.bucket = 512};
     gq::allreduce_mean mean{workers, op, gq::schedule::any{"ring"}};
     std::vector<float> x(100000, 1.0F);
@@ -134,7 +135,7 @@ TEST(ForceFloat32, what_else_workers_disagree_about_is_still_an_error_and_not_th
     EXPECT_THAT(text, HasSubstr("rank 2 differs from rank 0 in the operator"))
         << "vectors are cut by buckets";
   auto const lengths = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
-    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}};
+    gq::allreduce_mean mean{workers, nine_levels, gq::schedule::any{"ring"}};
     std::vector<float> x(workers.rank() == 2 ? 10U : 20U, 1.0F);
     mean(x, 0);
   });
@@ -153,9 +154,9 @@ TEST(ForceFloat32, operators_of_run_time_tails_groups_and_the_native_schedule) {
       EXPECT_TRUE(same_bits(y, plain(workers, x, schedule, 1))) << schedule;
     };
     expect(gq::any_quantizer(learned), "ring");
-    expect(gq::float32_tail(integers), "allgather");
-    expect(integers, "native");
-    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"allgather"}};
+    expect(gq::float32_tail(nine_levels), "allgather");
+    expect(nine_levels, "native");
+    gq::allreduce_mean mean{workers, nine_levels, gq::schedule::any{"allgather"}};
     auto a = x, b = values(700, workers.rank() + 10);
     auto const expected = plain(workers, b, "allgather", 2);
     mean(gq::vector_group{}.add(a).add(b), 1);
@@ -168,7 +169,7 @@ TEST(ForceFloat32, on_a_stream_as_well) {
   forced const now;
   on_threads(2, [&](auto& hosts) {
     gq::transport::staged workers{hosts, support::space()};
-    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, coins, gq::wire::int8{}};
     gq::allreduce_mean mean{workers, op, gq::schedule::ring{}};
     EXPECT_TRUE(mean.forced_to_float32());
     Kokkos::View<float*, support::space> x("x", 300);
@@ -182,14 +183,14 @@ TEST(ForceFloat32, on_a_stream_as_well) {
 
 TEST(ForceFloat32, shards_stay_where_they_were) {
   on_threads(n, [&](auto& workers) {
-    gq::reduce_scatter_mean const before{workers, integers};
+    gq::reduce_scatter_mean const before{workers, nine_levels};
     gq::transport::barrier(workers);
     if (workers.rank() == 0) setenv("GLOBALQ_FORCE_FLOAT32", "1", 1);
     gq::transport::barrier(workers);
-    gq::reduce_scatter_mean scatter{workers, integers};
-    gq::all_gather gather{workers, integers};
-    gq::centred_reduce_scatter_mean centred_scatter{workers, integers};
-    gq::centred_all_gather centred_gather{workers, integers};
+    gq::reduce_scatter_mean scatter{workers, nine_levels};
+    gq::all_gather gather{workers, nine_levels};
+    gq::centred_reduce_scatter_mean centred_scatter{workers, nine_levels};
+    gq::centred_all_gather centred_gather{workers, nine_levels};
     gq::segment const own = scatter.shard(length), was = before.shard(length);
     EXPECT_EQ(own.first, was.first);
     EXPECT_EQ(own.count, was.count);
@@ -223,13 +224,13 @@ TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
     auto const expected = plain(workers, x, "sra", 1);
     auto y = x;
 
-    gq::centred_mean centred{workers, integers, gq::schedule::any{"sra"}, 1000};
+    gq::centred_mean centred{workers, nine_levels, gq::schedule::any{"sra"}, 1000};
     centred(y, 1);
     EXPECT_TRUE(same_bits(y, expected)) << "centred_mean";
 
     gq::adapt::layout model;
     model.add("weight", {40, 100}).add("head", {1000});
-    std::vector<gq::any_quantizer> const ops{integers, learned};
+    std::vector<gq::any_quantizer> const ops{nine_levels, learned};
     gq::adapt::layered_mean layers{workers, model, ops, gq::schedule::any{"allgather"}, {}};
     EXPECT_TRUE(layers.forced_to_float32());
     EXPECT_EQ(layers.operator_name(0), "float32");
@@ -246,7 +247,7 @@ TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
       EXPECT_NEAR(y[i], expected[i], 0x1p-23 * std::abs(expected[i])) << "top_k";
     EXPECT_EQ(seen.last().uncompressed, 1U);
 
-    gq::hierarchical_mean nodes{workers, integers, gq::schedule::any{"sra"}, 2};
+    gq::hierarchical_mean nodes{workers, nine_levels, gq::schedule::any{"sra"}, 2};
     y = x;
     nodes(y, 1);
     for (std::size_t i = 0; i < length; ++i)

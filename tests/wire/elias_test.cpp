@@ -68,7 +68,7 @@ TEST(Omega, every_number_comes_back_and_its_length_is_within_both_bounds) {
 }
 
 template <class Lane>
-std::vector<int> bytes_of(std::vector<Lane> const& codes) {
+std::vector<int> elias_bytes(std::vector<Lane> const& codes) {
   return numbers(encoded(gq::wire::elias<Lane>{}, {}, codes));
 }
 
@@ -76,20 +76,20 @@ std::vector<int> bytes_of(std::vector<Lane> const& codes) {
 TEST(Elias, golden_bytes) {
   using list = std::vector<int>;
   // dense: omega(|code| + 1), sign
-  EXPECT_EQ(bytes_of<std::int8_t>({}), (list{0}));
-  EXPECT_EQ(bytes_of<std::int8_t>({0, 0, 2, 0, -2, 0}), (list{0, 0b00110001, 0b10100000}));
-  EXPECT_EQ(bytes_of<std::int8_t>({0, 6, -127}), (list{0, 0b01011100, 0b10111100, 0b00000010}));
+  EXPECT_EQ(elias_bytes<std::int8_t>({}), (list{0}));
+  EXPECT_EQ(elias_bytes<std::int8_t>({0, 0, 2, 0, -2, 0}), (list{0, 0b00110001, 0b10100000}));
+  EXPECT_EQ(elias_bytes<std::int8_t>({0, 6, -127}), (list{0, 0b01011100, 0b10111100, 0b00000010}));
   // sparse: 1 and -1 from the left are omega(1) 0, a sign, omega(1) 0; then omega(1) to the end
-  EXPECT_EQ(bytes_of<std::int8_t>({1, -1, 1, 1, 1, 1, 1, 1, 1}), (list{1, 0b00001000, 0, 0, 0}));
+  EXPECT_EQ(elias_bytes<std::int8_t>({1, -1, 1, 1, 1, 1, 1, 1, 1}), (list{1, 0b00001000, 0, 0, 0}));
   // omega(10), sign, omega(3), omega(16) to the end
   std::vector<std::int16_t> few(25, 0);
   few[9] = -3;
-  EXPECT_EQ(bytes_of(few), (list{1, 0b11101001, 0b11010100, 0b10000000}));
+  EXPECT_EQ(elias_bytes(few), (list{1, 0b11101001, 0b11010100, 0b10000000}));
   // from 1,024 codes on four streams, or one for few non-zeros
   std::vector<std::int8_t> codes(4096, 0);
-  EXPECT_EQ(bytes_of(codes), (list{2, 0b11110010, 0b00000000, 0b00100000}));  // omega(4097)
+  EXPECT_EQ(elias_bytes(codes), (list{2, 0b11110010, 0b00000000, 0b00100000}));  // omega(4097)
   codes.assign(1024, 1);
-  auto const block = bytes_of(codes);
+  auto const block = elias_bytes(codes);
   ASSERT_EQ(block.size(), 1U + 6 + 4 * 97);  // 256 codes of 3 bits, and 1 bit to the end
   EXPECT_EQ((list(block.begin(), block.begin() + 8)), (list{1, 97, 0, 97, 0, 97, 0, 0}));
 }

@@ -17,28 +17,28 @@ INSTANTIATE_TYPED_TEST_SUITE_P(sparse16, block_code_suite, gq::wire::sparse<std:
 namespace {
 
 template <class Lane>
-std::vector<int> bytes_of(std::vector<Lane> const& codes) {
+std::vector<int> sparse_bytes(std::vector<Lane> const& codes) {
   return numbers(encoded(gq::wire::sparse<Lane>{}, {}, codes));
 }
 
 // Other bytes are another format: bump its version.
 TEST(Sparse, golden_bytes) {
   using list = std::vector<int>;
-  EXPECT_EQ(bytes_of<std::int8_t>({}), list{0});
-  EXPECT_EQ(bytes_of<std::int8_t>({0, 0, 0}), list{0});
+  EXPECT_EQ(sparse_bytes<std::int8_t>({}), list{0});
+  EXPECT_EQ(sparse_bytes<std::int8_t>({0, 0, 0}), list{0});
   // a bit for each code: 1 bit a sign; 2 bits up to 2; 3 bits up to 4; 8 bits up to 127
-  EXPECT_EQ(bytes_of<std::int8_t>({1, 0, -1, -1}), (list{1, 0b1101, 0b110}));
-  EXPECT_EQ(bytes_of<std::int8_t>({1, 0, -1, 2}), (list{2, 0b1101, 0b011000}));
-  EXPECT_EQ(bytes_of<std::int8_t>({0, -4, 3}), (list{3, 0b110, 0b010111}));
-  EXPECT_EQ(bytes_of<std::int8_t>({-127, 127}), (list{8, 0b11, 254, 126}));
-  EXPECT_EQ(bytes_of<std::int16_t>({-127, 127}), (list{8, 0b11, 254, 126}));
-  EXPECT_EQ(bytes_of<std::int16_t>({-128, 0, 1}), (list{16, 0b101, 128, 255, 1, 0}));
+  EXPECT_EQ(sparse_bytes<std::int8_t>({1, 0, -1, -1}), (list{1, 0b1101, 0b110}));
+  EXPECT_EQ(sparse_bytes<std::int8_t>({1, 0, -1, 2}), (list{2, 0b1101, 0b011000}));
+  EXPECT_EQ(sparse_bytes<std::int8_t>({0, -4, 3}), (list{3, 0b110, 0b010111}));
+  EXPECT_EQ(sparse_bytes<std::int8_t>({-127, 127}), (list{8, 0b11, 254, 126}));
+  EXPECT_EQ(sparse_bytes<std::int16_t>({-127, 127}), (list{8, 0b11, 254, 126}));
+  EXPECT_EQ(sparse_bytes<std::int16_t>({-128, 0, 1}), (list{16, 0b101, 128, 255, 1, 0}));
   // positions of 12 bits
   std::vector<std::int8_t> codes(4096, 0);
   codes[4095] = -1;
-  EXPECT_EQ(bytes_of(codes), (list{129, 0, 0, 0xff, 0x0f, 1}));
+  EXPECT_EQ(sparse_bytes(codes), (list{129, 0, 0, 0xff, 0x0f, 1}));
   codes[0x123] = 2;
-  EXPECT_EQ(bytes_of(codes), (list{130, 1, 0, 0x23, 0xf1, 0xff, 0b1001}));
+  EXPECT_EQ(sparse_bytes(codes), (list{130, 1, 0, 0x23, 0xf1, 0xff, 0b1001}));
 }
 
 TEST(Sparse, the_shorter_of_positions_and_bits_is_taken) {
@@ -46,7 +46,7 @@ TEST(Sparse, the_shorter_of_positions_and_bits_is_taken) {
   for (int n = 1; n <= 4096; ++n) {
     codes[static_cast<std::size_t>(n * 1237 % 4096)] = 1;  // 1237 is odd: all different
     std::size_t const positions = 3 + static_cast<std::size_t>((3 * n + 1) / 2), bitmap = 1 + 512;
-    ASSERT_EQ(bytes_of(codes).size(), std::min(positions, bitmap) + static_cast<std::size_t>((n + 7) / 8))
+    ASSERT_EQ(sparse_bytes(codes).size(), std::min(positions, bitmap) + static_cast<std::size_t>((n + 7) / 8))
         << n;
   }
 }
