@@ -28,6 +28,7 @@
 
 #include "globalq/schedule/any.hpp"
 #include "globalq/transport/nccl.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/transport/suite.hpp"
 
 namespace globalq_test {
@@ -220,16 +221,7 @@ void alone(Body const& body) {
   nccl_harness::run(1, patient, [&](staged& self) { body(self.inner(), self.memory()); });
 }
 
-/// The message of the configuration_error that `call` throws; empty if it throws none.
-template <class Call>
-std::string refusal(Call const& call) {
-  try {
-    call();
-  } catch (gq::configuration_error const& problem) {
-    return problem.what();
-  }
-  return {};
-}
+using support::refusal;
 
 inline bool contains(std::string const& text, std::string const& part) {
   return text.find(part) != std::string::npos;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief What a call is refused with.
+/// @brief What a call is refused with, or fails with.
 
 #include <globalq/core/error.hpp>
 
@@ -9,12 +9,12 @@
 
 namespace support {
 
-/// The message of the configuration_error that @p call throws; empty if it throws none.
-template <class Call>
+/// The message of the Error that @p call throws; empty if it throws none.
+template <class Error = globalq::configuration_error, class Call>
 std::string refusal(Call const& call) {
   try {
     call();
-  } catch (globalq::configuration_error const& e) {
+  } catch (Error const& e) {
     return e.what();
   }
   return {};

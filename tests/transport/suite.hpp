@@ -26,6 +26,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace globalq_test {
 
@@ -58,12 +59,7 @@ Lane lane(int rank, std::size_t index) {
 /// The message of the transport_error that `call` throws; empty if it throws none.
 template <class Call>
 std::string transport_failure(Call const& call) {
-  try {
-    call();
-  } catch (gq::transport_error const& problem) {
-    return problem.what();
-  }
-  return {};
+  return support::refusal<gq::transport_error>(call);
 }
 
 /// The rank of a worker and the number of workers as errors name them.
