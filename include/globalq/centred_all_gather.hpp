@@ -97,10 +97,8 @@ class centred_all_gather : public detail::centred_shards<Transport, all_gather<T
   /// The midpoints of all workers; reported as a call of its own.
   void gather(std::span<std::byte const> mine, std::span<std::byte> all, std::uint64_t step,
               std::uint64_t values) {
-    meter_.watch(this->workers_, operation, step, values, true, false, [&] {
-      auto const timed = meter_.enter(phase::transfer);
-      exchange(mine, all);
-    });
+    meter_.watch_phase(this->workers_, operation, step, values, phase::transfer,
+                       [&] { exchange(mine, all); });
   }
   void exchange(std::span<std::byte const> mine, std::span<std::byte> all) {
     try {

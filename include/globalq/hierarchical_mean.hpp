@@ -222,13 +222,10 @@ class hierarchical_mean {
     detail::check_agreement(records, "hierarchical_mean");
   }
 
-  /// f(), reported as a call of its own: what goes on between workers beside the calls that this one is made of.
+  /// f(), reported as a call of its own.
   template <class F>
   void reported(phase what, std::uint64_t step, F const& f) {
-    meter_.watch(workers_, "hierarchical_mean", step, 0, true, false, [&] {
-      auto const timed = meter_.enter(what);
-      f();
-    });
+    meter_.watch_phase(workers_, "hierarchical_mean", step, 0, what, f);
   }
 
   template <class Value, class Wide>

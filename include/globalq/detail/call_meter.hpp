@@ -37,13 +37,12 @@ class call_meter {
   call_report& report() { return report_; }
 
   /// @brief f(), as a call.
-  /// @param plain      whether the operator is float32
-  /// @param capturing  a graph is being captured: nothing is reported and nobody is told, since that would wait
+  /// @param plain  whether the operator is float32
   template <class T, class F>
   auto watch(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, bool plain,
-             bool capturing, F const& f) {
+             F const& f) {
     bool const profiled = Kokkos::Tools::profileLibraryLoaded();
-    if ((to_ == nullptr && !profiled) || capturing) return f();
+    if (to_ == nullptr && !profiled) return f();
     report_ = {};
     report_.operation = operation;
     report_.step = step;
@@ -83,6 +82,16 @@ class call_meter {
     std::size_t outer_ = phases;
   };
   [[nodiscard]] scope enter(phase p) { return {*this, p}; }
+
+  /// @brief f(), as a call that is one phase: what a call made of several sends beside those.
+  template <class T, class F>
+  void watch_phase(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, phase p,
+                   F const& f) {
+    watch(workers, operation, step, values, true, [&] {
+      auto const timed = enter(p);
+      f();
+    });
+  }
 
  private:
   template <class T>

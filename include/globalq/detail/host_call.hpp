@@ -85,20 +85,7 @@ class host_call {
   operator_codec* codec() { return codec_.get(); }
 
   /// Whether the last call found that workers agree in all but their operators.
-  bool only_operators_differ() const {
-    auto const& all = memory_->records;
-    opening_record const& a = all[0];
-    bool differ = false;
-    for (opening_record const& b : all) {
-      if (a.length != b.length) return false;
-      for (int k = 0; k < 6; ++k) {
-        if (a.fields[k] == b.fields[k]) continue;
-        if (k != agreement::operator_field) return false;
-        differ = true;
-      }
-    }
-    return differ;
-  }
+  bool only_operators_differ() const { return detail::only_operators_differ(memory_->records); }
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);
@@ -132,7 +119,6 @@ class host_call {
   struct workspace {
     frame_pool frames;
     std::vector<opening_record> records;
-    byte_buffer rounded, frame;  ///< own values by themselves, for telemetry
   };
 
   template <class Schedule>
@@ -155,15 +141,18 @@ class host_call {
       c.length = length;
       c.units = scales(buckets);
       if (meter_.wants_errors() && !setup_.facts.plain) {
-        call own = c;
-        own.workers = 1;
-        own.y = at(rounded_values(brought.count, x.type), -brought.first);
-        codec_->begin(own);
-        round_alone(*codec_, cut, schedule.parts(n), brought, c.rank, memory_->frame);
-        add_errors(on_, at(x, brought.first), at(own.y, brought.first), brought.count, meter_.report());
+        vector_group::member const mine{at(x, brought.first), {}, brought.count};
+        auto const begin = [&](std::span<vector_group::member const> alone) {
+          call own = c;
+          own.workers = 1;
+          own.y = at(alone[0].y, -brought.first);
+          codec_->begin(own);
+        };
+        rounding_.measure(on_, *codec_, cut, schedule.parts(n), brought, c.rank, {&mine, 1}, begin,
+                          meter_.report());
       }
       codec_->begin(c);
-      send(schedule, *codec_, cut);
+      run_metered(meter_, schedule, workers_, *codec_, cut, memory_->frames);
       return codec_->faults();
     });
   }
@@ -208,26 +197,18 @@ class host_call {
       std::span<double const> const units = std::span<double const>(units_).first(buckets);
       layout const cut(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values);
       if (meter_.wants_errors() && !is_plain(ops)) {
-        call own = c;
-        own.workers = 1;
-        keep_rounded(members);
-        group_.begin(ops, own, alone_, places_, units, plain_);
-        round_alone(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, memory_->frame);
-        for (vector_group::member const& m : alone_) add_errors(on_, m.x, m.y, m.length, meter_.report());
+        auto const begin = [&](std::span<vector_group::member const> alone) {
+          call own = c;
+          own.workers = 1;
+          group_.begin(ops, own, alone, places_, units, plain_);
+        };
+        rounding_.measure(on_, group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, members, begin,
+                          meter_.report());
       }
       group_.begin(ops, c, members, places_, units, plain_);
-      send(schedule, group_, cut);
+      run_metered(meter_, schedule, workers_, group_, cut, memory_->frames);
       return group_.faults();
     });
-  }
-
-  /// What the workers do together.
-  template <class Schedule>
-  void send(Schedule const& schedule, globalq::codec& frames_of, layout const& cut) {
-    if (!meter_.watching()) return schedule(workers_, frames_of, cut, memory_->frames);
-    auto const timed = meter_.enter(phase::transfer);
-    metered_codec metered(frames_of, meter_);
-    schedule(workers_, metered, cut, memory_->frames);
   }
 
   /// Whether all vectors of a group travel as float32.
@@ -239,22 +220,6 @@ class host_call {
   /// A call of which nothing is rounded.
   void note_zeros(std::uint64_t count) {
     if (meter_.wants_errors()) meter_.report().rounded = meter_.report().zeros = count;
-  }
-
-  /// Memory for own values by themselves.
-  mutable_vector rounded_values(std::uint64_t count, dtype type) {
-    return {memory_->rounded.get(count * size_of(type)).data(), type};
-  }
-  /// The members of a group, with results of their own.
-  void keep_rounded(std::span<vector_group::member const> members) {
-    std::size_t bytes = 0;
-    for (auto const& m : members) bytes += grouped_codec::padded(m.length * size_of(m.x.type));
-    std::byte* to = memory_->rounded.get(bytes).data();
-    alone_.assign(members.begin(), members.end());
-    for (auto& m : alone_) {
-      m.y = {to, m.x.type};
-      to += grouped_codec::padded(m.length * size_of(m.x.type));
-    }
   }
 
   std::span<norm::statistic const> statistics_of(group_operators const& ops,
@@ -448,7 +413,7 @@ class host_call {
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;
-  std::vector<vector_group::member> alone_;  ///< those of a group, for telemetry
+  own_rounding rounding_;  ///< for telemetry
   std::shared_ptr<workspace> memory_;
 };
 
@@ -456,7 +421,7 @@ template <class Transport>
 template <class Schedule>
 void host_call<Transport>::run(Schedule const& schedule, const_vector x, mutable_vector y,
                                std::uint64_t length, std::uint64_t step) {
-  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain, false,
+  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain,
                [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
 }
 
@@ -466,8 +431,7 @@ void host_call<Transport>::run_group(Schedule const& schedule, std::span<vector_
                                      group_operators const& ops, std::uint64_t step) {
   std::uint64_t values = 0;
   for (auto const& m : members) values += m.length;
-  bool const plain = is_plain(ops);
-  meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, plain, false,
+  meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops),
                [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
 }
 

@@ -36,4 +36,14 @@ class metered_codec final : public codec {
   call_meter& meter_;
 };
 
+/// What the workers do together, with its times where someone wants to know them.
+template <class Schedule, class T>
+void run_metered(call_meter& meter, Schedule const& schedule, T& workers, codec& frames_of, layout const& cut,
+                 frame_pool& frames) {
+  if (!meter.watching()) return schedule(workers, frames_of, cut, frames);
+  auto const timed = meter.enter(phase::transfer);
+  metered_codec metered(frames_of, meter);
+  schedule(workers, metered, cut, frames);
+}
+
 }  // namespace globalq::detail

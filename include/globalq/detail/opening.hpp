@@ -96,6 +96,21 @@ inline void check_agreement(std::span<opening_record const> all, char const* ope
   }
 }
 
+/// Whether workers agree in all but their operators.
+inline bool only_operators_differ(std::span<opening_record const> all) {
+  opening_record const& a = all[0];
+  bool differ = false;
+  for (opening_record const& b : all) {
+    if (a.length != b.length) return false;
+    for (int k = 0; k < 6; ++k) {
+      if (a.fields[k] == b.fields[k]) continue;
+      if (k != agreement::operator_field) return false;
+      differ = true;
+    }
+  }
+  return differ;
+}
+
 /// What the records come to.
 enum class outcome : std::uint32_t {
   mean,         ///< go on

@@ -3,13 +3,13 @@
 /// @file
 /// @brief telemetry: what rounding does to the own values of a call: they are encoded and decoded by themselves.
 
-#include "../core/codec.hpp"
-#include "../core/dtype.hpp"
 #include "../kernel/executor.hpp"
 #include "../telemetry.hpp"
+#include "grouped_codec.hpp"
 
 #include <algorithm>
 #include <mutex>
+#include <vector>
 
 namespace globalq::detail {
 
@@ -85,24 +85,54 @@ inline void add_errors(kernel::host_executor const& on, const_vector x, mutable_
   }
 }
 
-/// @brief Writes what own values become when a worker is alone.
-/// @param own    begun with a call of one worker, whose result is where this writes
-/// @param cut    as the schedule cuts the vector, so that frames are those of the call
-/// @param brought  the part of the vector that there are values of
-inline void round_alone(codec& own, layout const& cut, int parts, segment brought, int rank,
-                        byte_buffer& memory) {
-  for (int p = 0; p < parts; ++p)
-    for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
-      segment const piece = cut.piece(p, round);
-      bool const inside =
-          piece.first >= brought.first && piece.first + piece.count <= brought.first + brought.count;
-      if (piece.empty() || !inside) continue;
-      std::span<std::byte> const room = memory.get(own.frame_bytes(piece, 1));
-      own.combine(piece, true, {}, room);
-      std::size_t const used = own.head_bytes() == 0 ? room.size() : own.length_of(room, rank);
-      source const mine{room.first(used), 1, rank, rank};
-      own.finish(piece, {&mine, 1});
+/// @brief Own vectors, encoded and decoded by themselves; with the memory that calls reuse.
+class own_rounding {
+ public:
+  /// @param on       where sums are computed
+  /// @param frames   the codec of a call
+  /// @param cut      as the schedule cuts the vector, so that frames are those of the call
+  /// @param brought  the part of the vector that there are values of
+  /// @param members  the own vectors; their results are not looked at
+  /// @param begin    begin(members): begins a call of one worker whose results go where these members say
+  /// @param to       gets the zeros and errors
+  template <class Begin>
+  void measure(kernel::host_executor const& on, codec& frames, layout const& cut, int parts, segment brought,
+               int rank, std::span<vector_group::member const> members, Begin const& begin, call_report& to) {
+    place(members);
+    begin(std::span<vector_group::member const>(alone_));
+    for (int p = 0; p < parts; ++p)
+      for (std::uint64_t round = 0; round < cut.rounds(); ++round) {
+        segment const piece = cut.piece(p, round);
+        bool const inside =
+            piece.first >= brought.first && piece.first + piece.count <= brought.first + brought.count;
+        if (!piece.empty() && inside) there_and_back(frames, piece, rank);
+      }
+    for (vector_group::member const& m : alone_) add_errors(on, m.x, m.y, m.length, to);
+  }
+
+ private:
+  /// The same vectors, with results in memory of this object.
+  void place(std::span<vector_group::member const> members) {
+    std::size_t bytes = 0;
+    for (auto const& m : members) bytes += grouped_codec::padded(m.length * size_of(m.x.type));
+    std::byte* to = rounded_.get(bytes).data();
+    alone_.assign(members.begin(), members.end());
+    for (auto& m : alone_) {
+      m.y = {to, m.x.type};
+      to += grouped_codec::padded(m.length * size_of(m.x.type));
     }
-}
+  }
+
+  void there_and_back(codec& frames, segment piece, int rank) {
+    std::span<std::byte> const room = frame_.get(frames.frame_bytes(piece, 1));
+    frames.combine(piece, true, {}, room);
+    std::size_t const used = frames.head_bytes() == 0 ? room.size() : frames.length_of(room, rank);
+    source const mine{room.first(used), 1, rank, rank};
+    frames.finish(piece, {&mine, 1});
+  }
+
+  std::vector<vector_group::member> alone_;
+  byte_buffer rounded_, frame_;
+};
 
 }  // namespace globalq::detail

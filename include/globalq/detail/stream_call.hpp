@@ -139,8 +139,10 @@ class stream_call {
   void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
     throw_trouble();
     bool const capturing = on_.capturing();
+    // nobody is told of a call that is captured: that would wait
+    if (capturing) return enqueue(schedule, x, y, length, step, capturing);
     meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
-                 setup_.facts.plain, capturing, [&] {
+                 setup_.facts.plain, [&] {
                    enqueue(schedule, x, y, length, step, capturing);
                    if (!meter_.waits()) return;
                    settle();
@@ -210,7 +212,7 @@ class stream_call {
       c.agreed = &state_->agreed;
       c.wait = [this] { settle(); };
       codec_->begin(c);
-      send(schedule, cut);
+      run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
     }
     std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
     on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
@@ -223,15 +225,6 @@ class stream_call {
   bool seen(std::uint64_t length, dtype type) const {
     return std::any_of(seen_.begin(), seen_.end(),
                        [&](auto const& s) { return s.length == length && s.type == type; });
-  }
-
-  /// What the workers do together.
-  template <class Schedule>
-  void send(Schedule const& schedule, layout const& cut) {
-    if (!meter_.watching()) return schedule(workers_, *codec_, cut, frames_);
-    auto const timed = meter_.enter(phase::transfer);
-    metered_codec metered(*codec_, meter_);
-    schedule(workers_, metered, cut, frames_);
   }
 
   /// The statistics of the input, the exchange of records, and what they come to.
