@@ -50,7 +50,6 @@ class int_sgd {
     if (!(how.beta >= 0 && how.beta < 1 && how.epsilon > 0))
       throw configuration_error("globalq: int_sgd: beta is " + std::to_string(how.beta) + " and epsilon " +
                                 std::to_string(how.epsilon) + "; use 0 <= beta < 1 and epsilon > 0");
-    for (detail::run const& r : caller_.runs()) total_ += r.count;
   }
 
   adapt::layout const& layers() const { return caller_.layers(); }
@@ -65,7 +64,7 @@ class int_sgd {
   /// The scale of the next call with @p workers; 0: it will be made in float32.
   double scale(int workers) const {
     if (!has_average_) return 0;
-    double const a = std::sqrt(static_cast<double>(total_)) /
+    double const a = std::sqrt(static_cast<double>(caller_.total())) /
                      std::sqrt(2.0 * workers * static_cast<double>(average_) + how_.epsilon * how_.epsilon);
     return a > 1e-30 && a < 1e30 ? a : 0;
   }
@@ -81,8 +80,9 @@ class int_sgd {
     return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o) {
       double const alpha = o.records[0].statistic;
       float* const left = rest.empty() ? nullptr : rest.data();
-      outcome const result = alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
-                                       : floats(workers, on, x.data(), mean.data(), left, o.unit);
+      outcome const result =
+          alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
+                    : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.unit);
       if (result == outcome::mean) {
         if (!told_) average(squares(mean.data()));
         told_ = false;
@@ -124,29 +124,15 @@ class int_sgd {
     return sum;
   }
 
-  /// f(place in the vector, place among the values of layers, count) for blocks.
-  template <class F>
-  void each_block(kernel::host_executor const& on, F const& f) {
-    if (before_.empty()) {
-      std::uint64_t at = 0;
-      for (detail::run const& b : caller_.blocks()) {
-        before_.push_back(at);
-        at += b.count;
-      }
-    }
-    auto const blocks = caller_.blocks();
-    on.items(blocks.size(), [&](std::uint64_t b) { f(blocks[b].first, before_[b], blocks[b].count); });
-  }
-
   template <Transport T>
   outcome integers(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
                    std::uint64_t step, double alpha) {
     double const most = std::floor(static_cast<double>(std::numeric_limits<Lane>::max()) / workers.size());
     random::stream const words{caller_.settings().seed, step, static_cast<std::uint32_t>(workers.rank()),
                                random::purpose::encode};
-    codes_.resize(total_);
-    if (rest != nullptr) own_.resize(total_);
-    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+    codes_.resize(caller_.total());
+    if (rest != nullptr) own_.resize(caller_.total());
+    caller_.each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       detail::round_all(words, at, x + first, count, alpha, 0.0, -most, most, codes_.data() + at);
       if (rest != nullptr) std::copy_n(codes_.data() + at, count, own_.data() + at);
     });
@@ -156,13 +142,13 @@ class int_sgd {
     if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >=
         0x1p127) {  // sums might leave float32
       std::atomic<bool> finite{true};
-      each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
+      caller_.each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
         for (std::uint64_t i = at; i < at + count; ++i)
           if (!is_finite(static_cast<float>(static_cast<double>(codes_[i]) * share))) finite = false;
       });
       if (!finite) return outcome::not_finite;
     }
-    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+    caller_.each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       if (rest != nullptr)
         for (std::uint64_t i = 0; i < count; ++i)
           rest[first + i] = x[first + i] - static_cast<float>(static_cast<double>(own_[at + i]) / alpha);
@@ -172,33 +158,12 @@ class int_sgd {
     return outcome::mean;
   }
 
-  template <Transport T>
-  outcome floats(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
-                 double unit) {
-    values_.resize(total_);
-    float const share = static_cast<float>(1 / unit);
-    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
-      for (std::uint64_t i = 0; i < count; ++i) values_[at + i] = x[first + i] * share;
-    });
-    detail::sum_lanes(workers, schedule_, on, std::span(values_), caller_.memory().frames,
-                      caller_.settings().chunk_values);
-    if (!detail::scale(on, values_, unit / workers.size())) return outcome::not_finite;
-    if (rest != nullptr) detail::fill(on, caller_.blocks(), rest, 0.0F);
-    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
-      std::copy_n(values_.data() + at, count, mean + first);
-    });
-    return outcome::mean;
-  }
-
   Schedule schedule_;
   int_sgd_options how_;
   detail::caller caller_;
-  std::uint64_t total_ = 0;
   float average_ = 0;
   bool has_average_ = false, told_ = false;
-  std::vector<std::uint64_t> before_;  ///< values of layers before each block
   std::vector<Lane> codes_, own_;
-  std::vector<float> values_;
 };
 
 }  // namespace globalq::compressor

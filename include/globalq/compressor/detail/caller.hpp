@@ -23,7 +23,6 @@ struct workspace {
   frame_pool frames;
   std::vector<globalq::detail::opening_record> records;
   byte_buffer mine, all;
-  std::vector<float> sums;
 };
 
 /// A real number as a part of a fingerprint.
@@ -46,6 +45,10 @@ class caller {
         blocks_(blocks_of(runs_)),
         memory_(std::make_shared<workspace>()),
         meter_(settings.telemetry) {
+    for (run const& b : blocks_) {
+      before_.push_back(total_);
+      total_ += b.count;
+    }
     if (forced_) parameters_ = globalq::detail::hash(0, std::string_view("float32"));
     for (adapt::layer const& l : layers_) {
       if (l.type != dtype::float32)
@@ -62,6 +65,8 @@ class caller {
   char const* name() const { return name_; }
   std::span<run const> runs() const { return runs_; }
   std::span<run const> blocks() const { return blocks_; }
+  /// Values of all layers, without what lies between them.
+  std::uint64_t total() const { return total_; }
   workspace& memory() const { return *memory_; }
 
   /// What the opening of a call came to.
@@ -84,8 +89,33 @@ class caller {
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
     kernel::float_environment const exact;
-    return meter_.watch(workers, name_, step, x.size(), forced_, false,
+    return meter_.watch(workers, name_, step, x.size(), forced_,
                         [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
+  }
+
+  /// f(place in the vector, place among the values of layers, count) for blocks.
+  template <class F>
+  void each_block(kernel::host_executor const& on, F const& f) const {
+    on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
+  }
+
+  /// @brief The mean in float32, of which nothing is left.
+  /// @param unit  of the call that was opened
+  template <Transport T, class Schedule>
+  outcome float32_mean(T& workers, Schedule const& schedule, kernel::host_executor const& on, float const* x,
+                       float* mean, float* rest, double unit) {
+    sums_.resize(total_);
+    float const share = static_cast<float>(1 / unit);
+    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+      for (std::uint64_t i = 0; i < count; ++i) sums_[at + i] = x[first + i] * share;
+    });
+    sum_lanes(workers, schedule, on, std::span(sums_), memory_->frames, settings_.chunk_values);
+    if (!scale(on, sums_, unit / workers.size())) return outcome::not_finite;
+    if (rest != nullptr) fill(on, blocks_, rest, 0.0F);
+    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+      std::copy_n(sums_.data() + at, count, mean + first);
+    });
+    return outcome::mean;
   }
 
  private:
@@ -110,7 +140,13 @@ class caller {
                                            std::to_string(layers_.length()),
                                        "pass vectors that hold all layers"));
       outcome result = outcome::not_finite;
-      if (o.finite) result = forced_ ? float32_mean(workers, on, x, mean, rest, o.unit) : body(o);
+      if (o.finite && forced_) {  // a state stays as it is
+        auto const timed = meter_.enter(phase::transfer);
+        result = float32_mean(workers, schedule::scatter_reduce_allgather{}, on, x.data(), mean.data(),
+                              rest.empty() ? nullptr : rest.data(), o.unit);
+      } else if (o.finite) {
+        result = body(o);
+      }
       if (result == outcome::not_finite) {
         if (settings_.non_finite == non_finite::error)
           throw non_finite_error(globalq::detail::non_finite_text(
@@ -126,25 +162,6 @@ class caller {
     auto const timed = meter_.enter(phase::norm);
     std::pair<std::uint32_t, double> const m = measure();
     return m;
-  }
-
-  /// What GLOBALQ_FORCE_FLOAT32 asks for instead of the compressor; its state stays as it is.
-  template <Transport T>
-  outcome float32_mean(T& workers, kernel::host_executor const& on, std::span<float const> x,
-                       std::span<float> mean, std::span<float> rest, double unit) {
-    auto const timed = meter_.enter(phase::transfer);
-    auto& sums = memory_->sums;
-    sums.resize(x.size());
-    float const share = static_cast<float>(1 / unit);
-    for_blocks(on, blocks_, [&](std::uint64_t first, std::uint64_t count) {
-      for (std::uint64_t i = first; i < first + count; ++i) sums[i] = x[i] * share;
-    });
-    sum_lanes(workers, schedule::scatter_reduce_allgather{}, on, std::span(sums), memory_->frames,
-              settings_.chunk_values);
-    if (!scale(on, sums, unit / workers.size())) return outcome::not_finite;
-    copy(on, blocks_, sums.data(), mean.data());
-    if (!rest.empty()) fill(on, blocks_, rest.data(), 0.0F);
-    return outcome::mean;
   }
 
   template <Transport T, class F>
@@ -208,6 +225,9 @@ class caller {
   char const* schedule_;
   std::uint64_t parameters_, places_ = 0;
   std::vector<run> runs_, blocks_;
+  std::vector<std::uint64_t> before_;  ///< values of layers before each block
+  std::uint64_t total_ = 0;
+  std::vector<float> sums_;
   std::shared_ptr<workspace> memory_;
   globalq::detail::call_meter meter_;
   bool forced_ = globalq::detail::float32_forced();
