@@ -95,10 +95,7 @@ class chooser {
     reference_ = static_cast<std::uint32_t>(same_bits - all.begin());
     for (bits_and_bucket const& c : all) quantisers_.push_back(options_.make(c));
     errors_ = quantisers(quantisers_, space);
-    for (layer const& l : model) {
-      open_.push_back(has_choice(l));
-      choices_.push_back(open_.back() ? reference_ : 0);
-    }
+    choices_.assign(model.size(), reference_);
   }
 
   /// @brief Adds this worker's gradient, before it is averaged.
@@ -131,10 +128,9 @@ class chooser {
     } catch (error const&) {
       failed = std::current_exception();  // the others wait for this worker
     }
-    std::uint64_t settings = 0;
-    for (double const number : {options_.alpha, static_cast<double>(options_.reference.bits),
-                                static_cast<double>(options_.reference.bucket)})
-      settings = (settings ^ bits_of(number)) * 0x100000001b3U;
+    std::uint64_t settings = bits_of(options_.alpha);
+    for (std::uint64_t const number : {std::uint64_t{options_.reference.bits}, options_.reference.bucket})
+      settings = globalq::detail::hash(settings, number);
     auto found = agree(workers, mine,
                        [&](choice_table const& all) {
                          std::vector<std::uint32_t> const uniform = uniform_choice(all, reference_);
@@ -143,8 +139,7 @@ class chooser {
                        {step, settings});
     sum_.clear();
     if (failed) std::rethrow_exception(failed);
-    if (found)
-      for (std::size_t l = 0; l < open_.size(); ++l) choices_[l] = found->choices[l];
+    if (found) choices_ = found->choices;
     return found;
   }
 
@@ -154,18 +149,18 @@ class chooser {
   }
 
   /// Whether a layer is quantised at all.
-  bool quantises(std::size_t layer) const { return open_[layer]; }
+  bool quantises(std::size_t layer) const { return has_choice(sum_.model()[layer]); }
   /// What a layer has now; of a layer in float32: {32, 0}.
   bits_and_bucket choice(std::size_t layer) const {
-    return open_[layer] ? options_.candidates[choices_[layer]] : bits_and_bucket{32, 0};
+    return quantises(layer) ? options_.candidates[choices_[layer]] : bits_and_bucket{32, 0};
   }
   any_quantizer operator_of(std::size_t layer) const {
-    return open_[layer] ? quantisers_[choices_[layer]] : any_quantizer(uncompressed{});
+    return quantises(layer) ? quantisers_[choices_[layer]] : any_quantizer(uncompressed{});
   }
   /// One for each layer.
   std::vector<any_quantizer> operators() const {
     std::vector<any_quantizer> all;
-    for (std::size_t l = 0; l < open_.size(); ++l) all.push_back(operator_of(l));
+    for (std::size_t l = 0; l < choices_.size(); ++l) all.push_back(operator_of(l));
     return all;
   }
   chooser_options const& options() const { return options_; }
@@ -174,7 +169,7 @@ class chooser {
   bool has_choice(layer const& l) const { return !excluded_(l) && l.size != 0; }
   std::vector<layer_point> points() const {
     std::vector<layer_point> all;
-    for (std::size_t l = 0; l < open_.size(); ++l)
+    for (std::size_t l = 0; l < choices_.size(); ++l)
       all.push_back({static_cast<double>(sum_.model()[l].size), sum_.norm(l)});
     return all;
   }
@@ -185,8 +180,7 @@ class chooser {
   std::uint32_t reference_ = 0;
   std::vector<any_quantizer> quantisers_;
   family errors_;
-  std::vector<bool> open_;
-  std::vector<std::uint32_t> choices_;
+  std::vector<std::uint32_t> choices_;  ///< of layers without a choice: anything
 };
 
 }  // namespace globalq::adapt
