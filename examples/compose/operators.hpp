@@ -71,6 +71,9 @@ struct named_operator {
   double clip = 0;       ///< standard deviations to clip vectors at before; 0: not at all
   bool centred = false;  ///< around the midpoints of the buckets: globalq::centred_mean
   learning learns = {};  ///< from the levels in words on; what to do is in learning.hpp
+
+  /// Whether a call by its quantiser is all there is to do, so that it can be that of a layer.
+  bool only_quantises() const { return clip == 0 && !centred && !learns; }
 };
 
 /// @brief A named operator.

@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
+#include <compose/launched.hpp>
 #include <compose/learning.hpp>
 
 #include <unistd.h>
@@ -268,14 +269,6 @@ int run_on_mpi(digits::dataset const& data, options const& chosen) {
 }
 #endif
 
-/// This process's rank as the MPI launcher that started it says (Open MPI, or one that speaks PMI: MPICH, Intel MPI,
-/// Slurm); nothing when there was none.
-std::optional<std::string> launched_rank() {
-  for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (char const* rank = std::getenv(name)) return rank;
-  return std::nullopt;
-}
-
 int run(digits::dataset const& data, options const& chosen, bool uses_mpi) {
   // One thread a worker: workers on one machine share its cores.
   Kokkos::ScopeGuard const kokkos{
@@ -335,7 +328,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
 
   // What every process finds out alike is said once.
-  auto const launched = launched_rank();
+  auto const launched = compose::launched_rank();
   bool const speaks = launched.value_or("0") == "0";
   try {
     app.parse(argc, argv);

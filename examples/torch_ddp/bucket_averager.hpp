@@ -189,7 +189,7 @@ class bucket_averager {
   static choice choice_of(std::string const& name) {
     if (name == "float32") return {};
     compose::named_operator const found = compose::read_operator(name);
-    if (found.clip > 0 || found.centred || found.learns)
+    if (!found.only_quantises())
       throw gq::configuration_error(
           "globalq_ddp: operator \"" + name +
           "\" clips, subtracts midpoints or learns levels, which takes more than one "

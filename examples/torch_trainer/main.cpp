@@ -19,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
+#include <compose/launched.hpp>
 #include <compose/operators.hpp>
 
 #include <fnmatch.h>
@@ -68,7 +69,7 @@ struct choice {
 choice choice_of(std::string const& name) {
   if (name == "float32") return {};
   compose::named_operator const found = compose::read_operator(name);
-  if (found.clip > 0 || found.centred || found.learns)
+  if (!found.only_quantises())
     throw gq::configuration_error(
         "torch_trainer: operator \"" + name +
         "\" clips, subtracts midpoints or learns levels, which examples/digits shows; "
@@ -221,13 +222,6 @@ int run_on_threads(digits::dataset const& data, settings const& s) {
   return status;
 }
 
-/// Whether an MPI launcher started this process (Open MPI, or one that speaks PMI: MPICH, Intel MPI, Slurm), and its rank.
-std::optional<std::string> launched_rank() {
-  for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (char const* rank = std::getenv(name)) return rank;
-  return std::nullopt;
-}
-
 int run(settings const& s, bool uses_mpi) {
   constexpr double test_share = 1.0 / 3.0;
   digits::dataset const data =
@@ -290,7 +284,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", s.seed, "of initial values, batches and rounding")->capture_default_str();
   app.add_option("--data", s.data, "the pictures, as CSV")->capture_default_str();
 
-  auto const launched = launched_rank();
+  auto const launched = compose::launched_rank();
   bool const speaks = launched.value_or("0") == "0";  // what every process finds out alike is said once
   try {
     app.parse(argc, argv);
