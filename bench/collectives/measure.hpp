@@ -10,6 +10,7 @@
 #include "report.hpp"
 
 #include <globalq/allreduce_mean.hpp>
+#include <globalq/telemetry.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -120,9 +121,14 @@ class worker {
         e.result.bytes_modelled = p.bytes_modelled;
         e.result.sends_float32 = each.op.facts().plain;
         e.result.bound = e.result.sends_float32 ? 0.0 : p.theta;
-        auto const m = std::make_shared<mean>(workers_, each.op, each.schedule,
-                                              options{.seed = 1, .chunk_values = chosen_.chunk_values});
-        e.call = [this, m](std::uint64_t step) { (*m)(x_, y_, step); };
+        options settings{.seed = 1, .chunk_values = chosen_.chunk_values};
+        std::shared_ptr<telemetry> seen;
+        if (each.telemetry != watched::nothing) {
+          seen = std::make_shared<telemetry>(telemetry_options{.errors = each.telemetry == watched::errors});
+          settings.telemetry = seen.get();
+        }
+        auto const m = std::make_shared<mean>(workers_, each.op, each.schedule, settings);
+        e.call = [this, m, seen](std::uint64_t step) { (*m)(x_, y_, step); };
       }
       entries.push_back(std::move(e));
     }

@@ -11,6 +11,7 @@ namespace globalq::bench {
 
 std::vector<contestant> operators() {
   rounding::stochastic const rounding;
+  quantizer const cgx{norm::linf{.bucket = 128}, levels::uniform<>{}, rounding, wire::packed<4>{}};
   return {
       {"float32/native", uncompressed{}, schedule::native{}, false},
       {"float32/ring", uncompressed{}, schedule::ring{}, true},
@@ -22,9 +23,12 @@ std::vector<contestant> operators() {
        schedule::native{}, true},
       {"exponential/packed4/ring",
        quantizer{norm::linf{}, levels::exponential<>{}, rounding, wire::packed<4>{}}, schedule::ring{}, true},
-      {"uniform/packed4/bucket128/sra",
-       quantizer{norm::linf{.bucket = 128}, levels::uniform<>{}, rounding, wire::packed<4>{}},
-       schedule::scatter_reduce_allgather{}, true},
+      {"uniform/packed4/bucket128/sra", cgx, schedule::scatter_reduce_allgather{}, true},
+      // what watching it costs
+      {"uniform/packed4/bucket128/sra/telemetry", cgx, schedule::scatter_reduce_allgather{}, true,
+       watched::times},
+      {"uniform/packed4/bucket128/sra/telemetry/errors", cgx, schedule::scatter_reduce_allgather{}, true,
+       watched::errors},
       // frames of different lengths, each beside its codes at fixed width
       {"uniform/7/bucket128/huffman/sra",
        quantizer{norm::linf{.bucket = 128}, levels::uniform<7>{}, rounding, wire::huffman<>{}},

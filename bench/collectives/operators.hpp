@@ -12,12 +12,16 @@
 
 namespace globalq::bench {
 
+/// @brief What a contestant's telemetry looks at.
+enum class watched { nothing, times, errors };
+
 /// @brief An operator on a schedule.
 struct contestant {
   std::string name;
   any_quantizer op;
   schedule::any schedule;
   bool same_bits;  ///< the library promises that all workers end with the same
+  watched telemetry = watched::nothing;
 };
 
 /// @brief What MPI_Allreduce of float32, called by itself, is called in the table.
