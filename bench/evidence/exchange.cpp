@@ -20,10 +20,15 @@ constexpr parameter no_feedback{"feedback", "no", "yes or no", "error feedback; 
 constexpr parameter percent{"percent", "1", "a number above 0, at most 100",
                             "share of the values that is sent"};
 
+constexpr parameter every{"every", "0", "a number of steps; 0: an eighth of the training",
+                          "how often bits are chosen"};
+
+constexpr parameter adaptive_cgx_parameters[] = {
+    {"rule", "kmeans", "kmeans, linear or bayes", "how bits and buckets are chosen"}, every};
 constexpr parameter lgreco_parameters[] = {
     {"bits", "4", "2 to 4", "the same everywhere that set the error; layers get half to twice as many"},
     {"bucket", "128", "1 to 1048576", "values that share a scale"},
-    {"every", "0", "a number of steps; 0: an eighth of the training", "how often bits are chosen"}};
+    every};
 constexpr parameter top_k_parameters[] = {
     percent, {"of", "layer", "layer or whole", "what the largest values are chosen from"}, feedback};
 constexpr parameter rand_k_parameters[] = {percent, feedback};
@@ -42,6 +47,10 @@ constexpr std::string_view operator_family = "operator", system_family = "system
                            other_family = "comparator";
 
 constexpr kind table[] = {
+    {"adaptive-cgx", system_family,
+     "bits and bucket of each layer by its size and gradient, at the error of 4 bits and buckets of 128",
+     "Markov 2024 (thesis), chapter 3 (CGX, Algorithm 3.1)", adaptive_cgx_parameters, true,
+     make_adaptive_cgx},
     {"lgreco", system_family,
      "bits of each layer by dynamic programming, least bytes at the error of uniform bits",
      "Markov 2024 (thesis), chapter 4 (L-GreCo)", lgreco_parameters, true, make_lgreco},
@@ -124,8 +133,7 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
   source_ = known->source;
   compose::named_operator const asked = compose::read_operator(operator_);
   if (schedule_.empty()) schedule_ = asked.schedule;
-  if (by_layers_ && (asked.learns || asked.centred || asked.clip > 0))
-    refuse(text_, "does more than quantise", "leave out layers:");
+  if (by_layers_ && !asked.only_quantises()) refuse(text_, "does more than quantise", "leave out layers:");
 }
 
 std::unique_ptr<exchange> method::make(setting const& with) const {
@@ -152,6 +160,7 @@ std::vector<std::string> usual_methods() {
           "qsdp:4",
           "cgx:4",
           "layers:cgx:4",
+          "adaptive-cgx",
           "lgreco:4",
           "alq:3",
           "amq:3",

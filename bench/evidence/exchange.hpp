@@ -86,6 +86,7 @@ std::unique_ptr<exchange> make_operator(setting const&, compose::named_operator 
                                         std::string const& schedule);
 std::unique_ptr<exchange> make_layered(setting const&, compose::named_operator const&,
                                        std::string const& schedule);
+std::unique_ptr<exchange> make_adaptive_cgx(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_lgreco(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_top_k(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_rand_k(setting const&, compose::arguments const&);

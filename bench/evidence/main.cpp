@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
+#include <compose/launched.hpp>
 #include <nlohmann/json.hpp>
 
 #ifdef GLOBALQ_EVIDENCE_TORCH
@@ -167,13 +168,6 @@ bool on_mpi(options const& chosen, std::vector<method> const& methods, part todo
 }
 #endif
 
-/// Whether an MPI launcher has started this process.
-bool launched() {
-  for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (std::getenv(name) != nullptr) return true;
-  return false;
-}
-
 int run(int argc, char** argv) {
   constexpr int usage_error = 2, run_error = 3;
   options chosen;
@@ -229,7 +223,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", e.what());
     return usage_error;
   }
-  bool const uses_mpi = chosen.transport == "mpi" || (chosen.transport == "auto" && launched());
+  bool const uses_mpi = chosen.transport == "mpi" || (chosen.transport == "auto" && compose::launched_rank());
   part const todo = training->parsed() ? train_all : time_all;
   try {
     // One thread a worker: workers share this machine's cores.

@@ -323,6 +323,7 @@ def main() -> int:
     for t in differing:
         print(f"evidence: {t['model']}, {t['method']}, seed {t['seed']}: the workers' parameters differ", file=sys.stderr)
 
+    measured = about(options)  # before this program changes a file of the repository: the commit would seem changed
     images = options.document.parent / "images"
     charts = {}
     for kind, make in (("speed", speed_chart), ("target", time_chart)):
@@ -338,7 +339,7 @@ def main() -> int:
     status = 1 if differing else 0
     refused = sorted({f"`{t['method']}`: {t['refusal']}" for t in of.timings if "refusal" in t})
     for name, make in (("speed", speed), ("own-core", own_core), ("target", target), ("share", share), ("accuracy", accuracy),
-                       ("published", published), ("sharded", sharded), ("about", lambda _: about(options))):
+                       ("published", published), ("sharded", sharded), ("about", lambda _: measured)):
         text = make(of) or "Not measured.\n"
         text += "".join("\n" + chart for chart in charts.get(name, []))
         if name == "speed" and refused:
