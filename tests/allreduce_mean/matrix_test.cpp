@@ -9,7 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <future>
+#include <span>
 
 namespace gq = globalq;
 using namespace matrix;
@@ -71,7 +72,6 @@ std::string refusal_of(composition const& c, int workers) {
 /// Follows the remedies that a refusal names, in turn; true when one of them leads to a composition that fits, if need be
 /// by way of another refusal (the levels, then the wire).
 bool a_remedy_works(composition const& c, int workers, std::string const& refusal, int more = 2) {
-  std::smatch found;
   auto const names = [&](char const* what) { return refusal.find(what) != std::string::npos; };
   auto const with = [&](auto const& change) {
     composition d = c;
@@ -80,11 +80,19 @@ bool a_remedy_works(composition const& c, int workers, std::string const& refusa
     std::string const next = refusal_of(d, workers);
     return next.empty() || (more > 0 && a_remedy_works(d, workers, next, more - 1));
   };
-  if (std::regex_search(refusal, found, std::regex("use at most (\\d+) level"))) {
+  // "use at most 31 levels"
+  std::string const at_most = "use at most ";
+  std::size_t const place = refusal.find(at_most);
+  std::size_t const digits =
+      place == std::string::npos
+          ? 0
+          : refusal.find_first_not_of("0123456789", place + at_most.size()) - place - at_most.size();
+  if (digits > 0 && names(" level")) {
     bool const sized = c.levels.starts_with("uniform") ||
                        (c.levels.starts_with("exponential") && !c.levels.ends_with(":1.5"));
     if (!sized || with([&](composition& d) {
-          d.levels = c.levels.substr(0, c.levels.find(':')) + ":" + found[1].str();
+          d.levels =
+              c.levels.substr(0, c.levels.find(':')) + ":" + refusal.substr(place + at_most.size(), digits);
         }))
       return true;
   }
@@ -104,46 +112,65 @@ bool a_remedy_works(composition const& c, int workers, std::string const& refusa
          (names("levels::exponential") && with([&](composition& d) { d.levels = "exponential"; }));
 }
 
-TEST(Matrix, every_composition_fits_or_is_refused_with_a_remedy_that_works) {
-  std::size_t planned = 0, refused = 0, shown = 0;
+/// What became of a part of the product.
+struct outcome {
+  std::size_t planned = 0, refused = 0;
+  std::set<std::string> followed;  ///< refusals whose remedies were tried
+};
+
+/// Plans compositions, which fit or are refused with a remedy that works.
+outcome plan_all(std::span<composition const> part) {
+  outcome o;
+  std::size_t shown = 0;
   operators made;
-  std::set<std::string> followed;
   auto const complain = [&](composition const& c, int n, std::string const& why) {
     if (shown++ < 20) ADD_FAILURE() << c.text() << " with " << n << ": " << why;
   };
-  for (composition const& c : product()) {
+  for (composition const& c : part) {
     gq::any_quantizer const* op = nullptr;
     try {
       op = &made.get(c);
     } catch (gq::configuration_error const& e) {
       std::string const text = e.what();
-      ++refused;
+      ++o.refused;
       if (text.find("use ") == std::string::npos && text.find("give ") == std::string::npos &&
           text.find("pair with") == std::string::npos)
         complain(c, 0, text);
       continue;
     }
     for (int n : {1, 2, 3, 9, 64, 200}) {
-      if (n != 3 && mix(refused + planned, static_cast<std::uint64_t>(n)) % 4 != 0) continue;
+      if (n != 3 && mix(o.refused + o.planned, static_cast<std::uint64_t>(n)) % 4 != 0) continue;
       gq::plan const p = gq::plan_for(*op, gq::schedule::any{c.schedule}, n, 1000);
       if (p.fits) {
-        ++planned;
+        ++o.planned;
         if (p.levels < 1 || (n > 1 && p.bytes_sent == 0) || !(p.bits_per_value > 0))
           complain(c, n, "the plan is empty");
         continue;
       }
-      ++refused;
+      ++o.refused;
       if (p.refusal.find("use ") == std::string::npos) complain(c, n, "no remedy: " + p.refusal);
       if (p.refusal.find("at most 0") != std::string::npos) complain(c, n, p.refusal);
-      if (followed.insert(p.refusal).second && !a_remedy_works(c, n, p.refusal))
+      if (o.followed.insert(p.refusal).second && !a_remedy_works(c, n, p.refusal))
         complain(c, n, "the remedy does not help: " + p.refusal);
     }
   }
-  EXPECT_GT(planned, 10'000U);
-  EXPECT_GT(refused, 10'000U);
-  RecordProperty("planned", static_cast<int>(planned));
-  RecordProperty("refused", static_cast<int>(refused));
-  RecordProperty("remedies_followed", static_cast<int>(followed.size()));
+  return o;
+}
+
+TEST(Matrix, every_composition_fits_or_is_refused_with_a_remedy_that_works) {
+  std::span<composition const> const all = product();
+  std::size_t const half = all.size() / 2;
+  auto second = std::async(std::launch::async, [&] { return plan_all(all.subspan(half)); });
+  outcome o = plan_all(all.first(half));
+  outcome other = second.get();
+  o.planned += other.planned;
+  o.refused += other.refused;
+  o.followed.merge(other.followed);
+  EXPECT_GT(o.planned, 10'000U);
+  EXPECT_GT(o.refused, 10'000U);
+  RecordProperty("planned", static_cast<int>(o.planned));
+  RecordProperty("refused", static_cast<int>(o.refused));
+  RecordProperty("remedies_followed", static_cast<int>(o.followed.size()));
 }
 
 TEST(Matrix, what_fits_keeps_the_promises_on_one_to_nine_threads) {
