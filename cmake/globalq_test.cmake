@@ -26,8 +26,10 @@ option(GLOBALQ_REQUIRE_REGISTERED_TESTS "Configuring fails when a *_test.cpp is 
 find_package(GTest 1.12 REQUIRED)
 include(globalq_launcher)
 
+# What every suite includes.
+set(GLOBALQ_TEST_HEADERS <gtest/gtest.h> <gmock/gmock.h> <Kokkos_Core.hpp>)
 add_library(globalq_test_main OBJECT support/main.cpp)
-target_precompile_headers(globalq_test_main PRIVATE <gtest/gtest.h> <gmock/gmock.h> <Kokkos_Core.hpp>)
+target_precompile_headers(globalq_test_main PRIVATE ${GLOBALQ_TEST_HEADERS})
 target_link_libraries(globalq_test_main PUBLIC globalq::globalq globalq_dev GTest::gtest)
 if(TARGET globalq::mpi)
   add_library(globalq_test_mpi_main OBJECT support/mpi_main.cpp)
