@@ -5,6 +5,9 @@
 
 #include "concept.hpp"
 
+#include <algorithm>
+#include <bit>
+
 namespace globalq::schedule {
 
 /// @brief 2 ceil(log2 n) rounds and the least number of additions on a path.
@@ -77,8 +80,10 @@ struct tree {
       c.finish(part, {&done, 1});
     };
 
-    // worker 0 has the whole sum at once; others get it window - 1 chunks later at the latest
-    std::uint64_t const behind = r == 0 ? 0 : std::min(window - 1, rounds);
+    // Worker 0 has the whole sum at once. Others wait for it as many chunks later as it takes up and down again: who is nearer
+    // to worker 0 waits less, else workers below would get theirs only when they have sent all that they may.
+    std::uint64_t const above = static_cast<std::uint64_t>(std::popcount(static_cast<unsigned>(r)));
+    std::uint64_t const behind = r == 0 ? 0 : std::min({2 * above + 1, window - 1, rounds});
     if (rounds != 0) expect(0);
     for (std::uint64_t round = 0; round < rounds; ++round) {
       if (round + 1 < rounds) expect(round + 1);
