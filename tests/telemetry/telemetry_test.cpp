@@ -14,6 +14,12 @@
 #include <globalq/centred_all_gather.hpp>
 #include <globalq/centred_mean.hpp>
 #include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/compressor/int_sgd.hpp>
+#include <globalq/compressor/one_bit.hpp>
+#include <globalq/compressor/rand_k.hpp>
+#include <globalq/compressor/send_first.hpp>
+#include <globalq/compressor/sign_sgd.hpp>
+#include <globalq/compressor/thc.hpp>
 #include <globalq/compressor/top_k.hpp>
 #include <globalq/hierarchical_mean.hpp>
 #include <globalq/reduce_scatter_mean.hpp>
@@ -288,24 +294,90 @@ TEST(Telemetry, a_call_that_throws_has_failed) {
   });
 }
 
-TEST(Telemetry, compressors_tell_of_calls_openings_and_bytes) {
+gq::adapt::layout one_matrix() {
+  gq::adapt::layout model;
+  model.add_at(5, "weight", {100, 30}).add("bias", {30});
+  return model;
+}
+
+/// Every compressor that needs nothing but this library, watched.
+template <class F>
+void each_compressor(gq::telemetry& seen, F const& f) {
+  namespace cp = gq::compressor;
+  auto const model = one_matrix();
+  gq::options const watched{.telemetry = &seen};
+  f("top_k", cp::top_k(model, {.density = 0.01}, watched));
+  f("rand_k", cp::rand_k(model, {.density = 0.1}, watched));
+  f("rand_k", cp::rand_k(model, {.density = 0.1, .shared = false}, watched));
+  f("send_first", cp::send_first(model, {.gamma = 4}, watched));
+  f("sign_sgd", cp::sign_sgd(model, {}, watched));
+  f("one_bit", cp::one_bit(model, {}, watched));
+  f("int_sgd<int8>", cp::int_sgd<std::int8_t>(model, {}, watched));
+  f("thc", cp::thc(model, {}, watched));
+}
+
+TEST(Telemetry, compressors_tell_of_calls_phases_and_bytes) {
   on_threads(2, [&](auto& workers) {
     gq::telemetry seen;
-    gq::adapt::layout model;
-    model.add("weight", {100, 30});
-    gq::compressor::top_k made(model, {.density = 0.01}, {.telemetry = &seen});
-    gq::compressor::top_k top(std::move(made));
-    auto x = values(model.length(), workers.rank());
-    std::uint64_t const before = workers.bytes_sent();
-    top.reduce(workers, x, x, {}, 4);
-    gq::call_report const r = seen.last();
-    EXPECT_EQ(r.operation, "top_k");
-    EXPECT_EQ(r.step, 4U);
-    EXPECT_EQ(r.values, 3000U);
-    EXPECT_EQ(r.bytes_sent, workers.bytes_sent() - before);
-    EXPECT_GT(r.in(gq::phase::norm), 0);
-    EXPECT_GT(r.in(gq::phase::opening), 0);
-    EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
+    each_compressor(seen, [&](char const* name, auto made) {
+      SCOPED_TRACE(name);
+      auto c = std::move(made);  // telemetry goes along
+      auto x = values(one_matrix().length(), workers.rank());
+      for (std::uint64_t step = 4; step < 6; ++step) {
+        std::uint64_t const before = workers.bytes_sent();
+        EXPECT_EQ(c.reduce(workers, x, x, {}, step), gq::compressor::outcome::mean);
+        gq::call_report const r = seen.last();
+        EXPECT_EQ(r.operation, name);
+        EXPECT_EQ(r.step, step);
+        EXPECT_EQ(r.values, one_matrix().length());
+        EXPECT_EQ(r.bytes_sent, workers.bytes_sent() - before);
+        for (gq::phase p :
+             {gq::phase::norm, gq::phase::opening, gq::phase::encode, gq::phase::transfer, gq::phase::decode})
+          EXPECT_GT(r.in(p), 0) << static_cast<int>(p);
+        EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
+        EXPECT_EQ(r.rounded, 0U);
+      }
+    });
+  });
+}
+
+TEST(Telemetry, compressors_tell_what_their_messages_leave_out) {
+  on_threads(2, [&](auto& workers) {
+    gq::telemetry seen{{.errors = true}};
+    gq::telemetry none;
+    std::size_t which = 0;
+    each_compressor(seen, [&](char const* name, auto made) {
+      SCOPED_TRACE(name);
+      std::size_t other = 0;
+      auto const model = one_matrix();
+      each_compressor(none, [&](char const*, auto unwatched) {
+        if constexpr (std::is_same_v<decltype(made), decltype(unwatched)>) {
+          if (other++ != which) return;
+          auto const x = values(model.length(), workers.rank());
+          auto y = x, rest = x, inplace = x;
+          // the same bits, whether errors are measured or not, and wherever the rest goes
+          made.reduce(workers, x, y, {}, 7);
+          gq::call_report const r = seen.last();
+          unwatched.reduce(workers, x, inplace, rest, 7);
+          EXPECT_TRUE(support::same_bits(y, inplace));
+          double energy = 0, error = 0;
+          std::uint64_t zeros = 0, count = 0;
+          for (gq::adapt::layer const& l : model)
+            for (std::uint64_t i = l.offset; i < l.offset + l.size; ++i, ++count) {
+              double const sent = static_cast<double>(x[i] - rest[i]);
+              energy += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+              error += (sent - static_cast<double>(x[i])) * (sent - static_cast<double>(x[i]));
+              zeros += sent == 0 ? 1U : 0U;
+            }
+          EXPECT_EQ(r.rounded, count);
+          EXPECT_EQ(r.zeros, zeros);
+          EXPECT_NEAR(r.normalised_error(), error / energy, 1e-12 * (1 + error / energy));
+        } else {
+          ++other;
+        }
+      });
+      ++which;
+    });
   });
 }
 

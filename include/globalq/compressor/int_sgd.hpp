@@ -77,9 +77,9 @@ class int_sgd {
     auto const measure = [&] {
       return std::pair(detail::largest_bits(on, caller_.blocks(), x.data()), scale(workers.size()));
     };
-    return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o) {
+    return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto wanted) {
       double const alpha = o.records[0].statistic;
-      float* const left = rest.empty() ? nullptr : rest.data();
+      float* const left = wanted.empty() ? nullptr : wanted.data();
       outcome const result =
           alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
                     : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.unit);
@@ -136,8 +136,8 @@ class int_sgd {
       detail::round_all(words, at, x + first, count, alpha, 0.0, -most, most, codes_.data() + at);
       if (rest != nullptr) std::copy_n(codes_.data() + at, count, own_.data() + at);
     });
-    detail::sum_lanes(workers, schedule_, on, std::span(codes_), caller_.memory().frames,
-                      caller_.settings().chunk_values);
+    caller_.sum(workers, schedule_, on, std::span(codes_));
+    auto const timed = caller_.enter(phase::decode);
     double const share = 1 / (alpha * workers.size());
     if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >=
         0x1p127) {  // sums might leave float32

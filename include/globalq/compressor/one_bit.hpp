@@ -46,9 +46,10 @@ class one_bit {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o) {
-      return exchange(workers, on, x.data(), mean.data(), rest.empty() ? nullptr : rest.data(), o.unit);
-    });
+    return caller_.call(
+        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
+          return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), o.unit);
+        });
   }
 
  private:
@@ -117,8 +118,8 @@ class one_bit {
       std::memcpy(mine + b, &m, sizeof m);
       detail::pack_signs(x + at.first, at.count, mine + buckets_.size() + at.words);
     });
-    transport::allgather(workers, std::as_bytes(std::span(mine, words)),
-                         std::as_writable_bytes(std::span(all, words * n)));
+    caller_.allgather(workers, std::span<std::uint64_t const>(mine, words), std::span(all, words * n));
+    auto const timed = caller_.enter(phase::decode);
     for (std::uint64_t r = 0; r < n; ++r)
       for (std::uint64_t b = 0; b < buckets_.size(); ++b) {
         means m;

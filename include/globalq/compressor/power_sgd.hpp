@@ -89,9 +89,11 @@ class power_sgd {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o) {
-      return iterate(workers, on, x.data(), mean.data(), rest.empty() ? nullptr : rest.data(), o.unit, step);
-    });
+    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
+                        [&](auto const& o, auto left) {
+                          return iterate(workers, on, x.data(), mean.data(),
+                                         left.empty() ? nullptr : left.data(), o.unit, step);
+                        });
   }
 
   /// Q of each matrix, the same on all workers: the number of workers may change.
@@ -169,8 +171,6 @@ class power_sgd {
   template <Transport T>
   outcome iterate(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
                   double unit, std::uint64_t step) {
-    auto& frames = caller_.memory().frames;
-    std::uint64_t const chunk = caller_.settings().chunk_values;
     double const n = workers.size();
     first_.resize(first_count_);
     own_.resize(q_count_);
@@ -188,7 +188,7 @@ class power_sgd {
     std::uint64_t at = p_count_;
     for (detail::run const& d : dense_)
       for (std::uint64_t i = 0; i < d.count; ++i) first_[at++] = x[d.first + i] * share;
-    detail::sum_lanes(workers, schedule_, on, std::span(first_), frames, chunk);
+    caller_.sum(workers, schedule_, on, std::span(first_));
     if (!detail::scale(on, std::span(first_).subspan(p_count_), unit / n)) return outcome::not_finite;
     if (detail::largest_bits(first_.data(), p_count_) >= float_infinity) return outcome::not_finite;
 
@@ -207,7 +207,8 @@ class power_sgd {
           view_of(x + m.offset + w.first, m.rows, w.count, m.columns);
     });
     sum_.assign(own_.begin(), own_.end());
-    detail::sum_lanes(workers, schedule_, on, std::span(sum_), frames, chunk);
+    caller_.sum(workers, schedule_, on, std::span(sum_));
+    auto const timed = caller_.enter(phase::decode);
     if (!detail::scale(on, sum_, 1 / n)) return outcome::not_finite;
     // a product of finite factors that leaves float32 shows in none of them; its bound does
     for (matrix const& m : matrices_) {

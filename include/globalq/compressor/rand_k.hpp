@@ -124,10 +124,11 @@ class rand_k {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o) {
-      return how_.shared ? sum(workers, on, x, mean, rest, step, o.unit)
-                         : gather(workers, on, x, mean, rest, step, o.unit);
-    });
+    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
+                        [&](auto const& o, auto left) {
+                          return how_.shared ? sum(workers, on, x, mean, left, step, o.unit)
+                                             : gather(workers, on, x, mean, left, step, o.unit);
+                        });
   }
 
  private:
@@ -174,8 +175,8 @@ class rand_k {
     auto const places = coordinates(step, 0);
     values_.resize(count_);
     detail::take(on, x.data(), places, unit, values_.data());
-    detail::sum_lanes(workers, schedule_, on, std::span(values_), caller_.memory().frames,
-                      caller_.settings().chunk_values);
+    caller_.sum(workers, schedule_, on, std::span(values_));
+    auto const timed = caller_.enter(phase::decode);
     bool finite = true;
     each_pool([&](std::uint64_t at, std::uint64_t k, double factor) {
       finite = detail::scale(on, std::span(values_).subspan(at, k), factor * unit / workers.size()) && finite;
@@ -196,8 +197,8 @@ class rand_k {
     float* const all = memory.all.get_values<float>(n * count_);
     coordinates(step, workers.rank());
     detail::take(on, x.data(), std::span<std::uint64_t const>(places_), unit, mine);
-    transport::allgather(workers, std::as_bytes(std::span(mine, count_)),
-                         std::as_writable_bytes(std::span(all, n * count_)));
+    caller_.allgather(workers, std::span<float const>(mine, count_), std::span(all, n * count_));
+    auto const timed = caller_.enter(phase::decode);
     sums_.assign(x.size(), 0.0F);
     for (std::uint64_t r = 0; r < n; ++r) {
       auto const places = coordinates(step, static_cast<int>(r));

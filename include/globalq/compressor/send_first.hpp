@@ -52,30 +52,34 @@ class send_first {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o) {
-      values_.resize(total_);
-      float const share = static_cast<float>(1 / o.unit);
-      std::uint64_t at = 0;
-      for (detail::run const& s : sent_) {
-        for (std::uint64_t i = 0; i < s.count; ++i) values_[at + i] = x[s.first + i] * share;
-        at += s.count;
-      }
-      detail::sum_lanes(workers, schedule_, on, std::span(values_), caller_.memory().frames,
-                        caller_.settings().chunk_values);
-      // float32 sums may round up beyond the largest number
-      if (!detail::scale(on, values_, o.unit / workers.size())) return outcome::not_finite;
-      if (!rest.empty()) {
-        detail::copy(on, caller_.blocks(), x.data(), rest.data());
-        for (detail::run const& s : sent_) std::fill_n(rest.data() + s.first, s.count, 0.0F);
-      }
-      detail::fill(on, caller_.blocks(), mean.data(), 0.0F);
-      at = 0;
-      for (detail::run const& s : sent_) {
-        std::copy_n(values_.data() + at, s.count, mean.data() + s.first);
-        at += s.count;
-      }
-      return outcome::mean;
-    });
+    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
+                        [&](auto const& o, auto left) {
+                          values_.resize(total_);
+                          float const share = static_cast<float>(1 / o.unit);
+                          std::uint64_t at = 0;
+                          for (detail::run const& s : sent_) {
+                            for (std::uint64_t i = 0; i < s.count; ++i)
+                              values_[at + i] = x[s.first + i] * share;
+                            at += s.count;
+                          }
+                          caller_.sum(workers, schedule_, on, std::span(values_));
+                          auto const timed = caller_.enter(phase::decode);
+                          // float32 sums may round up beyond the largest number
+                          if (!detail::scale(on, values_, o.unit / workers.size()))
+                            return outcome::not_finite;
+                          if (!left.empty()) {
+                            detail::copy(on, caller_.blocks(), x.data(), left.data());
+                            for (detail::run const& s : sent_)
+                              std::fill_n(left.data() + s.first, s.count, 0.0F);
+                          }
+                          detail::fill(on, caller_.blocks(), mean.data(), 0.0F);
+                          at = 0;
+                          for (detail::run const& s : sent_) {
+                            std::copy_n(values_.data() + at, s.count, mean.data() + s.first);
+                            at += s.count;
+                          }
+                          return outcome::mean;
+                        });
   }
 
  private:

@@ -102,22 +102,24 @@ class sign_sgd {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const&) {
-      vote(workers, on, x, step);
-      scales(workers, on, x);
-      on.items(pieces_.size(), [&](std::uint64_t i) {
-        piece const& p = pieces_[i];
-        if (!rest.empty()) {
-          float const own = own_[p.layer];
-          for (std::uint64_t j = p.first; j < p.first + p.count; ++j)
-            rest[j] = x[j] - (x[j] < 0 ? -own : own);
-        }
-        float const scale = all_[p.layer];
-        std::fill_n(mean.data() + p.first, p.count, 0.0F);
-        detail::add_signed(bits_.data() + p.word, p.count, scale, -scale, mean.data() + p.first);
-      });
-      return outcome::mean;
-    });
+    return caller_.call(
+        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const&, auto left) {
+          vote(workers, on, x, step);
+          scales(workers, on, x);
+          auto const timed = caller_.enter(phase::decode);
+          on.items(pieces_.size(), [&](std::uint64_t i) {
+            piece const& p = pieces_[i];
+            if (!left.empty()) {
+              float const own = own_[p.layer];
+              for (std::uint64_t j = p.first; j < p.first + p.count; ++j)
+                left[j] = x[j] - (x[j] < 0 ? -own : own);
+            }
+            float const scale = all_[p.layer];
+            std::fill_n(mean.data() + p.first, p.count, 0.0F);
+            detail::add_signed(bits_.data() + p.word, p.count, scale, -scale, mean.data() + p.first);
+          });
+          return outcome::mean;
+        });
   }
 
  private:
@@ -129,14 +131,12 @@ class sign_sgd {
       detail::pack_signs(x.data() + p.first, p.count, bits_.data() + p.word);
     });
     if (workers.size() == 1 || words_ == 0) return;
-    std::size_t bytes = detail::default_message_bytes;
-    if constexpr (transport::OwnChunkBytes<T>) bytes = workers.chunk_bytes();
     detail::vote_codec votes(on, bits_, workers.size(),
                              {caller_.settings().seed, step, 0, random::purpose::start});
     schedule::scatter_reduce_allgather const sum;
-    sum(workers, votes,
-        globalq::layout(words_, sum.parts(workers.size()), 1, std::max<std::size_t>(bytes / 8, 1)),
-        caller_.memory().frames);
+    caller_.exchange(workers, sum, votes,
+                     globalq::layout(words_, sum.parts(workers.size()), 1,
+                                     std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
   }
 
   /// The scale of each layer: of this worker, and of the mean.
@@ -157,8 +157,7 @@ class sign_sgd {
     float* const mine = memory.mine.get_values<float>(count);
     float* const theirs = memory.all.get_values<float>(count * n);
     std::copy(own_.begin(), own_.end(), mine);
-    transport::allgather(workers, std::as_bytes(std::span(mine, count)),
-                         std::as_writable_bytes(std::span(theirs, count * n)));
+    caller_.allgather(workers, std::span<float const>(mine, count), std::span(theirs, count * n));
     for (std::size_t k = 0; k < count; ++k) {
       double sum = 0;
       for (std::size_t r = 0; r < n; ++r) sum += static_cast<double>(theirs[r * count + k]);

@@ -155,12 +155,15 @@ class thc {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = detail::executor_of(workers);
-    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o) {
-      if (static_cast<std::uint64_t>(workers.size()) * top() > 65535)
-        throw configuration_error("globalq: thc: sums of " + std::to_string(workers.size()) + " indices of " +
-                                  std::to_string(how_.bits) + " bits do not fit 16 bits; use fewer bits");
-      return exchange(workers, on, x.data(), mean.data(), rest.empty() ? nullptr : rest.data(), step, o.top);
-    });
+    return caller_.call(
+        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
+          if (static_cast<std::uint64_t>(workers.size()) * top() > 65535)
+            throw configuration_error("globalq: thc: sums of " + std::to_string(workers.size()) +
+                                      " indices of " + std::to_string(how_.bits) +
+                                      " bits do not fit 16 bits; use fewer bits");
+          return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), step,
+                          o.top);
+        });
   }
 
  private:
@@ -209,8 +212,8 @@ class thc {
       detail::hadamard(v, b.padded);
       ranges[k] = float_of(detail::largest_bits(v, b.padded));
     });
-    transport::allgather(workers, std::as_bytes(std::span(ranges, blocks_.size())),
-                         std::as_writable_bytes(std::span(all, blocks_.size() * n)));
+    caller_.allgather(workers, std::span<float const>(ranges, blocks_.size()),
+                      std::span(all, blocks_.size() * n));
     for (std::size_t k = 0; k < blocks_.size(); ++k)
       for (std::size_t r = 0; r < n; ++r) {
         float const theirs = all[r * blocks_.size() + k];
@@ -228,15 +231,13 @@ class thc {
     if (rest != nullptr) own_.assign(indices_.begin(), indices_.end());
 
     if (n > 1 && total_ != 0) {
-      std::size_t bytes = detail::default_message_bytes;
-      if constexpr (transport::OwnChunkBytes<T>) bytes = workers.chunk_bytes();
       std::uint64_t const chunk = caller_.settings().chunk_values;
       detail::index_codec codes(on, indices_, how_.bits);
-      schedule_(workers, codes,
-                globalq::layout(total_, schedule_.parts(workers.size()), detail::index_codec::tile,
-                                chunk != 0 ? chunk : bytes),
-                memory.frames);
+      caller_.exchange(workers, schedule_, codes,
+                       globalq::layout(total_, schedule_.parts(workers.size()), detail::index_codec::tile,
+                                       chunk != 0 ? chunk : detail::message_bytes(workers)));
     }
+    auto const timed = caller_.enter(phase::decode);
     decode(on, indices_, static_cast<std::uint32_t>(n), ranges, up);
     unrotate(on, signs);
     if (detail::largest_bits(rotated_.data(), total_) >= float_infinity) return outcome::not_finite;

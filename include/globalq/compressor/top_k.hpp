@@ -67,8 +67,9 @@ class top_k {
       for (std::uint32_t p : places_) top = std::max(top, bits_of(x[p]) & float_magnitude);
       return std::pair(top, 0.0);
     };
-    return caller_.call(workers, on, x, mean, rest, step, measure,
-                        [&](auto const& o) { return exchange(workers, on, x, mean, rest, o.unit); });
+    return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto left) {
+      return exchange(workers, on, x, mean, left, o.unit);
+    });
   }
 
  private:
@@ -102,7 +103,6 @@ class top_k {
   outcome exchange(T& workers, kernel::host_executor const& on, std::span<float const> x,
                    std::span<float> mean, std::span<float> rest, double unit) {
     auto const n = static_cast<std::uint64_t>(workers.size());
-    std::size_t const bytes = count_ * 8;
     auto& memory = caller_.memory();
     // places of a worker, then its values
     auto* const mine = memory.mine.get_values<std::uint32_t>(2 * count_);
@@ -110,8 +110,9 @@ class top_k {
     std::copy(places_.begin(), places_.end(), mine);
     detail::take(on, x.data(), std::span<std::uint32_t const>(places_), unit,
                  reinterpret_cast<float*>(mine + count_));
-    transport::allgather(workers, std::span(reinterpret_cast<std::byte const*>(mine), bytes),
-                         std::span(reinterpret_cast<std::byte*>(all), bytes * n));
+    caller_.allgather(workers, std::span<std::uint32_t const>(mine, 2 * count_),
+                      std::span(all, 2 * count_ * n));
+    auto const timed = caller_.enter(phase::decode);
     for (std::uint64_t r = 0; r < n; ++r) check(all + 2 * count_ * r, r, x.size());
 
     // sums beyond float32 happen only where unit is not 1, and are found before anything is written

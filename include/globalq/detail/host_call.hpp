@@ -12,6 +12,7 @@
 #include "metered_codec.hpp"
 #include "opening.hpp"
 #include "rounding_errors.hpp"
+#include "value_errors.hpp"
 
 namespace globalq::detail {
 
@@ -148,8 +149,7 @@ class host_call {
           own.y = at(alone[0].y, -brought.first);
           codec_->begin(own);
         };
-        rounding_.measure(on_, *codec_, cut, schedule.parts(n), brought, c.rank, {&mine, 1}, begin,
-                          meter_.report());
+        rounding_.measure(*codec_, cut, schedule.parts(n), brought, c.rank, {&mine, 1}, begin, compare());
       }
       codec_->begin(c);
       run_metered(meter_, schedule, workers_, *codec_, cut, memory_->frames);
@@ -202,13 +202,20 @@ class host_call {
           own.workers = 1;
           group_.begin(ops, own, alone, places_, units, plain_);
         };
-        rounding_.measure(on_, group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, members, begin,
-                          meter_.report());
+        rounding_.measure(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, members, begin,
+                          compare());
       }
       group_.begin(ops, c, members, places_, units, plain_);
       run_metered(meter_, schedule, workers_, group_, cut, memory_->frames);
       return group_.faults();
     });
+  }
+
+  /// Tells the report of the call what became of values.
+  auto compare() {
+    return [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
+      add_errors(on_, x, rounded, count, meter_.report());
+    };
   }
 
   /// Whether all vectors of a group travel as float32.

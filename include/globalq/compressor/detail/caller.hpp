@@ -5,7 +5,9 @@
 
 #include "../../detail/call_meter.hpp"
 #include "../../detail/float32_forced.hpp"
+#include "../../detail/metered_codec.hpp"
 #include "../../detail/opening.hpp"
+#include "../../detail/value_errors.hpp"
 #include "../../schedule/scatter_reduce_allgather.hpp"
 #include "../../transport/collectives.hpp"
 #include "../concept.hpp"
@@ -83,7 +85,10 @@ class caller {
     return [this, &on, x] { return std::pair(largest_bits(on, blocks_, x.data()), 0.0); };
   }
 
-  /// @brief One call: the opening exchange, then @p body(opened) -> outcome, then what a mean that is no number needs.
+  /// @brief One call: the opening exchange, then @p body(opened, rest) -> outcome, then what a mean that is no number needs.
+  ///
+  /// The body begins in the phase of encoding; it says where others begin (enter), and what it sends goes through exchange(), sum()
+  /// or allgather(). The rest that it is given is the caller's, or memory where telemetry wants to know the errors.
   /// @param measure  measure() -> (bits of this worker's largest magnitude, a number that all workers learn of each other)
   template <Transport T, class Measure, class Body>
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
@@ -98,6 +103,32 @@ class caller {
   void each_block(kernel::host_executor const& on, F const& f) const {
     on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
   }
+  /// A phase, until it goes out of scope.
+  [[nodiscard]] auto enter(phase p) { return meter_.enter(p); }
+
+  /// @brief What all workers do together with frames of a codec, timed.
+  template <Transport T, class Schedule>
+  void exchange(T& workers, Schedule const& schedule, codec& frames_of, globalq::layout const& cut) {
+    globalq::detail::run_metered(meter_, schedule, workers, frames_of, cut, memory_->frames);
+  }
+  /// @brief Every worker's numbers become their sum over all workers; the same bits everywhere.
+  template <class Lane, Transport T, class Schedule>
+  void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Lane> values) {
+    if (values.empty() || workers.size() == 1) return;
+    lanes_codec<Lane> numbers(on, values);
+    std::uint64_t const chunk = settings_.chunk_values;
+    exchange(workers, schedule, numbers,
+             globalq::layout(
+                 values.size(), schedule.parts(workers.size()), random::tile_values,
+                 chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Lane), 1)));
+  }
+  /// @brief Every worker's numbers, in order of ranks.
+  template <class Number, Transport T>
+  void allgather(T& workers, std::span<Number const> mine, std::span<Number> all) {
+    auto const timed = meter_.enter(phase::transfer);
+    transport::allgather(workers, std::as_bytes(mine), std::as_writable_bytes(all));
+  }
+
 
   /// @brief The mean in float32, of which nothing is left.
   /// @param unit  of the call that was opened
@@ -109,7 +140,8 @@ class caller {
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       for (std::uint64_t i = 0; i < count; ++i) sums_[at + i] = x[first + i] * share;
     });
-    sum_lanes(workers, schedule, on, std::span(sums_), memory_->frames, settings_.chunk_values);
+    sum(workers, schedule, on, std::span(sums_));
+    auto const timed = meter_.enter(phase::decode);
     if (!scale(on, sums_, unit / workers.size())) return outcome::not_finite;
     if (rest != nullptr) fill(on, blocks_, rest, 0.0F);
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
@@ -141,11 +173,14 @@ class caller {
                                        "pass vectors that hold all layers"));
       outcome result = outcome::not_finite;
       if (o.finite && forced_) {  // a state stays as it is
-        auto const timed = meter_.enter(phase::transfer);
+        auto const timed = meter_.enter(phase::encode);
         result = float32_mean(workers, schedule::scatter_reduce_allgather{}, on, x.data(), mean.data(),
                               rest.empty() ? nullptr : rest.data(), o.unit);
       } else if (o.finite) {
-        result = body(o);
+        result = measured_errors(on, x, rest, [&](std::span<float> left) {
+          auto const timed = meter_.enter(phase::encode);
+          return body(o, left);
+        });
       }
       if (result == outcome::not_finite) {
         if (settings_.non_finite == non_finite::error)
@@ -169,6 +204,25 @@ class caller {
     auto const keep = [&] {
       if constexpr (transport::OwnRetain<T>) {
         workers.retain(memory_);
+  /// body(rest); where telemetry asks for it, tells what the message of this worker stood for.
+  template <class Body>
+  outcome measured_errors(kernel::host_executor const& on, std::span<float const> x, std::span<float> rest,
+                          Body const& body) {
+    if (!meter_.wants_errors()) return body(rest);
+    before_call_.assign(x.begin(), x.end());  // the rest may take the place of x
+    left_.resize(rest.empty() ? x.size() : 0);
+    if (rest.empty()) rest = left_;
+    outcome const result = body(rest);
+    if (result != outcome::mean) return result;
+    message_.resize(x.size());
+    for (run const& r : runs_) {
+      for (std::uint64_t i = r.first; i < r.first + r.count; ++i) message_[i] = before_call_[i] - rest[i];
+      globalq::detail::add_errors(on, {before_call_.data() + r.first, dtype::float32},
+                                  {message_.data() + r.first, dtype::float32}, r.count, meter_.report());
+    }
+    return result;
+  }
+
         memory_ = std::make_shared<workspace>();
       }
     };
@@ -233,4 +287,6 @@ class caller {
   bool forced_ = globalq::detail::float32_forced();
 };
 
+  std::vector<float> before_call_, left_,
+      message_;  ///< where telemetry wants errors: of x, the rest, what was sent
 }  // namespace globalq::compressor::detail

@@ -68,19 +68,13 @@ class lanes_codec final : public codec {
 /// Bytes of the messages that a long vector is cut into, where a transport has no opinion.
 inline constexpr std::size_t default_message_bytes = std::size_t{256} << 10;
 
-/// @brief Every worker's numbers become their sum over all workers; the same bits everywhere.
-/// @param chunk  values sent at a time, 0: chosen here
-template <class Lane, Transport T, class Schedule>
-void sum_lanes(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Lane> values,
-               frame_pool& frames, std::uint64_t chunk) {
-  if (values.empty() || workers.size() == 1) return;
-  std::size_t bytes = default_message_bytes;
-  if constexpr (transport::OwnChunkBytes<T>) bytes = workers.chunk_bytes();
-  lanes_codec<Lane> numbers(on, values);
-  schedule(workers, numbers,
-           globalq::layout(values.size(), schedule.parts(workers.size()), random::tile_values,
-                           chunk != 0 ? chunk : std::max<std::size_t>(bytes / sizeof(Lane), 1)),
-           frames);
+/// The bytes of a message of these workers.
+template <Transport T>
+std::size_t message_bytes(T const& workers) {
+  if constexpr (transport::OwnChunkBytes<T>)
+    return workers.chunk_bytes();
+  else
+    return default_message_bytes;
 }
 
 }  // namespace globalq::compressor::detail
