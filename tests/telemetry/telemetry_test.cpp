@@ -29,6 +29,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace gq = globalq;
@@ -406,12 +408,65 @@ TEST(Telemetry, a_stream_is_waited_for_at_each_phase) {
                         gq::phase::decode, gq::phase::transfer})
       EXPECT_GT(r.in(p), 0) << gq::phase_names[static_cast<std::size_t>(p)];
     EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
-    EXPECT_TRUE(std::isnan(r.zero_fraction())) << "nothing is measured on a stream";
+    EXPECT_EQ(r.rounded, length);
     std::scoped_lock const lock(together);
     most = std::max(most, r.bytes_sent);
     planned = mean.plan(length).bytes_sent;
   });
   EXPECT_EQ(most, planned);
+}
+
+TEST(Telemetry, errors_on_a_stream_are_those_of_the_host) {
+  static constexpr std::size_t length = 300000;  // several chunks
+  auto const compare = [](auto const& op, auto value_like, gq::schedule::any const& schedule) {
+    using value = decltype(value_like);
+    on_threads(3, [&](auto& hosts) {
+      std::vector<value> x(length), y(length);
+      auto const drawn = values(length, hosts.rank());
+      for (std::size_t i = 0; i < length; ++i) x[i] = static_cast<value>(drawn[i]);
+      gq::telemetry on_host{{.errors = true}}, on_stream{{.errors = true}};
+      gq::allreduce_mean host{hosts, op, schedule, {.seed = 2, .telemetry = &on_host}};
+      host(x, y, 5);
+      gq::transport::staged workers{hosts, support::space()};
+      gq::allreduce_mean stream{workers, op, schedule, {.seed = 2, .telemetry = &on_stream}};
+      Kokkos::View<value*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> const from(x.data(),
+                                                                                                  length);
+      auto const in = Kokkos::create_mirror_view_and_copy(support::space(), from);
+      Kokkos::View<value*, support::space> out("out", length);
+      stream(in, out, 5);
+      stream.wait();
+      gq::call_report const a = on_host.last(), b = on_stream.last();
+      EXPECT_EQ(b.rounded, length);
+      EXPECT_EQ(b.zeros, a.zeros);
+      EXPECT_GT(a.error_energy, 0);
+      // sums of 3e5 doubles in another order
+      EXPECT_NEAR(b.energy, a.energy, 1e-9 * a.energy);
+      EXPECT_NEAR(b.error_energy, a.error_energy, 1e-9 * a.error_energy);
+      auto const theirs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), out);
+      EXPECT_EQ(std::memcmp(theirs.data(), y.data(), length * sizeof(value)), 0)
+          << "nothing else has changed";
+    });
+  };
+  gq::quantizer const one_scale{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+  compare(one_scale, 0.0F, gq::schedule::any{"ring"});
+  compare(integers, 0.0, gq::schedule::any{"sra"});
+  compare(own_scales, gq::float16{}, gq::schedule::any{"allgather"});
+}
+
+TEST(Telemetry, no_mean_on_a_stream_has_no_errors) {
+  on_threads(2, [&](auto& hosts) {
+    gq::transport::staged workers{hosts, support::space()};
+    gq::telemetry seen{{.errors = true}};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
+    gq::allreduce_mean mean{
+        workers, op, gq::schedule::ring{}, {.non_finite = gq::non_finite::propagate, .telemetry = &seen}};
+    Kokkos::View<float*, support::space> x("x", 1000);
+    Kokkos::deep_copy(x, hosts.rank() == 0 ? std::numeric_limits<float>::infinity() : 1.0F);
+    mean(x, 0);
+    mean.wait();
+    EXPECT_EQ(seen.last().rounded, 0U);
+    EXPECT_EQ(seen.last().failed, 0U);
+  });
 }
 
 #if GLOBALQ_TEST_COUNTS_ALLOCATIONS

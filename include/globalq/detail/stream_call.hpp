@@ -9,7 +9,9 @@
 #include "../kernel/stream.hpp"
 #include "../norm/stream_reduction.hpp"
 #include "host_call.hpp"
+#include "rounding_errors.hpp"
 #include "stream_state.hpp"
+#include "value_errors.hpp"
 
 namespace globalq::detail {
 
@@ -100,6 +102,45 @@ struct conclude_call {
   }
 };
 
+/// Zeros and errors of values beside what became of them, by threads that take turns; nothing where there is no mean.
+struct compare_values {
+  const_vector x;
+  mutable_vector rounded;
+  std::uint64_t count, items;
+  stream_state const* state;
+  block_errors* sums;
+
+  static GLOBALQ_FUNCTION double value(void const* data, dtype type, std::uint64_t i) {
+    switch (type) {
+      case dtype::float64:
+        return static_cast<double const*>(data)[i];
+      case dtype::float16:
+        return static_cast<double>(float16::widen(static_cast<std::uint16_t const*>(data)[i]));
+      case dtype::bfloat16:
+        return static_cast<double>(bfloat16::widen(static_cast<std::uint16_t const*>(data)[i]));
+      default:
+        return static_cast<double>(static_cast<float const*>(data)[i]);
+    }
+  }
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    block_errors sum;
+    for (std::uint64_t i = item; state->agreed.writes && i < count; i += items) {
+      double const v = value(x.data, x.type, i), r = value(rounded.data, rounded.type, i), off = r - v;
+      sum.energy += v * v;
+      sum.error += off * off;
+      sum.zeros += r == 0 ? 1U : 0U;
+      ++sum.values;
+    }
+    sums[item] = sum;
+  }
+};
+
+/// Forgets what went wrong with values that nobody gets.
+struct clear_faults {
+  stream_state* state;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const { state->agreed.faults = 0; }
+};
+
 /// The calls of one operator over one transport, with the memory that they reuse.
 template <class Transport>
 class stream_call {
@@ -160,8 +201,8 @@ class stream_call {
   bool good() const { return report_.good(); }
 
  private:
-  /// Threads that look whether there is something to fill in.
-  static constexpr std::uint64_t most_concluding = 1U << 16;
+  /// Threads that look whether there is something to fill in, and that compare values.
+  static constexpr std::uint64_t most_concluding = 1U << 16, most_comparing = 1U << 12;
 
   /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
   void settle() {
@@ -192,9 +233,10 @@ class stream_call {
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
     segment const written = writes_of(schedule, cut, workers_.rank());
+    segment const brought = reads_of(schedule, cut, workers_.rank());
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
-    open(schedule, x, length, reads_of(schedule, cut, workers_.rank()), step, units);
+    open(schedule, x, length, brought, step, units);
     if (!known || host_driven) {
       on_.fence();
       throw_trouble();
@@ -211,6 +253,7 @@ class stream_call {
       c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
       c.agreed = &state_->agreed;
       c.wait = [this] { settle(); };
+      if (meter_.wants_errors() && !setup_.facts.plain) measure_errors(c, cut, schedule.parts(n), brought);
       codec_->begin(c);
       run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
     }
@@ -218,6 +261,26 @@ class stream_call {
     on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
                                    report_.word()});
     if (!known) seen_.push_back({length, x.type});
+  }
+
+  /// Tells the report of the call what encoding does to own values.
+  void measure_errors(call const& c, layout const& cut, int parts, segment brought) {
+    vector_group::member const mine{at(c.x, brought.first), {}, brought.count};
+    auto const begin = [&](std::span<vector_group::member const> alone) {
+      call own = c;
+      own.workers = 1;
+      own.y = at(alone[0].y, -brought.first);
+      codec_->begin(own);
+    };
+    auto const compare = [&](const_vector x, mutable_vector rounded, std::uint64_t count) {
+      std::uint64_t const items = std::min(count, most_comparing);
+      block_errors* const sums = errors_memory_.get_values<block_errors>(items);
+      on_.items(items, compare_values{x, rounded, count, items, state_, sums});
+      on_.items(1, clear_faults{state_});
+      settle();
+      for (std::uint64_t i = 0; i < items; ++i) add_errors(sums[i], meter_.report());
+    };
+    rounding_.measure(*codec_, cut, parts, brought, c.rank, {&mine, 1}, begin, compare);
   }
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }
@@ -315,7 +378,9 @@ class stream_call {
   byte_buffer units_memory_{kernel::memory_of<memory_space>()};
   byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
   byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer errors_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
   frame_pool frames_{kernel::memory_of<memory_space>()};
+  own_rounding rounding_{kernel::memory_of<memory_space>()};  ///< for telemetry
   opening_record *told_ = nullptr, *records_ = nullptr;
   stream_state* state_ = nullptr;
   norm::statistic* statistics_ = nullptr;
