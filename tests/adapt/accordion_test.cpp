@@ -84,4 +84,52 @@ TEST(Accordion, sets_the_budget_of_lgreco_layer_by_layer) {
   EXPECT_TRUE(table.within(both.choices, later));
 }
 
+/// Two layers with three candidates each: 1, 2 or 4 bytes at the errors 16, 4 and 1.
+ad::choice_table small_table() {
+  ad::choice_table table;
+  for (int l = 0; l < 2; ++l) table.add({{1, 16}, {2, 4}, {4, 1}});
+  return table;
+}
+std::vector<ad::layer_point> norms_of(double a, double b) { return {{10, a}, {10, b}}; }
+
+TEST(AccordionRule, alone_gives_one_of_two_candidates) {
+  ad::rule rule = ad::accordion_rule({.less = 2, .more = 0});
+  ad::choice_table const table = small_table();
+  EXPECT_THAT(rule(table, norms_of(1, 1), 0, {}).choices, ElementsAre(2, 2));
+  ad::rule copy = rule;  // with what it knows so far
+  EXPECT_THAT(rule(table, norms_of(1, 2), 0, {}).choices, ElementsAre(0, 2));
+  ad::selection const settled = rule(table, norms_of(1, 2), 0, {});
+  EXPECT_THAT(settled.choices, ElementsAre(0, 0));
+  EXPECT_EQ(settled.cost, 2);
+  EXPECT_EQ(settled.error, 32);
+  EXPECT_FALSE(settled.optimal);
+  EXPECT_THAT(copy(table, norms_of(2, 1), 0, {}).choices, ElementsAre(2, 0));
+}
+
+TEST(AccordionRule, sets_the_budget_of_another_rule) {
+  ad::rule rule =
+      ad::accordion_rule({.less = 2, .more = 0, .within = ad::rule_of(ad::lgreco{}), .alpha = 1.25});
+  ad::choice_table const table = small_table();
+  rule(table, norms_of(1, 1), 0, {});
+  // Accordion's own choice costs 5 at an error of 17; 1.25 times that, 21.25, is enough for 16 + 4 at 3
+  ad::selection const found = rule(table, norms_of(1, 2), 0, {});
+  EXPECT_EQ(found.cost, 3);
+  EXPECT_EQ(found.error, 20);
+}
+
+TEST(AccordionRule, a_learning_rate_that_falls_makes_every_layer_critical) {
+  std::pair<double, double> rates{0.1, 0.1};
+  ad::rule rule = ad::accordion_rule({.less = 2, .more = 0, .rates = [&] { return rates; }});
+  ad::choice_table const table = small_table();
+  rule(table, norms_of(1, 1), 0, {});
+  EXPECT_THAT(rule(table, norms_of(1, 1), 0, {}).choices, ElementsAre(0, 0));
+  rates = {0.1, 0.01};
+  EXPECT_THAT(rule(table, norms_of(1, 1), 0, {}).choices, ElementsAre(2, 2));
+}
+
+TEST(AccordionRule, refuses_candidates_that_layers_do_not_have) {
+  ad::rule rule = ad::accordion_rule({.less = 3, .more = 0});
+  EXPECT_THROW(rule(small_table(), norms_of(1, 1), 0, {}), globalq::configuration_error);
+}
+
 }  // namespace

@@ -4,6 +4,10 @@
 /// @brief adapt: Accordion: less compression while a layer's gradients change, more when they have settled.
 
 #include "choices.hpp"
+#include "rule.hpp"
+
+#include <optional>
+#include <utility>
 
 namespace globalq::adapt {
 
@@ -86,5 +90,44 @@ class accordion {
   std::vector<double> norms_;  // of the last window; -1: none yet
   std::vector<bool> critical_;
 };
+
+/// Parameters of accordion_rule.
+struct accordion_rule_options {
+  std::uint32_t less = 0;  ///< number of the candidate of critical layers
+  std::uint32_t more = 0;  ///< of the others
+  double eta = 0.5;        ///< see accordion
+  rule within = nullptr;   ///< none: Accordion's own choice
+  double alpha = 1;        ///< with a rule within: its budget is alpha times the error of Accordion's choice
+  /// Learning rates of the window that has ended and of the next one; none: they never fall.
+  std::function<std::pair<double, double>()> rates = nullptr;
+};
+
+/// @brief Accordion as the rule of a chooser or of compressor::adaptive: alone, or as what sets the budget of another rule.
+///
+/// A window is what lies between two choices. By itself every layer gets one of two candidates. With lgreco within, those two
+/// are only the reference: each layer gets what is cheapest at their error. The budget and the reference that the rule is
+/// given do not count.
+/// @code
+/// gq::adapt::rule const both = gq::adapt::accordion_rule({.less = 7, .more = 1, .within = gq::adapt::rule_of(gq::adapt::lgreco{})});
+/// @endcode
+/// The norms are those of worker 0, where rules are asked. A copy of the rule has regimes of its own.
+/// @returns a rule that throws configuration_error for a candidate that layers do not have, and as accordion and the rule
+///          within do
+/// @source  Agarwal et al. 2021 (Accordion), Algorithm 1; Markov 2024 (thesis), section 4.6.3 and Table 4.5
+inline rule accordion_rule(accordion_rule_options options) {
+  return [options = std::move(options), regimes = std::optional<accordion>()](
+             choice_table const& table, std::span<layer_point const> points, double,
+             std::span<std::uint32_t const>) mutable {
+    if (!regimes) regimes.emplace(table.size(), options.eta);
+    std::vector<double> norms;
+    for (layer_point const& p : points) norms.push_back(p.norm);
+    auto const [now, next] = options.rates ? options.rates() : std::pair(0.0, 0.0);
+    regimes->update(norms, now, next);
+    std::vector<std::uint32_t> own =
+        regimes->choices(uniform_choice(table, options.less), uniform_choice(table, options.more));
+    if (!options.within) return detail::selection_of(table, std::move(own), 0, false);
+    return options.within(table, points, budget_of(table, own, options.alpha), own);
+  };
+}
 
 }  // namespace globalq::adapt

@@ -7,20 +7,14 @@
 /// the most compressed first, the same number of them for each layer that has a choice. Whatever a rule proposes is checked
 /// against the table: what is returned keeps the budget. adapt::lgreco costs no more than any of them.
 
-#include "choices.hpp"
 #include "detail/gaussian_process.hpp"
+#include "rule.hpp"
 
 #include <cmath>
 #include <numeric>
 #include <random>
 
 namespace globalq::adapt {
-
-/// What the rules know of a layer.
-struct layer_point {
-  double size = 0;  ///< values
-  double norm = 0;  ///< l2 norm of its accumulated gradient
-};
 
 /// A quantiser's parameters.
 struct bits_and_bucket {
