@@ -2,6 +2,7 @@
 /// @file
 /// @brief PowerSGD: what it recovers exactly, what it converges to, and that all workers agree to the bit.
 
+#include <globalq/compressor/adaptive.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/power_sgd.hpp>
 
@@ -233,6 +234,99 @@ TEST(PowerSgd, disagreement_and_values_that_are_not_finite_are_the_same_on_all_w
   auto const got = cases::run(x, [] { return cp::power_sgd{matrix(20, 20), {.rank = 2}}; });
   for (auto o : got.outcome) EXPECT_EQ(o, cp::outcome::not_finite);
   for (float v : got.rest[0]) EXPECT_EQ(v, -77.0F);
+}
+
+gq::adapt::layout three_layers() {
+  gq::adapt::layout m;
+  m.add("a", {40, 30}).add("bias", {30}).add("b", {30, 50}).add("c", {20, 20});
+  return m;
+}
+
+TEST(PowerSgd, ranks_that_stay_change_nothing_and_others_keep_their_columns) {
+  support::on_threads(2, [&](auto& workers) {
+    std::uint64_t const d = three_layers().length();
+    cp::power_sgd one{three_layers(), {.rank = 3}}, same{three_layers(), {.rank = 3}};
+    vector x = cases::values(d, static_cast<unsigned>(workers.rank()) + 1), y(d), z(d);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      one.reduce(workers, x, y, {}, step);
+      same.reduce(workers, x, z, {}, step);
+      same.assign(std::vector<int>{3, 3, 3, 3}, step);
+      EXPECT_TRUE(cases::same_bits(y, z)) << step;
+    }
+    cp::state before(2, workers.rank()), after(2, workers.rank());
+    one.save(before);
+    EXPECT_EQ(one.count(), 3U * (70 + 80 + 40) + 30);
+    one.assign(std::vector<int>{2, 1, 5, 0}, 2);
+    EXPECT_EQ(one.count(), 2U * 70 + 5 * 80 + 400 + 30);
+    one.save(after);
+    auto const kept = [&](char const* key, std::uint64_t columns, std::uint64_t had, std::uint64_t has) {
+      auto const a = before.get(key, had * columns), b = after.get(key, has * columns);
+      std::uint64_t const both = std::min(had, has) * columns;
+      EXPECT_TRUE(std::equal(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(both), a.begin())) << key;
+      for (std::uint64_t k = had; k < has; ++k)  // others are random: not zeros
+        EXPECT_GT(std::abs(b[k * columns]) + std::abs(b[k * columns + 1]), 0) << key;
+    };
+    kept("q/a", 30, 3, 2);
+    kept("q/b", 50, 3, 5);
+    EXPECT_EQ(one.reduce(workers, x, y, {}, 3), cp::outcome::mean);
+    EXPECT_THROW(one.assign(std::vector<int>{1, 1, 1}, 4), gq::configuration_error);
+    EXPECT_THROW(one.assign(std::vector<int>{1, 1, 1, 257}, 4), gq::configuration_error);
+    EXPECT_EQ(one.count(), 2U * 70 + 5 * 80 + 400 + 30) << "nothing has changed";
+    one.assign({}, 4);
+    EXPECT_EQ(one.count(), 3U * (70 + 80 + 40) + 30) << "the one rank for all";
+  });
+}
+
+TEST(PowerSgd, a_rank_that_grows_to_that_of_the_matrix_makes_its_mean_exact) {
+  vector const m = of_rank(24, 36, 3, 5);
+  support::on_threads(2, [&](auto& workers) {
+    cp::power_sgd c{matrix(24, 36), {.rank = 1}};
+    vector mean(m.size()), rest(m.size());
+    c.reduce(workers, m, mean, rest, 0);
+    double const norm = cases::norm2(m);
+    EXPECT_GT(cases::norm2(rest), 1e-3 * norm);
+    c.assign(std::vector<int>{3}, 0);
+    c.reduce(workers, m, mean, rest, 1);
+    EXPECT_LT(cases::norm2(rest), 1e-10 * norm);
+  });
+}
+
+TEST(PowerSgd, ranks_chosen_while_training_are_alike_cost_no_more_and_lose_nothing) {
+  int const n = 3;
+  std::uint64_t const d = three_layers().length();
+  std::vector<std::vector<double>> left(3, std::vector<double>(d)), sent(3, std::vector<double>(d));
+  std::vector<std::vector<int>> ranks(3);
+  support::on_threads(n, [&](auto& workers) {
+    auto const r = static_cast<std::size_t>(workers.rank());
+    cp::adaptive mean{cp::power_sgd{three_layers(), {.rank = 4}},
+                      {.candidates = {1, 2, 3, 4, 5, 6, 7, 8},
+                       .reference = 4,
+                       .every = 5,
+                       .compress = [](gq::adapt::layer const& l) { return l.shape.size() > 1; }}};
+    vector y(d);
+    for (unsigned t = 0; t < 15; ++t) {
+      vector g = cases::values(d, 50 * t + workers.rank() + 1U, 10);
+      vector const low = of_rank(40, 30, 2, 9);  // the first layer is of rank 2, but for noise
+      for (std::size_t i = 0; i < low.size(); ++i) g[i] = 64 * low[i] + g[i] / 1024;
+      ASSERT_EQ(mean.reduce(workers, g, y, t), cp::outcome::mean);
+      for (std::size_t i = 0; i < d; ++i) {
+        sent[r][i] += static_cast<double>(y[i]);
+        left[r][i] += static_cast<double>(g[i]);
+      }
+      if (t == 4) {
+        EXPECT_LE(mean.found()->cost, 4.0 * (4 * (70 + 80 + 40) + 30));
+      }
+    }
+    for (std::size_t i = 0; i < d; ++i) left[r][i] -= static_cast<double>(mean.feedback().error()[i]);
+    for (std::size_t l = 0; l < 4; ++l) ranks[r].push_back(mean.parameter_of(l));
+  });
+  EXPECT_EQ(ranks[1], ranks[0]);
+  EXPECT_EQ(ranks[2], ranks[0]);
+  EXPECT_LT(ranks[0][0], ranks[0][2]) << "a layer of low rank gets less";
+  for (std::size_t i = 0; i < d; ++i) {
+    // float32 products of numbers up to 2^14 that are added 15 times: 15 * 16 terms of 2^14 * 2^-24, and as much again
+    EXPECT_NEAR(sent[0][i], (left[0][i] + left[1][i] + left[2][i]) / n, 0.5) << i;
+  }
 }
 
 }  // namespace

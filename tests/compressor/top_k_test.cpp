@@ -77,6 +77,41 @@ TEST(TopK, chooses_out_of_each_layer_or_out_of_all_and_never_between_layers) {
   }
 }
 
+TEST(TopK, densities_of_layers_may_differ_and_change_between_calls) {
+  gq::adapt::layout model;
+  model.add("many", {40}).add("none", {0}).add("few", {20});
+  vector x(60);
+  for (std::size_t i = 0; i < 60; ++i) x[i] = static_cast<float>(i + 1);
+  cp::top_k_options const half{.densities = {0.5, 1, 0.1}};
+  auto const got = cases::run({x, x}, [&] { return cp::top_k{model, half}; });
+  for (std::size_t i = 0; i < 60; ++i)
+    EXPECT_EQ(got.mean[0][i], (i >= 20 && i < 40) || i >= 58 ? x[i] : 0.0F) << i;
+
+  cp::top_k changing{model, half};
+  EXPECT_EQ(changing.count(), 22U);
+  changing.assign(std::vector<double>{0.1, 1, 1});
+  EXPECT_EQ(changing.count(), 24U);
+  for (std::vector<double> const& wrong : {std::vector<double>{0.1, 1}, {0.1, 1, 0}, {0.1, 1, 1.5}}) {
+    EXPECT_THROW(changing.assign(wrong), gq::configuration_error);
+    EXPECT_EQ(changing.count(), 24U) << "nothing has changed";
+  }
+  changing.assign({});
+  EXPECT_EQ(changing.count(), 2U) << "the one density for all";
+
+  std::atomic<int> refused = 0;
+  support::on_threads(2, [&](auto& workers) {
+    cp::top_k c{model, half};
+    if (workers.rank() == 1) c.assign(std::vector<double>{0.5, 1, 0.2});
+    vector mean(60);
+    try {
+      c.reduce(workers, x, mean, {}, 0);
+    } catch (gq::disagreement_error const&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
+}
+
 TEST(TopK, sums_beyond_float32_are_means_within_it_or_not_finite_alike) {
   std::vector<vector> const x(3, vector(7, 3.0e38F));
   auto const got = cases::run(x, [] { return cp::top_k{cases::one_layer(7), {.density = 1}}; });

@@ -6,6 +6,7 @@
 #include "choices.hpp"
 #include "detail/low_rank.hpp"
 #include "gradient_accumulator.hpp"
+#include "kept_values.hpp"
 
 #include <functional>
 #include <numeric>
@@ -51,13 +52,6 @@ inline family with_sensitivity(family of, sensitivity measure_by) {
     for (std::size_t c = 0; c < all.size(); ++c) all[c].error = by(l, c, x);
     return all;
   };
-}
-
-/// @brief How many values Top-K keeps: density * size, rounded up, at least one.
-inline std::uint64_t kept_values(std::uint64_t size, double density) {
-  // a product that rounding lifted over a whole number stays at it
-  double const k = std::ceil(density * static_cast<double>(size) * (1 - 0x1p-40));
-  return std::min(size, std::max<std::uint64_t>(k > 1 ? static_cast<std::uint64_t>(k) : 1, 1));
 }
 
 namespace detail {

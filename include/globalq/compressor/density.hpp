@@ -3,11 +3,9 @@
 /// @file
 /// @brief compressor: how many values a sparse method sends, and out of which.
 
-#include "../adapt/layout.hpp"
+#include "../adapt/kept_values.hpp"
 #include "../core/error.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -19,13 +17,13 @@ enum class scope : std::uint8_t {
   whole   ///< out of all layers together
 };
 
-/// @brief The k of @p size values: ceil(density * size), so at least 1 of any.
+/// @brief The k of @p size values: adapt::kept_values, so at least 1 of any.
 /// @throws configuration_error unless density is in (0, 1]
 inline std::uint64_t count_of(double density, std::uint64_t size, char const* operation) {
   if (!(density > 0 && density <= 1))
     throw configuration_error("globalq: " + std::string(operation) + ": the density is " +
                               std::to_string(density) + "; use a share of the values, above 0 and at most 1");
-  return std::min(size, static_cast<std::uint64_t>(std::ceil(density * static_cast<double>(size))));
+  return adapt::kept_values(size, density);
 }
 
 }  // namespace globalq::compressor

@@ -12,6 +12,10 @@
 
 #include <Eigen/Core>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace globalq::compressor {
 
 /// Parameters of power_sgd; the same on every worker.
@@ -39,38 +43,39 @@ template <class Schedule = schedule::scatter_reduce_allgather>
 class power_sgd {
  public:
   static constexpr int most_rank = 256;
+  /// What may differ by layer.
+  using parameter = int;
 
   /// @throws configuration_error for a rank that is not 1 to 256, ranks that are not one a layer, and layers that are
   ///         not float32
   explicit power_sgd(adapt::layout layers, power_sgd_options const& how = {}, options const& settings = {},
                      Schedule schedule = {})
       : schedule_(std::move(schedule)),
-        caller_("power_sgd", std::move(layers), settings, hash_of(how), schedule_.facts(1).name) {
-    if (!how.ranks.empty() && how.ranks.size() != caller_.layers().size())
-      throw configuration_error("globalq: power_sgd: " + std::to_string(how.ranks.size()) + " ranks for " +
-                                std::to_string(caller_.layers().size()) +
-                                " layers; give one for each, or none");
-    for (std::size_t k = 0; k < caller_.layers().size(); ++k) {
-      adapt::layer const& l = caller_.layers()[k];
-      int const rank = how.ranks.empty() ? how.rank : how.ranks[k];
-      if (rank < (how.ranks.empty() ? 1 : 0) || rank > most_rank)
-        throw configuration_error("globalq: power_sgd: a rank of " + std::to_string(rank) + "; use 1 to 256");
-      if (l.size == 0) continue;
-      std::uint64_t const rows = l.rows(), columns = l.columns();
-      std::uint64_t const r = std::min({static_cast<std::uint64_t>(rank), rows, columns});
-      if (r == 0 || l.shape.size() < 2 || r * (rows + columns) >= l.size) {
-        dense_.push_back({l.offset, l.size});
-        continue;
-      }
-      matrices_.push_back({k, l.offset, rows, columns, static_cast<int>(r), p_count_, q_count_});
-      p_count_ += r * rows;
-      q_count_ += r * columns;
-    }
-    std::uint64_t at = p_count_;
-    for (detail::run const& d : dense_) at += d.count;
-    first_count_ = at;
-    cut_work();
+        caller_("power_sgd", std::move(layers), settings, 0, schedule_.facts(1).name) {
+    plan(how);
     reset();
+  }
+
+  /// @brief Gives layers other ranks, from the next call on; on all workers alike.
+  ///
+  /// The columns of Q that a layer keeps are those it had; others begin at random.
+  /// @param ranks  of each layer in the order of the layout, 0: float32; none: the one of the options
+  /// @param step   of the training: selects random bits
+  /// @throws       configuration_error as the constructor does; nothing has changed then
+  void assign(std::span<int const> ranks, std::uint64_t step) {
+    power_sgd_options how = how_;
+    how.ranks.assign(ranks.begin(), ranks.end());
+    std::vector<matrix> const before = matrices_;
+    plan(how);
+    std::vector<float> const kept = std::exchange(start_, std::vector<float>(q_count_));
+    auto old = before.begin();
+    for (matrix const& m : matrices_) {
+      while (old != before.end() && old->layer < m.layer) ++old;
+      int const had = old != before.end() && old->layer == m.layer ? std::min(old->rank, m.rank) : 0;
+      if (had != 0)
+        std::copy_n(kept.data() + old->q, static_cast<std::uint64_t>(had) * m.columns, start_.data() + m.q);
+      for (int k = had; k < m.rank; ++k) draw(m, k, step);
+    }
   }
 
   adapt::layout const& layers() const { return caller_.layers(); }
@@ -142,8 +147,47 @@ class power_sgd {
     return mutable_view(at, index(rows), index(columns), Eigen::OuterStride<>(index(stride)));
   }
 
+  /// Which layers are matrices of which rank, and where their P and Q lie.
+  void plan(power_sgd_options const& how) {
+    auto const& layers = caller_.layers();
+    bool const by_layer = !how.ranks.empty();
+    if (by_layer && how.ranks.size() != layers.size())
+      throw configuration_error("globalq: power_sgd: " + std::to_string(how.ranks.size()) + " ranks for " +
+                                std::to_string(layers.size()) + " layers; give one for each, or none");
+    std::vector<matrix> matrices;
+    std::vector<detail::run> dense;
+    std::uint64_t p_count = 0, q_count = 0, dense_count = 0;
+    for (std::size_t k = 0; k < layers.size(); ++k) {
+      adapt::layer const& l = layers[k];
+      int const rank = by_layer ? how.ranks[k] : how.rank;
+      if (rank < (by_layer ? 0 : 1) || rank > most_rank)
+        throw configuration_error("globalq: power_sgd: a rank of " + std::to_string(rank) + "; use 1 to 256");
+      if (l.size == 0) continue;
+      std::uint64_t const rows = l.rows(), columns = l.columns();
+      std::uint64_t const r = std::min({static_cast<std::uint64_t>(rank), rows, columns});
+      if (r == 0 || l.shape.size() < 2 || r * (rows + columns) >= l.size) {
+        dense.push_back({l.offset, l.size});
+        dense_count += l.size;
+        continue;
+      }
+      matrices.push_back({k, l.offset, rows, columns, static_cast<int>(r), p_count, q_count});
+      p_count += r * rows;
+      q_count += r * columns;
+    }
+    matrices_ = std::move(matrices);
+    dense_ = std::move(dense);
+    p_count_ = p_count;
+    q_count_ = q_count;
+    first_count_ = p_count + dense_count;
+    cut_work();
+    how_ = how;
+    caller_.set_parameters(hash_of(how));
+  }
+
   void cut_work() {
     constexpr std::uint64_t values = std::uint64_t{1} << 15;
+    by_rows_.clear();
+    by_columns_.clear();
     for (std::size_t k = 0; k < matrices_.size(); ++k) {
       matrix const& m = matrices_[k];
       auto const cut = [&](std::uint64_t length, std::uint64_t other, std::vector<work>& list) {
@@ -264,6 +308,7 @@ class power_sgd {
 
   Schedule schedule_;
   detail::caller caller_;
+  power_sgd_options how_;
   std::vector<matrix> matrices_;
   std::vector<detail::run> dense_;
   std::vector<work> by_rows_, by_columns_;

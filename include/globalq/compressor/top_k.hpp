@@ -8,12 +8,17 @@
 #include "detail/chosen.hpp"
 #include "selection.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace globalq::compressor {
 
 /// Parameters of top_k; the same on every worker.
 struct top_k_options {
   double density = 0.01;                   ///< share of the values that is sent
   compressor::scope scope = scope::layer;  ///< the largest of each layer, or of all layers together
+  /// Of each layer in the order of the layout, instead of one for all.
+  std::vector<double> densities = {};
 };
 
 /// @brief Sends the k values of largest magnitude as (place, value), and averages those of all workers.
@@ -25,30 +30,27 @@ struct top_k_options {
 /// @source      Aji and Heafield 2017; Stich et al. 2018; Alistarh et al. 2018 (Top-K)
 class top_k {
  public:
-  /// @throws configuration_error for a density that is no share, a layer that is not float32, and for 2^32 values or more
+  /// What may differ by layer.
+  using parameter = double;
+
+  /// @throws configuration_error for a density that is no share, densities that are not one a layer or are given to all layers
+  ///         together, a layer that is not float32, and for 2^32 values or more
   explicit top_k(adapt::layout layers, top_k_options const& how = {}, options const& settings = {})
-      : how_(how),
-        caller_(
-            "top_k", std::move(layers), settings,
-            globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope))) {
+      : caller_("top_k", std::move(layers), settings, 0) {
     if (caller_.layers().length() >= selection::most)
       throw configuration_error("globalq: top_k: the layers have " +
                                 std::to_string(caller_.layers().length()) +
                                 " values, and places have 32 bits; give some layers to another top_k");
-    std::uint64_t total = 0;
-    for (adapt::layer const& l : caller_.layers()) {
-      std::uint64_t const k = count_of(how.density, l.size, "top_k");
-      total += l.size;
-      if (how.scope == scope::layer && k != 0) pools_.push_back({l.offset, l.size, k});
-    }
-    std::uint64_t const k = count_of(how.density, total, "top_k");
-    if (how.scope == scope::whole && k != 0) {
-      // values between layers must not be chosen: where there are some, layers are put side by side first
-      side_by_side_ = caller_.runs().size() > 1;
-      pools_.push_back({side_by_side_ ? 0 : caller_.runs()[0].first, total, k});
-    }
-    std::sort(pools_.begin(), pools_.end(), [](pool const& a, pool const& b) { return a.first < b.first; });
-    for (pool const& p : pools_) count_ += p.k;
+    plan(how);
+  }
+
+  /// @brief Gives layers other densities, from the next call on; on all workers alike.
+  /// @param densities  of each layer in the order of the layout; none: the one of the options
+  /// @throws           configuration_error as the constructor does; nothing has changed then
+  void assign(std::span<double const> densities) {
+    top_k_options how = how_;
+    how.densities.assign(densities.begin(), densities.end());
+    plan(how);
   }
 
   adapt::layout const& layers() const { return caller_.layers(); }
@@ -76,6 +78,46 @@ class top_k {
   struct pool {
     std::uint64_t first, size, k;
   };
+
+  static std::uint64_t hash_of(top_k_options const& how) {
+    std::uint64_t h =
+        globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope));
+    for (double d : how.densities) h = detail::hash_of(h, d);
+    return h;
+  }
+  /// What the values are chosen from.
+  void plan(top_k_options const& how) {
+    auto const& layers = caller_.layers();
+    bool const by_layer = !how.densities.empty();
+    if (by_layer && how.densities.size() != layers.size())
+      throw configuration_error("globalq: top_k: " + std::to_string(how.densities.size()) +
+                                " densities for " + std::to_string(layers.size()) +
+                                " layers; give one for each, or none");
+    if (by_layer && how.scope == scope::whole)
+      throw configuration_error(
+          "globalq: top_k: densities of layers do not go with scope::whole, which chooses out of all layers "
+          "together; use scope::layer");
+    std::vector<pool> pools;
+    std::uint64_t total = 0;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      std::uint64_t const size = layers[l].size,
+                          k = count_of(by_layer ? how.densities[l] : how.density, size, "top_k");
+      total += size;
+      if (how.scope == scope::layer && k != 0) pools.push_back({layers[l].offset, size, k});
+    }
+    std::uint64_t const k = count_of(how.density, total, "top_k");
+    if (how.scope == scope::whole && k != 0) {
+      // values between layers must not be chosen: where there are some, layers are put side by side first
+      side_by_side_ = caller_.runs().size() > 1;
+      pools.push_back({side_by_side_ ? 0 : caller_.runs()[0].first, total, k});
+    }
+    std::sort(pools.begin(), pools.end(), [](pool const& a, pool const& b) { return a.first < b.first; });
+    pools_ = std::move(pools);
+    count_ = 0;
+    for (pool const& p : pools_) count_ += p.k;
+    how_ = how;
+    caller_.set_parameters(hash_of(how));
+  }
 
   /// Fills places_, ascending.
   void select(kernel::host_executor const& on, std::span<float const> x) {

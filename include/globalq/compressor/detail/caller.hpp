@@ -42,7 +42,6 @@ class caller {
         settings_(settings),
         name_(name),
         schedule_(schedule),
-        parameters_(globalq::detail::hash(parameters, std::string_view(name))),
         runs_(runs_of(layers_)),
         blocks_(blocks_of(runs_)),
         memory_(std::make_shared<workspace>()),
@@ -51,7 +50,7 @@ class caller {
       before_.push_back(total_);
       total_ += b.count;
     }
-    if (forced_) parameters_ = globalq::detail::hash(0, std::string_view("float32"));
+    set_parameters(parameters);
     for (adapt::layer const& l : layers_) {
       if (l.type != dtype::float32)
         throw configuration_error("globalq: " + std::string(name) + ": layer \"" + l.name + "\" is of type " +
@@ -60,6 +59,12 @@ class caller {
       for (std::uint64_t const number : {l.offset, l.size, l.rows()})
         places_ = globalq::detail::hash(places_, number);
     }
+  }
+
+  /// For a compressor whose parameters change between calls.
+  void set_parameters(std::uint64_t parameters) {
+    parameters_ = forced_ ? globalq::detail::hash(0, std::string_view("float32"))
+                          : globalq::detail::hash(parameters, std::string_view(name_));
   }
 
   adapt::layout const& layers() const { return layers_; }
@@ -98,11 +103,6 @@ class caller {
                         [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
   }
 
-  /// f(place in the vector, place among the values of layers, count) for blocks.
-  template <class F>
-  void each_block(kernel::host_executor const& on, F const& f) const {
-    on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
-  }
   /// A phase, until it goes out of scope.
   [[nodiscard]] auto enter(phase p) { return meter_.enter(p); }
 
@@ -129,6 +129,11 @@ class caller {
     transport::allgather(workers, std::as_bytes(mine), std::as_writable_bytes(all));
   }
 
+  /// f(place in the vector, place among the values of layers, count) for blocks.
+  template <class F>
+  void each_block(kernel::host_executor const& on, F const& f) const {
+    on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
+  }
 
   /// @brief The mean in float32, of which nothing is left.
   /// @param unit  of the call that was opened
@@ -199,11 +204,6 @@ class caller {
     return m;
   }
 
-  template <Transport T, class F>
-  outcome guarded(T& workers, F const& f) {
-    auto const keep = [&] {
-      if constexpr (transport::OwnRetain<T>) {
-        workers.retain(memory_);
   /// body(rest); where telemetry asks for it, tells what the message of this worker stood for.
   template <class Body>
   outcome measured_errors(kernel::host_executor const& on, std::span<float const> x, std::span<float> rest,
@@ -223,6 +223,11 @@ class caller {
     return result;
   }
 
+  template <Transport T, class F>
+  outcome guarded(T& workers, F const& f) {
+    auto const keep = [&] {
+      if constexpr (transport::OwnRetain<T>) {
+        workers.retain(memory_);
         memory_ = std::make_shared<workspace>();
       }
     };
@@ -277,16 +282,16 @@ class caller {
   options settings_;
   char const* name_;
   char const* schedule_;
-  std::uint64_t parameters_, places_ = 0;
+  std::uint64_t parameters_ = 0, places_ = 0;
   std::vector<run> runs_, blocks_;
   std::vector<std::uint64_t> before_;  ///< values of layers before each block
   std::uint64_t total_ = 0;
   std::vector<float> sums_;
+  std::vector<float> before_call_, left_,
+      message_;  ///< where telemetry wants errors: of x, the rest, what was sent
   std::shared_ptr<workspace> memory_;
   globalq::detail::call_meter meter_;
   bool forced_ = globalq::detail::float32_forced();
 };
 
-  std::vector<float> before_call_, left_,
-      message_;  ///< where telemetry wants errors: of x, the rest, what was sent
 }  // namespace globalq::compressor::detail
