@@ -6,8 +6,12 @@
 
 #include "exchange.hpp"
 
+#include <globalq/adapt/accordion.hpp>
+#include <globalq/adapt/lgreco.hpp>
+#include <globalq/compressor/adaptive.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -19,7 +23,7 @@ class compressor_exchange final : public exchange {
   compressor_exchange(workers& all, Compressor inner) : all_(all), inner_(std::move(inner)) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override {
-    if constexpr (requires { inner_.error(); })
+    if constexpr (requires { inner_.reduce(all_, gradient, gradient, step); })
       inner_.reduce(all_, gradient, gradient, step);
     else
       inner_.reduce(all_, gradient, gradient, {}, step);
@@ -45,6 +49,35 @@ std::unique_ptr<exchange> maybe_fed_back(setting const& with, compose::arguments
   constexpr std::array<std::string_view, 2> words{"no", "yes"};
   return how.one_of("feedback", words) == 1 ? fed_back(with, std::move(inner))
                                             : plain(with, std::move(inner));
+}
+
+/// The first that is no smaller.
+template <class Parameter>
+std::size_t place_of(std::vector<Parameter> const& ascending, Parameter least) {
+  auto const at = std::lower_bound(ascending.begin(), ascending.end(), least);
+  return static_cast<std::size_t>(at - ascending.begin());
+}
+
+/// In feedback, with the parameter of each layer chosen anew as "rule" and "every" say: L-GreCo within half to twice the
+/// reference, at its error; Accordion one of both ends; both: L-GreCo within a fourth to four times, at the error of Accordion's.
+/// @param candidates  a fourth to four times the reference, ascending, half and twice among them
+template <class Compressor, class Parameter>
+std::unique_ptr<exchange> adaptive(setting const& with, compose::arguments const& how, Compressor inner,
+                                   std::vector<Parameter> candidates, Parameter reference) {
+  constexpr std::array<std::string_view, 3> rules{"lgreco", "accordion", "both"};
+  std::size_t const rule = how.one_of("rule", rules);
+  std::size_t const few = place_of(candidates, reference / 2), many = place_of(candidates, 2 * reference);
+  gq::compressor::adaptive_options<Parameter> o{.reference = reference};
+  auto const at = [&](std::size_t k) { return candidates.begin() + static_cast<std::ptrdiff_t>(k); };
+  std::size_t const first = rule == 2 ? 0 : few, end = rule == 2 ? candidates.size() : many + 1;
+  o.candidates.assign(at(first), at(end));
+  o.every = every_of(with, how);
+  if (rule != 0)
+    o.how = gq::adapt::accordion_rule(
+        {.less = static_cast<std::uint32_t>(many - first),
+         .more = static_cast<std::uint32_t>(few - first),
+         .within = rule == 2 ? gq::adapt::rule_of(gq::adapt::lgreco{}) : gq::adapt::rule()});
+  return plain(with, gq::compressor::adaptive(std::move(inner), std::move(o)));
 }
 
 }  // namespace evidence

@@ -31,8 +31,17 @@ constexpr parameter lgreco_parameters[] = {
     every};
 constexpr parameter top_k_parameters[] = {
     percent, {"of", "layer", "layer or whole", "what the largest values are chosen from"}, feedback};
+constexpr parameter layer_rule{
+    "rule", "lgreco", "lgreco, accordion or both",
+    "L-GreCo at the reference's error; Accordion, half or twice the reference; L-GreCo at Accordion's error"};
+constexpr parameter adaptive_top_k_parameters[] = {
+    {"percent", "1", "a number above 0, at most 25", "the share for all layers that set the error"},
+    layer_rule,
+    every};
 constexpr parameter rand_k_parameters[] = {percent, feedback};
 constexpr parameter power_sgd_parameters[] = {{"rank", "4", "1 to 256", "columns of P and Q"}, feedback};
+constexpr parameter adaptive_power_sgd_parameters[] = {
+    {"rank", "4", "2 to 64", "the rank for all layers that set the error"}, layer_rule, every};
 constexpr parameter sign_sgd_parameters[] = {
     {"scale", "layers", "layers or one",
      "what a sign is multiplied by: its layer's mean magnitude, or nothing"},
@@ -54,6 +63,12 @@ constexpr kind table[] = {
     {"lgreco", system_family,
      "bits of each layer by dynamic programming, least bytes at the error of uniform bits",
      "Markov 2024 (thesis), chapter 4 (L-GreCo)", lgreco_parameters, true, make_lgreco},
+    {"adaptive-top-k", system_family, "density of each layer's largest values, with error feedback",
+     "Markov 2024 (thesis), chapter 4 (L-GreCo); Agarwal et al. 2021 (Accordion)", adaptive_top_k_parameters,
+     true, make_adaptive_top_k},
+    {"adaptive-power-sgd", system_family, "rank of each layer's thin matrices, with error feedback",
+     "Markov 2024 (thesis), chapter 4 (L-GreCo); Agarwal et al. 2021 (Accordion)",
+     adaptive_power_sgd_parameters, true, make_adaptive_power_sgd},
     {"top-k", other_family, "the largest values and their places", "Aji and Heafield 2017; Stich et al. 2018",
      top_k_parameters, true, make_top_k},
     {"rand-k", other_family, "values at places drawn at random, the same for all workers",
@@ -142,6 +157,11 @@ std::unique_ptr<exchange> method::make(setting const& with) const {
   return by_layers_ ? make_layered(with, asked, schedule_) : make_operator(with, asked, schedule_);
 }
 
+std::uint64_t every_of(setting const& with, compose::arguments const& how) {
+  std::uint64_t const every = how.number("every", 0, 1U << 30);
+  return every != 0 ? every : std::max<std::uint64_t>(with.steps / 8, 5);
+}
+
 std::vector<std::string> usual_methods() {
   return {"float32",
           "float32@native",
@@ -168,8 +188,12 @@ std::vector<std::string> usual_methods() {
           "mxfp6",
           "mxfp8",
           "top-k:1",
+          "adaptive-top-k:1",
           "rand-k:10",
           "power-sgd:4",
+          "adaptive-power-sgd:4",
+          "adaptive-power-sgd:4,rule=accordion",
+          "adaptive-power-sgd:4,rule=both",
           "sign-sgd",
           "one-bit",
           "int-sgd",

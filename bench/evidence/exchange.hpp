@@ -76,6 +76,9 @@ class method {
   bool trains_ = true;
 };
 
+/// @brief How many steps lie between choices, of what chooses while it trains: its parameter "every".
+std::uint64_t every_of(setting const& with, compose::arguments const& how);
+
 /// @brief The methods of a full run, in the order of its tables; float32 is the first.
 std::vector<std::string> usual_methods();
 /// @brief Some of them, for a quick look.
@@ -89,8 +92,10 @@ std::unique_ptr<exchange> make_layered(setting const&, compose::named_operator c
 std::unique_ptr<exchange> make_adaptive_cgx(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_lgreco(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_top_k(setting const&, compose::arguments const&);
+std::unique_ptr<exchange> make_adaptive_top_k(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_rand_k(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_power_sgd(setting const&, compose::arguments const&);
+std::unique_ptr<exchange> make_adaptive_power_sgd(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_sign_sgd(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_one_bit(setting const&, compose::arguments const&);
 std::unique_ptr<exchange> make_int_sgd(setting const&, compose::arguments const&);

@@ -11,7 +11,6 @@
 #include <globalq/adapt/layered_mean.hpp>
 #include <globalq/schedule/any.hpp>
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -47,26 +46,24 @@ gq::any_quantizer bits_operator(gq::adapt::bits_and_bucket const& p) {
 /// reference everywhere.
 class adaptive_exchange final : public exchange {
  public:
-  adaptive_exchange(setting const& with, std::uint64_t every, gq::adapt::chooser_options choice)
-      : mean_(with.all, with.layers, gq::schedule::any{"sra"}, options(with, every, std::move(choice))) {}
+  adaptive_exchange(setting const& with, compose::arguments const& how, gq::adapt::chooser_options choice)
+      : mean_(with.all, with.layers, gq::schedule::any{"sra"}, options(with, how, std::move(choice))) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override { mean_(gradient, step); }
 
  private:
-  static gq::adapt::adaptive_options options(setting const& with, std::uint64_t every,
+  static gq::adapt::adaptive_options options(setting const& with, compose::arguments const& how,
                                              gq::adapt::chooser_options choice) {
     gq::adapt::adaptive_options o;
     o.layers.call.seed = with.seed;
     o.choice = std::move(choice);
     o.choice.make = bits_operator;
-    o.every = every != 0 ? every : std::max<std::uint64_t>(with.steps / 8, 5);
+    o.every = every_of(with, how);
     return o;
   }
 
   gq::adapt::adaptive_mean<workers, gq::schedule::any> mean_;
 };
-
-std::uint64_t every_of(compose::arguments const& how) { return how.number("every", 0, 1U << 30); }
 
 }  // namespace
 
@@ -82,7 +79,7 @@ std::unique_ptr<exchange> make_lgreco(setting const& with, compose::arguments co
   for (std::uint32_t const b : gq::adapt::around(bits)) o.candidates.push_back({b, bucket});
   o.reference = {bits, bucket};
   o.how = gq::adapt::rule_of(gq::adapt::lgreco{});
-  return std::make_unique<adaptive_exchange>(with, every_of(how), std::move(o));
+  return std::make_unique<adaptive_exchange>(with, how, std::move(o));
 }
 std::unique_ptr<exchange> make_adaptive_cgx(setting const& with, compose::arguments const& how) {
   constexpr std::string_view rules[] = {"kmeans", "linear", "bayes"};
@@ -98,7 +95,7 @@ std::unique_ptr<exchange> make_adaptive_cgx(setting const& with, compose::argume
     default:
       o.how = gq::adapt::rule_of(gq::adapt::cgx_kmeans{});
   }
-  return std::make_unique<adaptive_exchange>(with, every_of(how), std::move(o));
+  return std::make_unique<adaptive_exchange>(with, how, std::move(o));
 }
 
 }  // namespace evidence

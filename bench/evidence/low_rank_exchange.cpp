@@ -10,6 +10,14 @@
 #endif
 
 namespace evidence {
+namespace {
+
+[[noreturn]] [[maybe_unused]] void refuse_without_eigen() {
+  throw gq::configuration_error(
+      "globalq: evidence: power-sgd needs Eigen 3.4, which was not found when this was built");
+}
+
+}  // namespace
 
 std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments const& how) {
   auto const rank = static_cast<int>(how.number("rank", 1, 256));
@@ -18,8 +26,20 @@ std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments
                         gq::compressor::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}));
 #else
   static_cast<void>(rank);
-  throw gq::configuration_error(
-      "globalq: evidence: power-sgd needs Eigen 3.4, which was not found when this was built");
+  refuse_without_eigen();
+#endif
+}
+
+std::unique_ptr<exchange> make_adaptive_power_sgd(setting const& with, compose::arguments const& how) {
+  auto const rank = static_cast<int>(how.number("rank", 2, 64));
+#ifdef GLOBALQ_HAS_EIGEN
+  std::vector<int> candidates;
+  for (int r = (rank + 3) / 4; r <= 4 * rank; ++r) candidates.push_back(r);
+  return adaptive(with, how, gq::compressor::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}),
+                  std::move(candidates), rank);
+#else
+  static_cast<void>(rank);
+  refuse_without_eigen();
 #endif
 }
 

@@ -25,6 +25,7 @@ DRAWN = {  # method: colour, in curves
     "qsgd:4": "#74c476",
     "layers:cgx:4": "#e6550d",
     "top-k:1": "#9e9ac8",
+    "adaptive-top-k:1": "#54278f",
     "power-sgd:4": "#fdae6b",
 }
 

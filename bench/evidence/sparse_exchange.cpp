@@ -9,6 +9,8 @@
 #include <globalq/compressor/send_first.hpp>
 #include <globalq/compressor/top_k.hpp>
 
+#include <cmath>
+
 namespace evidence {
 namespace {
 
@@ -28,6 +30,15 @@ std::unique_ptr<exchange> make_top_k(setting const& with, compose::arguments con
   return maybe_fed_back(
       with, how,
       gq::compressor::top_k(with.layers, {.density = share(how), .scope = scope}, {.seed = with.seed}));
+}
+
+std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, compose::arguments const& how) {
+  double const density = share(how);
+  if (density > 0.25) how.refuse_value("percent");
+  std::vector<double> candidates;
+  for (int k = -8; k <= 8; ++k) candidates.push_back(density * std::exp2(0.25 * k));
+  return adaptive(with, how, gq::compressor::top_k(with.layers, {.density = density}, {.seed = with.seed}),
+                  std::move(candidates), density);
 }
 
 std::unique_ptr<exchange> make_rand_k(setting const& with, compose::arguments const& how) {
