@@ -241,6 +241,17 @@ TEST_P(Schedules, send_the_bytes_that_they_are_said_to_send) {
   EXPECT_EQ(sum(net, "allgather", values).bytes, others * bytes * static_cast<std::uint64_t>(n));
 }
 
+TEST(Simulation, a_tree_in_chunks_keeps_the_links_of_its_first_worker_busy) {
+  // worker 0 receives and sends the vector once for each level; to begin and to end takes a few chunks more
+  for (int n : {2, 3, 4, 8, 16, 33, 64}) {
+    std::uint64_t const chunk = 16 * grain, values = 128 * chunk;
+    double const whole = model::tree_levels(n) * 4.0 * static_cast<double>(values) / 1e8;
+    double const took = sum(model::network::uniform(n, 1e-5, 1e8), "tree", values, {}, chunk).seconds;
+    EXPECT_GE(took, whole) << n;
+    EXPECT_LT(took, 1.1 * whole) << n;
+  }
+}
+
 TEST(Simulation, nodes_with_fast_links_within_are_used_by_the_hierarchical_schedule) {
   model::network net = model::network::uniform(8, 1e-4, 1e8);
   for (std::size_t r = 0; r < 8; ++r) net.links[r].site = static_cast<int>(r / 4);
