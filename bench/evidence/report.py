@@ -262,7 +262,7 @@ def speed_chart(of: results, model: str, folder: pathlib.Path) -> str:
             f"$w{workers} using {i + 2}:xtic(1) title '{figures.NETWORKS[n]}' linecolor '{colours[i]}'" for i, n in enumerate(networks)))
     if not panels:
         return ""
-    script = "\n".join([*data, f"set terminal pngcairo size 1300,{440 * len(panels)} enhanced font 'DejaVu Sans,10' background '#ffffff'",
+    script = "\n".join([*data, f"set terminal pngcairo size 1400,{500 * len(panels)} enhanced font 'DejaVu Sans,10' background '#ffffff'",
                         f"set output '{folder / name}.png'", HEAD, "set style data histogram", "set style histogram clustered gap 1",
                         "set style fill solid 1 noborder", "set logscale y 2", "set ylabel 'times as fast as float32, whole steps'",
                         "set xtics rotate by -45", "set key top left horizontal samplen 1.5 font ',9'", "set yrange [*:*]",
