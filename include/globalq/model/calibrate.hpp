@@ -126,7 +126,29 @@ class prober {
     return seconds_since(start);
   }
 
+  /// Seconds of @p count messages to the neighbour of which a few are under way, as calls have them.
+  double stream(std::size_t bytes, int count) {
+    std::span<std::byte> const in = room(under_way, bytes);
+    std::vector<typename T::request> incoming, outgoing;
+    incoming.reserve(static_cast<std::size_t>(count));
+    outgoing.reserve(static_cast<std::size_t>(count));
+    transport::barrier(t_);
+    auto const start = std::chrono::steady_clock::now();
+    for (int k = 0; k < count + under_way; ++k) {
+      if (k >= under_way) {
+        t_.wait(incoming[static_cast<std::size_t>(k - under_way)]);
+        t_.wait(outgoing[static_cast<std::size_t>(k - under_way)]);
+      }
+      if (k >= count) continue;
+      incoming.push_back(
+          t_.recv_async(left(1), in.subspan(static_cast<std::size_t>(k % under_way) * bytes, bytes)));
+      outgoing.push_back(t_.send_async(right(1), std::span<std::byte const>(out_).first(bytes)));
+    }
+    return seconds_since(start);
+  }
+
  private:
+  static constexpr int under_way = 4;
   int right(int distance) const { return (t_.rank() + distance) % t_.size(); }
   int left(int distance) const { return (t_.rank() + t_.size() - distance) % t_.size(); }
   std::span<std::byte> room(std::size_t messages, std::size_t bytes) {
@@ -201,8 +223,8 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
     times.push_back(probe.exchange(probe.short_bytes, probe.turns));
     times.push_back(probe.burst(probe.short_bytes, probe.flood, 1));
     times.push_back(probe.exchange(bytes, 2));
-    times.push_back(probe.burst(bytes, few, 1));
-    times.push_back(probe.burst(bytes, many, 1));
+    times.push_back(probe.stream(bytes, few));
+    times.push_back(probe.stream(bytes, many));
   });
   // last: where streams meet, TCP loses packets, and is slow for a while after
   if (crowd) repeat(1, [&] { crowds.push_back(probe.burst(bytes, of_crowd, n - 1)); });
