@@ -3,6 +3,9 @@
 /// @brief Densities of layers that change while training: the same on all workers, within the budget, nothing lost.
 
 #include <globalq/adapt/accordion.hpp>
+#include <globalq/adapt/kept_values.hpp>
+#include <globalq/adapt/rule.hpp>
+#include <globalq/adapt/selector.hpp>
 #include <globalq/compressor/adaptive.hpp>
 #include <globalq/compressor/top_k.hpp>
 

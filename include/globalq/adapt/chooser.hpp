@@ -57,12 +57,11 @@ class chooser {
   template <class Space = Kokkos::DefaultHostExecutionSpace>
   chooser(layout const& model, filter const& excluded, chooser_options options = {},
           Space const& space = Space())
-      : options_(std::move(options)),
-        reference_(place_reference(options_)),
+      : options_(with_reference(std::move(options))),
         quantisers_(quantisers_of(options_)),
         selector_(model, {.of = quantisers(quantisers_, space),
                           .compress = [excluded](layer const& l) { return !excluded(l); },
-                          .reference = reference_,
+                          .reference = place_of_reference(options_),
                           .alpha = options_.alpha,
                           .how = options_.how,
                           .settings = settings_of(options_)}) {}
@@ -109,8 +108,8 @@ class chooser {
   chooser_options const& options() const { return options_; }
 
  private:
-  /// The number of the candidate that is the reference, or has its bits and gets its bucket.
-  static std::uint32_t place_reference(chooser_options& options) {
+  /// The reference is a candidate: where it is none, the one of its bits gets its bucket.
+  static chooser_options with_reference(chooser_options options) {
     auto& all = options.candidates;
     auto same_bits = std::find(all.begin(), all.end(), options.reference);
     if (same_bits == all.end())
@@ -122,7 +121,11 @@ class chooser {
                                 std::to_string(all.size()) +
                                 " candidates has; add one, so that layers can keep what they begin with");
     same_bits->bucket = options.reference.bucket;
-    return static_cast<std::uint32_t>(same_bits - all.begin());
+    return options;
+  }
+  static std::uint32_t place_of_reference(chooser_options const& options) {
+    auto const& all = options.candidates;
+    return static_cast<std::uint32_t>(std::find(all.begin(), all.end(), options.reference) - all.begin());
   }
   static std::vector<any_quantizer> quantisers_of(chooser_options const& options) {
     std::vector<any_quantizer> all;
@@ -137,7 +140,6 @@ class chooser {
   }
 
   chooser_options options_;
-  std::uint32_t reference_;
   std::vector<any_quantizer> quantisers_;
   selector selector_;
 };
