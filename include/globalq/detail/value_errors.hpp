@@ -3,6 +3,7 @@
 /// @file
 /// @brief telemetry: zeros and errors of values beside what became of them.
 
+#include "../core/dtype.hpp"
 #include "../kernel/executor.hpp"
 #include "../telemetry.hpp"
 
