@@ -71,7 +71,7 @@ struct pair {
   using schedule = hierarchical<Inner, Outer>;
 };
 using pairs = ::testing::Types<pair<star, scatter_reduce_allgather>, pair<star, gq::schedule::ring>,
-                               pair<gq::schedule::tree, gq::schedule::tree>>;
+                               pair<star, gq::schedule::tree>, pair<gq::schedule::tree, gq::schedule::tree>>;
 TYPED_TEST_SUITE(HierarchicalOver, pairs);
 
 TYPED_TEST(HierarchicalOver, any_nodes_and_chunks_gives_every_worker_the_same_bits) {
@@ -107,6 +107,21 @@ TYPED_TEST(HierarchicalOver, any_nodes_sums_everyone_once) {
         ASSERT_NEAR(static_cast<double>(got[0][i]), sum / n, 4 * 0x1p-23) << text(split);
       }
     }
+}
+
+// Many nodes of few workers, many chunks: the frames of a tree between leaders and those within a node are others.
+TYPED_TEST(HierarchicalOver, ten_and_more_nodes_sum_everyone_once_in_many_chunks) {
+  std::size_t const d = 256 * 24;
+  for (int nodes : {10, 11}) {
+    int const n = 2 * nodes;
+    auto const got = means(gq::uncompressed{}, typename TypeParam::schedule{2}, n, d, 256);
+    for (std::size_t i = 0; i < d; ++i) {
+      double sum = 0;
+      for (int r = 0; r < n; ++r) sum += static_cast<double>(value_of(r, i));
+      ASSERT_NEAR(static_cast<double>(got[0][i]), sum / n, 4 * 0x1p-23) << nodes << " nodes";
+    }
+    for (auto const& other : got) ASSERT_EQ(other, got[0]);
+  }
 }
 
 // Integer sums are exact in any order, so nodes change nothing: the bits are those of a ring.

@@ -188,8 +188,17 @@ class frame_pool {
     return sources_;
   }
 
+  /// Frames of a codec that sends by itself while a schedule runs, apart from those of the schedule.
+  frame_pool& of_codec() {
+    if (!of_codec_) {
+      of_codec_ = std::make_unique<frame_pool>(memory_);
+      of_codec_->counts_ = counts_;
+    }
+    return *of_codec_;
+  }
+
   std::size_t bytes() const {
-    std::size_t sum = 0;
+    std::size_t sum = of_codec_ ? of_codec_->bytes() : 0;
     for (std::size_t s : sizes_) sum += s;
     return sum;
   }
@@ -200,6 +209,7 @@ class frame_pool {
   std::vector<std::size_t> sizes_;
   bool counts_ = false;
   std::vector<source> sources_;
+  std::unique_ptr<frame_pool> of_codec_;
 };
 
 }  // namespace globalq

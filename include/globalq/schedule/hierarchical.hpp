@@ -55,7 +55,7 @@ template <Transport T, class Inner, class Outer>
 class node_codec final : public codec {
  public:
   node_codec(T& workers, codec& inner, frame_pool& frames, node_map const& nodes)
-      : t_(workers), inner_(inner), frames_(frames), nodes_(nodes) {
+      : t_(workers), inner_(inner), frames_(frames.of_codec()), nodes_(nodes) {
     int const node = nodes.node_of(workers.rank()), size = nodes.size(node);
     leader_ = nodes.leader(node);
     place_ = workers.rank() - leader_;
@@ -67,8 +67,7 @@ class node_codec final : public codec {
     for (int p = place_ + 1; p < size; ++p)
       if (Inner::parent(p) == place_) scratch().children.push_back({p, below[static_cast<std::size_t>(p)]});
     terms_ = below[static_cast<std::size_t>(place_)];
-    first_slot_ = static_cast<std::size_t>(4 * nodes.count() + 128);  // above those of the outer schedule
-    slots_up_ = first_slot_ + scratch().children.size();
+    slots_up_ = scratch().children.size();
     slots_down_ = slots_up_ + up_at_once;
   }
 
@@ -151,7 +150,7 @@ class node_codec final : public codec {
   /// The frames of the children.
   void gather(segment part, std::vector<source>& all) {
     for (child const& c : scratch().children) {
-      auto const frame = frames_.get(first_slot_ + all.size(), inner_.frame_bytes(part, c.terms));
+      auto const frame = frames_.get(all.size(), inner_.frame_bytes(part, c.terms));
       under_way_.recv(t_, leader_ + c.place, frame, gather_set);
       all.push_back({frame, c.terms, leader_ + c.place});
     }
@@ -176,7 +175,7 @@ class node_codec final : public codec {
   frame_pool& frames_;
   node_map const& nodes_;
   int leader_ = 0, place_ = 0, terms_ = 1;
-  std::size_t first_slot_ = 0, slots_up_ = 0, slots_down_ = 0;
+  std::size_t slots_up_ = 0, slots_down_ = 0;
   std::uint64_t sent_ = 0;
   transfers<T> under_way_;
 };
@@ -217,6 +216,8 @@ class hierarchical {
 
   /// Which workers form a node.
   detail::node_split const& nodes() const { return split_; }
+  /// "hierarchical:4", or "hierarchical<tree,ring>:4+2".
+  std::string const& text() const { return name_; }
 
   /// @throws configuration_error when the nodes have another number of workers together
   globalq::detail::schedule_facts facts(int workers) const {
