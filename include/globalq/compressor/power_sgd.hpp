@@ -51,7 +51,7 @@ class power_sgd {
   explicit power_sgd(adapt::layout layers, power_sgd_options const& how = {}, options const& settings = {},
                      Schedule schedule = {})
       : schedule_(std::move(schedule)),
-        caller_("power_sgd", std::move(layers), settings, 0, schedule_.facts(1).name) {
+        caller_("power_sgd", std::move(layers), settings, 0, schedule::detail::text_of(schedule_)) {
     plan(how);
     reset();
   }

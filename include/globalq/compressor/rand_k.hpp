@@ -82,7 +82,7 @@ class rand_k {
                 globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope) |
                                                                            (how.unbiased ? 2U : 0U) |
                                                                            (how.shared ? 4U : 0U)),
-                schedule_.facts(1).name) {
+                schedule::detail::text_of(schedule_)) {
     if (caller_.layers().length() > std::uint64_t{1} << 44)
       throw configuration_error("globalq: rand_k: more than 2^44 values; choose out of parts of the vector");
     std::uint64_t total = 0, longest = 0;

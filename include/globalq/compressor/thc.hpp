@@ -3,6 +3,7 @@
 /// @file
 /// @brief compressor: THC: rotated values, rounded to a table that all workers share, and added as small integers.
 
+#include "../schedule/native.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
@@ -129,8 +130,8 @@ class thc {
         caller_(
             "thc", std::move(layers), settings,
             globalq::detail::hash(globalq::detail::hash(0, static_cast<std::uint64_t>(how.bits)), how.block),
-            schedule_.facts(1).name) {
-    if (schedule_.facts(1).native)
+            schedule::detail::text_of(schedule_)) {
+    if (schedule::detail::text_of(schedule_) == schedule::native::name)
       throw configuration_error(
           "globalq: thc: sums travel in more bits than indices, which schedule native "
           "cannot do; use scatter_reduce_allgather, ring or tree");

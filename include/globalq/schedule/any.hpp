@@ -47,6 +47,11 @@ class any {
           "nodes of 4 workers, or hierarchical:4+2+4");
   }
 
+  /// What it is made from by name.
+  std::string_view text() const {
+    return std::visit([](auto const& s) { return detail::text_of(s); }, chosen_);
+  }
+
   globalq::detail::schedule_facts facts(int workers) const {
     return std::visit([&](auto const& s) { return s.facts(workers); }, chosen_);
   }

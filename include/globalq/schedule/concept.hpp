@@ -4,7 +4,7 @@
 /// @brief schedule: who sends which frame to whom; written once for every transport and every operator.
 ///
 /// A schedule is a value with
-/// - `static constexpr char const* name`,
+/// - `static constexpr char const* name`, or `text()` where what it is called is known at run time only,
 /// - `facts(workers)`: its height, and what it asks of an operator,
 /// - `parts(workers)`: into how many segments a vector is cut,
 /// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
@@ -17,6 +17,7 @@
 #include "../detail/resolve.hpp"
 #include "../transport/concept.hpp"
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,15 @@ inline constexpr bool gathers = requires {
 }  // namespace detail
 
 namespace schedule::detail {
+
+/// What a schedule is called, whatever the number of workers; where its parameters are known at run time only, it says `text()`.
+template <Schedule S>
+std::string_view text_of(S const& schedule) {
+  if constexpr (requires { schedule.text(); })
+    return schedule.text();
+  else
+    return S::name;
+}
 
 /// Nothing is sent for an empty frame; both sides know.
 template <Transport T>

@@ -17,6 +17,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace globalq::compressor::detail {
 
@@ -25,6 +27,25 @@ struct workspace {
   frame_pool frames;
   std::vector<globalq::detail::opening_record> records;
   byte_buffer mine, all;
+};
+
+/// @brief A workspace of its own for each copy of a compressor, since copies may be called at the same time.
+class own_workspace {
+ public:
+  own_workspace() = default;
+  own_workspace(own_workspace const&) : own_workspace() {}
+  own_workspace& operator=(own_workspace const&) { return *this; }
+  own_workspace(own_workspace&&) = default;
+  own_workspace& operator=(own_workspace&&) = default;
+  ~own_workspace() = default;
+
+  workspace& operator*() const { return *memory_; }
+  workspace* operator->() const { return memory_.get(); }
+  /// Gives it away and gets a new one.
+  std::shared_ptr<workspace> release() { return std::exchange(memory_, std::make_shared<workspace>()); }
+
+ private:
+  std::shared_ptr<workspace> memory_ = std::make_shared<workspace>();
 };
 
 /// A real number as a part of a fingerprint.
@@ -37,14 +58,13 @@ class caller {
   /// @param parameters  hash of all its parameters
   /// @param schedule    name of the schedule of its sums
   caller(char const* name, adapt::layout layers, options const& settings, std::uint64_t parameters,
-         char const* schedule = "")
+         std::string_view schedule = {})
       : layers_(std::move(layers)),
         settings_(settings),
         name_(name),
         schedule_(schedule),
         runs_(runs_of(layers_)),
         blocks_(blocks_of(runs_)),
-        memory_(std::make_shared<workspace>()),
         meter_(settings.telemetry) {
     for (run const& b : blocks_) {
       before_.push_back(total_);
@@ -227,8 +247,7 @@ class caller {
   outcome guarded(T& workers, F const& f) {
     auto const keep = [&] {
       if constexpr (transport::OwnRetain<T>) {
-        workers.retain(memory_);
-        memory_ = std::make_shared<workspace>();
+        workers.retain(memory_.release());
       }
     };
     try {
@@ -281,7 +300,7 @@ class caller {
   adapt::layout layers_;
   options settings_;
   char const* name_;
-  char const* schedule_;
+  std::string schedule_;
   std::uint64_t parameters_ = 0, places_ = 0;
   std::vector<run> runs_, blocks_;
   std::vector<std::uint64_t> before_;  ///< values of layers before each block
@@ -289,7 +308,7 @@ class caller {
   std::vector<float> sums_;
   std::vector<float> before_call_, left_,
       message_;  ///< where telemetry wants errors: of x, the rest, what was sent
-  std::shared_ptr<workspace> memory_;
+  own_workspace memory_;
   globalq::detail::call_meter meter_;
   bool forced_ = globalq::detail::float32_forced();
 };
