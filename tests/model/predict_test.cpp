@@ -139,6 +139,20 @@ TEST(Choose, takes_the_chunks_that_are_best) {
   EXPECT_LE(whole.best.time.seconds, p.time.seconds);
 }
 
+TEST(Choose, names_the_uncompressed_operator_that_is_fastest) {
+  std::vector<model::operator_model> two;
+  for (auto const& [name, seconds] :
+       {std::pair{"slow", 1e-6}, std::pair{"fast", 1e-10}, std::pair{"slower", 1e-5}})
+    two.push_back(model::operator_model::of(
+        name, gq::uncompressed{},
+        {.norm = seconds, .encode = seconds, .reduce = seconds, .decode = seconds}));
+  auto const c = model::choose(model::network::uniform(4, 1e-5, 1e9), two, 1 << 20);
+  EXPECT_FALSE(c.compress);
+  EXPECT_EQ(c.name, "fast");
+  EXPECT_THAT(c.reason, HasSubstr("fast on schedule"));
+  EXPECT_LT(c.plain.time.seconds, 0.1);
+}
+
 TEST(Choose, needs_something_to_compare_with) {
   auto const net = model::network::uniform(4, 1e-4, 2.5e7);
   auto const all = candidates();

@@ -177,7 +177,7 @@ inline std::string most_of(timing const& t) {
 }  // namespace detail
 
 /// @brief Chooses operator, schedule and chunk size for a length, or no compression.
-/// @param operators  candidates; the first that is uncompressed is what they are compared with
+/// @param operators  candidates; the uncompressed one that is fastest is what they are compared with
 /// @throws configuration_error when none is uncompressed, or none of the schedules' names is known
 /// @complexity a simulation for each operator, schedule and chunk size
 /// @determinism the same choice for the same arguments on one machine; workers of different machines let one of them choose and
@@ -186,6 +186,7 @@ inline choice choose(network const& net, std::span<operator_model const> operato
                      accuracy const& wanted = {}, search const& among = {}, call_shape shape = {}) {
   choice c;
   std::optional<prediction> best, plain;
+  std::string plain_name;
   int inaccurate = 0, unbounded = 0, unfit = 0;
   std::string refusal;
   auto const score_of = [&](prediction const& p, bool uncompressed) {
@@ -203,8 +204,8 @@ inline choice choose(network const& net, std::span<operator_model const> operato
         }
         if (op.facts.plain) {
           if (!plain || p.time.seconds < plain->time.seconds) {
-            plain = p;
-            if (c.plain.schedule.empty()) c.plain.schedule = op.name;  // remembered below
+            plain = std::move(p);
+            plain_name = op.name;
           }
           continue;
         }
@@ -225,7 +226,6 @@ inline choice choose(network const& net, std::span<operator_model const> operato
     throw configuration_error("globalq: model::choose: none of the " + std::to_string(operators.size()) +
                               " operators is uncompressed on any of the schedules; add "
                               "operator_model::of(\"float32\", uncompressed{}, ...)");
-  std::string const plain_name = c.plain.schedule;
   c.plain = *plain;
   c.plain_score = score_of(*plain, true);
   std::string const against = detail::call_text(plain_name, *plain);
