@@ -119,7 +119,10 @@ TEST(Bypass, refuses_on_every_worker_alike) {
     EXPECT_THAT(refusal(links(3, 0, 1), compressed(), quiet),
                 HasSubstr("those of 3 workers and there are 2"));
     EXPECT_THAT(refusal(links(2, 0, 1), compressed(), std::function<void(model::bypass_decision const&)>{}),
-                HasSubstr("nobody is told"));
+                HasSubstr("nobody is told at worker 0"));
+    // the other hears of it as well, instead of waiting
+    std::function<void(model::bypass_decision const&)> const one = workers.rank() == 0 ? quiet : nullptr;
+    EXPECT_THAT(refusal(links(2, 0, 1), compressed(), one), HasSubstr("nobody is told at worker 1"));
   });
 }
 

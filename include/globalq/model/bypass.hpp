@@ -55,10 +55,13 @@ class bypassing_mean {
       : compressed_(workers, std::move(op), schedule, settings),
         plain_(workers, uncompressed{}, schedule, settings),
         tell_(std::move(tell)) {
-    if (!tell_)
-      throw configuration_error(
-          "globalq: model::bypassing_mean: nobody is told what is bypassed; pass a function, such as one "
-          "that logs");
+    std::vector<std::uint8_t> deaf(static_cast<std::size_t>(workers.size()));
+    transport::allgather_value(workers, static_cast<std::uint8_t>(tell_ ? 0 : 1), std::span(deaf));
+    for (std::size_t r = 0; r < deaf.size(); ++r)
+      if (deaf[r] != 0)
+        throw configuration_error(
+            "globalq: model::bypassing_mean: nobody is told at worker " + std::to_string(r) +
+            " what is bypassed; pass a function on every worker, such as one that logs");
     agree(workers, schedule, settings, links, compressed, plain, bypass);
   }
 
