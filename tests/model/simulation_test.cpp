@@ -295,6 +295,17 @@ TEST(Simulation, networks_with_impossible_numbers_are_refused_with_the_worker_an
   EXPECT_THAT(run(net), HasSubstr("more than 16384; simulate fewer"));
 }
 
+TEST(Simulation, what_would_fill_the_memory_is_refused_while_it_is_noted) {
+  auto const net = model::network::uniform(2, 0, 1);
+  EXPECT_THAT(refusal([&] {
+                model::simulate(net, [](model::recorder& t) {
+                  std::span<std::byte const> const nothing;
+                  for (;;) t.send_async(1 - t.rank(), nothing);
+                });
+              }),
+              HasSubstr("worker 0 of 2 does more than 33554432 things"));
+}
+
 TEST(Simulation, workers_that_would_wait_for_ever_are_found) {
   auto const net = model::network::uniform(3, 0, 1);
   EXPECT_THAT(refusal([&] {

@@ -17,6 +17,13 @@
 
 namespace globalq::model {
 
+/// @brief The most workers of a simulation: memory grows with their square.
+inline constexpr int most_simulated = 16384;
+/// @brief The most messages of a simulation: about a minute.
+inline constexpr std::uint64_t most_simulated_messages = std::uint64_t{1} << 28;
+/// @brief The most that one worker may do in a simulation: messages, waits and pieces of work. Half a gigabyte while it is noted.
+inline constexpr std::size_t most_simulated_events = std::size_t{1} << 25;
+
 /// @brief What a worker does with its own time.
 enum class part : std::uint8_t { norm, encode, reduce, decode };
 
@@ -109,6 +116,11 @@ class recorder {
 
   request send_async(int peer, std::span<std::byte const> bytes) {
     note(detail::event::kind::send, distance(peer, last_to_), bytes.size());
+    if (++all_sends_ > most_simulated_messages)
+      throw configuration_error("globalq: model::simulate: the first " + std::to_string(rank_ + 1) + " of " +
+                                std::to_string(size_) + " workers send more than " +
+                                std::to_string(most_simulated_messages) +
+                                " messages; simulate longer chunks, or fewer workers");
     return {sends_++, true, peer, 0};
   }
   request recv_async(int peer, std::span<std::byte>) {
@@ -166,11 +178,17 @@ class recorder {
     return static_cast<std::uint32_t>(d < 0 ? d + size_ : d);
   }
   void note(detail::event::kind what, std::uint32_t who, std::uint64_t value) {
+    if (events_.size() == most_simulated_events)  // a list that is shortened only once it is whole
+      throw configuration_error("globalq: model::simulate: worker " + std::to_string(rank_) + " of " +
+                                std::to_string(size_) + " does more than " +
+                                std::to_string(most_simulated_events) +
+                                " things, messages and work; simulate longer chunks");
     events_.push_back({what, who, value});
   }
 
   int rank_ = 0, size_ = 1, last_to_ = 0, last_from_ = 0;
   std::int64_t sends_ = 0, recvs_ = 0, last_sent_ = 0, last_received_ = 0;
+  std::uint64_t all_sends_ = 0;  ///< of all workers so far
   std::vector<std::uint32_t> posted_, waited_;
   std::vector<detail::event> events_;
   detail::script notes_;
@@ -436,11 +454,6 @@ class player {
 
 }  // namespace detail
 
-/// @brief The most workers of a simulation: memory grows with their square.
-inline constexpr int most_simulated = 16384;
-/// @brief The most messages of a simulation: about a minute.
-inline constexpr std::uint64_t most_simulated_messages = std::uint64_t{1} << 28;
-
 /// @brief Runs a collective for all workers of a network, and says how long it would take.
 /// @param each  each(t): what worker t.rank() does, over a model::recorder; runs once for every worker, to its end, one after
 ///              the other. It must not look at what it receives.
@@ -457,16 +470,9 @@ timing simulate(network const& net, F const& each) {
   recorder t(net.workers());
   std::vector<detail::script> notes;
   notes.reserve(net.links.size());
-  std::uint64_t messages = 0;
   for (int r = 0; r < net.workers(); ++r) {
     t.begin(r);
     each(t);
-    messages += static_cast<std::uint64_t>(t.sends_);
-    if (messages > most_simulated_messages)
-      throw configuration_error("globalq: model::simulate: the first " + std::to_string(r + 1) + " of " +
-                                std::to_string(net.workers()) + " workers send more than " +
-                                std::to_string(most_simulated_messages) +
-                                " messages; simulate longer chunks, or fewer workers");
     notes.push_back(t.end());
   }
   return detail::player(net, std::move(notes)).play();
