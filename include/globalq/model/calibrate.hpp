@@ -10,6 +10,7 @@
 #include "predict.hpp"
 
 #include <chrono>
+#include <memory>
 
 namespace globalq::model {
 
@@ -76,14 +77,32 @@ struct told_network {
 };
 static_assert(std::is_trivially_copyable_v<told_network>);
 
+/// f(), whose transfers use @p memory: they may go on when it is given up.
+template <Transport T, class F>
+void keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const& memory, F const& f) {
+  try {
+    f();
+  } catch (transport_error const&) {
+    if constexpr (transport::OwnRetain<T>) t.retain(memory);
+    throw;
+  }
+}
+
 /// The longest of what all workers measured, call by call.
 template <Transport T>
-std::vector<double> slowest(T& t, std::vector<double> const& mine) {
-  std::size_t const n = static_cast<std::size_t>(t.size());
-  std::vector<double> all(mine.size() * n), most(mine.size(), 0.0);
-  transport::allgather(t, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+std::vector<double> slowest(T& t, std::vector<double> mine) {
+  struct numbers {
+    std::vector<double> own, all;
+  };
+  std::size_t const n = static_cast<std::size_t>(t.size()), count = mine.size();
+  auto const memory = std::make_shared<numbers>(std::move(mine), std::vector<double>(n * count));
+  keeping(t, memory, [&] {
+    transport::allgather(t, std::as_bytes(std::span(memory->own)),
+                         std::as_writable_bytes(std::span(memory->all)));
+  });
+  std::vector<double> most(count, 0.0);
   for (std::size_t r = 0; r < n; ++r)
-    for (std::size_t i = 0; i < mine.size(); ++i) most[i] = std::max(most[i], all[r * mine.size() + i]);
+    for (std::size_t i = 0; i < count; ++i) most[i] = std::max(most[i], memory->all[r * count + i]);
   return most;
 }
 
@@ -91,7 +110,10 @@ std::vector<double> slowest(T& t, std::vector<double> const& mine) {
 template <Transport T>
 class prober {
  public:
-  prober(T& t, std::size_t bytes) : t_(t), out_(std::max<std::size_t>(bytes, short_bytes)) {}
+  prober(T& t, std::size_t bytes) : t_(t) { out_.resize(std::max<std::size_t>(bytes, short_bytes)); }
+
+  /// What messages are sent from and received in.
+  std::shared_ptr<void> memory() const { return memory_; }
 
   static constexpr std::size_t short_bytes = 64;
   static constexpr int flood = 32, turns = 16;
@@ -156,8 +178,12 @@ class prober {
     return std::span(in_).first(messages * bytes);
   }
 
+  struct bytes_of {
+    std::vector<std::byte> out, in;
+  };
   T& t_;
-  std::vector<std::byte> out_, in_;
+  std::shared_ptr<bytes_of> memory_ = std::make_shared<bytes_of>();
+  std::vector<std::byte>&out_ = memory_->out, &in_ = memory_->in;
 };
 
 inline void check(calibration_settings const& s) {
@@ -207,7 +233,6 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   detail::prober<T> probe(t, bytes);
   constexpr int few = 2;  // messages in a short stream
   int const many = settings.stream, of_crowd = std::max(1, settings.stream / 2);
-  probe.burst(bytes, few, 1);
   constexpr std::size_t each = 5;
   // f(), again until the repeats or this share of the budget are used up
   auto const repeat = [&](double share, auto const& f) {
@@ -219,15 +244,18 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
     }
   };
   std::vector<double> times, crowds;  // of each repeat
-  repeat(crowd ? 0.7 : 1.0, [&] {
-    times.push_back(probe.exchange(probe.short_bytes, probe.turns));
-    times.push_back(probe.burst(probe.short_bytes, probe.flood, 1));
-    times.push_back(probe.exchange(bytes, 2));
-    times.push_back(probe.stream(bytes, few));
-    times.push_back(probe.stream(bytes, many));
+  detail::keeping(t, probe.memory(), [&] {
+    probe.burst(bytes, few, 1);
+    repeat(crowd ? 0.7 : 1.0, [&] {
+      times.push_back(probe.exchange(probe.short_bytes, probe.turns));
+      times.push_back(probe.burst(probe.short_bytes, probe.flood, 1));
+      times.push_back(probe.exchange(bytes, 2));
+      times.push_back(probe.stream(bytes, few));
+      times.push_back(probe.stream(bytes, many));
+    });
+    // last: where streams meet, TCP loses packets, and is slow for a while after
+    if (crowd) repeat(1, [&] { crowds.push_back(probe.burst(bytes, of_crowd, n - 1)); });
   });
-  // last: where streams meet, TCP loses packets, and is slow for a while after
-  if (crowd) repeat(1, [&] { crowds.push_back(probe.burst(bytes, of_crowd, n - 1)); });
   std::vector<double> const all = detail::slowest(t, times);
   std::vector<double> const met = crowd ? detail::slowest(t, crowds) : std::vector<double>();
   detail::told_network told{};
