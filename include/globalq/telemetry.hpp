@@ -86,7 +86,7 @@ struct call_report {
 /// What telemetry looks at besides times and bytes.
 struct telemetry_options {
   /// Own values are encoded and decoded once more in each call, to tell zeros and errors, outside of all phases. This needs
-  /// the memory of one vector. In host memory only: not on a stream.
+  /// the memory of one vector, and on a stream a wait for it in each call.
   bool errors = false;
 };
 

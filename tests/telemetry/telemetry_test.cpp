@@ -218,6 +218,20 @@ TEST(Telemetry, zeros_have_no_error_and_are_all_zero) {
   });
 }
 
+TEST(Telemetry, zeros_on_a_stream_are_counted_as_on_the_host) {
+  on_threads(2, [&](auto& hosts) {
+    gq::telemetry seen{{.errors = true}};
+    gq::transport::staged workers{hosts, support::space()};
+    gq::allreduce_mean mean{workers, integers, gq::schedule::any{"ring"}, {.telemetry = &seen}};
+    Kokkos::View<float*, support::space> x("x", 300);
+    mean(x, 0);
+    mean.wait();
+    EXPECT_EQ(seen.last().rounded, 300U);
+    EXPECT_EQ(seen.last().zero_fraction(), 1);
+    EXPECT_EQ(seen.last().normalised_error(), 0);
+  });
+}
+
 TEST(Telemetry, calls_made_of_several_report_all_bytes_and_the_errors_of_the_operator_only) {
   constexpr std::size_t length = 3000;
   on_threads(5, [&](auto& workers) {

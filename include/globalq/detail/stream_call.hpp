@@ -124,8 +124,10 @@ struct compare_values {
   }
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
     block_errors sum;
-    for (std::uint64_t i = item; state->agreed.writes && i < count; i += items) {
-      double const v = value(x.data, x.type, i), r = value(rounded.data, rounded.type, i), off = r - v;
+    bool const zeros = state->what == outcome::zero;  // of which nothing is written
+    for (std::uint64_t i = item; (state->agreed.writes || zeros) && i < count; i += items) {
+      double const v = value(x.data, x.type, i), r = zeros ? 0.0 : value(rounded.data, rounded.type, i),
+                   off = r - v;
       sum.energy += v * v;
       sum.error += off * off;
       sum.zeros += r == 0 ? 1U : 0U;
