@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -101,6 +102,34 @@ TEST(OverlappedMean, order_and_timing_change_no_bit) {
       });
       for (auto const& r : results) EXPECT_EQ(r, results[0]);
     }
+}
+
+// A backward pass that computes its other gradients only after the last layers' are means: it would wait for ever if buckets
+// were averaged in wait().
+TEST(OverlappedMean, a_full_bucket_is_averaged_while_the_backward_pass_goes_on) {
+  gq::adapt::layout const model = seven_layers();
+  on_threads(3, [&](auto& workers) {
+    auto g = layer_gradients(model, workers.rank());
+    gq::telemetry seen;
+    overlapped_mean mean{workers,
+                         model,
+                         int8_operators(model),
+                         gq::schedule::sra{},
+                         {.layers = {.call = {.telemetry = &seen}}, .bucket_bytes = 4 * 2709}};
+    mean.begin(0);
+    std::size_t averaged = 0;
+    for (std::size_t k = model.size(); k-- != 0;) {
+      mean.ready(k, g[k]);
+      if (k != 0 && mean.bucket_of(k - 1) == mean.bucket_of(k)) continue;
+      ++averaged;
+      auto const until = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+      while (seen.total().calls != averaged && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::microseconds{100});
+      ASSERT_EQ(seen.total().calls, averaged) << "layer " << k << " and those behind it";
+    }
+    mean.wait();
+    EXPECT_EQ(averaged, 3U);
+  });
 }
 
 TEST(OverlappedMean, sums_of_codes_have_the_bits_of_one_call_too) {
