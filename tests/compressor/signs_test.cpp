@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief One bit a value: majority votes, and 1-bit SGD's two means a bucket.
+/// @brief One bit a value: how bits are packed and counted, and majority votes.
 
-#include <globalq/compressor/error_feedback.hpp>
-#include <globalq/compressor/one_bit.hpp>
 #include <globalq/compressor/sign_sgd.hpp>
 
 #include <cmath>
@@ -126,82 +124,6 @@ TEST(SignSgd, scaled_signs_have_the_mean_magnitude_of_their_layer) {
 
 TEST(SignSgd, disagreement_and_values_that_are_not_finite_are_the_same_on_all_workers) {
   cases::expect_manners([](auto layers, auto settings) { return cp::sign_sgd{layers, {}, settings}; });
-}
-
-TEST(OneBit, a_bucket_becomes_the_means_of_both_signs_which_no_other_two_numbers_beat) {
-  vector const x{1, 3, -1, 5, -7, 0, 4, 4, 4, -2, -6, -1};
-  auto const got = cases::run({x}, [] { return cp::one_bit{cases::one_layer(12), {.bucket = 6}}; });
-  vector const wanted{2.25F, 2.25F, -4, 2.25F, -4, 2.25F, 4, 4, 4, -3, -3, -3};
-  EXPECT_EQ(got.mean[0], wanted);
-  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(got.rest[0][i], x[i] - wanted[i]);
-  double const least = cases::norm2(got.rest[0]);
-  for (float up : {-0.1F, 0.1F})
-    for (float down : {-0.1F, 0.0F, 0.1F}) {
-      vector other = got.rest[0];
-      for (std::size_t i = 0; i < 12; ++i) other[i] -= x[i] < 0 ? down : up;
-      EXPECT_GT(cases::norm2(other), least);
-    }
-}
-
-TEST(OneBit, all_worlds_and_lengths_give_the_mean_of_the_messages) {
-  for (std::uint64_t bucket : {0UL, 1UL, 100UL, 512UL})
-    cases::for_worlds(
-        [&](auto layers) {
-          return cp::one_bit{layers, {.bucket = bucket}};
-        },
-        [](auto const& x, auto const& got) {
-          cases::expect_mean_of_messages(x, got, 1e-3);
-          for (std::size_t r = 0; r < x.size(); ++r) EXPECT_LE(cases::norm2(got.rest[r]), cases::norm2(x[r]));
-        });
-}
-
-TEST(OneBit, a_bucket_of_nothing_is_the_rows_of_each_matrix) {
-  gq::adapt::layout model;
-  model.add("w", {4, 65}).add("b", {10}).add("none", {0, 5});
-  EXPECT_EQ((cp::one_bit{model, {.bucket = 0}}.frame_bytes()), 8 * (4 * 2 + 1) + 8 * 5U);
-}
-
-TEST(OneBit, sums_beyond_float32_are_means_within_it) {
-  std::vector<vector> const x(3, vector(7, 3.0e38F));
-  auto const got = cases::run(x, [] { return cp::one_bit{cases::one_layer(7)}; });
-  for (float v : got.mean[2]) EXPECT_NEAR(v, 3.0e38F, 1e32F);
-}
-
-TEST(OneBit, descent_with_feedback_goes_where_descent_without_it_does_not) {
-  // one bucket with coordinates of very different sizes: the means of both signs hide the small ones
-  std::uint64_t const d = 40;
-  auto const distance = [&](bool feedback) {
-    double left = 0;
-    support::on_threads(2, [&](auto& workers) {
-      vector w(d), g(d), mean(d);
-      cp::one_bit c{cases::one_layer(d)};
-      cp::error_feedback ef{cp::one_bit{cases::one_layer(d)}};
-      for (std::uint64_t t = 0; t < 3000; ++t) {
-        // the workers' targets differ, so gradients do not vanish
-        for (std::size_t i = 0; i < d; ++i) {
-          float const target = i % 8 == 0 ? 20.0F : 1.0F;
-          g[i] =
-              0.005F * (w[i] - target + (workers.rank() == 0 ? 4.0F : -4.0F) * (i % 3 == 0 ? 1.0F : -0.5F));
-        }
-        if (feedback)
-          ef.reduce(workers, g, mean, t);
-        else
-          c.reduce(workers, g, mean, {}, t);
-        for (std::size_t i = 0; i < d; ++i) w[i] -= mean[i];
-      }
-      if (workers.rank() == 0)
-        for (std::size_t i = 0; i < d; ++i)
-          left += std::pow(static_cast<double>(w[i]) - (i % 8 == 0 ? 20.0 : 1.0), 2);
-    });
-    return std::sqrt(left / static_cast<double>(d));
-  };
-  double const with = distance(true), without = distance(false);
-  EXPECT_LT(with, 0.1);
-  EXPECT_GT(without, 10 * with);
-}
-
-TEST(OneBit, disagreement_and_values_that_are_not_finite_are_the_same_on_all_workers) {
-  cases::expect_manners([](auto layers, auto settings) { return cp::one_bit{layers, {}, settings}; });
 }
 
 }  // namespace
