@@ -2,12 +2,16 @@
 /// @file
 /// @brief The bypass: what is decided from given numbers, by all workers alike, and that it is told.
 
+#include "tests/support/refusal.hpp"
+
+#include <globalq/adapt/layered_mean.hpp>
 #include <globalq/model/bypass.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <mutex>
 
@@ -101,6 +105,86 @@ TEST(Bypass, bypasses_everything_on_a_network_faster_than_the_operator) {
   });
 }
 
+// Groups count together; calls that are started and direct ones share a queue; telemetry tells which were in float32.
+TEST(Bypass, serves_groups_and_started_calls_and_shows_in_telemetry) {
+  constexpr int n = 3;
+  gq::transport::threads cluster{n};
+  cluster.run([&](auto& workers) {
+    gq::telemetry seen;
+    int heard = 0;
+    model::bypassing_mean mean{workers,
+                               op,
+                               gq::schedule::ring{},
+                               {.seed = 5, .telemetry = &seen},
+                               links(n, 1e-4, 1e8),
+                               compressed(),
+                               plain(),
+                               [&](auto const&) { ++heard; }};
+    std::uint64_t crossover = 1;
+    while (!mean.decision(crossover).compress) crossover *= 2;
+    std::size_t const d = crossover * 6 / 10;  // float32; two of them are compressed
+    ASSERT_FALSE(mean.decision(d).compress);
+    ASSERT_TRUE(mean.decision(2 * d).compress);
+    auto a = values(workers.rank(), d), b = values(workers.rank() + 7, d), c = a, e = b, f = a, g = a;
+    mean(gq::vector_group{}.add(a).add(b), 4);
+    EXPECT_EQ(seen.take().uncompressed, 0U);
+    auto const first = mean.start(c, 9);
+    mean.start(e, 10);
+    mean.wait();
+    EXPECT_TRUE(first.test());
+    gq::call_report const total = seen.take();
+    EXPECT_EQ(total.calls, 2U);
+    EXPECT_EQ(total.uncompressed, 2U);
+    EXPECT_EQ(heard, 2);
+    gq::allreduce_mean as_int8{workers, op, gq::schedule::ring{}, gq::options{.seed = 5}};
+    gq::allreduce_mean as_float32{workers, gq::uncompressed{}, gq::schedule::ring{}, gq::options{.seed = 5}};
+    as_int8(gq::vector_group{}.add(f).add(g = values(workers.rank() + 7, d)), 4);
+    EXPECT_EQ(a, f);
+    EXPECT_EQ(b, g);
+    f = values(workers.rank(), d);
+    as_float32(f, 9);
+    EXPECT_EQ(c, f);
+  });
+}
+
+TEST(Bypass, decides_for_the_layers_of_a_model) {
+  constexpr int n = 2;
+  gq::adapt::layout small, large;
+  small.add("w", {20, 10});
+  large.add("w", {1000, 1000}).add("b", {1000});
+  gq::transport::threads cluster{n};
+  cluster.run([&](auto& workers) {
+    std::vector<std::string> heard;
+    model::bypass bypass{
+        workers, gq::schedule::ring{}, links(n, 1e-4, 1e8), compressed(), plain(), [&](auto const& d) {
+          heard.push_back(d.reason);
+        }};
+    for (auto const* model : {&small, &large}) {
+      bool const compress = bypass(model->length()).compress;
+      EXPECT_EQ(compress, model == &large);
+      std::vector<gq::any_quantizer> const operators(
+          model->size(), compress ? gq::any_quantizer{op} : gq::any_quantizer{gq::uncompressed{}});
+      gq::adapt::layered_mean mean{workers, *model, operators, gq::schedule::ring{}};
+      std::vector<float> x(model->length(), 1.0F);
+      mean(x, 0);
+      EXPECT_EQ(x, std::vector<float>(model->length(), 1.0F));
+    }
+    ASSERT_EQ(heard.size(), 2U);
+    EXPECT_THAT(heard[0], HasSubstr("128 to 255 values: float32"));
+  });
+}
+
+TEST(Bypass, vectors_longer_than_the_longest_are_as_that_one) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    model::bypass const bypass{workers, gq::schedule::ring{}, links(2, 1e-4, 1e8), compressed(),
+                               plain(), [](auto const&) {},   {.longest = 1000}};
+    EXPECT_EQ(bypass.decisions().size(), 10U);
+    EXPECT_EQ(bypass.decisions().back().first, 512U);
+    EXPECT_EQ(bypass.decision(1'000'000).last, gq::random::max_length);
+  });
+}
+
 TEST(Bypass, refuses_on_every_worker_alike) {
   gq::transport::threads cluster{2};
   cluster.run([&](auto& workers) {
@@ -119,10 +203,30 @@ TEST(Bypass, refuses_on_every_worker_alike) {
     EXPECT_THAT(refusal(links(3, 0, 1), compressed(), quiet),
                 HasSubstr("those of 3 workers and there are 2"));
     EXPECT_THAT(refusal(links(2, 0, 1), compressed(), std::function<void(model::bypass_decision const&)>{}),
-                HasSubstr("nobody is told at worker 0"));
+                HasSubstr("worker 0: nobody is told"));
+    EXPECT_THAT(refusal(links(2, 0, 1), plain(), quiet),
+                HasSubstr("worker 0: costs of an operator come first, then those of uncompressed{}"));
+    auto const other =
+        model::operator_model::of("int8",
+                                  gq::quantizer{gq::norm::linf{.bucket = 64}, gq::levels::uniform<>{},
+                                                gq::rounding::stochastic{}, gq::wire::int8{}},
+                                  {.norm = 1e-10, .encode = 2e-10, .reduce = 1e-10, .decode = 1e-10});
+    EXPECT_THAT(refusal(links(2, 0, 1), other, quiet),
+                HasSubstr("worker 0 has the costs of another operator"));
+    for (double const gain : {0.0, -1.0, std::nan("")})
+      EXPECT_THAT(support::refusal([&] {
+                    model::bypass{workers, gq::schedule::ring{}, links(2, 0, 1), compressed(), plain(),
+                                  quiet,   {.least_gain = gain}};
+                  }),
+                  HasSubstr("least_gain is"));
+    EXPECT_THAT(support::refusal([&] {
+                  model::bypass{workers, gq::schedule::ring{}, links(2, 0, 1), compressed(), plain(),
+                                quiet,   {.longest = 0}};
+                }),
+                HasSubstr("longest is 0; give 1 to"));
     // the other hears of it as well, instead of waiting
     std::function<void(model::bypass_decision const&)> const one = workers.rank() == 0 ? quiet : nullptr;
-    EXPECT_THAT(refusal(links(2, 0, 1), compressed(), one), HasSubstr("nobody is told at worker 1"));
+    EXPECT_THAT(refusal(links(2, 0, 1), compressed(), one), HasSubstr("worker 1: nobody is told"));
   });
 }
 

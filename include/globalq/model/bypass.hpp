@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: a mean that is compressed where the model says that this is faster, and float32 where it is not.
+/// @brief model: what is compressed where the model says that this is faster, and float32 where it is not.
 
 #include "../allreduce_mean.hpp"
 #include "calibrate.hpp"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace globalq::model {
 
@@ -22,14 +28,154 @@ struct bypass_decision {
 
 /// @brief When compression is bypassed.
 struct bypass_settings {
-  double least_gain = 1;  ///< compression must be predicted to be this many times as fast
+  double least_gain =
+      1;  ///< compression must be predicted to be this many times as fast; above 0; worker 0's counts
+  /// Vectors of more values are decided on as those of so many; worker 0's counts. Each power of two up to it is simulated twice.
+  std::uint64_t longest = std::uint64_t{1} << 24;
+};
+
+/// @brief For each length: is an operator worth it? Agreed by all workers, and told.
+///
+/// Lengths from a power of two up to the next are decided on together, when the object is made, by worker 0 from its numbers;
+/// it tells the others, so that all do the same. For calls of any kind; bypassing_mean is an allreduce_mean with one:
+/// @code
+/// gq::model::bypass bypass{workers, gq::schedule::sra{}, links, costs_of_op, costs_of_float32, log};
+/// bool const compress = bypass(model.length()).compress;      // told to log; the same on every worker
+/// gq::adapt::layered_mean mean{workers, model, compress ? operators : all_float32, gq::schedule::sra{}};
+/// @endcode
+/// @complexity two simulations for each power of two up to `longest`, on worker 0, while the others wait: milliseconds for few
+///             workers, seconds for hundreds (see simulate)
+class bypass {
+ public:
+  using listener = std::function<void(bypass_decision const&)>;
+
+  /// @param workers     this worker's endpoint; all workers make one
+  /// @param schedule    of the calls
+  /// @param links       what calibrate() gave, or numbers of your own; only those of worker 0 count
+  /// @param compressed  costs of the operator
+  /// @param plain       costs of `uncompressed`
+  /// @param tell        tell(bypass_decision): at every worker, when a decision is first asked for; does not throw
+  /// @param chunk_values  as in the options of the calls
+  /// @throws configuration_error, on every worker alike, where the operator does not fit, costs are not known, @p plain is not
+  ///         that of `uncompressed` or @p compressed is, @p tell is empty, or settings cannot be
+  template <Transport T, Schedule S>
+  bypass(T& workers, S const& schedule, calibration const& links, operator_model const& compressed,
+         operator_model const& plain, listener tell, bypass_settings const& settings = {},
+         std::uint64_t chunk_values = 0)
+      : tell_(std::move(tell)) {
+    check(workers, compressed, plain);
+    verdict v{};
+    if (workers.rank() == 0) {
+      try {
+        judge(v, workers.size(), schedule, links, compressed, plain, settings, chunk_values);
+      } catch (std::exception const& e) {
+        v.failed = 1;
+        std::strncpy(v.text, e.what(), sizeof v.text - 1);
+      }
+    }
+    v = transport::broadcast_value(workers, 0, v);
+    if (v.failed != 0) throw configuration_error(v.text);
+    for (std::size_t k = 0; k < v.ranges; ++k) {
+      bypass_decision d;
+      d.first = k == 0 ? 0 : std::uint64_t{1} << k;
+      d.last = k + 1 == v.ranges ? random::max_length : (std::uint64_t{2} << k) - 1;
+      d.compressed_seconds = v.compressed[k];
+      d.plain_seconds = v.plain[k];
+      d.compress = v.compressed[k] * v.least_gain < v.plain[k];
+      d.reason = "globalq: " + std::to_string(d.first) + " to " + std::to_string(d.last) +
+                 " values: " + (d.compress ? compressed.name : plain.name) + ", since " + compressed.name +
+                 " is predicted to take " + detail::time_text(v.compressed[k]) + " and " + plain.name + " " +
+                 detail::time_text(v.plain[k]) + " for the shortest of them";
+      decisions_.push_back(std::move(d));
+    }
+    told_.resize(decisions_.size());
+  }
+
+  /// What holds for a length, told if it is asked for the first time.
+  bypass_decision const& operator()(std::uint64_t length) {
+    std::size_t const k = range_of(length);
+    if (!told_[k]) {
+      told_[k] = true;
+      tell_(decisions_[k]);
+    }
+    return decisions_[k];
+  }
+
+  /// What holds for a length; not told.
+  bypass_decision const& decision(std::uint64_t length) const { return decisions_[range_of(length)]; }
+  /// All of them, in order of lengths.
+  std::span<bypass_decision const> decisions() const { return decisions_; }
+
+ private:
+  static constexpr std::size_t most_ranges = 41;
+
+  struct verdict {
+    std::uint32_t failed, ranges;
+    double least_gain, compressed[most_ranges], plain[most_ranges];
+    char text[512];
+  };
+
+  std::size_t range_of(std::uint64_t length) const {
+    std::size_t const k = length == 0 ? 0 : static_cast<std::size_t>(std::bit_width(length)) - 1;
+    return std::min(k, decisions_.size() - 1);
+  }
+
+  /// What every worker knows of itself, so that all hear of it.
+  template <class T>
+  void check(T& workers, operator_model const& compressed, operator_model const& plain) const {
+    constexpr std::uint8_t deaf = 1, swapped = 2;
+    std::uint8_t const mine = !tell_ ? deaf : (compressed.facts.plain || !plain.facts.plain ? swapped : 0);
+    std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
+    transport::allgather_value(workers, mine, std::span(all));
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      std::string const who = "globalq: model::bypass: worker " + std::to_string(r);
+      if (all[r] == deaf)
+        throw configuration_error(
+            who +
+            ": nobody is told what is bypassed; pass a function on every worker, such as one that logs");
+      if (all[r] == swapped)
+        throw configuration_error(who + ": costs of an operator come first, then those of uncompressed{}");
+    }
+  }
+
+  template <class S>
+  static void judge(verdict& v, int workers, S const& schedule, calibration const& links,
+                    operator_model const& compressed, operator_model const& plain,
+                    bypass_settings const& settings, std::uint64_t chunk_values) {
+    if (!(settings.least_gain > 0) || !std::isfinite(settings.least_gain))
+      throw configuration_error("globalq: model::bypass: least_gain is " +
+                                std::to_string(settings.least_gain) + "; give a number above 0, such as 1");
+    if (settings.longest == 0 || settings.longest >> most_ranges != 0)
+      throw configuration_error("globalq: model::bypass: longest is " + std::to_string(settings.longest) +
+                                "; give 1 to 2^41 - 1 values");
+    if (links.net.workers() != workers)
+      throw configuration_error("globalq: model::bypass: the links are those of " +
+                                std::to_string(links.net.workers()) + " workers and there are " +
+                                std::to_string(workers) + "; calibrate with these workers");
+    call_shape shape = links.shape();
+    shape.chunk_values = chunk_values;
+    v.least_gain = settings.least_gain;
+    v.ranges = static_cast<std::uint32_t>(std::bit_width(settings.longest));
+    auto const seconds = [&](operator_model const& op, std::uint64_t length) {
+      prediction const p = predict(links.net, op, schedule, length, shape);
+      if (!p.fits()) throw configuration_error(p.plan.refusal);
+      return p.time.seconds;
+    };
+    for (std::size_t k = 0; k < v.ranges; ++k) {
+      v.compressed[k] = seconds(compressed, std::uint64_t{1} << k);
+      v.plain[k] = seconds(plain, std::uint64_t{1} << k);
+    }
+  }
+
+  listener tell_;
+  std::vector<bypass_decision> decisions_;
+  std::vector<bool> told_;
 };
 
 /// @brief allreduce_mean of an operator, or of float32 for lengths for which the operator would be slower.
 ///
-/// Lengths from a power of two up to the next are decided on together, when the object is made, by worker 0 from its numbers;
-/// it tells the others, so that all make the same call. Nothing is bypassed silently: `tell` hears of each decision when it is
-/// first used, and decisions() lists all.
+/// Nothing is bypassed silently: `tell` hears of each decision when it is first used, decisions() lists all, and reports of
+/// telemetry count calls in float32 as `uncompressed`.
 ///
 /// @code
 /// auto const links = gq::model::calibrate(workers);
@@ -43,110 +189,78 @@ struct bypass_settings {
 template <class Transport, class Operator, class Schedule>
 class bypassing_mean {
  public:
-  /// @param workers     this worker's endpoint; all workers make one
-  /// @param links       what calibrate() gave, or numbers of your own; only those of worker 0 count
-  /// @param compressed  costs of @p op
-  /// @param plain       costs of `uncompressed`
-  /// @param tell        tell(bypass_decision): at every worker, before the first call with lengths of a decision
-  /// @throws configuration_error, on every worker alike, where the operator does not fit, costs are not known, or @p tell is empty
+  /// As bypass; @p compressed are the costs of @p op.
+  /// @throws configuration_error, on every worker alike, as bypass does, and where @p compressed are the costs of another operator
   bypassing_mean(Transport& workers, Operator op, Schedule schedule, options const& settings,
                  calibration const& links, operator_model const& compressed, operator_model const& plain,
-                 std::function<void(bypass_decision const&)> tell, bypass_settings const& bypass = {})
-      : compressed_(workers, std::move(op), schedule, settings),
-        plain_(workers, uncompressed{}, schedule, settings),
-        tell_(std::move(tell)) {
-    std::vector<std::uint8_t> deaf(static_cast<std::size_t>(workers.size()));
-    transport::allgather_value(workers, static_cast<std::uint8_t>(tell_ ? 0 : 1), std::span(deaf));
-    for (std::size_t r = 0; r < deaf.size(); ++r)
-      if (deaf[r] != 0)
-        throw configuration_error(
-            "globalq: model::bypassing_mean: nobody is told at worker " + std::to_string(r) +
-            " what is bypassed; pass a function on every worker, such as one that logs");
-    agree(workers, schedule, settings, links, compressed, plain, bypass);
+                 bypass::listener tell, bypass_settings const& when = {})
+      : bypass_(workers, schedule, links, compressed, plain, std::move(tell), when, settings.chunk_values),
+        compressed_(workers, op, schedule, settings),
+        plain_(workers, uncompressed{}, schedule, settings) {
+    std::string const name = globalq::detail::facts_of(op).name;
+    std::uint8_t const differs = name != compressed.facts.name ? 1 : 0;
+    std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
+    transport::allgather_value(workers, differs, std::span(all));
+    for (std::size_t r = 0; r < all.size(); ++r)
+      if (all[r] != 0)
+        throw configuration_error("globalq: model::bypassing_mean: worker " + std::to_string(r) +
+                                  " has the costs of another operator than the one that it calls, here " +
+                                  compressed.facts.name + " for " + name + "; calibrate the operator itself");
   }
 
-  /// As allreduce_mean: (vector, step) in place, or (input, output, step).
+  /// As allreduce_mean: (vector, step) in place, (input, output, step), or (vector_group, step), whose values count together.
   template <class V, class... More>
   void operator()(V&& x, More&&... more) {
-    std::size_t const k = range_of(globalq::detail::size_of_vector(x));
-    if (!told_[k]) {
-      told_[k] = true;
-      tell_(decisions_[k]);
-    }
-    if (decisions_[k].compress)
+    if (bypass_(length_of(x)).compress)
       compressed_(std::forward<V>(x), std::forward<More>(more)...);
     else
       plain_(std::forward<V>(x), std::forward<More>(more)...);
   }
+  /// As allreduce_mean::start, on one queue for both.
+  template <class V, class... More>
+  started_call start(V&& x, More&&... more) {
+    if (!queue_) run_on(std::make_shared<call_queue>());
+    if (bypass_(length_of(x)).compress)
+      return compressed_.start(std::forward<V>(x), std::forward<More>(more)...);
+    return plain_.start(std::forward<V>(x), std::forward<More>(more)...);
+  }
+  /// Returns when all calls have ended that were started; as allreduce_mean::wait.
+  void wait() { compressed_.wait(); }
+  /// As allreduce_mean::run_on.
+  void run_on(std::shared_ptr<call_queue> queue) {
+    compressed_.run_on(queue);
+    plain_.run_on(queue);
+    queue_ = std::move(queue);
+  }
+
+  /// The mean of the operator, to change its levels, say.
+  allreduce_mean<Transport, Operator, Schedule>& compressed() { return compressed_; }
 
   /// What holds for a length.
-  bypass_decision const& decision(std::uint64_t length) const { return decisions_[range_of(length)]; }
+  bypass_decision const& decision(std::uint64_t length) const { return bypass_.decision(length); }
   /// All of them, in order of lengths.
-  std::span<bypass_decision const> decisions() const { return decisions_; }
+  std::span<bypass_decision const> decisions() const { return bypass_.decisions(); }
   /// The plan of a call.
   globalq::plan plan(std::uint64_t length) const {
     return decision(length).compress ? compressed_.plan(length) : plain_.plan(length);
   }
 
  private:
-  /// Lengths from 2^k on, k at most ranges - 1; vectors longer than that are as the last.
-  static constexpr std::size_t ranges = 27;
-
-  static std::size_t range_of(std::uint64_t length) {
-    std::size_t const k = length == 0 ? 0 : static_cast<std::size_t>(std::bit_width(length)) - 1;
-    return std::min(k, ranges - 1);
-  }
-
-  struct verdict {
-    std::uint32_t failed, unused;
-    double compressed[ranges], plain[ranges];
-    char text[512];
-  };
-
-  void agree(Transport& workers, Schedule const& schedule, options const& settings, calibration const& links,
-             operator_model const& compressed, operator_model const& plain, bypass_settings const& bypass) {
-    verdict v{};
-    if (workers.rank() == 0) {
-      try {
-        call_shape shape = links.shape();
-        shape.chunk_values = settings.chunk_values;
-        if (links.net.workers() != workers.size())
-          throw configuration_error("globalq: model::bypassing_mean: the links are those of " +
-                                    std::to_string(links.net.workers()) + " workers and there are " +
-                                    std::to_string(workers.size()) + "; calibrate with these workers");
-        for (std::size_t k = 0; k < ranges; ++k) {
-          std::uint64_t const length = std::uint64_t{1} << k;
-          v.compressed[k] = predict(links.net, compressed, schedule, length, shape).time.seconds;
-          v.plain[k] = predict(links.net, plain, schedule, length, shape).time.seconds;
-        }
-      } catch (std::exception const& e) {
-        v.failed = 1;
-        std::strncpy(v.text, e.what(), sizeof v.text - 1);
-      }
-    }
-    v = transport::broadcast_value(workers, 0, v);
-    if (v.failed != 0) throw configuration_error(v.text);
-    double const least = transport::broadcast_value(workers, 0, bypass.least_gain);
-    for (std::size_t k = 0; k < ranges; ++k) {
-      bypass_decision d;
-      d.first = k == 0 ? 0 : std::uint64_t{1} << k;
-      d.last = k + 1 == ranges ? random::max_length : (std::uint64_t{2} << k) - 1;
-      d.compressed_seconds = v.compressed[k];
-      d.plain_seconds = v.plain[k];
-      d.compress = v.compressed[k] * least < v.plain[k];
-      d.reason = "globalq: " + std::to_string(d.first) + " to " + std::to_string(d.last) +
-                 " values: " + (d.compress ? compressed.name : plain.name) + ", since " + compressed.name +
-                 " is predicted to take " + detail::time_text(v.compressed[k]) + " and " + plain.name + " " +
-                 detail::time_text(v.plain[k]) + " for the shortest of them";
-      decisions_.push_back(std::move(d));
+  template <class V>
+  static std::uint64_t length_of(V const& x) {
+    if constexpr (std::is_same_v<V, vector_group>) {
+      std::uint64_t sum = 0;
+      for (vector_group::member const& m : x.members()) sum += m.length;
+      return sum;
+    } else {
+      return globalq::detail::size_of_vector(x);
     }
   }
 
+  bypass bypass_;
   allreduce_mean<Transport, Operator, Schedule> compressed_;
   allreduce_mean<Transport, uncompressed, Schedule> plain_;
-  std::function<void(bypass_decision const&)> tell_;
-  std::vector<bypass_decision> decisions_;
-  std::array<bool, ranges> told_{};
+  std::shared_ptr<call_queue> queue_;
 };
 
 }  // namespace globalq::model
