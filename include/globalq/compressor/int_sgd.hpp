@@ -24,16 +24,16 @@ struct int_sgd_options {
 
 /// @brief Adds integers instead of floats, with a scale that follows from how far the model has moved.
 ///
-/// alpha = sqrt(d) / sqrt(2 n r + epsilon^2), r a moving average of ||x^k - x^(k-1)||^2 / eta^2, which is that of
-/// ||mean||^2 for plain descent (the default) and what observe() is told for other methods. Values become
-/// floor(alpha v) or one more, at random and without bias, cut off so that the sum of all workers fits: which is what is biased, where
-/// a value is above 127/n or 2^31/n in units of 1/alpha. The first call is made in float32, as the paper's, and so
-/// is a call for which the scale is no number.
-/// @tparam Lane      std::int8_t or std::int32_t: what travels; sums never wrap
+/// alpha = sqrt(d) eta / sqrt(2 n r + eta^2 epsilon^2), with eta the learning rate of the step that the call is for and r a
+/// moving average of ||x^k - x^(k-1)||^2, both told by observe(). Where it is never called, that is ||mean||^2 and eta is 1:
+/// plain descent at a constant rate. Values become floor(alpha v) or one more, at random and without bias, cut off so
+/// that the sum of all workers fits: which is what is biased, where a value is above 127/n or 2^31/n in units of 1/alpha.
+/// The first call is made in float32, as the paper's, and so is a call for which the scale is no number.
+/// @tparam Lane      std::int8_t (127 workers at most) or std::int32_t: what travels; sums never wrap
 /// @tparam Schedule  any, schedule::native included: sums of integers have the same bits in any order
 /// @complexity       bytes sent: those of the schedule for d integers
 /// @determinism      bit-identical on all workers: the scale is worker 0's, told in the opening exchange
-/// @source           Mishchenko et al. 2021, Algorithm 1 and section 4 (adaptive scale; clipping for 8 bits)
+/// @source           Mishchenko et al. 2021, Algorithm 1 with the moving average of section 4 (adaptive scale), clipping for 8 bits
 template <class Lane = std::int8_t, class Schedule = schedule::scatter_reduce_allgather>
 class int_sgd {
   static_assert(std::is_same_v<Lane, std::int8_t> || std::is_same_v<Lane, std::int32_t>,
@@ -55,22 +55,35 @@ class int_sgd {
 
   adapt::layout const& layers() const { return caller_.layers(); }
 
-  /// @brief Tells how far the model has moved since the last call, instead of the norm of the last mean.
-  /// @param squared  ||x^k - x^(k-1)||^2 / eta^2 with the learning rate eta; worker 0's counts
-  void observe(double squared) {
-    average(squared);
+  /// @brief Tells how far the model has moved since the last call, and how far the next step will go.
+  ///
+  /// Call it after every step, or never: what was taken from means before is forgotten.
+  /// @param squared  ||x^k - x^(k-1)||^2; worker 0's counts
+  /// @param rate     the learning rate of the next step; worker 0's counts
+  /// @throws         configuration_error unless squared >= 0 and rate is above 0 and finite, in float32
+  void observe(double squared, double rate) {
+    float const next = static_cast<float>(rate);
+    if (!(squared >= 0 && next > 0 && is_finite(next)))
+      throw configuration_error("globalq: int_sgd: a squared distance of " + std::to_string(squared) +
+                                " and a learning rate of " + std::to_string(rate) +
+                                " were observed; give a distance of at least 0 and a rate above 0");
+    if (!told_) average_ = none;
     told_ = true;
+    rate_ = next;
+    average(squared);
   }
 
   /// The scale of the next call with @p workers; 0: it will be made in float32.
   double scale(int workers) const {
-    if (!has_average_) return 0;
-    double const a = std::sqrt(static_cast<double>(caller_.total())) /
-                     std::sqrt(2.0 * workers * static_cast<double>(average_) + how_.epsilon * how_.epsilon);
+    if (average_ == none) return 0;
+    double const rate = static_cast<double>(rate_), least = rate * how_.epsilon;
+    double const a = std::sqrt(static_cast<double>(caller_.total())) * rate /
+                     std::sqrt(2.0 * workers * static_cast<double>(average_) + least * least);
     return a > 1e-30 && a < 1e30 ? a : 0;
   }
 
-  /// See Compressor.
+  /// @brief See Compressor.
+  /// @throws configuration_error on all workers where they are more than a Lane has room for: 128 or more with std::int8_t
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
@@ -79,39 +92,48 @@ class int_sgd {
       return std::pair(detail::largest_bits(on, caller_.blocks(), x.data()), scale(workers.size()));
     };
     return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto wanted) {
+      if (most(workers.size()) < 1)
+        throw configuration_error("globalq: int_sgd: a sum over " + std::to_string(workers.size()) +
+                                  " workers leaves no integer but 0 in int8; use int_sgd<std::int32_t>");
       double const alpha = o.records[0].statistic;
       float* const left = wanted.empty() ? nullptr : wanted.data();
       outcome const result =
           alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
                     : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.unit);
-      if (result == outcome::mean) {
-        if (!told_) average(squares(mean.data()));
-        told_ = false;
-      }
+      if (result == outcome::mean && !told_) average(squares(mean.data()));
       return result;
     });
   }
 
-  void save(state& s) const { s.put("int_sgd/average", std::span(&average_, has_average_ ? 1 : 0)); }
-  /// @throws frame_error when there is no such entry
+  void save(state& s) const {
+    float const all[] = {average_, rate_, told_ ? 1.0F : 0.0F};
+    s.put(key, all);
+  }
+  /// @throws frame_error when there is no such entry, or it holds other than what was saved; nothing is changed then
   void load(state const& s) {
-    try {
-      average_ = s.get("int_sgd/average", 1)[0];
-      has_average_ = true;
-    } catch (frame_error const&) {
-      static_cast<void>(s.get("int_sgd/average", 0));
-      has_average_ = false;
-    }
-    told_ = false;
+    auto const all = s.get(key, 3);
+    if (!((all[0] >= 0 || all[0] == none) && all[1] > 0))
+      throw frame_error("globalq: int_sgd: a state with the average " + std::to_string(all[0]) +
+                        " and the learning rate " + std::to_string(all[1]) + "; load what save() gave");
+    average_ = all[0];
+    rate_ = all[1];
+    told_ = all[2] != 0;
   }
 
  private:
+  static constexpr char const* key = "int_sgd/average";
+  static constexpr float none = -1;
+
+  /// The largest integer of one worker.
+  static double most(int workers) {
+    return std::floor(static_cast<double>(std::numeric_limits<Lane>::max()) / workers);
+  }
+
   void average(double squared) {
     double const before = static_cast<double>(average_);
     float const next =
-        static_cast<float>(has_average_ ? how_.beta * before + (1 - how_.beta) * squared : squared);
+        static_cast<float>(average_ == none ? squared : how_.beta * before + (1 - how_.beta) * squared);
     average_ = is_finite(next) ? next : std::numeric_limits<float>::max();
-    has_average_ = true;
   }
 
   double squares(float const* y) const {
@@ -128,13 +150,13 @@ class int_sgd {
   template <Transport T>
   outcome integers(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
                    std::uint64_t step, double alpha) {
-    double const most = std::floor(static_cast<double>(std::numeric_limits<Lane>::max()) / workers.size());
+    double const top = most(workers.size());
     random::stream const words{caller_.settings().seed, step, static_cast<std::uint32_t>(workers.rank()),
                                random::purpose::encode};
     codes_.resize(caller_.total());
     if (rest != nullptr) own_.resize(caller_.total());
     caller_.each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
-      detail::round_all(words, at, x + first, count, alpha, 0.0, -most, most, codes_.data() + at);
+      detail::round_all(words, at, x + first, count, alpha, 0.0, -top, top, codes_.data() + at);
       if (rest != nullptr) std::copy_n(codes_.data() + at, count, own_.data() + at);
     });
     caller_.sum(workers, schedule_, on, std::span(codes_));
@@ -162,8 +184,8 @@ class int_sgd {
   Schedule schedule_;
   int_sgd_options how_;
   detail::caller caller_;
-  float average_ = 0;
-  bool has_average_ = false, told_ = false;
+  float average_ = none, rate_ = 1;
+  bool told_ = false;  ///< observe() has been called
   std::vector<Lane> codes_, own_;
 };
 
