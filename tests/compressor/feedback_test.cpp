@@ -10,8 +10,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/compressor/cases.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace gq = globalq;
 namespace cp = globalq::compressor;
@@ -213,6 +215,11 @@ TEST(ErrorFeedback, states_that_do_not_belong_together_are_refused_and_change_no
   EXPECT_THAT(refusal({three[0], two[1]}, 2, 0), HasSubstr("states of 3 and of 2 workers"));
   EXPECT_THAT(refusal({three[1]}, 3, 0), HasSubstr("load the own one"));
   EXPECT_THAT(refusal({three[1]}, 3, 3), HasSubstr("no worker 3 of 3"));
+  // a state may claim any number of workers: as many are not made room for
+  int const many = std::numeric_limits<int>::max();
+  EXPECT_THAT(refusal({cp::state(many, 0)}, 2, 0), HasSubstr("worker 1 of 2147483647 is missing"));
+  EXPECT_THAT(refusal({cp::state(many, 7)}, 2, 0), HasSubstr("worker 0 of 2147483647 is missing"));
+  EXPECT_THAT(refusal({cp::state(many, many - 1)}, many, 5), HasSubstr("load the own one"));
   gq::adapt::layout other;
   other.add("a", {31}).add("c", {2});
   cp::error_feedback strange{sparse(other)};

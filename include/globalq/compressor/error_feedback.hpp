@@ -7,6 +7,7 @@
 #include "detail/blocks.hpp"
 #include "state.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -99,26 +100,31 @@ class error_feedback {
     state const self(workers, rank);  // refuses a rank that cannot be
     if (saved.empty()) throw configuration_error("globalq: error_feedback::load: there is no state to load");
     int const before = saved[0].workers();
-    std::vector<state const*> of(static_cast<std::size_t>(before));
+    std::vector<state const*> of;  // by rank; as many as there are, whatever number of workers they claim
     for (state const& s : saved) {
       if (s.workers() != before)
         throw configuration_error("globalq: error_feedback::load: states of " + std::to_string(before) +
                                   " and of " + std::to_string(s.workers()) +
                                   " workers; load those of one checkpoint");
-      auto& place = of[static_cast<std::size_t>(s.rank())];
-      if (place != nullptr)
-        throw configuration_error("globalq: error_feedback::load: the state of worker " +
-                                  std::to_string(s.rank()) + " is there twice");
-      place = &s;
+      of.push_back(&s);
     }
+    std::sort(of.begin(), of.end(), [](state const* a, state const* b) { return a->rank() < b->rank(); });
+    for (std::size_t k = 1; k < of.size(); ++k)
+      if (of[k]->rank() == of[k - 1]->rank())
+        throw configuration_error("globalq: error_feedback::load: the state of worker " +
+                                  std::to_string(of[k]->rank()) + " is there twice");
     bool const same = before == workers;
-    for (int r = 0; r < before; ++r)
-      if (of[static_cast<std::size_t>(r)] == nullptr && (!same || r == rank))
+    if (same) std::erase_if(of, [&](state const* s) { return s->rank() != rank; });
+    int const first = same ? rank : 0, end = same ? rank + 1 : before;
+    for (int r = first; r < end; ++r) {
+      auto const k = static_cast<std::size_t>(r - first);
+      if (k == of.size() || of[k]->rank() != r)
         throw configuration_error(
             "globalq: error_feedback::load: the state of worker " + std::to_string(r) + " of " +
             std::to_string(before) + " is missing; " +
             (same ? "load the own one" : "another number of workers needs all of them"));
-    state const& own = same ? *of[static_cast<std::size_t>(rank)] : *of[0];
+    }
+    state const& own = *of[0];
     std::vector<float> errors(error_.size());
     for (adapt::layer const& l : layers()) {
       auto const to = std::span(errors).subspan(l.offset, l.size);
