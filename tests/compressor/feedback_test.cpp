@@ -123,6 +123,17 @@ TEST(ErrorFeedback, a_call_that_is_not_finite_or_refused_leaves_errors_as_they_w
   });
 }
 
+TEST(ErrorFeedback, a_compressor_that_leaves_more_than_it_is_given_is_refused) {
+  auto const text = support::refusal([] {
+    return cp::error_feedback{cp::rand_k{two_layers(), {.density = 0.1}}};
+  });
+  EXPECT_THAT(text, HasSubstr("errors would grow without bound"));
+  EXPECT_THAT(text, HasSubstr("rand_k with .unbiased = false"));
+  // scaled by less than 2 it leaves less than it is given
+  cp::error_feedback const dense{cp::rand_k{two_layers(), {.density = 0.6}}};
+  EXPECT_TRUE(dense.inner().contracts());
+}
+
 /// The states of n workers after some steps.
 std::vector<cp::state> states_of(int n, gq::adapt::layout const& model) {
   std::vector<cp::state> saved(static_cast<std::size_t>(n));

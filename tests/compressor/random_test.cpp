@@ -142,6 +142,18 @@ TEST(RandK, without_scaling_a_share_of_1_minus_k_over_d_is_left) {
   EXPECT_NEAR(average, 0.8, 5 * std::sqrt((squares / calls - average * average) / calls));
 }
 
+TEST(RandK, contracts_where_the_expected_rest_is_shorter_than_the_vector) {
+  // unbiased: d/k - 1 times the square, so k of 10 above 5; of layers the worst one decides
+  gq::adapt::layout two;
+  two.add("a", {1}).add("b", {10}).add("none", {0});
+  for (auto const& [density, wanted] : {std::pair{0.1, false}, {0.5, false}, {0.6, true}, {1.0, true}}) {
+    EXPECT_EQ((cp::rand_k{two, {.density = density}}.contracts()), wanted) << density;
+    bool const of_all = wanted || density == 0.5;  // 6 of 11
+    EXPECT_EQ((cp::rand_k{two, {.density = density, .scope = cp::scope::whole}}.contracts()), of_all);
+    EXPECT_TRUE((cp::rand_k{two, {.density = density, .unbiased = false}}.contracts()));
+  }
+}
+
 TEST(RandK, all_worlds_lengths_and_scopes_give_the_mean_of_the_messages) {
   for (bool shared : {true, false})
     for (auto scope : {cp::scope::layer, cp::scope::whole})

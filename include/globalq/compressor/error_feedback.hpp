@@ -35,16 +35,27 @@ GLOBALQ_LOOP void add_error(float const* __restrict g, float const* __restrict e
 /// ef.reduce(workers, gradient, mean, step);
 /// @endcode
 /// Costs two vectors of memory and, beside the compressor, one pass that reads two vectors and writes one.
+///
+/// Errors stay bounded where what is left of a vector is, in expectation, shorter than the vector. A compressor that may leave
+/// more says so by `bool contracts() const`, and is refused when that is false: rand_k with its values scaled up would leave
+/// (1 - d/k) p where it sends, which grows with every call.
 /// @source Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019 (EF-SGD), Algorithm 2; changing learning rates: Zheng et
-///         al. 2019, Algorithm 1
+///         al. 2019, Algorithm 1; what a compressor must keep: Karimireddy et al. 2019, Assumption A
 template <class C>
 class error_feedback {
  public:
+  /// @throws configuration_error for a compressor whose contracts() is false
   explicit error_feedback(C inner)
       : inner_(std::move(inner)),
         blocks_(detail::blocks_of(detail::runs_of(inner_.layers()))),
         error_(inner_.layers().length()),
-        sum_(error_.size()) {}
+        sum_(error_.size()) {
+    if constexpr (requires { inner_.contracts(); })
+      if (!inner_.contracts())
+        throw configuration_error(
+            "globalq: error_feedback: the compressor may leave more than it is given, so errors would grow "
+            "without bound; give one that does not scale what it sends: rand_k with .unbiased = false");
+  }
 
   adapt::layout const& layers() const { return inner_.layers(); }
   C& inner() { return inner_; }

@@ -15,7 +15,7 @@ namespace globalq::compressor {
 struct rand_k_options {
   double density = 0.01;  ///< share of the values that is sent
   compressor::scope scope = scope::layer;
-  bool unbiased = true;  ///< values are multiplied by d/k; with error feedback use false
+  bool unbiased = true;  ///< values are multiplied by d/k; error feedback needs false
   bool shared = true;    ///< all workers send the same coordinates, so that their values can be added
 };
 
@@ -104,6 +104,11 @@ class rand_k {
   adapt::layout const& layers() const { return caller_.layers(); }
   /// Values that a worker sends.
   std::uint64_t count() const { return count_; }
+  /// Whether E ||x - C(x)||^2 < ||x||^2, as error feedback needs it: unscaled, or with d/k < 2 everywhere.
+  bool contracts() const {
+    return !how_.unbiased ||
+           std::all_of(pools_.begin(), pools_.end(), [](pool const& p) { return p.size - p.k < p.k; });
+  }
 
   /// @brief The coordinates that a worker sends at a step: ascending within each layer.
   std::span<std::uint64_t const> coordinates(std::uint64_t step, int rank) {
