@@ -22,6 +22,7 @@
 namespace gq = globalq;
 namespace cp = globalq::compressor;
 using cases::vector;
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -190,7 +191,64 @@ TEST(Adaptive, what_was_saved_goes_on_bit_for_bit) {
                 HasSubstr("of 1; load what was saved with the same candidates"));
     EXPECT_EQ(narrow.parameter_of(0), 0.1);
     EXPECT_THAT(narrow.feedback().error(), Each(0.0F));
+    // as many, ten times as large
+    cp::adaptive larger{cp::top_k{model(), {.density = 1}},
+                        {.candidates = gq::adapt::around(0.5, 9), .reference = 0.5}};
+    EXPECT_THAT(support::refusal<gq::frame_error>([&] {
+                  larger.load({&saved, 1}, 2, workers.rank());
+                }),
+                AllOf(HasSubstr("layer \"spiky\" had 0.0"), HasSubstr(" and would have 0."),
+                      HasSubstr("load what was saved with the same candidates and reference")));
+    EXPECT_EQ(larger.parameter_of(0), 0.5);
+    EXPECT_THAT(larger.feedback().error(), Each(0.0F));
+    // other candidates, of which no layer had one, are not missed
+    auto others = options(3);
+    std::uint32_t unused = 8;
+    for (std::size_t l = 0; l < model().size(); ++l)
+      if (mean.parameter_of(l) == others.candidates[8]) unused = 0;
+    others.candidates[unused] *= 1.5;
+    cp::adaptive alike{sparse(), others};
+    EXPECT_NO_THROW(alike.load({&saved, 1}, 2, workers.rank()));
   });
+}
+
+TEST(Adaptive, another_number_of_workers_goes_on_with_the_same_densities_and_the_same_means) {
+  for (int before : {1, 3})
+    for (int after : {2, 5}) {
+      SCOPED_TRACE(std::to_string(before) + " to " + std::to_string(after));
+      auto const g = [](std::uint64_t step, int rank) {
+        return gradient(static_cast<unsigned>(7 * step) + static_cast<unsigned>(rank));
+      };
+      std::vector<cp::state> saved(static_cast<std::size_t>(before));
+      std::vector<double> had;
+      support::on_threads(before, [&](auto& workers) {
+        cp::adaptive mean{sparse(), options(3)};
+        vector y(model().length());
+        for (std::uint64_t step = 0; step < 4; ++step) mean.reduce(workers, g(step, workers.rank()), y, step);
+        auto const bytes = mean.save(before, workers.rank()).bytes();
+        saved[static_cast<std::size_t>(workers.rank())] = cp::state::parse(bytes);
+        if (workers.rank() == 0)
+          for (std::size_t l = 0; l < model().size(); ++l) had.push_back(mean.parameter_of(l));
+      });
+      EXPECT_NE(had, std::vector<double>(model().size(), 0.1));
+      std::vector<vector> means(static_cast<std::size_t>(after));
+      std::vector<std::vector<double>> has(static_cast<std::size_t>(after));
+      support::on_threads(after, [&](auto& workers) {
+        auto const r = static_cast<std::size_t>(workers.rank());
+        cp::adaptive mean{sparse(), options(3)};
+        mean.load(saved, after, workers.rank());
+        for (std::size_t l = 0; l < model().size(); ++l) EXPECT_EQ(mean.parameter_of(l), had[l]);
+        vector y(model().length());
+        for (std::uint64_t step = 4; step < 9; ++step) {  // one more choice
+          mean.reduce(workers, g(step, workers.rank()), y, step);
+          means[r].insert(means[r].end(), y.begin(), y.end());
+        }
+        EXPECT_TRUE(mean.found());
+        for (std::size_t l = 0; l < model().size(); ++l) has[r].push_back(mean.parameter_of(l));
+      });
+      EXPECT_THAT(has, Each(has[0]));
+      for (vector const& m : means) EXPECT_TRUE(cases::same_bits(m, means[0]));
+    }
 }
 
 TEST(Adaptive, a_worker_without_numbers_leaves_all_as_it_was) {

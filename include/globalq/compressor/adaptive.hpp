@@ -106,22 +106,25 @@ class adaptive {
   /// The compressor with what it has not sent yet.
   error_feedback<C> const& feedback() const { return feedback_; }
 
-  /// @brief Everything that this worker keeps between steps: that of error_feedback, and what each layer has.
+  /// @brief What this worker keeps between steps: that of error_feedback, and what each layer has.
   ///
-  /// What was added up for the next choice is not kept: its window begins anew.
+  /// Not kept: what was added up for the next choice, whose window begins anew; and what a rule keeps by itself, such as
+  /// Accordion's norms, so that to it the first window after a load is critical everywhere, as at the start.
   state save(int workers, int rank) const {
     state s = feedback_.save(workers, rank);
     std::vector<float> const choices(selector_.choices().begin(), selector_.choices().end());
-    s.put(key, choices);
+    s.put(choices_key, choices);
+    s.put(parameters_key, parameters());
     return s;
   }
   /// @brief Takes up what was saved; see error_feedback::load.
-  /// @throws as it does; frame_error where layers chose among other candidates. Nothing is changed then.
+  /// @throws as it does; frame_error where a layer would not have what it had, as candidates or the reference are others.
+  ///         Nothing is changed then.
   void load(std::span<state const> saved, int workers, int rank) {
     adaptive other = *this;
     if (!saved.empty()) {
       std::vector<std::uint32_t> choices;
-      for (float const c : saved[0].get(key, layers().size())) {
+      for (float const c : saved[0].get(choices_key, layers().size())) {
         if (!(c >= 0 && c < static_cast<float>(options_.candidates.size())))
           throw frame_error("globalq: compressor::adaptive: a layer had the candidate " + std::to_string(c) +
                             " of " + std::to_string(options_.candidates.size()) +
@@ -129,6 +132,14 @@ class adaptive {
         choices.push_back(static_cast<std::uint32_t>(c));
       }
       other.selector_.assign(std::move(choices));
+      auto const had = saved[0].get(parameters_key, layers().size());
+      std::vector<float> const has = other.parameters();
+      for (std::size_t l = 0; l < has.size(); ++l)
+        if (has[l] != had[l])
+          throw frame_error("globalq: compressor::adaptive: layer \"" + layers()[l].name + "\" had " +
+                            adapt::detail::text_of(static_cast<double>(had[l])) + " and would have " +
+                            adapt::detail::text_of(static_cast<double>(has[l])) +
+                            "; load what was saved with the same candidates and reference");
       other.assign(0);
     }
     other.feedback_.load(saved, workers, rank);
@@ -137,7 +148,14 @@ class adaptive {
   }
 
  private:
-  static constexpr char const* key = "adaptive/choices";
+  static constexpr char const *choices_key = "adaptive/choices", *parameters_key = "adaptive/parameters";
+
+  /// What each layer has, as float32, which a state holds.
+  std::vector<float> parameters() const {
+    std::vector<float> all;
+    for (std::size_t l = 0; l < layers().size(); ++l) all.push_back(static_cast<float>(parameter_of(l)));
+    return all;
+  }
 
   static adapt::selector_options told(adaptive_options<parameter> const& options) {
     auto const& all = options.candidates;
