@@ -3,6 +3,7 @@
 /// @brief Error feedback: what is not sent is not lost; and what a worker keeps can be saved and loaded.
 
 #include <globalq/compressor/error_feedback.hpp>
+#include <globalq/compressor/int_sgd.hpp>
 #include <globalq/compressor/rand_k.hpp>
 #include <globalq/compressor/send_first.hpp>
 #include <globalq/compressor/state.hpp>
@@ -205,6 +206,51 @@ TEST(ErrorFeedback, another_number_of_workers_keeps_the_mean_of_the_errors) {
         EXPECT_NEAR(got[i], wanted[i], std::abs(wanted[i]) * 0x1p-24 + 1e-9);
     }
   }
+}
+
+TEST(ErrorFeedback, the_average_of_IntSgd_goes_on_with_another_number_of_workers) {
+  auto const model = two_layers();
+  auto const g = [](std::uint64_t t, int rank) {
+    return cases::values(100, static_cast<unsigned>(10 * t) + static_cast<unsigned>(rank));
+  };
+  for (int before : {1, 3})
+    for (int after : {2, 5}) {
+      std::vector<cp::state> saved(static_cast<std::size_t>(before));
+      double wanted = 0;
+      support::on_threads(before, [&](auto& workers) {
+        cp::error_feedback ef{cp::int_sgd<std::int32_t>{model}};
+        vector mean(100);
+        for (std::uint64_t t = 0; t < 4; ++t) {
+          ef.reduce(workers, g(t, workers.rank()), mean, t);
+          ef.inner().observe(10.0 + static_cast<double>(t), 0.125);
+        }
+        saved[static_cast<std::size_t>(workers.rank())] = ef.save(before, workers.rank());
+        if (workers.rank() == 0) wanted = ef.inner().scale(after);
+      });
+      std::vector<vector> means(static_cast<std::size_t>(after)), given(means), left(means);
+      support::on_threads(after, [&](auto& workers) {
+        auto const r = static_cast<std::size_t>(workers.rank());
+        cp::error_feedback ef{cp::int_sgd<std::int32_t>{model}};
+        ef.load(saved, after, workers.rank());
+        EXPECT_EQ(ef.inner().scale(after), wanted);
+        vector mean(100);
+        for (std::uint64_t t = 4; t < 7; ++t) {
+          given[r] = g(t, workers.rank());
+          for (std::size_t i = 0; i < 100; ++i) given[r][i] += ef.error()[i];
+          ef.reduce(workers, g(t, workers.rank()), mean, t);
+          left[r].assign(ef.error().begin(), ef.error().end());
+          ef.inner().observe(12, 0.125);
+          means[r].insert(means[r].end(), mean.begin(), mean.end());
+        }
+      });
+      auto const all = cases::mean_of(given), rest = cases::mean_of(left);
+      for (vector const& m : means) EXPECT_TRUE(cases::same_bits(m, means[0]));
+      // of the last call: values below 2^11, of which the mean and each rest round by 2^-14
+      for (std::size_t i = 0; i < 100; ++i) {
+        EXPECT_NEAR(static_cast<double>(means[0][200 + i]), all[i] - rest[i], 3 * 0x1p-14);
+        EXPECT_NE(rest[i], 0.0);  // it was not float32
+      }
+    }
 }
 
 TEST(ErrorFeedback, states_that_do_not_belong_together_are_refused_and_change_nothing) {

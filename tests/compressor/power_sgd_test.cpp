@@ -214,6 +214,40 @@ TEST(PowerSgd, descent_with_feedback_goes_on_bit_for_bit_from_a_state) {
   EXPECT_LT(distance, 1e-4 * before);
 }
 
+TEST(PowerSgd, Q_goes_on_with_another_number_of_workers_and_means_are_the_same_on_all) {
+  auto const model = matrix(12, 10);
+  auto const g = [](std::uint64_t t, int rank) {
+    return cases::values(120, static_cast<unsigned>(10 * t) + static_cast<unsigned>(rank), 10);
+  };
+  for (int before : {1, 3})
+    for (int after : {2, 5}) {
+      std::vector<cp::state> saved(static_cast<std::size_t>(before));
+      support::on_threads(before, [&](auto& workers) {
+        cp::error_feedback ef{cp::power_sgd{model, {.rank = 2}}};
+        vector mean(120);
+        for (std::uint64_t t = 0; t < 5; ++t) ef.reduce(workers, g(t, workers.rank()), mean, t);
+        auto const bytes = ef.save(before, workers.rank()).bytes();
+        saved[static_cast<std::size_t>(workers.rank())] = cp::state::parse(bytes);
+      });
+      auto const wanted = saved[0].get("q/w", 20);
+      std::vector<vector> means(static_cast<std::size_t>(after));
+      support::on_threads(after, [&](auto& workers) {
+        cp::error_feedback ef{cp::power_sgd{model, {.rank = 2}}};
+        ef.load(saved, after, workers.rank());
+        auto const now = ef.save(after, workers.rank());
+        auto const q = now.get("q/w", 20);
+        EXPECT_TRUE(std::equal(q.begin(), q.end(), wanted.begin()));
+        vector mean(120);
+        for (std::uint64_t t = 5; t < 9; ++t) {
+          ef.reduce(workers, g(t, workers.rank()), mean, t);
+          auto& mine = means[static_cast<std::size_t>(workers.rank())];
+          mine.insert(mine.end(), mean.begin(), mean.end());
+        }
+      });
+      for (vector const& m : means) EXPECT_TRUE(cases::same_bits(m, means[0]));
+    }
+}
+
 TEST(PowerSgd, all_worlds_and_lengths_of_vectors_are_plain_means) {
   cases::for_worlds([](auto layers) { return cp::power_sgd{layers}; },
                     [](auto const& x, auto const& got) { cases::expect_mean_of_messages(x, got, 1e-3); });
