@@ -29,7 +29,14 @@ class compressor_exchange final : public exchange {
       inner_.reduce(all_, gradient, gradient, {}, step);
   }
 
+  bool observes() const override { return wants_steps; }
+  void observe([[maybe_unused]] double squared, [[maybe_unused]] double rate) override {
+    if constexpr (wants_steps) inner_.observe(squared, rate);
+  }
+
  private:
+  static constexpr bool wants_steps = requires(Compressor c) { c.observe(1.0, 1.0); };
+
   workers& all_;
   Compressor inner_;
 };

@@ -38,14 +38,15 @@ class digits_model final : public model {
   }
   void update(std::uint64_t step) override {
     velocity_ = 0.9F * velocity_ + net_.gradient();
-    net_.parameters() -= static_cast<float>(0.015 * share_of_rate(step, steps_)) * velocity_;
+    net_.parameters() -= static_cast<float>(rate(step)) * velocity_;
+  }
+  double rate(std::uint64_t step) const override { return 0.015 * share_of_rate(step, steps_); }
+  std::span<float const> parameters() override {
+    return {net_.parameters().data(), static_cast<std::size_t>(net_.parameters().size())};
   }
   judgement evaluate() override {
     double const count = static_cast<double>(own_test_.count());
     return {count == 0 ? 0 : count * net_.evaluate(own_test_).accuracy, count};
-  }
-  std::uint64_t digest() override {
-    return digest_of(0, {net_.parameters().data(), static_cast<std::size_t>(net_.parameters().size())});
   }
 
  private:

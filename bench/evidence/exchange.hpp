@@ -28,6 +28,13 @@ class exchange {
   virtual ~exchange() = default;
 
   virtual void operator()(std::span<float> gradient, std::uint64_t step) = 0;
+
+  /// Whether it wants to be told of every step of the optimiser.
+  virtual bool observes() const { return false; }
+  /// @brief Is told of a step, on all workers alike, where it observes().
+  /// @param squared  ||x^k - x^(k-1)||^2 of all parameters x
+  /// @param rate     the learning rate of the next step
+  virtual void observe([[maybe_unused]] double squared, [[maybe_unused]] double rate) {}
 };
 
 /// @brief What an exchange is made for; the same on every worker, but for the endpoint. All of it outlives the exchange.

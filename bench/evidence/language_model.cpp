@@ -34,10 +34,11 @@ class language final : public torch_model {
   }
 
   void update(std::uint64_t step) override {
-    double const share = static_cast<double>(step + 1) / static_cast<double>(warm_up);
-    static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options())
-        .lr(highest_rate * std::min(1.0, share));
+    static_cast<torch::optim::AdamOptions&>(adam_->param_groups()[0].options()).lr(rate(step));
     adam_->step();
+  }
+  double rate(std::uint64_t step) const override {
+    return highest_rate * std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warm_up));
   }
 
   judgement evaluate() override {

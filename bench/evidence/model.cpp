@@ -73,8 +73,8 @@ double share_of_rate(std::uint64_t step, std::uint64_t steps) {
   return 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-std::uint64_t digest_of(std::uint64_t h, std::span<float const> values) {
-  h += 0xcbf29ce484222325U;  // FNV-1a over 64 bits (Fowler, Noll and Vo), by words of 32 bits
+std::uint64_t digest_of(std::span<float const> values) {
+  std::uint64_t h = 0xcbf29ce484222325U;  // FNV-1a over 64 bits (Fowler, Noll and Vo), by words of 32 bits
   for (float const v : values) h = (h ^ gq::bits_of(v)) * 0x100000001b3U;
   return h;
 }

@@ -39,10 +39,12 @@ class model {
   virtual std::span<float> differentiate(std::uint64_t step) = 0;
   /// @brief Takes a step of the optimiser along what is in the gradient now: the mean over the workers.
   virtual void update(std::uint64_t step) = 0;
+  /// The learning rate of a step.
+  virtual double rate(std::uint64_t step) const = 0;
+  /// All parameters, in the order of the gradient; the same memory always.
+  virtual std::span<float const> parameters() = 0;
   /// What the model is judged by (see model_kind), on this worker's share of the data that nobody trains on.
   virtual judgement evaluate() = 0;
-  /// The same for the same bits of all parameters.
-  virtual std::uint64_t digest() = 0;
 };
 
 /// @brief What a replica is made for. Initial parameters and data follow from the seed, the same on every worker.
@@ -79,7 +81,7 @@ std::unique_ptr<model> make_residual(replica_setting const&);
 /// (Loshchilov and Hutter 2017).
 double share_of_rate(std::uint64_t step, std::uint64_t steps);
 
-/// Of values, for digest(); start with 0.
-std::uint64_t digest_of(std::uint64_t h, std::span<float const> values);
+/// The same for the same bits of all values.
+std::uint64_t digest_of(std::span<float const> values);
 
 }  // namespace evidence

@@ -32,10 +32,10 @@ class residual final : public torch_model {
   }
 
   void update(std::uint64_t step) override {
-    static_cast<torch::optim::SGDOptions&>(sgd_->param_groups()[0].options())
-        .lr(highest_rate * share_of_rate(step, steps_));
+    static_cast<torch::optim::SGDOptions&>(sgd_->param_groups()[0].options()).lr(rate(step));
     sgd_->step();
   }
+  double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, steps_); }
   judgement evaluate() override {
     double const count = static_cast<double>(own_test_.digits.size(0));
     return {count == 0 ? 0 : count * tt::judge(net_, own_test_).accuracy, count};

@@ -51,6 +51,24 @@ double value_of(std::vector<judgement> const& parts) {
   return whole.sum / whole.weight;
 }
 
+/// @brief How far a vector moves in a step.
+class displacement {
+ public:
+  void begin(std::span<float const> x) { before_.assign(x.begin(), x.end()); }
+  /// ||x - what it was||^2: the same on all workers whose x has the same bits.
+  double squared(std::span<float const> x) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      double const d = static_cast<double>(x[i]) - static_cast<double>(before_[i]);
+      sum += d * d;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<float> before_;
+};
+
 }  // namespace
 
 training train(workers& all, model_kind const& what, method const& how, replica_setting with,
@@ -59,6 +77,7 @@ training train(workers& all, model_kind const& what, method const& how, replica_
   with.workers = all.size();
   auto const replica = what.make(with);
   auto const mean = how.make({all, replica->layers(), with.seed, with.steps});
+  displacement moved;
   training t;
   t.values = replica->layers().length();
   std::uint64_t bytes = 0;
@@ -68,14 +87,17 @@ training train(workers& all, model_kind const& what, method const& how, replica_
     std::uint64_t const before = all.bytes_sent();
     (*mean)(gradient, step);
     bytes += all.bytes_sent() - before;
+    bool const tells = mean->observes() && step + 1 < with.steps;
+    if (tells) moved.begin(replica->parameters());
     replica->update(step);
+    if (tells) mean->observe(moved.squared(replica->parameters()), replica->rate(step + 1));
     if ((step + 1) % every == 0 || step + 1 == with.steps)
       t.curve.push_back({step + 1, value_of(gather(all, replica->evaluate()))});
   }
   t.seconds = seconds_since(begin);
   auto const sent = gather(all, bytes);
   t.bytes_a_step = *std::max_element(sent.begin(), sent.end()) / std::max<std::uint64_t>(with.steps, 1);
-  auto const digests = gather(all, replica->digest());
+  auto const digests = gather(all, digest_of(replica->parameters()));
   t.identical = std::all_of(digests.begin(), digests.end(), [&](std::uint64_t d) { return d == digests[0]; });
   return t;
 }
@@ -88,6 +110,7 @@ std::vector<timing> measure(workers& all, model_kind const& what, std::vector<me
   auto const replica = what.make(with);
   std::vector<timing> times(methods.size());
   std::vector<std::unique_ptr<exchange>> means(methods.size());
+  displacement moved;
   for (std::size_t k = 0; k < methods.size(); ++k) {
     times[k].values = replica->layers().length();
     try {
@@ -115,9 +138,14 @@ std::vector<timing> measure(workers& all, model_kind const& what, std::vector<me
       computed += thread_seconds();
       double const in_transport = all.seconds_inside() - inside;
       std::uint64_t const bytes = all.bytes_sent() - before;
+      compute -= thread_seconds();
+      if (means[k]->observes()) moved.begin(gradient);
+      compute += thread_seconds();
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       compute -= thread_seconds();
       replica->update(round);
+      // the model stands still: the mean is taken for its step, which costs the same
+      if (means[k]->observes()) means[k]->observe(moved.squared(gradient), 1);
       compute += thread_seconds();
       double const whole = seconds_since(begin);
       if (round < warm_up) continue;

@@ -42,9 +42,10 @@ training train(workers& all, model_kind const& what, method const& how, replica_
 struct timing {
   std::string refusal;  ///< why the method could not run; then there is nothing else
   std::uint64_t values = 0, bytes_a_step = 0;
-  std::vector<double> step;      ///< whole steps: gradient, exchange, update; the slowest worker
+  std::vector<double>
+      step;  ///< whole steps: gradient, exchange, update and what it tells the exchange; the slowest worker
   std::vector<double> exchange;  ///< the exchange alone, from a barrier on; the slowest worker
-  std::vector<double> compute;   ///< what a thread computed for gradient and update; mean of the workers
+  std::vector<double> compute;   ///< what a thread computed beside the exchange; mean of the workers
   std::vector<double>
       method;  ///< what a thread computed in the exchange, but not in the transport; mean of the workers
 };

@@ -2,10 +2,14 @@
 
 /// @file
 /// @brief The transport behind which bench/evidence compiles every method once keeps to what all transports do, and its clock
-/// counts what it should.
+/// counts what it should; and an exchange hears of steps where its method asks for them.
 
+#include "bench/evidence/compressor_exchange.hpp"
 #include "bench/evidence/workers.hpp"
 #include "tests/transport/suite.hpp"
+
+#include <globalq/compressor/int_sgd.hpp>
+#include <globalq/compressor/send_first.hpp>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +75,25 @@ TEST(EvidenceWorkers, it_sends_what_the_transport_sends) {
     all.wait(outgoing);
     EXPECT_EQ(all.bytes_sent(), 1000U);
     EXPECT_EQ(here.bytes_sent(), 1000U);
+  });
+}
+
+TEST(EvidenceExchange, steps_are_told_to_the_methods_that_observe_them_and_to_no_others) {
+  gq::adapt::layout layers;
+  layers.add("all", {100});
+  evidence_harness::run(1, patient, [&](evidence::workers& all) {
+    evidence::setting const with{all, layers};
+    auto const integers = evidence::plain(with, gq::compressor::int_sgd<>(layers));
+    EXPECT_TRUE(integers->observes());
+    std::vector<float> x(100, 1000.0F);
+    (*integers)(x, 0);  // the first call is in float32
+    EXPECT_EQ(x[99], 1000.0F);
+    integers->observe(100.0 / 2 * 0.25, 0.5);  // a scale of 1
+    (*integers)(x, 1);
+    EXPECT_NEAR(x[99], 127.0F, 1e-4);
+    auto const others = evidence::fed_back(with, gq::compressor::send_first(layers));
+    EXPECT_FALSE(others->observes());
+    others->observe(1, 1);
   });
 }
 
