@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
   globalq::bench::add_codes();
   globalq::bench::add_learning();
   globalq::bench::add_tables();
+  globalq::bench::add_selections();
   std::size_t const run = benchmark::RunSpecifiedBenchmarks();
   return run == 0 || globalq::bench::failed ? 1 : 0;
 }

@@ -26,6 +26,7 @@ void add_reduces();
 void add_codes();
 void add_learning();
 void add_tables();
+void add_selections();
 
 /// The codec of an operator on a ring, told about calls as allreduce_mean does it.
 class ring_codec {
