@@ -3,6 +3,7 @@
 /// @brief Shards around midpoints: gathered weights within half a gap of the range, the same bits everywhere; scattered
 ///        gradients with the bits of the mean; equal values, other types, nodes, errors.
 
+#include "centred_shards.hpp"
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
@@ -151,16 +152,20 @@ TEST(CentredShardsRules, gathering_is_unbiased) {
   });
 }
 
-TEST(CentredShardsRules, nodes_change_no_bit_of_what_is_gathered) {
-  auto const w = weights<float>(3000);
-  on_threads(5, [&](auto& workers) {
-    gq::centred_all_gather flat{workers, op, {.seed = 4}};
-    gq::centred_all_gather nodes{workers, op, gq::schedule::hierarchical<>({2, 3}), {.seed = 4}};
-    auto a = w, b = w;
-    flat(a, 2);
-    nodes(b, 2);
-    support::expect_same(a, b, "nodes");
-  });
+TEST(CentredShardsRules, shards_are_those_of_the_centred_mean_for_any_operator_and_workers) {
+  for (int n : {1, 2, 3, 5, 8})
+    on_threads(n, [](auto& workers) {
+      for (auto const& [any, gap] : centred_shards::operators())
+        for (std::size_t d : {0, 1, 257, 3001}) {
+          centred_shards::expect_shards_of_the_mean(workers, any, d);
+          centred_shards::expect_gathered_shards(workers, any, d, gap);
+        }
+    });
+}
+
+TEST(CentredShardsRules, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exact_and_else_their_bound) {
+  for (int n : {1, 2, 3, 5, 8})
+    on_threads(n, [](auto& workers) { centred_shards::expect_nodes_of_any_size(workers); });
 }
 
 TEST(CentredShardsRules, levels_that_are_set_are_those_of_a_new_object) {

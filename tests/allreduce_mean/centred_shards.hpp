@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief Tests: what centred_reduce_scatter_mean and centred_all_gather promise, on one worker of any transport.
+
+#include "shards.hpp"
+
+#include <globalq/centred_all_gather.hpp>
+#include <globalq/centred_mean.hpp>
+#include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/operators.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace centred_shards {
+
+namespace gq = globalq;
+using shards::same_bits;
+
+struct bounded {
+  gq::any_quantizer op;
+  double gap;  ///< the error of an encoding over half the range of its bucket, at most
+};
+
+/// Operators with local norms, as QSDP's. A random shift that is shifted back errs by half a gap, stochastic rounding by a gap,
+/// rounding to the nearest by half the widest.
+inline std::vector<bounded> operators() {
+  gq::rounding::stochastic const dice;
+  gq::norm::local<gq::infinity> const norm{100};
+  return {
+      {gq::operators::qsdp<8>(128), 0.5 / 127},
+      {gq::operators::qsdp<4>(256), 0.5 / 7},
+      {gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}, 1.0 / 7},
+      {gq::quantizer{norm, gq::levels::table{0, 0.2, 1}, gq::rounding::nearest{}, gq::wire::packed<3>{}},
+       0.4},
+  };
+}
+
+/// Operators whose codes are added as integers over nodes: whole vectors and buckets.
+inline std::vector<gq::any_quantizer> exact_operators() {
+  gq::rounding::stochastic const dice;
+  return {
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{100}, dice, gq::wire::int16{}},
+  };
+}
+
+/// Values far from zero: (rank + 1) (8 + v) with multiples v of 2^-9 up to 4 either way. Midpoints are multiples of 2^-10, and
+/// their sum over n workers is at most 6 n (n + 1), so float32 adds those of 50 workers exactly in any order.
+inline std::vector<float> far_from_zero(std::size_t d, int rank) {
+  std::vector<float> x = support::values(d, 7);
+  for (float& v : x) v = static_cast<float>(rank + 1) * (8 + v);
+  return x;
+}
+
+/// Half the range of the bucket that each value is in.
+inline std::vector<double> half_ranges(std::vector<float> const& x, std::uint64_t bucket) {
+  std::vector<double> half(x.size());
+  for (std::size_t from = 0; from < x.size(); from += bucket) {
+    std::size_t const to = std::min<std::size_t>(x.size(), from + bucket);
+    auto const begin = x.begin() + static_cast<std::ptrdiff_t>(from),
+               end = x.begin() + static_cast<std::ptrdiff_t>(to);
+    auto const [low, high] = std::minmax_element(begin, end);
+    double const range = static_cast<double>(*high) - static_cast<double>(*low);
+    std::fill(half.begin() + static_cast<std::ptrdiff_t>(from),
+              half.begin() + static_cast<std::ptrdiff_t>(to), range / 2);
+  }
+  return half;
+}
+
+/// A shard is a part of centred_mean over allgather, whether it is written in place, alone or in chunks.
+template <class T>
+void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::size_t d) {
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::centred_mean whole{workers, op, gq::schedule::allgather{}, op.facts().bucket, settings};
+  gq::centred_reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
+  std::vector<float> const x = far_from_zero(d, workers.rank());
+  std::vector<float> expected(d), in_place = x;
+  whole(x, expected, 7);
+  mean(in_place, 7);
+  gq::segment const own = mean.shard(d);
+  std::vector<float> alone(own.count);
+  cut(x, alone, 7);
+  EXPECT_TRUE(same_bits(alone.data(), expected.data() + own.first, own.count)) << op.facts().name << ' ' << d;
+  std::copy(alone.begin(), alone.end(), expected.begin() + static_cast<std::ptrdiff_t>(own.first));
+  std::copy_n(x.begin(), own.first, expected.begin());
+  std::size_t const end = own.first + own.count;
+  std::copy(x.begin() + static_cast<std::ptrdiff_t>(end), x.end(),
+            expected.begin() + static_cast<std::ptrdiff_t>(end));
+  EXPECT_TRUE(same_bits(in_place.data(), expected.data(), d)) << "shards of others are left alone";
+}
+
+/// All workers hold the same bits, whole or in chunks.
+/// @param gap  the error of a value over half the range of its bucket, at most
+template <class T>
+void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t d, double gap) {
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  gq::centred_all_gather gather{workers, op, settings}, cut{workers, op, chunks};
+  gq::segment const own = gather.shard(d);
+  std::vector<float> const x = far_from_zero(d, 0);
+  // what lies outside of the own shard is not looked at
+  std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d);
+  auto const mine = std::span(x).subspan(own.first, own.count);
+  std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<std::ptrdiff_t>(own.first));
+  gather(in_place, 5);
+  cut(mine, other, 5);
+  EXPECT_TRUE(same_bits(in_place.data(), other.data(), d)) << op.facts().name;
+  std::vector<float> all(d * static_cast<std::size_t>(workers.size()));
+  if (d != 0)
+    gq::transport::allgather(workers, std::as_bytes(std::span<float const>(in_place)),
+                             std::as_writable_bytes(std::span(all)));
+  for (int r = 0; r < workers.size(); ++r)
+    EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
+        << op.facts().name << ' ' << d;
+  // shards begin at buckets, so theirs are those of the vector; values below 16 are rounded to multiples of 2^-20
+  std::vector<double> const half = half_ranges(x, op.facts().bucket);
+  for (std::size_t i = 0; i < d; ++i)
+    ASSERT_NEAR(static_cast<double>(in_place[i]), static_cast<double>(x[i]), gap * half[i] + 0x1p-18)
+        << op.facts().name << ' ' << i << " of " << d;
+}
+
+/// What is gathered over nodes, whole or in chunks, are the bits of a gathering without.
+template <class T>
+void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, std::vector<int> const& split,
+                                       std::size_t d) {
+  gq::schedule::hierarchical<> const nodes{split};
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  Kokkos::Serial const on_one_core;
+  gq::centred_all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings, on_one_core},
+      cut{workers, op, nodes, chunks, on_one_core};
+  std::vector<float> const x = far_from_zero(d, 0);
+  std::vector<float> expected = x, in_place = x, other(d);
+  gq::segment const own = flat.shard(d);
+  flat(expected, 5);
+  gather(in_place, 5);
+  cut(std::span(x).subspan(own.first, own.count), other, 5);
+  std::string const what = op.facts().name + ", nodes " + support::text(split);
+  EXPECT_TRUE(same_bits(in_place.data(), expected.data(), d)) << what;
+  EXPECT_TRUE(same_bits(other.data(), expected.data(), d)) << what;
+}
+
+/// A shard of the mean over nodes, in place, alone or in chunks.
+/// @param gap  the error of an encoding over half the range of its bucket, at most; 0: the bits are those without nodes
+template <class T>
+void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& op,
+                                          std::vector<int> const& split, std::size_t d, double gap) {
+  gq::schedule::hierarchical<> const nodes{split};
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  Kokkos::Serial const on_one_core;
+  gq::centred_reduce_scatter_mean flat{workers, op, settings},
+      mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
+  std::vector<float> const x = far_from_zero(d, workers.rank());
+  std::vector<float> in_place = x;
+  mean(in_place, 7);
+  gq::segment const own = mean.shard(d);
+  ASSERT_EQ(own.first, flat.shard(d).first);
+  ASSERT_EQ(own.count, flat.shard(d).count);
+  std::vector<float> alone(own.count), expected(own.count);
+  cut(x, alone, 7);
+  flat(x, expected, 7);
+  std::string const what = op.facts().name + ", nodes " + support::text(split);
+  EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
+  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
+  std::size_t const end = own.first + own.count;
+  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+  if (gap == 0) {
+    EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
+    return;
+  }
+  // worker r brings (r + 1) times what worker 0 does, so the mean is (n + 1) / 2 times that, and so are mean half ranges. A
+  // worker's error is at most gap H; that of its share in a node's sum gap (1 + gap) H; float32 rounds values below 2^7
+  double const factor = (workers.size() + 1) / 2.0;
+  std::vector<float> const one = far_from_zero(d, 0);
+  std::vector<double> const half = half_ranges(one, op.facts().bucket);
+  for (std::uint64_t i = own.first; i < end; ++i)
+    ASSERT_NEAR(static_cast<double>(alone[i - own.first]), factor * static_cast<double>(one[i]),
+                gap * (2 + gap) * factor * half[i] + 0x1p-14)
+        << what << ' ' << i << " of " << d;
+}
+
+/// Both calls over nodes, even and uneven.
+template <class T>
+void expect_nodes_of_any_size(T& workers) {
+  for (std::vector<int> const& split : support::splits(workers.size()))
+    for (std::size_t d : {1, 3007}) {
+      bool const no_nodes = split.size() == 1 || split.size() == static_cast<std::size_t>(workers.size());
+      for (gq::any_quantizer const& op : exact_operators())
+        expect_shards_of_the_mean_over_nodes(workers, op, split, d, 0);
+      for (auto const& [op, gap] : operators()) {
+        expect_shards_of_the_mean_over_nodes(workers, op, split, d, no_nodes ? 0 : gap);
+        expect_gathered_shards_over_nodes(workers, op, split, d);
+      }
+    }
+}
+
+}  // namespace centred_shards
