@@ -14,9 +14,10 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct settings {
   lm::shape model;
   lm::adam optimiser;
   std::vector<std::string> text{GLOBALQ_LANGUAGE_MODEL_TEXT};
-  std::vector<std::string> precisions{"float32", "W8G8", "W4G4", "W4G4 learned"};
+  std::vector<std::string> precisions{"float32",      "W8G8",         "W4G4",
+                                      "W4G4 nearest", "W4G4 learned", "W4G4 descent"};
   int workers = 4;
   std::int64_t batch = 8;  // pieces a worker
   std::uint64_t steps = 300;
@@ -43,17 +45,25 @@ struct result {
   bool replicas_agree = true;
 };
 
-/// "float32", or "W8G4", with " learned" for learned levels.
+/// "float32", or "W8G4", with a scheme behind it for 4 bits.
 lm::precision precision_of(std::string const& name) {
-  lm::precision p;
-  p.name = name;
-  if (name == "float32") return p;
-  char rest[16] = "";
-  int const found = std::sscanf(name.c_str(), "W%dG%d %15s", &p.weight_bits, &p.gradient_bits, rest);
-  p.learned = std::strcmp(rest, "learned") == 0;
-  if (found < 2 || (found == 3 && !p.learned))
-    throw std::runtime_error{"language_model: \"" + name +
-                             "\" is no precision; use float32, W8G8, W4G4, \"W4G4 learned\""};
+  static std::map<std::string, lm::scheme> const schemes{{"", lm::scheme::shifted},
+                                                         {" nearest", lm::scheme::nearest},
+                                                         {" learned", lm::scheme::learned},
+                                                         {" descent", lm::scheme::descent},
+                                                         {" stochastic", lm::scheme::stochastic}};
+  if (name == "float32") return {};
+  std::smatch part;
+  if (!std::regex_match(name, part, std::regex{"W(4|8|32)G(4|8|32)( .*)?"}) || !schemes.contains(part[3]))
+    throw std::runtime_error{
+        "language_model: \"" + name +
+        "\" is no precision; use float32, or W and G with 4, 8 or 32 bits each, as W8G8, "
+        "and behind 4 bits nearest, learned, descent or stochastic, as \"W4G4 learned\""};
+  lm::precision const p{name, std::stoi(part[1]), std::stoi(part[2]), schemes.at(part[3])};
+  bool const some = p.weight_bits == 4 || (p.by == lm::scheme::learned && p.gradient_bits == 4);
+  if (p.by != lm::scheme::shifted && !some)
+    throw std::runtime_error{"language_model: \"" + name + "\" has no 4 bits for which there is \"" +
+                             name.substr(name.find(' ') + 1) + "\"; leave it out"};
   return p;
 }
 
@@ -107,28 +117,34 @@ result train(settings const& s, lm::text const& text, lm::precision const& p) {
   return r;
 }
 
+double percent(double loss, double base) { return 100 * (loss / base - 1); }
+
 int run(settings const& s) {
+  std::vector<lm::precision> all;
+  for (std::string const& name : s.precisions) all.push_back(precision_of(name));
   lm::text const text(s.text);
   std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", text.size(),
               s.workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
               static_cast<long long>(s.model.context));
-  std::printf("%-14s %14s %10s %12s %10s  %s\n", "precision", "bytes a step", "held out", "to float32",
+  std::printf("%-15s %13s %10s %12s %10s  %s\n", "precision", "bytes a step", "held out", "to float32",
               "seconds", "replicas");
-  double plain = 0;
+  std::map<std::string, double> losses;
   bool good = true;
-  for (std::string const& name : s.precisions) {
-    result const r = train(s, text, precision_of(name));
-    if (name == "float32") plain = r.loss;
-    double const change = plain > 0 ? 100 * (r.loss / plain - 1) : 0;
-    std::printf("%-14s %14llu %10.4f %+11.2f%% %10.1f  %s\n", name.c_str(),
+  for (lm::precision const& p : all) {
+    result const r = train(s, text, p);
+    losses[p.name] = r.loss;
+    char change[32] = "-";
+    if (losses.contains("float32"))
+      std::snprintf(change, sizeof change, "%+.2f%%", percent(r.loss, losses["float32"]));
+    std::printf("%-15s %13llu %10.4f %12s %10.1f  %s\n", p.name.c_str(),
                 static_cast<unsigned long long>(r.bytes_a_step), r.loss, change, r.seconds,
                 r.replicas_agree ? "identical" : "DIFFER");
     std::fflush(stdout);
     good = good && r.replicas_agree;
-    if (s.gap > 0 && name == "W8G8" && change > s.gap) {
-      std::printf("W8G8 is more than %g %% above float32\n", s.gap);
-      good = false;
-    }
+  }
+  if (s.gap > 0 && percent(losses["W8G8"], losses["float32"]) > s.gap) {
+    std::printf("W8G8 is more than %g %% above float32\n", s.gap);
+    good = false;
   }
   return good ? 0 : 1;
 }
@@ -139,7 +155,7 @@ int main(int argc, char** argv) {
   settings s;
   CLI::App app{"Trains a small transformer on text with sharded, quantised weights and gradients"};
   app.add_option("--text", s.text, "files of text");
-  app.add_option("--precision", s.precisions, "float32, W8G8, W4G4, \"W4G4 learned\", ..")->take_all();
+  app.add_option("--precision", s.precisions, "float32, W8G8, W4G4, \"W4G4 nearest\", ..")->take_all();
   app.add_option("--workers", s.workers, "threads")->check(CLI::Range(1, 64));
   app.add_option("--steps", s.steps, "steps")->check(CLI::PositiveNumber);
   app.add_option("--batch", s.batch, "pieces of text a worker and step")->check(CLI::PositiveNumber);

@@ -31,11 +31,22 @@ namespace language_model {
 
 namespace gq = globalq;
 
+/// How 4-bit weights are rounded, and to which levels. Gradients are always rounded stochastically; their levels are learned
+/// where those of the weights are.
+enum class scheme {
+  shifted,    ///< even levels, random shift: QSDP
+  nearest,    ///< even levels, to the nearest: what rounding alone changes
+  learned,    ///< levels of least error (learn::lloyd), to the nearest
+  descent,    ///< levels of QSDP's algorithm 5.1 (learn::weight_levels), to the nearest
+  stochastic  ///< levels of least variance (learn::optimal), stochastic rounding: unbiased, as shifted is
+};
+
 /// How weights and gradients travel.
 struct precision {
   std::string name = "float32";
   int weight_bits = 32, gradient_bits = 32;  ///< 4, 8 or 32
-  bool learned = false;  ///< levels of each layer are learned, for 4 bits; even ones until then
+  scheme by = scheme::shifted;  ///< other ones for 4 bits only; levels are even until they are learned
+  bool learns() const { return by != scheme::shifted && by != scheme::nearest; }
 };
 
 struct adam {
@@ -47,27 +58,56 @@ struct adam {
 /// Values of a bucket share a scale and a midpoint.
 inline constexpr std::uint64_t bucket = 1024;
 
-/// For weights, between minimum and maximum of buckets: random shift, or to the nearest of learned levels. Weights are sent
-/// anew from exact ones in each step, so what nearest rounds off does not add up; it has half the error of rounding at random.
-inline gq::any_quantizer weight_operator(int bits, bool learned) {
-  if (bits == 4 && learned)
-    return gq::quantizer{gq::norm::local<gq::infinity>{bucket}, gq::learn::uniform_levels(7).table(),
-                         gq::rounding::nearest{}, gq::wire::packed<4>{}};
+/// For weights, between minimum and maximum of buckets. They are sent anew from exact ones in each step, so what nearest rounds
+/// off does not add up. Its squared error is half that of stochastic rounding and, for even levels, that of a random shift.
+inline gq::any_quantizer weight_operator(int bits, scheme by) {
+  gq::norm::local<gq::infinity> const norm{bucket};
+  gq::levels::table const even = gq::learn::uniform_levels(7).table();
+  if (bits == 4 && by == scheme::stochastic)
+    return gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}};
+  if (bits == 4 && by != scheme::shifted)
+    return gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}};
   if (bits == 4) return gq::operators::qsdp<4>(bucket);
   if (bits == 8) return gq::operators::qsdp<8>(bucket);
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
 /// For gradients: stochastic rounding, unbiased.
-inline gq::any_quantizer gradient_operator(int bits, bool learned) {
+inline gq::any_quantizer gradient_operator(int bits, bool learns) {
   gq::norm::local<gq::infinity> const norm{bucket};
   gq::rounding::stochastic const dice;
-  if (bits == 4 && learned)
+  if (bits == 4 && learns)
     return gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}};
   if (bits == 4) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}};
   if (bits == 8) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
+
+/// The shards of a vector, each at the start of a block; all blocks have the same length. FSDP pads its vectors like this. A call
+/// that cuts at multiples of fewer values than buckets have moves them: it sees a vector of which each block is a shard.
+class blocks {
+ public:
+  blocks() = default;
+  explicit blocks(std::vector<gq::segment> shards) : shards_(std::move(shards)) {
+    each_ = (shards_[0].count + bucket - 1) / bucket * bucket;  // the first one is the longest
+    values_.assign(each_ * shards_.size(), 0.0F);
+  }
+  bool empty() const { return values_.empty(); }
+  std::span<float> values() { return values_; }
+  gq::segment of(int rank) const { return {each_ * static_cast<std::uint64_t>(rank), each_}; }
+
+  void put(int rank, std::span<float const> shard) {
+    std::copy(shard.begin(), shard.end(), values_.begin() + static_cast<std::ptrdiff_t>(of(rank).first));
+  }
+  std::span<float const> get(int rank) const {
+    return std::span(values_).subspan(of(rank).first, shards_[static_cast<std::size_t>(rank)].count);
+  }
+
+ private:
+  std::vector<gq::segment> shards_;
+  std::uint64_t each_ = 0;
+  std::vector<float> values_;
+};
 
 /// A parameter of the model: the exact shard of this worker, and the calls that move it.
 template <class Workers>
@@ -78,51 +118,56 @@ class sharded_parameter {
                     std::uint64_t seed)
       : workers_(workers),
         tensor_(std::move(tensor)),
-        learns_weights_(!exact && p.learned && p.weight_bits == 4),
-        learns_gradients_(!exact && p.learned && p.gradient_bits == 4) {
+        by_(p.by),
+        learns_weights_(!exact && p.learns() && p.weight_bits == 4),
+        learns_gradients_(!exact && p.learns() && p.gradient_bits == 4) {
     if (exact || p.weight_bits == 32)
       plain_gather_ =
           std::make_unique<gq::all_gather<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
       gather_ = std::make_unique<gq::centred_all_gather<Workers, gq::any_quantizer>>(
-          workers, weight_operator(p.weight_bits, p.learned), gq::options{.seed = seed});
+          workers, weight_operator(p.weight_bits, p.by), gq::options{.seed = seed});
     if (exact || p.gradient_bits == 32)
       plain_scatter_ =
           std::make_unique<gq::reduce_scatter_mean<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
       scatter_ = std::make_unique<gq::centred_reduce_scatter_mean<Workers, gq::any_quantizer>>(
-          workers, gradient_operator(p.gradient_bits, p.learned), gq::options{.seed = seed + 1});
-    // shards of both calls are the same where their buckets are; those of the weights' call are kept
-    own_ = plain_gather_ ? plain_gather_->shard(length()) : gather_->shard(length());
-    scattered_ = plain_scatter_ ? plain_scatter_->shard(length()) : scatter_->shard(length());
-    auto const all = values();
-    weights_.assign(all.begin() + static_cast<std::ptrdiff_t>(own_.first),
-                    all.begin() + static_cast<std::ptrdiff_t>(own_.first + own_.count));
-    first_.assign(own_.count, 0);
-    second_.assign(own_.count, 0);
-    if (own_.first != scattered_.first || own_.count != scattered_.count)
-      throw std::runtime_error{
-          "language_model: weights and gradients have different shards; use the same buckets"};
-    gradient_.resize(own_.count);
+          workers, gradient_operator(p.gradient_bits, p.learns()), gq::options{.seed = seed + 1});
+    // Weights and gradients need the same shards. A call with buckets cuts between them, a plain one anywhere: it follows.
+    for (int rank = 0; rank < workers.size(); ++rank)
+      shards_.push_back(gather_    ? gather_->shard(length(), rank)
+                        : scatter_ ? scatter_->shard(length(), rank)
+                                   : plain_gather_->shard(length(), rank));
+    if ((plain_gather_ && scatter_) || (gather_ && plain_scatter_)) blocks_ = blocks(shards_);
+    expect_shards_of(gather_, false);
+    expect_shards_of(scatter_, false);
+    expect_shards_of(plain_gather_, !blocks_.empty());
+    expect_shards_of(plain_scatter_, !blocks_.empty());
+    auto const all = own_of(values());
+    weights_.assign(all.begin(), all.end());
+    first_.assign(weights_.size(), 0);
+    second_.assign(weights_.size(), 0);
+    gradient_.resize(weights_.size());
   }
 
   /// Puts the weights of all shards, as they travel, into the model.
   void gather(std::uint64_t step) {
-    if (plain_gather_)
-      (*plain_gather_)(std::span<float const>(weights_), values(), step);
-    else
-      (*gather_)(std::span<float const>(weights_), values(), step);
+    std::span<float const> const mine(weights_);
+    if (gather_) return (*gather_)(mine, values(), step);
+    if (blocks_.empty()) return (*plain_gather_)(mine, values(), step);
+    blocks_.put(workers_.rank(), mine);
+    (*plain_gather_)(blocks_.values(), step);
+    for (int rank = 0; rank < workers_.size(); ++rank) {
+      auto const shard = blocks_.get(rank);
+      std::copy(shard.begin(), shard.end(), shard_of(values(), rank).begin());
+    }
   }
 
   /// Gets the own shard of the mean gradient and takes a step.
   /// @param step  from 0 on
   void update(adam const& how, std::uint64_t step) {
     torch::Tensor const grad = tensor_.grad().contiguous();
-    std::span<float const> const all{grad.data_ptr<float>(), length()};
-    if (plain_scatter_)
-      (*plain_scatter_)(all, gradient_, step);
-    else
-      (*scatter_)(all, gradient_, step);
+    scatter({grad.data_ptr<float>(), length()}, step);
     double const t = static_cast<double>(step + 1);
     double const rate = how.rate *
                         std::min(1.0, t / static_cast<double>(std::max<std::uint64_t>(1, how.warm_up))) *
@@ -135,11 +180,10 @@ class sharded_parameter {
     }
   }
 
-  /// Learns levels from what all workers have: of least error for weights, of least variance for gradients.
+  /// Learns levels from what all workers have: those of the scheme for weights, of least variance for gradients.
   void learn_levels(std::uint64_t step) {
     if (learns_weights_)
-      if (auto const found = levels_of(gq::learn::lloyd{.size = 7}, weights_, step))
-        gather_->set_levels(found->table());
+      if (auto const found = weight_levels(step)) gather_->set_levels(found->table());
     if (!learns_gradients_) return;
     torch::Tensor const grad = tensor_.grad().contiguous();
     std::span<float const> const all{grad.data_ptr<float>(), length()};
@@ -150,16 +194,47 @@ class sharded_parameter {
  private:
   std::size_t length() const { return static_cast<std::size_t>(tensor_.numel()); }
   std::span<float> values() const { return {tensor_.data_ptr<float>(), length()}; }
+  template <class Value>
+  std::span<Value> shard_of(std::span<Value> all, int rank) const {
+    gq::segment const s = shards_[static_cast<std::size_t>(rank)];
+    return all.subspan(s.first, s.count);
+  }
+  template <class Value>
+  std::span<Value> own_of(std::span<Value> all) const {
+    return shard_of(all, workers_.rank());
+  }
 
-  /// What all workers agree on, from values as the operator sees them: around midpoints, over the largest of a bucket.
-  template <class Solver>
-  std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
-                                                std::uint64_t step) {
-    std::vector<float> centred(x.begin(), x.end());
+  /// Throws unless a call moves the shards of this parameter: as they are, or each as a block.
+  template <class Call>
+  void expect_shards_of(std::unique_ptr<Call> const& call, bool as_blocks) {
+    for (int rank = 0; call && rank < workers_.size(); ++rank) {
+      gq::segment const is = call->shard(as_blocks ? blocks_.values().size() : length(), rank);
+      gq::segment const wanted = as_blocks ? blocks_.of(rank) : shards_[static_cast<std::size_t>(rank)];
+      if (is.first != wanted.first || is.count != wanted.count)
+        throw std::runtime_error{
+            "language_model: weights and gradients have different shards; use the same buckets"};
+    }
+  }
+
+  /// The own shard of the mean gradient.
+  void scatter(std::span<float const> all, std::uint64_t step) {
+    if (scatter_) return (*scatter_)(all, gradient_, step);
+    if (blocks_.empty()) return (*plain_scatter_)(all, gradient_, step);
+    for (int rank = 0; rank < workers_.size(); ++rank) blocks_.put(rank, shard_of(all, rank));
+    (*plain_scatter_)(blocks_.values(), step);
+    auto const mine = blocks_.get(workers_.rank());
+    gradient_.assign(mine.begin(), mine.end());
+  }
+
+  /// Values as an operator sees them: around the midpoints of buckets, and the largest magnitude of each bucket.
+  struct centred {
+    std::vector<float> values;
     std::vector<double> norms;
-    for (std::size_t from = 0; from < centred.size(); from += bucket) {
-      auto const part =
-          std::span(centred).subspan(from, std::min<std::size_t>(bucket, centred.size() - from));
+  };
+  static centred centred_of(std::span<float const> x) {
+    centred c{{x.begin(), x.end()}, {}};
+    for (std::size_t from = 0; from < x.size(); from += bucket) {
+      auto const part = std::span(c.values).subspan(from, std::min<std::size_t>(bucket, x.size() - from));
       auto const [low, high] = std::minmax_element(part.begin(), part.end());
       float const middle = 0.5F * (*low + *high);
       float most = 0;
@@ -167,11 +242,40 @@ class sharded_parameter {
         v -= middle;
         most = std::max(most, std::abs(v));
       }
-      norms.push_back(static_cast<double>(most));
+      c.norms.push_back(static_cast<double>(most));
     }
+    return c;
+  }
+
+  std::optional<gq::learn::level_set> weight_levels(std::uint64_t step) {
+    if (by_ == scheme::descent) return descended();
+    if (by_ == scheme::stochastic) return levels_of(gq::learn::optimal{.size = 7}, weights_, step);
+    return levels_of(gq::learn::lloyd{.size = 7}, weights_, step);
+  }
+
+  /// QSDP's algorithm goes through values one by one, so all workers take those of all shards, in the same order.
+  gq::learn::level_set descended() {
+    centred const c = centred_of(weights_);
+    std::vector<float> mine(shards_[0].count, -1.0F), all(mine.size() * shards_.size());
+    for (std::size_t i = 0; i < c.values.size(); ++i)
+      if (double const norm = c.norms[i / bucket]; norm > 0)
+        mine[i] = static_cast<float>(std::abs(static_cast<double>(c.values[i])) / norm);
+    gq::transport::allgather(workers_, std::as_bytes(std::span(mine)),
+                             std::as_writable_bytes(std::span(all)));
+    std::erase_if(
+        all, [](float v) { return !(v >= 0); });  // behind shorter shards, and of buckets of equal values
+    descended_ = gq::learn::weight_levels{.size = 7, .start = descended_}(all);
+    return *descended_;
+  }
+
+  /// What all workers agree on.
+  template <class Solver>
+  std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
+                                                std::uint64_t step) {
+    centred const c = centred_of(x);
     gq::kernel::host_executor const on{Kokkos::Serial()};
     gq::learn::histogram mine;
-    mine.add(on, {centred.data(), gq::dtype::float32}, centred.size(), bucket, norms);
+    mine.add(on, {c.values.data(), gq::dtype::float32}, c.values.size(), bucket, c.norms);
     auto const agreed =
         gq::learn::agree(workers_, mine, solver, {.step = step, .length = length(), .bucket = bucket});
     if (agreed.what != gq::learn::outcome::learned) return std::nullopt;
@@ -180,14 +284,17 @@ class sharded_parameter {
 
   Workers& workers_;
   torch::Tensor tensor_;
+  scheme by_;
   bool learns_weights_, learns_gradients_;
   std::unique_ptr<gq::all_gather<Workers, gq::uncompressed>> plain_gather_;
   std::unique_ptr<gq::centred_all_gather<Workers, gq::any_quantizer>> gather_;
   std::unique_ptr<gq::reduce_scatter_mean<Workers, gq::uncompressed>> plain_scatter_;
   std::unique_ptr<gq::centred_reduce_scatter_mean<Workers, gq::any_quantizer>> scatter_;
-  gq::segment own_, scattered_;
-  std::vector<float> weights_, gradient_;
-  std::vector<double> first_, second_;  ///< Adam's moments
+  std::vector<gq::segment> shards_;
+  blocks blocks_;  ///< of a plain call beside one with buckets, else empty
+  std::optional<gq::learn::level_set> descended_;
+  std::vector<float> weights_, gradient_;  ///< of the own shard
+  std::vector<double> first_, second_;     ///< Adam's moments
 };
 
 /// All parameters of a model.
