@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -36,7 +37,8 @@ struct settings {
   std::int64_t batch = 8;  // pieces a worker
   std::uint64_t steps = 300;
   std::uint64_t seed = 1;
-  double gap = 0;  // percent that W8G8 may lose; 0: any
+  double gap = 0;     // percent that precisions of 8 bits or more may lose to float32; 0: any
+  double margin = 0;  // percent that W4G4 must lose to W8G8; 0: any
 };
 
 struct result {
@@ -66,6 +68,9 @@ lm::precision precision_of(std::string const& name) {
                              name.substr(name.find(' ') + 1) + "\"; leave it out"};
   return p;
 }
+
+/// Whether --gap is for it; float32 is 32 bits of both.
+bool is_close(lm::precision const& p) { return p.weight_bits >= 8 && p.gradient_bits >= 8; }
 
 /// Steps at which levels are learned: soon, since weights are set at random, and again.
 bool learns_at(std::uint64_t step) { return step == 1 || step == 20 || (step != 0 && step % 100 == 0); }
@@ -119,9 +124,25 @@ result train(settings const& s, lm::text const& text, lm::precision const& p) {
 
 double percent(double loss, double base) { return 100 * (loss / base - 1); }
 
+/// Refuses comparisons with a precision that is not trained.
+void expect_compared(settings const& s, std::vector<lm::precision> const& all) {
+  auto const has = [&](char const* name) {
+    return std::ranges::find(s.precisions, name) != s.precisions.end();
+  };
+  if (s.gap > 0 && !has("float32"))
+    throw std::runtime_error{"language_model: --gap compares with float32; add --precision float32"};
+  if (s.gap > 0 && std::ranges::count_if(all, is_close) < 2)
+    throw std::runtime_error{
+        "language_model: --gap is for precisions of 8 bits or more; add --precision W8G8"};
+  if (s.margin > 0 && !(has("W8G8") && has("W4G4")))
+    throw std::runtime_error{
+        "language_model: --margin compares W4G4 with W8G8; add --precision W8G8 --precision W4G4"};
+}
+
 int run(settings const& s) {
   std::vector<lm::precision> all;
   for (std::string const& name : s.precisions) all.push_back(precision_of(name));
+  expect_compared(s, all);
   lm::text const text(s.text);
   std::printf("%zu bytes of text; %d workers, %llu steps of %lld x %lld bytes each\n\n", text.size(),
               s.workers, static_cast<unsigned long long>(s.steps), static_cast<long long>(s.batch),
@@ -142,8 +163,14 @@ int run(settings const& s) {
     std::fflush(stdout);
     good = good && r.replicas_agree;
   }
-  if (s.gap > 0 && percent(losses["W8G8"], losses["float32"]) > s.gap) {
-    std::printf("W8G8 is more than %g %% above float32\n", s.gap);
+  for (lm::precision const& p : all)
+    // written so that a loss of NaN fails
+    if (s.gap > 0 && is_close(p) && !(percent(losses[p.name], losses["float32"]) <= s.gap)) {
+      std::printf("%s is more than %g %% above float32\n", p.name.c_str(), s.gap);
+      good = false;
+    }
+  if (s.margin > 0 && !(percent(losses["W4G4"], losses["W8G8"]) >= s.margin)) {
+    std::printf("W4G4 is less than %g %% above W8G8\n", s.margin);
     good = false;
   }
   return good ? 0 : 1;
@@ -163,7 +190,10 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", s.model.blocks, "blocks of the model")->check(CLI::PositiveNumber);
   app.add_option("--rate", s.optimiser.rate, "Adam's rate")->check(CLI::PositiveNumber);
   app.add_option("--seed", s.seed, "seed of everything that is drawn");
-  app.add_option("--gap", s.gap, "fail when W8G8 ends more percent above float32");
+  app.add_option("--gap", s.gap, "fail when W8G8, W32G8, W8G32 end more percent above float32")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--margin", s.margin, "fail when W4G4 ends less percent above W8G8")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     Kokkos::ScopeGuard const kokkos(argc, argv);
