@@ -21,7 +21,7 @@ namespace {
 constexpr auto gather = cp::one_bit_exchange::gather;
 
 /// Two layers with values between them, which belong to none.
-gq::adapt::layout two_layers() {
+gq::adapt::layout uneven_layers() {
   gq::adapt::layout model;
   model.add("a", {30}).add_at(35, "b", {10, 17});
   return model;
@@ -140,7 +140,7 @@ struct altered {
 static_assert(gq::Transport<altered> && gq::transport::OwnChunkBytes<altered>);
 
 TEST(OneBit, many_steps_are_those_of_a_plain_model_whatever_the_messages_are_cut_into) {
-  auto const model = two_layers();
+  auto const model = uneven_layers();
   for (std::uint64_t bucket : {0UL, 7UL, 100UL})
     for (int n : {2, 3, 5}) {
       auto const make = [&](cp::one_bit_exchange how) {
@@ -345,7 +345,8 @@ TEST(OneBit, means_that_were_damaged_are_refused_and_change_no_error) {
 
 /// The vector of a worker in a step.
 vector given(int rank, std::uint64_t step) {
-  return cases::values(two_layers().length(), static_cast<unsigned>(rank) + 20 * static_cast<unsigned>(step));
+  return cases::values(uneven_layers().length(),
+                       static_cast<unsigned>(rank) + 20 * static_cast<unsigned>(step));
 }
 
 cp::error_feedback<cp::one_bit> fed_back(gq::adapt::layout const& model) {
@@ -356,8 +357,8 @@ cp::error_feedback<cp::one_bit> fed_back(gq::adapt::layout const& model) {
 std::vector<cp::state> states_of(int n) {
   std::vector<cp::state> saved(static_cast<std::size_t>(n));
   support::on_threads(n, [&](auto& workers) {
-    auto ef = fed_back(two_layers());
-    vector mean(two_layers().length());
+    auto ef = fed_back(uneven_layers());
+    vector mean(uneven_layers().length());
     for (std::uint64_t t = 0; t < 5; ++t) ef.reduce(workers, given(workers.rank(), t), mean, t);
     saved[static_cast<std::size_t>(workers.rank())] = ef.save(n, workers.rank());
   });
@@ -365,14 +366,14 @@ std::vector<cp::state> states_of(int n) {
 }
 
 TEST(OneBit, training_goes_on_bit_for_bit_from_saved_bytes) {
-  std::uint64_t const d = two_layers().length();
+  std::uint64_t const d = uneven_layers().length();
   support::on_threads(3, [&](auto& workers) {
     int const r = workers.rank();
-    auto ef = fed_back(two_layers());
+    auto ef = fed_back(uneven_layers());
     vector mean(d);
     for (std::uint64_t t = 0; t < 5; ++t) ef.reduce(workers, given(r, t), mean, t);
     auto const bytes = ef.save(3, r).bytes();
-    auto again = fed_back(two_layers()), forgetful = fed_back(two_layers());
+    auto again = fed_back(uneven_layers()), forgetful = fed_back(uneven_layers());
     cp::state const own = cp::state::parse(bytes);
     again.load({&own, 1}, 3, r);
     forgetful.load({&own, 1}, 3, r);
@@ -390,18 +391,18 @@ TEST(OneBit, training_goes_on_bit_for_bit_from_saved_bytes) {
 }
 
 TEST(OneBit, another_number_of_workers_begins_without_second_errors) {
-  std::uint64_t const d = two_layers().length();
+  std::uint64_t const d = uneven_layers().length();
   auto const saved = states_of(3);
   for (int n : {1, 2, 4})
     support::on_threads(n, [&](auto& workers) {
       int const r = workers.rank();
-      auto ef = fed_back(two_layers());
+      auto ef = fed_back(uneven_layers());
       ef.load(saved, n, r);
       EXPECT_EQ(second_error(ef.inner(), n, r), vector(d));
       vector x = given(r, 5), mean(d), wanted(d);
       for (std::size_t i = 0; i < d; ++i) x[i] += ef.error()[i];
       ef.reduce(workers, given(r, 5), mean, 5);
-      cp::one_bit fresh{two_layers(), {.bucket = 16}};
+      cp::one_bit fresh{uneven_layers(), {.bucket = 16}};
       fresh.reduce(workers, x, wanted, {}, 5);
       EXPECT_TRUE(cases::same_bits(mean, wanted));
       EXPECT_EQ(second_error(ef.inner(), n, r), second_error(fresh, n, r));
@@ -414,13 +415,13 @@ TEST(OneBit, a_state_is_taken_up_by_layer_name_or_not_at_all) {
   moved.add("b", {10, 17}).add_at(300, "a", {30});
   std::size_t taken = 0;
   for (int r = 0; r < 2; ++r) {
-    auto before = fed_back(two_layers()), after = fed_back(moved);
+    auto before = fed_back(uneven_layers()), after = fed_back(moved);
     auto const own = std::span(saved).subspan(static_cast<std::size_t>(r), 1);
     before.load(own, 2, r);
     after.load(own, 2, r);
     vector const old = second_error(before.inner(), 2, r), now = second_error(after.inner(), 2, r);
     for (gq::adapt::layer const& l : moved) {
-      std::uint64_t const there = two_layers()[two_layers().find(l.name)].offset;
+      std::uint64_t const there = uneven_layers()[uneven_layers().find(l.name)].offset;
       for (std::uint64_t i = 0; i < l.size; ++i) {
         EXPECT_TRUE(now[l.offset + i] == 0 || now[l.offset + i] == old[there + i]);
         taken += now[l.offset + i] != 0 ? 1 : 0;
@@ -428,7 +429,7 @@ TEST(OneBit, a_state_is_taken_up_by_layer_name_or_not_at_all) {
     }
     // a state of another compressor, and one of other sizes
     vector const kept = second_error(after.inner(), 2, r);
-    cp::error_feedback other{cp::rand_k{moved, {.density = 0.5}}};
+    cp::error_feedback other{cp::rand_k{moved, {.density = 0.5, .unbiased = false}}};
     cp::state const strange = other.save(2, r);
     EXPECT_THROW(after.load({&strange, 1}, 2, r), gq::frame_error);
     cp::state longer(2, r);
