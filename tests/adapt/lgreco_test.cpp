@@ -209,6 +209,93 @@ TEST(Lgreco, a_tolerance_is_kept) {
   }
 }
 
+/// Errors that rounding up to 2^-60 of the budget would put beyond it.
+TEST(Lgreco, proves_an_optimum_that_fills_the_budget_to_the_last_bit) {
+  ad::choice_table table;
+  table.add({{1, 1 - 0x1p-50}, {100, 0}});
+  table.add({{1, 0x1p-50 - 0x1p-70}, {100, 0}});
+  table.add({{1, 0x1p-70}, {100, 0}});
+  std::vector<std::uint32_t> const cheapest(3, 0);
+  ASSERT_TRUE(table.within(cheapest, 1));
+  // the same where it is not a uniform choice
+  ad::choice_table mixed;
+  mixed.add({{1, 1 - 0x1p-50}, {100, 0}});
+  mixed.add({{100, 0}, {1, 0x1p-50 - 0x1p-70}});
+  mixed.add({{1, 0x1p-70}, {100, 0}});
+  for (ad::choice_table const* t : {&table, &mixed}) {
+    ad::selection const s = ad::lgreco{}(*t, 1);
+    EXPECT_EQ(s.cost, 3);
+    EXPECT_TRUE(s.optimal);
+    EXPECT_LE(s.lower_bound, 3);
+    EXPECT_LE((ad::lgreco{.how = method::grid}(*t, 1).lower_bound), 3);
+  }
+}
+
+/// Errors around 2^-60 of the budget, which rounding down lets pass where they do not, and rounding up the other way round.
+TEST(Lgreco, what_it_proves_is_true_where_errors_are_finer_than_its_units) {
+  int proved = 0, not_proved = 0, below_the_units = 0;
+  for (std::uint32_t seed = 0; seed < 400; ++seed) {
+    std::mt19937 draw(seed);
+    ad::choice_table table;
+    std::size_t const layers = 2 + seed % 5;
+    table.add({{1, 1 - 0x1p-50}, {50, 0.5}, {1000, 0}});
+    for (std::size_t l = 1; l < layers; ++l) {
+      std::vector<ad::candidate> of;
+      for (int c = 0; c < 4; ++c)
+        of.push_back({static_cast<double>(1 + draw() % 60),
+                      std::ldexp(draw() % 4096, -64 + static_cast<int>(draw() % 3))});
+      of.push_back({1000, 0});
+      table.add(of);
+    }
+    double const least = least_cost(table, 1);
+    ad::selection const s = ad::lgreco{}(table, 1);
+    ASSERT_TRUE(table.within(s.choices, 1)) << seed;
+    ASSERT_LE(s.lower_bound, least) << seed;
+    if (s.optimal) {
+      ASSERT_EQ(s.cost, least) << seed;
+    }
+    ASSERT_LE((ad::lgreco{.how = method::grid}(table, 1).lower_bound), least) << seed;
+    (s.optimal ? proved : not_proved) += 1;
+    below_the_units += s.cost > s.lower_bound * (1 + 1e-9);
+  }
+  EXPECT_GT(proved, 200);
+  EXPECT_EQ(not_proved, below_the_units);
+}
+
+/// At the price 1 / 49 an error of 49 * 2^k is cheaper by a rounding than what it saves, 2^k, so that all layers favour it:
+/// together more than 2^63 units of 2^-60 of the budget, which has room for one layer.
+TEST(Lgreco, many_layers_of_the_same_price_do_not_overflow) {
+  for (int layers = 9; layers < 80; ++layers) {
+    ad::choice_table table;
+    for (int l = 0; l < layers; ++l) table.add({{16, 0}, {0, 49.0 * 16 / 1024}});
+    ad::selection const s = ad::lgreco{}(table, 1);
+    EXPECT_EQ(s.cost, 16 * (layers - 1)) << layers;
+    EXPECT_TRUE(s.optimal) << layers;
+  }
+}
+
+/// All sums of costs and errors lie on one line, so that no bound is better than another.
+TEST(Frontier, a_cut_among_equal_bounds_keeps_as_many_as_there_is_room_for) {
+  int fuller = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 draw(seed);
+    ad::choice_table table;
+    double most = 0;
+    for (int l = 0; l < 30; ++l) {
+      double const saved = 1 + draw() % 100000;
+      table.add({{200000, 0}, {200000 - saved, saved}});
+      most += 200000;
+    }
+    ad::detail::frontier search(table, 262144, most, 0, ad::detail::unit_rounding::down);
+    ad::detail::frontier_result const r = search.solve(480);  // 16 at a time
+    ASSERT_FALSE(r.choices.empty());
+    EXPECT_LE(r.lower_bound, most - 262144);
+    // what the greedy first guess leaves of the budget is of the size of a layer; sixteen sums at each of thirty layers fill it
+    fuller += table.cost(r.choices) < most - 262144 * 0.99;
+  }
+  EXPECT_EQ(fuller, 20);
+}
+
 TEST(Lgreco, without_any_error_allowed_takes_the_cheapest_lossless_candidates) {
   ad::choice_table table;
   table.add({{1, 1e-300}, {7, 0}, {5, 0}});

@@ -132,7 +132,7 @@ struct selection {
   double cost = 0;                     ///< of the choices
   double error = 0;                    ///< of the choices, rounded up
   double lower_bound = 0;  ///< no choice within the budget costs less; 0 where a solver has no bound
-  bool optimal = false;    ///< proved, up to 10^-12 of the cost
+  bool optimal = false;    ///< proved, up to 10^-12 of what the choice of least error costs
 };
 
 /// @brief The same candidate for every layer: a uniform reference.
@@ -202,6 +202,14 @@ inline selection selection_of(choice_table const& table, std::vector<std::uint32
   s.lower_bound = std::min(lower_bound, s.cost);
   s.optimal = optimal;
   return s;
+}
+
+/// How many candidates, counted from the first, every layer with a choice has: the uniform choices there are.
+inline std::uint32_t common_candidates(choice_table const& table) {
+  std::size_t common = choice_table::most_candidates + 1;
+  for (std::size_t l = 0; l < table.size(); ++l)
+    if (table[l].size() > 1) common = std::min(common, table[l].size());
+  return common > choice_table::most_candidates ? 0 : static_cast<std::uint32_t>(common);
 }
 
 /// The choice of the smallest error, and among those the cheapest.

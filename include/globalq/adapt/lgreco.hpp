@@ -21,8 +21,9 @@ namespace globalq::adapt {
 /// - `grid` is the published algorithm: errors in steps of budget / steps, rounded up. It is as good as the optimum for the
 ///   budget less one step for each layer, which for many layers is much: docs/layers.md has numbers.
 ///
-/// The budget is never exceeded: what is returned was added up exactly. Nor does it cost more than a reference that keeps
-/// the budget, or than the choice of least error; so rounding up cannot make a problem that has a solution infeasible.
+/// The budget is never exceeded: what is returned was added up exactly. Nor does it cost more than a reference or a uniform
+/// choice that keeps the budget, or than the choice of least error; so rounding up cannot make a problem that has a solution
+/// infeasible. What is proved is proved of the errors as they are: the bound is of errors rounded down, by 2^-60 of the budget.
 /// @determinism  the same choice for the same table on one machine; workers agree by agree.hpp
 /// @source       Markov 2024 (thesis), Algorithm 4.1; the bound is Lagrange's, as for multiple-choice knapsacks (Pisinger 1995)
 struct lgreco {
@@ -58,13 +59,20 @@ struct lgreco {
       }
     };
     if (!reference.empty()) offer(reference);
-    detail::frontier search(table, budget, cost, tolerance);
+    for (std::uint32_t c = 0; c < detail::common_candidates(table); ++c) offer(uniform_choice(table, c));
     // a grid needs from the search only the bound, which comes first
-    detail::frontier_result const found = search.solve(how == method::search ? most_states : 0);
-    if (how == method::search) offer(found.choices);
-    bool const optimal = how == method::search && found.complete;
-    if (!optimal) offer(detail::cheapest_on_grid(table, budget, steps));
-    return detail::selection_of(table, std::move(best), found.lower_bound, optimal);
+    bool const looks = how == method::search;
+    detail::frontier search(table, budget, cost, tolerance, detail::unit_rounding::down);
+    detail::frontier_result const found = search.solve(looks ? most_states : 0);
+    if (looks) offer(found.choices);
+    auto const proved = [&] { return looks && found.complete && search.worth(cost) <= found.lower_bound; };
+    if (looks && !found.choices.empty() && !table.within(found.choices, budget)) {
+      // it lies beyond the budget by less than the rounding: look among those that surely do not
+      detail::frontier safe(table, budget, cost, tolerance, detail::unit_rounding::up);
+      offer(safe.solve(most_states).choices);
+    }
+    if (!proved()) offer(detail::cheapest_on_grid(table, budget, steps));
+    return detail::selection_of(table, std::move(best), found.lower_bound, proved());
   }
 };
 

@@ -7,7 +7,9 @@
 /// both. Most of them cannot lead to anything: with a price lambda on error, the rest of the layers costs at least
 /// sum min_c(cost + lambda error) - lambda (what is left of the budget), which is one number a layer. Pairs for which that
 /// exceeds the best choice known are dropped; few are left. Errors are integers in units of 2^-60 of the budget's power of
-/// two, rounded up: exact where an error is at least 2^-8 of it.
+/// two: exact where an error is at least 2^-8 of it. Rounded down every choice within the budget stays within it, so what
+/// the search says of the least cost is true of the table, and a choice that it finds may exceed the budget by less than a
+/// unit a layer; rounded up it is the other way round.
 
 #include "../choices.hpp"
 
@@ -19,7 +21,10 @@
 
 namespace globalq::adapt::detail {
 
-/// What came of a search.
+/// How errors become whole numbers of units.
+enum class unit_rounding { down, up };
+
+/// What came of a search, of errors as they were rounded.
 struct frontier_result {
   std::vector<std::uint32_t>
       choices;               ///< the best that was found; empty: none that is cheaper than what was known
@@ -32,16 +37,18 @@ class frontier {
  public:
   /// @param known      the cost of a choice that is there already
   /// @param tolerance  what is not cheaper by this share is not looked for
-  frontier(choice_table const& table, double budget, double known, double tolerance)
+  frontier(choice_table const& table, double budget, double known, double tolerance, unit_rounding errors)
       : table_(table), known_(known), tolerance_(tolerance) {
-    prepare(budget);
+    prepare(budget, errors);
   }
+
+  /// What a choice must cost at most to be worth looking for, when another one of @p cost is known.
+  double worth(double cost) const { return cost - cost * tolerance_ - margin_; }
 
   /// @param most  pairs to keep in a pass over the layers; more are cut to those of the best bounds. 0: only the bound
   frontier_result solve(std::uint64_t most) {
     frontier_result r;
-    if (room_ <
-        0) {  // rounding up left no room: what is known stands, and nothing is proved beyond the cheapest sum
+    if (room_ < 0) {  // rounding up left no room: what is known stands
       for (auto const& l : layers_) r.lower_bound += l.options.back().cost;
       return r;
     }
@@ -81,13 +88,14 @@ class frontier {
     std::uint32_t parent, option;
   };
 
-  void prepare(double budget) {
+  void prepare(double budget, unit_rounding errors) {
     int const e = budget == 0 ? 0 : exponent_of(budget);
     // 2^60 steps in the budget's power of two: the budget itself is a whole number of them
     auto const units = [&](double error) {
       double const scaled = std::ldexp(error, -e);
-      std::int64_t const u = static_cast<std::int64_t>(std::ceil(std::ldexp(scaled, 60)));
-      return error > 0 ? std::max<std::int64_t>(u, 1) : 0;
+      double const count = std::ldexp(scaled, 60);
+      if (errors == unit_rounding::down) return static_cast<std::int64_t>(std::floor(count));
+      return error > 0 ? std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(count)), 1) : 0;
     };
     room_ = units(budget);
     double largest = 0;
@@ -102,8 +110,10 @@ class frontier {
         room_ = -1;
         here.options.push_back({0, 0, 0});
       }
-      std::sort(here.options.begin(), here.options.end(), [](option const& a, option const& b) {
-        return a.error != b.error ? a.error < b.error : a.cost < b.cost;
+      std::sort(here.options.begin(), here.options.end(), [&](option const& a, option const& b) {
+        if (a.error != b.error) return a.error < b.error;
+        if (a.cost != b.cost) return a.cost < b.cost;
+        return table_[l][a.number].error < table_[l][b.number].error;  // before it was rounded
       });
       std::size_t kept = 1;
       for (std::size_t k = 1; k < here.options.size(); ++k)
@@ -181,9 +191,6 @@ class frontier {
                      [](auto const& a, auto const& b) { return a.second > b.second; });
   }
 
-  /// What must be undercut by a choice that is worth looking for.
-  double worth(double cost) const { return cost - cost * tolerance_ - margin_; }
-
   static double slope(option const& a, option const& b) {
     return (a.cost - b.cost) / static_cast<double>(b.error - a.error);
   }
@@ -206,7 +213,8 @@ class frontier {
       option const& f = layers_[i].options[layers_[i].favourite];
       rest[i] = rest[i + 1] + f.cost + lambda_ * static_cast<double>(f.error);
       favourite_cost[i] = favourite_cost[i + 1] + f.cost;
-      favourite_error[i] = favourite_error[i + 1] + f.error;
+      // beyond the room all are alike; a sum of many would be no 64-bit number
+      favourite_error[i] = std::min(favourite_error[i + 1] + f.error, room_ + 1);
     }
     double const budget_worth = lambda_ * static_cast<double>(room_);
     std::vector<std::vector<node>> history(1);
@@ -257,7 +265,7 @@ class frontier {
     return complete;
   }
 
-  /// Keeps the states of the best bounds, in their order.
+  /// Keeps the states of the best bounds, in their order; among equals some of small errors and some of large ones.
   void cut(std::vector<state>& states, std::uint64_t width) {
     auto const priced = [&](state const& s) { return s.cost + lambda_ * static_cast<double>(s.error); };
     priced_.clear();
@@ -265,7 +273,15 @@ class frontier {
     auto const last = priced_.begin() + static_cast<std::ptrdiff_t>(width);
     std::nth_element(priced_.begin(), last, priced_.end());
     double const limit = *last;
-    std::erase_if(states, [&](state const& s) { return priced(s) >= limit; });
+    std::uint64_t better = 0, equal = 0, seen = 0;
+    for (double const p : priced_) better += p < limit, equal += p == limit;
+    std::uint64_t const room = width - better;
+    std::erase_if(states, [&](state const& s) {
+      double const p = priced(s);
+      if (p != limit) return p > limit;
+      seen += 1;
+      return seen * room / equal == (seen - 1) * room / equal;
+    });
   }
 
   /// Takes down the choice of a state after layer @p end, completed by favourites.
