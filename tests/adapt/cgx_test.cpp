@@ -152,6 +152,50 @@ TEST(CgxRules, keep_every_budget_that_one_of_their_maps_keeps) {
   EXPECT_GT(below_reference, 15);
 }
 
+/// Errors are multiples of each other, so that 3 bits everywhere just fill a budget of four times the error of 4 bits.
+TEST(CgxRules, cost_no_less_than_lgreco_where_a_uniform_choice_fills_the_budget) {
+  for (std::size_t layers : {100U, 200U, 400U, 600U, 1000U}) {
+    std::mt19937 draw(static_cast<std::uint32_t>(layers));
+    model m;
+    for (std::size_t l = 0; l < layers; ++l) {
+      double const size = static_cast<double>(100 + draw() % 1000000), norm = 1e-3 * (1 + draw() % 1000);
+      m.points.push_back({size, norm});
+      std::vector<ad::candidate> of;
+      for (int b = 2; b <= 8; ++b) of.push_back({size * b / 8, norm * norm * std::pow(4.0, -b)});
+      m.table.add(of);
+    }
+    double const budget = ad::budget_of(m.table, ad::uniform_choice(m.table, 2), 4);
+    ASSERT_TRUE(m.table.within(ad::uniform_choice(m.table, 1), budget));
+    ad::selection const best = ad::lgreco{}(m.table, budget);
+    EXPECT_LE(best.cost, m.table.cost(ad::uniform_choice(m.table, 1))) << layers;
+    EXPECT_LE(best.cost, ad::cgx_kmeans{}(m.table, m.points, budget).cost) << layers;
+    EXPECT_LE(best.cost, ad::cgx_linear{}(m.table, m.points, budget).cost) << layers;
+    EXPECT_LE(best.cost, ad::cgx_bayes{.evaluations = 16}(m.table, m.points, budget).cost) << layers;
+    // and where there is no room to search at all
+    for (auto how : {ad::lgreco::method::search, ad::lgreco::method::grid})
+      EXPECT_LE((ad::lgreco{.how = how, .steps = 1, .most_states = 16}(m.table, budget).cost),
+                m.table.cost(ad::uniform_choice(m.table, 1)));
+  }
+}
+
+TEST(CgxBayes, costs_no_more_than_k_means_of_its_clusters_or_of_as_many_as_candidates) {
+  int default_is_better = 0;
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    model const m = random_model(seed, 30);
+    double const budget = ad::budget_of(m.table, ad::uniform_choice(m.table, 2));
+    double const by_default = ad::cgx_kmeans{}(m.table, m.points, budget).cost;
+    for (std::uint32_t clusters : {1U, 2U, 5U}) {
+      double const same = ad::cgx_kmeans{.clusters = clusters}(m.table, m.points, budget).cost;
+      double const cost =
+          ad::cgx_bayes{.clusters = clusters, .evaluations = 8}(m.table, m.points, budget).cost;
+      EXPECT_LE(cost, same) << seed;
+      EXPECT_LE(cost, by_default) << seed;
+      default_is_better += by_default < same;
+    }
+  }
+  EXPECT_GT(default_is_better, 20);
+}
+
 TEST(CgxBayes, with_every_choice_evaluated_finds_the_cheapest) {
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     model const m = random_model(seed, 12, 3);
@@ -166,6 +210,7 @@ TEST(CgxBayes, with_every_choice_evaluated_finds_the_cheapest) {
       for (std::size_t i = 0; i < open.layer.size(); ++i) c[open.layer[i]] = digit[cluster[i]];
       if (m.table.within(c, budget)) least = std::min(least, m.table.cost(c));
     }
+    // three candidates: the k-means rule has three clusters too, and knows nothing cheaper
     EXPECT_EQ(ad::cgx_bayes({.clusters = 3, .evaluations = 64})(m.table, m.points, budget).cost, least)
         << seed;
   }

@@ -5,13 +5,15 @@
 ///
 /// The rules know a layer by its size and the norm of its accumulated gradient. They take tables whose candidates are in order,
 /// the most compressed first, the same number of them for each layer that has a choice. Whatever a rule proposes is checked
-/// against the table: what is returned keeps the budget. adapt::lgreco costs no more than any of them.
+/// against the table: what is returned keeps the budget. adapt::lgreco costs no more than any of them where it proves its optimum
+/// (selection::optimal), and no more than a uniform choice in any case.
 
 #include "detail/gaussian_process.hpp"
 #include "rule.hpp"
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <random>
 
 namespace globalq::adapt {
@@ -27,7 +29,7 @@ struct bits_and_bucket {
 ///
 /// Layers that bear few bits bear large buckets, too.
 /// @throws configuration_error unless 1 <= least <= most and 1 <= smallest <= largest
-/// @source Markov 2024 (thesis), section 3.5.1: "we linearly map bit-widths and bucket sizes to the layers"
+/// @source Markov 2024 (thesis), section 3.6: bit-widths and bucket sizes are mapped to layers linearly
 inline std::vector<bits_and_bucket> bits_and_buckets(std::uint32_t least, std::uint32_t most,
                                                      std::uint64_t smallest, std::uint64_t largest) {
   if (least < 1 || most < least || smallest < 1 || largest < smallest)
@@ -137,15 +139,16 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
   return of;
 }
 
-/// @brief The cheapest linear map from places to candidates that keeps the budget.
+/// @brief The cheapest linear map from places to candidates that keeps the budget; nothing when none does.
 ///
 /// Place p of k gets candidate low + (high - low) p / (k - 1), rounded; all pairs low <= high are tried.
-/// @param place  of each open layer, in [0, places); the most compressible first
-inline selection cheapest_map(choice_table const& table, open_layers const& open,
-                              std::vector<std::size_t> const& place, std::size_t places, double budget,
-                              std::string_view who) {
+/// @param place        of each open layer, in [0, places); the most compressible first
+/// @param least_error  becomes the smallest error among the maps
+inline std::optional<selection> map_within(choice_table const& table, open_layers const& open,
+                                           std::vector<std::size_t> const& place, std::size_t places,
+                                           double budget, double* least_error = nullptr) {
   std::vector<std::uint32_t> best, choices(table.size(), 0);
-  double cost = 0, least_error = std::numeric_limits<double>::max();
+  double cost = 0, least = std::numeric_limits<double>::max();
   for (std::uint32_t low = 0; low < open.candidates; ++low)
     for (std::uint32_t high = low; high < open.candidates; ++high) {
       for (std::size_t i = 0; i < open.layer.size(); ++i) {
@@ -153,18 +156,28 @@ inline selection cheapest_map(choice_table const& table, open_layers const& open
         std::uint64_t const twice = 2 * std::uint64_t{high - low} * place[i];
         choices[open.layer[i]] = low + static_cast<std::uint32_t>((twice + steps) / (2 * steps));
       }
-      least_error = std::min(least_error, table.error(choices));
+      if (least_error != nullptr) *least_error = least = std::min(least, table.error(choices));
       if (!table.within(choices, budget)) continue;
       double const here = table.cost(choices);
       if (best.empty() || here < cost) best = choices, cost = here;
     }
-  if (best.empty() && table.empty()) return {};
-  if (best.empty())
+  if (table.empty()) return selection{};
+  if (best.empty()) return std::nullopt;
+  return selection_of(table, std::move(best), 0, false);
+}
+
+/// The same, or an error that says what could be kept.
+inline selection cheapest_map(choice_table const& table, open_layers const& open,
+                              std::vector<std::size_t> const& place, std::size_t places, double budget,
+                              std::string_view who) {
+  double least_error = 0;
+  auto found = map_within(table, open, place, places, budget, &least_error);
+  if (!found)
     throw configuration_error(
         "globalq: " + std::string(who) + ": none of its maps keeps the budget " + text_of(budget) +
         ", the smallest error among them is " + text_of(least_error) +
         "; raise alpha, add candidates with more bits, or use adapt::lgreco, which knows more choices");
-  return selection_of(table, std::move(best), 0, false);
+  return std::move(*found);
 }
 
 /// The cluster of each open layer, clusters in ascending order of norm less size.
@@ -201,12 +214,13 @@ inline void expect_budget(double budget, std::string_view who) {
 /// @brief CGX's k-means rule: layers alike in size and gradient norm share a candidate.
 ///
 /// Clusters are sorted by norm less size, both as logarithms scaled to [0, 1]: large layers of small gradients first. The
-/// candidates are mapped to them linearly, as cheaply as the budget allows.
+/// candidates are mapped to them linearly, as cheaply as the budget allows. The norm is that of the whole accumulated
+/// gradient, as in the thesis' Algorithm 3.1; its text speaks of the l2 norm of the gradient's top values.
 /// @code
 /// auto const four_bits = gq::adapt::uniform_choice(table, 2);
 /// auto const found = gq::adapt::cgx_kmeans{}(table, points, gq::adapt::budget_of(table, four_bits, alpha));
 /// @endcode
-/// @source Markov 2024 (thesis), Algorithm 3.1; scaling and the search for the map, which keeps the budget, are ours
+/// @source Markov 2024 (thesis), section 3.6 and Algorithm 3.1; scaling and the search for the map are ours
 struct cgx_kmeans {
   std::uint32_t clusters = 0;  ///< at most; 0: as many as candidates
 
@@ -222,7 +236,7 @@ struct cgx_kmeans {
 };
 
 /// @brief CGX's linear rule: layers sorted by norm over size, candidates mapped to them linearly.
-/// @source Markov 2024 (thesis), section 3.5.1
+/// @source Markov 2024 (thesis), section 3.6
 struct cgx_linear {
   /// @throws as cgx_kmeans
   selection operator()(choice_table const& table, std::span<layer_point const> points, double budget) const {
@@ -243,10 +257,11 @@ struct cgx_linear {
 
 /// @brief CGX's Bayesian search: a candidate for each k-means cluster, by a Gaussian process with expected improvement.
 ///
-/// Starts from the uniform choices and the k-means rule's own, so it costs no more than they do. What breaks the budget counts as
-/// more costly than everything, by how much it breaks it.
+/// Starts from the uniform choices and from what the k-means rule makes of these clusters, and never costs more than they
+/// do, nor than cgx_kmeans{} with its default number of clusters. What breaks the budget counts as more costly than
+/// everything, by how much it breaks it.
 /// @determinism  a function of the arguments on one machine
-/// @source       Markov 2024 (thesis), section 3.5.1, which names the method only; Jones et al. 1998 (expected improvement)
+/// @source       Markov 2024 (thesis), section 3.6, which names the method only; Jones et al. 1998 (expected improvement)
 struct cgx_bayes {
   std::uint32_t clusters = 5;      ///< at most
   std::uint32_t evaluations = 48;  ///< of choices, from 2 to 256; the time grows with their cube
@@ -259,10 +274,14 @@ struct cgx_bayes {
       throw configuration_error("globalq: cgx_bayes: " + std::to_string(clusters) + " clusters and " +
                                 std::to_string(evaluations) + " evaluations; give at least 1, and 2 to 256");
     detail::open_layers const open = detail::open_of(table, points, "cgx_bayes");
-    std::size_t k = 0;
+    std::size_t k = 0, default_k = 0;
     std::vector<std::size_t> const cluster = detail::ordered_clusters(open, points, clusters, k);
-    selection best = detail::cheapest_map(table, open, cluster, k, budget, "cgx_bayes");
-    if (k == 0) return best;
+    selection const mapped = detail::cheapest_map(table, open, cluster, k, budget, "cgx_bayes");
+    if (k == 0) return mapped;
+    selection best = mapped;
+    auto const default_place = detail::ordered_clusters(open, points, open.candidates, default_k);
+    if (auto by_default = detail::map_within(table, open, default_place, default_k, budget))
+      if (by_default->cost < best.cost) best = std::move(*by_default);
 
     std::uint32_t const most = open.candidates - 1;
     using assignment = std::vector<std::uint32_t>;
@@ -289,7 +308,7 @@ struct cgx_bayes {
                             : std::log1p(std::max(highest, cost)) + std::log(std::max(excess, 1.0)));
     };
     assignment start(k);  // what the map above came to, and the uniform ones
-    for (std::size_t i = 0; i < open.layer.size(); ++i) start[cluster[i]] = best.choices[open.layer[i]];
+    for (std::size_t i = 0; i < open.layer.size(); ++i) start[cluster[i]] = mapped.choices[open.layer[i]];
     evaluate(start);
     for (std::uint32_t c = 0; c <= most && seen.size() < evaluations / 2; ++c) evaluate(assignment(k, c));
 

@@ -155,9 +155,10 @@ inline std::vector<std::uint32_t> uniform_choice(choice_table const& table, std:
 /// @brief The error budget that a reference choice stands for: alpha times its error.
 ///
 /// L-GreCo's E_max (alpha = 1), and alpha * E_4 of CGX where the reference is 4 bits everywhere. With alpha >= 1 the
-/// reference itself is within it.
+/// reference itself is within it. Where errors are squared l2 norms, as those of the families here are, alpha multiplies the
+/// square: alpha = 4 allows twice the norm.
 /// @throws configuration_error unless alpha lies between 0 and 2^60
-/// @source Markov 2024 (thesis), section 3.5.1 and Algorithm 4.1, line 2
+/// @source Markov 2024 (thesis), section 3.6 (whose error is the norm itself) and Algorithm 4.1, line 2
 inline double budget_of(choice_table const& table, std::span<std::uint32_t const> reference,
                         double alpha = 1) {
   if (!is_finite(alpha) || alpha < 0 || alpha > 0x1p60)
