@@ -305,6 +305,28 @@ TEST(LayeredMean, operators_and_levels_change_between_calls_and_stale_ones_are_a
   });
 }
 
+TEST(LayeredMean, a_plan_knows_the_levels_that_were_set) {
+  gq::adapt::layout model;
+  model.add("weight", {40, 50}).add("head", {10, 40});
+  auto const of = [](gq::levels::table const& levels) {
+    return gq::any_quantizer(
+        gq::quantizer{gq::norm::l<2, 2>{.bucket = 500}, levels, dice, gq::wire::packed<3>{}});
+  };
+  gq::levels::table const coarse{0, 0.2, 1}, fine{0, 0.45, 1};
+  on_threads(2, [&](auto& workers) {
+    layered_mean changed{workers, model, {of(coarse), of(coarse)}, gq::schedule::allgather{}};
+    layered_mean const same{workers, model, {of(fine), of(coarse)}, gq::schedule::allgather{}},
+        both{workers, model, {of(fine), of(fine)}, gq::schedule::allgather{}};
+    double const before = changed.plan().theta;
+    changed.set_levels(0, fine);
+    EXPECT_EQ(changed.plan().theta, same.plan().theta);
+    changed.set_levels(1, fine);
+    EXPECT_EQ(changed.plan().theta, both.plan().theta);
+    EXPECT_EQ(changed.plan().iterations_factor, both.plan().iterations_factor);
+    EXPECT_NE(before, both.plan().theta);  // or the lines above have compared nothing
+  });
+}
+
 TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
   gq::adapt::layout const model = network();
   on_threads(3, [&](auto& workers) {

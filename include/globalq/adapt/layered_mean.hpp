@@ -219,8 +219,13 @@ class layered_mean {
     expect_layer(layer);
     settle();
     if (forced_) return;
-    slots_[layer].codec->set_levels(changed);
-    slots_[layer].levels_hash = globalq::detail::level_hash(changed);
+    slot& s = slots_[layer];
+    s.codec->set_levels(changed);
+    s.levels_hash = globalq::detail::level_hash(changed);
+    for (std::uint32_t code = 1; code <= changed.max_code(); ++code)  // for plan()
+      s.magnitudes[code - 1] =
+          static_cast<double>(changed.value(code)) / static_cast<double>(changed.extent());
+    std::sort(s.magnitudes.begin(), s.magnitudes.end());
     refresh();
   }
 
