@@ -240,7 +240,7 @@ inline void expect_feasible(choice_table const& table, double budget, std::strin
       who + "no choice keeps the error budget " + text_of(budget) +
       ": the smallest error that the candidates reach is " + text_of(table.error(least)) + ", of which " +
       table.name(worst) + " makes " + text_of(table[worst][least[worst]].error) +
-      "; raise the budget, or give layers candidates of smaller error, such as float32");
+      "; raise the budget, or give layers candidates of smaller error, such as more bits, values or ranks");
 }
 
 }  // namespace detail
