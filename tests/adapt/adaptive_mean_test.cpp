@@ -9,6 +9,7 @@
 
 #include <globalq/adapt/adaptive_mean.hpp>
 #include <globalq/adapt/chooser.hpp>
+#include <globalq/adapt/time_weights.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -212,6 +213,64 @@ TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_
     else
       EXPECT_FALSE(c.choose(workers, 0));
   });
+}
+
+/// A sensitivity that calls one layer's errors far larger gives it the bits that the others lose.
+TEST(Chooser, measures_by_a_sensitivity_of_one_s_own) {
+  gq::adapt::layout const model = uneven_layers();
+  auto const choice_by = [&](gq::adapt::sensitivity const& measure_by) {
+    std::vector<bits_and_bucket> all;
+    on_threads(1, [&](auto& workers) {
+      gq::adapt::chooser c(model, gq::adapt::filter::cgx(),
+                           {.candidates = {{2, 128}, {4, 128}, {8, 128}},
+                            .alpha = 2,
+                            .how = rule_of(gq::adapt::lgreco{}),
+                            .measure_by = measure_by});
+      c.add(gradient(model, 0, 0));
+      ASSERT_TRUE(c.choose(workers, 0));
+      for (std::size_t l = 0; l < model.size(); ++l) all.push_back(c.choice(l));
+    });
+    return all;
+  };
+  // the same for each value of all layers but one
+  auto const measure_by = [&](gq::adapt::layer const& l, std::size_t candidate, std::span<float const> x) {
+    EXPECT_EQ(x.size(), l.size);
+    double const bits = candidate == 0 ? 2 : candidate == 1 ? 4 : 8;
+    return (l.name == model[0].name ? 1e6 : 1.0) * static_cast<double>(l.size) * std::pow(4.0, -bits);
+  };
+  EXPECT_EQ(choice_by(nullptr)[0].bits, 2U) << "the largest layer, of the smallest gradients";
+  std::vector<bits_and_bucket> const found = choice_by(measure_by);
+  // twice its error is not sixteen times, but lets all others have two bits
+  EXPECT_EQ(found[0].bits, 4U);
+  for (std::size_t l : {2U, 4U, 6U}) EXPECT_EQ(found[l].bits, 2U);
+}
+
+TEST(Chooser, chooses_by_time) {
+  // Two layers alike in size and gradients; a byte of one takes a thousand times as long. With 1 level instead of 7 an error is
+  // about 49 times as large, so 40 times the error of both, 80 of one, is enough for one of the two.
+  gq::adapt::layout model;
+  model.add("first", {64, 64}).add("second", {64, 64});
+  for (bool swapped : {false, true})
+    on_threads(2, [&](auto& workers) {
+      gq::adapt::time_regression times(2);
+      gq::adapt::chooser c(model, {},
+                           {.candidates = {{2, 128}, {4, 128}, {8, 128}},
+                            .alpha = 40,
+                            .how = gq::adapt::by_time(rule_of(gq::adapt::lgreco{}), {swapped, !swapped},
+                                                      [&] { return times.fit(); })});
+      std::vector<float> x(model.length());
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 64) / 64;
+      c.add(x);
+      if (workers.rank() == 0)  // the other one need not measure
+        for (double a : {1e3, 2e3, 3e3})
+          for (double b : {1e3, 2e3}) times.add(std::vector<double>{a, b}, 1e-3 * a + 1e-6 * b);
+      auto const found = c.choose(workers, 0);
+      ASSERT_TRUE(found);
+      std::size_t const slow = swapped ? 1 : 0;
+      EXPECT_LT(c.choice(slow).bits, c.choice(1 - slow).bits);
+      double const bytes_of_two_bits = c.table()[0][0].cost;
+      EXPECT_NEAR(found->cost, 1e-3 * bytes_of_two_bits, 0.01 * found->cost) << "seconds";
+    });
 }
 
 TEST(Chooser, refuses_a_reference_that_is_no_candidate_and_budgets_that_are_none) {

@@ -36,6 +36,8 @@ struct chooser_options {
   rule how = rule_of(cgx_kmeans{});
   /// The quantiser with given bits and bucket.
   std::function<any_quantizer(bits_and_bucket const&)> make = cgx_quantizer;
+  /// A layer's error with a candidate, on its accumulated gradient; none: the expected squared error of the quantiser.
+  sensitivity measure_by = nullptr;
 };
 
 /// @brief Which quantiser each layer has, chosen from gradients that are accumulated while training.
@@ -59,7 +61,9 @@ class chooser {
           Space const& space = Space())
       : options_(with_reference(std::move(options))),
         quantisers_(quantisers_of(options_)),
-        selector_(model, {.of = quantisers(quantisers_, space),
+        selector_(model, {.of = options_.measure_by
+                                    ? with_sensitivity(quantisers(quantisers_, space), options_.measure_by)
+                                    : quantisers(quantisers_, space),
                           .compress = [excluded](layer const& l) { return !excluded(l); },
                           .reference = place_of_reference(options_),
                           .alpha = options_.alpha,
@@ -133,7 +137,7 @@ class chooser {
     return all;
   }
   static std::uint64_t settings_of(chooser_options const& options) {
-    std::uint64_t h = 0;
+    std::uint64_t h = options.measure_by ? 1 : 0;
     for (bits_and_bucket const& c : options.candidates)
       for (std::uint64_t const x : {std::uint64_t{c.bits}, c.bucket}) h = globalq::detail::hash(h, x);
     return h;

@@ -6,9 +6,11 @@
 /// Trainers send layers in buckets while the backward pass still runs, so a byte of the last bucket costs more time than one
 /// of the first. Here a bucket is such a group of layers, not a run of values with a scale.
 
-#include "choices.hpp"
+#include "rule.hpp"
 
 #include <cmath>
+#include <functional>
+#include <utility>
 
 namespace globalq::adapt {
 
@@ -202,6 +204,28 @@ inline choice_table weighted(choice_table const& table, std::span<std::size_t co
     result.add(of, table.name(l));
   }
   return result;
+}
+
+/// @brief A rule that minimises seconds instead of bytes, for chooser, adaptive_mean or compressor::adaptive.
+///
+/// Times are asked for at each choice, at worker 0, where rules are asked: the others need none. What is found costs seconds,
+/// without time_model::base.
+/// @code
+/// gq::adapt::time_regression times(buckets);              // times.add(..) while training
+/// gq::adapt::rule const how = gq::adapt::by_time(gq::adapt::rule_of(gq::adapt::lgreco{}), bucket_of_layer,
+///                                                [&] { return times.fit(); });
+/// @endcode
+/// @param within           the rule that chooses
+/// @param bucket_of_layer  one for each layer
+/// @returns                a rule that throws as @p within, weighted() and @p times do
+/// @source                 Markov 2024 (thesis), section 4.5, "Optimizing for Time"
+inline rule by_time(rule within, std::vector<std::size_t> bucket_of_layer,
+                    std::function<time_model()> times) {
+  return [within = std::move(within), buckets = std::move(bucket_of_layer), times = std::move(times)](
+             choice_table const& table, std::span<layer_point const> points, double budget,
+             std::span<std::uint32_t const> reference) {
+    return within(weighted(table, buckets, times()), points, budget, reference);
+  };
 }
 
 }  // namespace globalq::adapt
