@@ -9,6 +9,7 @@
 
 #include <globalq/adapt/adaptive_mean.hpp>
 #include <globalq/adapt/chooser.hpp>
+#include <globalq/adapt/selector.hpp>
 #include <globalq/adapt/time_weights.hpp>
 
 #include <gmock/gmock.h>
@@ -17,6 +18,8 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 
 namespace gq = globalq;
 using gq::adapt::adaptive_mean;
@@ -215,6 +218,55 @@ TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_
   });
 }
 
+/// Whatever a measure of one's own throws: the others must not wait until their deadline.
+TEST(Chooser, what_a_sensitivity_throws_is_thrown_on_its_worker_and_no_choice_of_the_others) {
+  gq::adapt::layout const model = uneven_layers();
+  for (int kind : {0, 1, 2})
+    on_threads(3, [&](auto& workers) {
+      gq::adapt::chooser_options options;
+      options.measure_by = [&](gq::adapt::layer const&, std::size_t, std::span<float const>) -> double {
+        if (workers.rank() != 1) return 1;
+        if (kind == 0) throw std::runtime_error("out of data");
+        if (kind == 1) throw std::bad_alloc();
+        throw 7;
+      };
+      gq::adapt::chooser c(model, gq::adapt::filter::cgx(), options);
+      c.add(gradient(model, workers.rank(), 0));
+      if (workers.rank() != 1) {
+        EXPECT_FALSE(c.choose(workers, 0));
+        return;
+      }
+      if (kind == 0) {
+        EXPECT_THROW(c.choose(workers, 0), std::runtime_error);
+      }
+      if (kind == 1) {
+        EXPECT_THROW(c.choose(workers, 0), std::bad_alloc);
+      }
+      if (kind == 2) {
+        EXPECT_THROW(c.choose(workers, 0), int);
+      }
+      EXPECT_EQ(c.accumulated().steps(), 0U);
+    });
+}
+
+TEST(Chooser, what_a_rule_throws_is_an_error_of_all) {
+  gq::adapt::layout const model = uneven_layers();
+  for (bool standard : {true, false}) {
+    auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
+      gq::adapt::chooser_options options;
+      options.how = [&](auto&&...) -> gq::adapt::selection {
+        if (standard) throw std::runtime_error("no rule today");
+        throw 7;
+      };
+      gq::adapt::chooser c(model, gq::adapt::filter::cgx(), options);
+      c.add(gradient(model, workers.rank(), 0));
+      c.choose(workers, 0);
+    });
+    for (std::string const& text : texts)
+      EXPECT_THAT(text, HasSubstr(standard ? "no rule today" : "the solver threw something"));
+  }
+}
+
 /// A sensitivity that calls one layer's errors far larger gives it the bits that the others lose.
 TEST(Chooser, measures_by_a_sensitivity_of_one_s_own) {
   gq::adapt::layout const model = uneven_layers();
@@ -271,6 +323,23 @@ TEST(Chooser, chooses_by_time) {
       double const bytes_of_two_bits = c.table()[0][0].cost;
       EXPECT_NEAR(found->cost, 1e-3 * bytes_of_two_bits, 0.01 * found->cost) << "seconds";
     });
+}
+
+TEST(Selector, refuses_choices_of_other_layers_and_of_candidates_that_there_are_not) {
+  gq::adapt::layout model;
+  model.add("weight", {8, 8}).add("bias", {8});
+  gq::adapt::selector s(model, {.of = gq::adapt::top_k({0.1, 0.5}),
+                                .compress = [](gq::adapt::layer const& l) { return l.name == "weight"; },
+                                .how = rule_of(gq::adapt::lgreco{}),
+                                .candidates = 2});
+  EXPECT_THAT(support::refusal([&] { s.assign({1}); }), HasSubstr("1 choices for 2 layers"));
+  EXPECT_THAT(support::refusal([&] {
+                s.assign({2, 0});
+              }),
+              HasSubstr("choice 2 for weight, which has 2 candidates"));
+  EXPECT_EQ(s.choices(), (std::vector<std::uint32_t>{0, 0}));
+  s.assign({1, 9});  // a bias has no choice
+  EXPECT_EQ(s.choices(), (std::vector<std::uint32_t>{1, 9}));
 }
 
 TEST(Chooser, refuses_a_reference_that_is_no_candidate_and_budgets_that_are_none) {

@@ -117,6 +117,10 @@ void judge(choice_table const& mine, Solver const& solver, table_memory& m) {
   } catch (std::exception const& e) {
     v.failed = 1;
     std::strncpy(v.text, e.what(), sizeof v.text - 1);
+  } catch (...) {
+    v.failed = 1;
+    std::strncpy(v.text, "globalq: adapt::agree: the solver threw something that is no std::exception",
+                 sizeof v.text - 1);
   }
 }
 
@@ -137,7 +141,8 @@ void judge(choice_table const& mine, Solver const& solver, table_memory& m) {
 /// @param facts   what else must be equal on all workers
 /// @returns       the selection, the same bits on every worker; nothing, on every worker, when a worker's table was empty
 /// @throws        on every worker alike: disagreement_error where workers differ in facts or in the shape of their tables,
-///                before anything else moves; configuration_error where the solver throws; transport_error
+///                before anything else moves; configuration_error where the solver throws, whatever it is, with its
+///                text; transport_error
 /// @complexity    16 bytes a candidate from each worker to worker 0, one after the other; 0.8 KiB and 4 bytes a layer down a
 ///                tree
 template <Transport T, class Solver>

@@ -68,7 +68,8 @@ class chooser {
                           .reference = place_of_reference(options_),
                           .alpha = options_.alpha,
                           .how = options_.how,
-                          .settings = settings_of(options_)}) {}
+                          .settings = settings_of(options_),
+                          .candidates = static_cast<std::uint32_t>(options_.candidates.size())}) {}
 
   /// @brief Adds this worker's gradient, before it is averaged.
   /// @returns false when it holds NaN or infinity: nothing was added

@@ -21,6 +21,8 @@ struct selector_options {
   double alpha = 1;             ///< the budget is alpha times the reference's error
   rule how;
   std::uint64_t settings = 0;  ///< a number for what the candidates are, which workers compare
+  /// How many candidates each layer with a choice has, by which assign() checks; 0: only the family knows.
+  std::uint32_t candidates = 0;
 };
 
 /// @brief Adds gradients up, and now and then chooses a candidate for each layer, on all workers alike.
@@ -49,10 +51,10 @@ class selector {
   ///
   /// Errors are those of all workers' sums; sizes and norms are those that worker 0 has.
   /// @param step  of the training, the same on every worker
-  /// @returns     what was found; nothing, on every worker, when one of them has added no gradient, or could not measure it and
-  ///              throws: the choice stays
-  /// @throws      as agree() does; configuration_error on every worker where a rule finds nothing within the budget, which
-  ///              needs an alpha below 1
+  /// @returns     what was found; nothing, on every worker, when one of them has added no gradient, or could not measure it:
+  ///              the choice stays
+  /// @throws      as agree() does; configuration_error on every worker where a rule throws, as where nothing keeps the budget,
+  ///              which needs an alpha below 1; what the family threw, on the worker where it did
   /// @complexity  a pass over the model for each candidate; agree()'s messages
   template <Transport T>
   std::optional<selection> choose(T& workers, std::uint64_t step) {
@@ -60,8 +62,8 @@ class selector {
     std::exception_ptr failed;
     try {
       if (sum_.steps() != 0) mine = table();
-    } catch (error const&) {
-      failed = std::current_exception();  // the others wait for this worker
+    } catch (...) {  // of a family of one's own: whatever it is, the others wait for this worker
+      failed = std::current_exception();
     }
     auto found = agree(workers, mine,
                        [&](choice_table const& all) {
@@ -84,8 +86,19 @@ class selector {
   bool has_choice(std::size_t layer) const { return has_choice(sum_.model()[layer]); }
   /// The number of each layer's candidate; of a layer without a choice: any.
   std::vector<std::uint32_t> const& choices() const { return choices_; }
-  /// Puts a choice that was made before in place, on all workers alike.
-  void assign(std::vector<std::uint32_t> choices) { choices_ = std::move(choices); }
+  /// @brief Puts a choice that was made before in place, on all workers alike.
+  /// @throws configuration_error for another number of layers, or a candidate that there is not; nothing is changed then
+  void assign(std::vector<std::uint32_t> choices) {
+    if (choices.size() != choices_.size())
+      throw configuration_error("globalq: adapt: " + std::to_string(choices.size()) + " choices for " +
+                                std::to_string(choices_.size()) + " layers; give one for each layer");
+    for (std::size_t l = 0; l < choices.size(); ++l)
+      if (options_.candidates != 0 && has_choice(l) && choices[l] >= options_.candidates)
+        throw configuration_error(
+            "globalq: adapt: choice " + std::to_string(choices[l]) + " for " + sum_.model()[l].name +
+            ", which has " + std::to_string(options_.candidates) + " candidates; they are counted from 0");
+    choices_ = std::move(choices);
+  }
 
  private:
   bool has_choice(layer const& l) const {
