@@ -7,6 +7,7 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
+#include <globalq/adapt/accordion.hpp>
 #include <globalq/adapt/adaptive_mean.hpp>
 #include <globalq/adapt/chooser.hpp>
 #include <globalq/adapt/selector.hpp>
@@ -322,6 +323,47 @@ TEST(Chooser, chooses_by_time) {
       EXPECT_LT(c.choice(slow).bits, c.choice(1 - slow).bits);
       double const bytes_of_two_bits = c.table()[0][0].cost;
       EXPECT_NEAR(found->cost, 1e-3 * bytes_of_two_bits, 0.01 * found->cost) << "seconds";
+    });
+}
+
+/// The first window is critical, so it runs with little compression where that is the reference.
+TEST(AccordionRule, begins_with_less_compression_where_that_is_the_reference) {
+  gq::adapt::layout const model = uneven_layers();
+  for (bool with_lgreco : {false, true})
+    on_threads(2, [&](auto& workers) {
+      gq::adapt::rule const within = with_lgreco ? rule_of(gq::adapt::lgreco{}) : nullptr;
+      gq::schedule::any const schedule{"sra"};
+      adaptive_mean mean{
+          workers,
+          model,
+          schedule,
+          {.choice = {.reference = {8, 64},
+                      .how = gq::adapt::accordion_rule({.less = 6, .more = 1, .within = within})},
+           .every = 2}};
+      gq::adapt::layered_mean eight{
+          workers, model,
+          gq::adapt::operators_of(model, gq::adapt::filter::cgx(), gq::adapt::cgx_quantizer({8, 64})),
+          schedule};
+      double first = 0;
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        auto x = gradient(model, workers.rank(), 0), y = x;
+        mean(x, step);
+        eight(y, step);
+        if (step < 2) {
+          EXPECT_TRUE(same_bits(x, y)) << step;
+        }
+        if (step == 1) {
+          ASSERT_TRUE(mean.found());
+          first = mean.found()->cost;
+          if (!with_lgreco) {
+            EXPECT_EQ(mean.chosen().choice(0), (bits_and_bucket{8, 64}));
+          }
+        }
+      }
+      EXPECT_LT(mean.found()->cost, first) << "the gradients do not change";
+      if (!with_lgreco) {
+        EXPECT_EQ(mean.chosen().choice(0), (bits_and_bucket{3, 512}));
+      }
     });
 }
 

@@ -14,7 +14,8 @@ namespace globalq::adapt {
 /// @brief Decides for each layer whether it is in a critical regime of its training.
 ///
 /// A regime is critical while the norm of the layer's gradient, accumulated over a window (an epoch, say), has changed by
-/// eta times its former value or more, and before the learning rate falls. The first window is critical.
+/// eta times its former value or more, and before the learning rate falls. The first window is critical: training begins with
+/// little compression.
 /// @determinism  a function of the norms. Norms of gradients that differ by worker must be agreed on first; those of
 ///               the mean that all workers share need not. choices() may feed a reference of lgreco at worker 0.
 /// @source       Agarwal et al. 2021 (Accordion), Algorithm 1; Markov 2024 (thesis), section 4.6.3 with eta = 0.5
@@ -91,7 +92,7 @@ class accordion {
   std::vector<bool> critical_;
 };
 
-/// Parameters of accordion_rule.
+/// Parameters of accordion_rule; `less` should be the candidate that layers begin with.
 struct accordion_rule_options {
   std::uint32_t less = 0;  ///< number of the candidate of critical layers
   std::uint32_t more = 0;  ///< of the others
@@ -106,9 +107,12 @@ struct accordion_rule_options {
 ///
 /// A window is what lies between two choices. By itself every layer gets one of two candidates. With lgreco within, those two
 /// are only the reference: each layer gets what is cheapest at their error. The budget and the reference that the rule is
-/// given do not count.
+/// given do not count; but the reference is what layers have in the first window, before any rule is asked. Make it the
+/// candidate `less`, since the first window is critical:
 /// @code
-/// gq::adapt::rule const both = gq::adapt::accordion_rule({.less = 7, .more = 1, .within = gq::adapt::rule_of(gq::adapt::lgreco{})});
+/// gq::adapt::chooser_options const choice{
+///     .reference = {8, 64},  // the last one of the seven candidates
+///     .how = gq::adapt::accordion_rule({.less = 6, .more = 1, .within = gq::adapt::rule_of(gq::adapt::lgreco{})})};
 /// @endcode
 /// The norms are those of worker 0, where rules are asked. A copy of the rule has regimes of its own.
 /// @returns a rule that throws configuration_error for a candidate that layers do not have, and as accordion and the rule
