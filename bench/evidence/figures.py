@@ -12,6 +12,11 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return statistics.fmean(values), min(values), max(values)
 
 
+def compresses(method: str) -> bool:
+    """Whether a method is one for training that is not float32 in another way."""
+    return not method.startswith((BASE, "send-first"))
+
+
 def better(measure: str, a: float, b: float) -> bool:
     """Whether a is at least as good as b."""
     return a >= b if measure == "accuracy" else a <= b
@@ -66,6 +71,82 @@ def share_of_computing(timing: dict) -> float:
 def share_of_step(timing: dict) -> float:
     """The same of the time of a step, with a core for each worker's gradient."""
     return statistics.median(m / (c + e) for m, c, e in zip(timing["method_compute"], timing["compute"], timing["exchange"]))
+
+
+def spread_of_steps(timing: dict) -> float:
+    """The range of the middle half of the rounds, over their median."""
+    first, middle, third = statistics.quantiles(timing["step"], n=4, method="inclusive")
+    return (third - first) / middle
+
+
+def added_computing(timing: dict, base: dict) -> float:
+    """What a method computes more than the base does in its exchange, over all that the base computes in a step."""
+    mine, other, gradient = (statistics.median(values) for values in (timing["method_compute"], base["method_compute"], base["compute"]))
+    return (mine - other) / (gradient + other)
+
+
+def bytes_of(trainings: list[dict], method: str) -> float | None:
+    """Bytes a step and worker, the mean over seeds: what a method chooses differs between them."""
+    found = [t["bytes_a_step"] for t in trainings if t["method"] == method]
+    return statistics.fmean(found) if found else None
+
+
+def last_of(trainings: list[dict], method: str) -> list[float]:
+    """What a method came to, of each seed."""
+    return [t["curve"][-1][1] for t in trainings if t["method"] == method]
+
+
+def gap(trainings: list[dict], method: str) -> str:
+    """What a method came to against float32, in the mean over seeds: points of accuracy, or percent of the loss."""
+    values, base = last_of(trainings, method), last_of(trainings, BASE)
+    if not values or not base:
+        return ""
+    if trainings[0]["measure"] == "accuracy":
+        return f"{100 * (statistics.fmean(values) - statistics.fmean(base)):+.2f}"
+    return f"{100 * (statistics.fmean(values) / statistics.fmean(base) - 1):+.2f} %"
+
+
+def choosing_steps(method: str, steps: int) -> list[int]:
+    """Steps of a training, 0 the first, at which a method chooses or learns: every_of() in exchange.cpp for what adapts to layers,
+    learn::schedule_for() for learned levels."""
+    name = method.split(":")[0].split(",")[0]
+    if name in ("adaptive-cgx", "lgreco", "adaptive-top-k", "adaptive-power-sgd"):
+        every = max(steps // 8, 5)
+        given = [part.split("=")[1] for part in method.split(",") if part.startswith("every=")]
+        every = int(given[-1]) if given and int(given[-1]) > 0 else every
+        return [step for step in range(steps) if (step + 1) % every == 0]
+    if name in ("alq", "amq"):
+        def moment(at: int) -> int:
+            return max(1, (at * steps + 40000) // 80000)
+        every, once = moment(10000), (moment(100), moment(2000))
+        return [step for step in range(1, steps) if step % every == 0 or step in once]
+    return []
+
+
+def choosing_rounds(timing: dict) -> list[int]:
+    """Which measured rounds chose or learned; none are known where nothing is known of the rounds before the first that was kept."""
+    before = timing.get("run", {}).get("warm_up")
+    if before is None:
+        return []
+    return [s - before for s in choosing_steps(timing["method"], len(timing["step"]) + before) if s >= before]
+
+
+def usual_seconds(timing: dict) -> float:
+    """The median of the steps that do not choose."""
+    chosen = choosing_rounds(timing)
+    return statistics.median([step for k, step in enumerate(timing["step"]) if k not in chosen] or timing["step"])
+
+
+def choosing_seconds(timing: dict) -> float | None:
+    """What a choice adds to a step: the mean of the steps that choose less the median of the others; none where none chose."""
+    chosen = [timing["step"][k] for k in choosing_rounds(timing)]
+    return statistics.fmean(chosen) - usual_seconds(timing) if chosen else None
+
+
+def seconds_after(timing: dict, steps: float, whole: int) -> float:
+    """Time of so many first steps of a training of a whole number, with the choices that fall among them."""
+    choices = sum(1 for s in choosing_steps(timing["method"], whole) if s < steps)
+    return steps * usual_seconds(timing) + choices * (choosing_seconds(timing) or 0)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -18,8 +18,8 @@ def training(method: str, last: list, measure: str = "accuracy") -> dict:
     return {"method": method, "measure": measure, "curve": last}
 
 
-def timing(step: list, compute: list, exchange: list, own: list) -> dict:
-    return {"step": step, "compute": compute, "exchange": exchange, "method_compute": own}
+def timing(step: list, compute: list, exchange: list, own: list, **more) -> dict:
+    return {"method": "m", "step": step, "compute": compute, "exchange": exchange, "method_compute": own, **more}
 
 
 class Curves(unittest.TestCase):
@@ -66,6 +66,51 @@ class Times(unittest.TestCase):
         one = timing([9], [3], [2], [1])
         self.assertEqual(figures.share_of_computing(one), 0.25)
         self.assertEqual(figures.share_of_step(one), 0.2)
+
+
+    def test_what_a_method_adds_leaves_out_what_float32_computes(self):
+        # 3 in the exchange instead of 2, which float32 adds with, of 8 + 2 in all
+        self.assertAlmostEqual(figures.added_computing(timing([9], [8], [4], [3]), timing([9], [8], [4], [2])), 0.1)
+
+    def test_the_middle_half_of_the_rounds(self):
+        self.assertEqual(figures.spread_of_steps(timing([1, 2, 3, 4, 5], [], [], [])), 2 / 3)
+
+
+class Choices(unittest.TestCase):
+    def test_steps_that_choose(self):
+        self.assertEqual(figures.choosing_steps("lgreco:4", 100), list(range(11, 100, 12)))
+        self.assertEqual(figures.choosing_steps("adaptive-power-sgd:4,rule=both", 23), [4, 9, 14, 19])
+        self.assertEqual(figures.choosing_steps("adaptive-cgx,every=10", 30), [9, 19, 29])
+        self.assertEqual(figures.choosing_steps("alq:3", 23), [1, 3, 6, 9, 12, 15, 18, 21])
+        self.assertEqual(figures.choosing_steps("layers:cgx:4", 100), [])
+
+    def test_a_choice_costs_what_its_steps_take_longer(self):
+        # steps 4, 9, 14 and 19 choose; two came before the first that was kept
+        one = timing([4.0 if s in (4, 9, 14, 19) else 1.0 for s in range(2, 23)], [], [], [], method="lgreco:4", run={"warm_up": 2})
+        self.assertEqual(figures.choosing_rounds(one), [2, 7, 12, 17])
+        self.assertEqual((figures.usual_seconds(one), figures.choosing_seconds(one)), (1, 3))
+        # in a training of 100 the steps 11 and 23 choose among the first 24
+        self.assertEqual([figures.seconds_after(one, n, 100) for n in (11, 12, 24)], [11, 12 + 3, 24 + 6])
+
+    def test_without_a_choice_steps_are_alike(self):
+        one = timing([1.0, 2.0, 3.0], [], [], [], run={"warm_up": 0})
+        self.assertIsNone(figures.choosing_seconds(one))
+        self.assertEqual(figures.seconds_after(one, 10, 100), 20)
+        self.assertIsNone(figures.choosing_seconds(timing([1.0] * 20, [], [], [], method="lgreco:4")))  # the rounds are unknown
+
+
+class Seeds(unittest.TestCase):
+    def test_bytes_are_the_mean(self):
+        lines = [{"method": "m", "bytes_a_step": b} for b in (100, 200, 400)]
+        self.assertAlmostEqual(figures.bytes_of(lines, "m"), 700 / 3)
+        self.assertIsNone(figures.bytes_of(lines, "another"))
+
+    def test_the_gap_to_float32(self):
+        points = [training("float32", [[10, 0.9]]), training("m", [[10, 0.91]]), training("m", [[10, 0.93]])]
+        self.assertEqual(figures.gap(points, "m"), "+2.00")
+        losses = [training("float32", [[10, 2.0]], "loss"), training("m", [[10, 2.1]], "loss")]
+        self.assertEqual(figures.gap(losses, "m"), "+5.00 %")
+        self.assertEqual(figures.gap(losses, "another"), "")
 
 
 class Text(unittest.TestCase):
