@@ -76,10 +76,18 @@ def build_of(folder: pathlib.Path) -> str:
     return f"{first_line(cache['CMAKE_CXX_COMPILER'], '--version')}, `{flags}`"
 
 
+def commit() -> str:
+    """Of the folder this runs in; -dirty where a file that git knows was changed."""
+    return first_line("git", "describe", "--always", "--dirty") or "unknown"
+
+
+def today() -> str:
+    return str(datetime.datetime.now(datetime.timezone.utc).date())
+
+
 def provenance(build: pathlib.Path) -> str:
-    commit = first_line("git", "describe", "--always", "--dirty") or "unknown"
-    today = datetime.datetime.now(datetime.timezone.utc).date()
-    return f"Measured {today} at commit `{commit}` on {machine()}. Built with {build_of(build)}.\n"
+    """For what is reported as soon as it was measured."""
+    return f"Measured {today()} at commit `{commit()}` on {machine()}. Built with {build_of(build)}.\n"
 
 
 def place(results: pathlib.Path, section: str, folder: pathlib.Path, copy: bool) -> str:
