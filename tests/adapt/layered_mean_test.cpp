@@ -398,6 +398,15 @@ TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
                   layered_mean{workers, model, ops, gq::schedule::native{}};
                 }),
                 HasSubstr("schedule native"));
+    for (std::uint64_t const first : {9, 11})
+      EXPECT_THAT(refusal([&] {
+                    layered_mean{workers,
+                                 model,
+                                 gq::adapt::operators_of(model, {}, gq::uncompressed{}),
+                                 gq::schedule::ring{},
+                                 {.first = first, .of = 10}};
+                  }),
+                  HasSubstr("2 of a model of 10: others would draw the same random bits"));
     layered_mean mean{workers, model, gq::adapt::operators_of(model, {}, gq::uncompressed{}),
                       gq::schedule::ring{}};
     std::vector<float> x(36), a(30), b(8);

@@ -32,10 +32,11 @@ struct bits_and_bucket {
 /// @source Markov 2024 (thesis), section 3.6: bit-widths and bucket sizes are mapped to layers linearly
 inline std::vector<bits_and_bucket> bits_and_buckets(std::uint32_t least, std::uint32_t most,
                                                      std::uint64_t smallest, std::uint64_t largest) {
-  if (least < 1 || most < least || smallest < 1 || largest < smallest)
+  if (least < 1 || most < least || smallest < 1 || largest < smallest || largest > std::uint64_t{1} << 48)
     throw configuration_error("globalq: bits_and_buckets: " + std::to_string(least) + " to " +
                               std::to_string(most) + " bits in buckets of " + std::to_string(smallest) +
-                              " to " + std::to_string(largest) + "; give both from small to large");
+                              " to " + std::to_string(largest) +
+                              "; give both from small to large, and buckets of at most 2^48");
   double const from = std::log2(static_cast<double>(largest)), to = std::log2(static_cast<double>(smallest));
   std::vector<bits_and_bucket> all;
   for (std::uint32_t b = least; b <= most; ++b) {

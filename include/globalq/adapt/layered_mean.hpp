@@ -99,6 +99,11 @@ class layered_mean {
       throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
                                         std::to_string(model_.size()) +
                                         " layers; give one a layer, uncompressed{} for those in float32"));
+    if (settings_.of != 0 && (settings_.of < model_.size() || settings_.first > settings_.of - model_.size()))
+      throw configuration_error(
+          message("layers " + std::to_string(settings_.first) + " and following, " +
+                  std::to_string(model_.size()) + " of a model of " + std::to_string(settings_.of) +
+                  ": others would draw the same random bits; count the model's layers"));
     globalq::detail::call_setup setup;
     setup.settings = settings_.call;
     setup.facts = plain_.facts;

@@ -6,6 +6,13 @@
 #include "../vector_codec.hpp"
 #include "error_table.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
 namespace globalq::adapt {
 
 namespace detail {
@@ -117,15 +124,20 @@ family quantisers(std::vector<any_quantizer> const& operators, Space const& spac
   struct one {
     quantiser_error error;
     std::shared_ptr<vector_codec> codec;
+    std::shared_ptr<std::mutex> alone = std::make_shared<std::mutex>();  // copies of a family share the codec
+
+    double bytes(std::uint64_t length) const {
+      std::scoped_lock const lock(*alone);
+      return length == 0 ? 0.0 : static_cast<double>(codec->frame_bytes(length));
+    }
   };
   if (operators.empty()) throw configuration_error("globalq: quantisers: no operators; give at least one");
   std::vector<one> all;
   for (any_quantizer const& op : operators)
-    all.push_back({quantiser_error(op, space), std::make_shared<vector_codec>(op, space)});
+    all.push_back(one{quantiser_error(op, space), std::make_shared<vector_codec>(op, space)});
   return [all = std::move(all)](layer const& l, std::span<float const> x) {
     std::vector<candidate> of;
-    for (one const& o : all)
-      of.push_back({l.size == 0 ? 0.0 : static_cast<double>(o.codec->frame_bytes(l.size)), o.error(x)});
+    for (one const& o : all) of.push_back({o.bytes(l.size), o.error(x)});
     return of;
   };
 }

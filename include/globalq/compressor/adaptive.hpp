@@ -172,7 +172,8 @@ class adaptive {
             .reference = static_cast<std::uint32_t>(found - all.begin()),
             .alpha = options.alpha,
             .how = options.how,
-            .settings = settings};
+            .settings = settings,
+            .candidates = static_cast<std::uint32_t>(all.size())};
   }
 
   /// Gives the compressor what was chosen.

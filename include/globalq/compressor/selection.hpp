@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: the k values of largest magnitude, at the speed of memory.
+/// @brief compressor: the k values of largest magnitude.
 
 #include "../core/error.hpp"
 #include "detail/blocks.hpp"

@@ -17,9 +17,9 @@ namespace globalq::model {
 /// @brief How much is measured.
 struct calibration_settings {
   std::size_t message_bytes = 0;  ///< of the long messages; 0: as long as the chunks of a call
-  int stream = 8;                 ///< long messages on their way at once, 3 at least
-  int repeats = 9;                ///< of everything, 1 at least
-  int most_crowd = 16;            ///< with more workers than that, no messages from all to all are measured
+  int stream = 8;       ///< long messages of a stream, of which a few are on their way at once; 3 at least
+  int repeats = 9;      ///< of everything, 1 at least
+  int most_crowd = 16;  ///< with more workers than that, no messages from all to all are measured
   std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after that; one is always made
   std::uint64_t values = 1 << 20;                     ///< of the vectors that operators are timed with
   std::vector<std::string> schedules{"ring", "sra", "allgather"};  ///< which operators are to be timed for
@@ -213,7 +213,7 @@ inline void check(calibration_settings const& s) {
 /// @param t  endpoint of this worker, over host memory; all workers call with the same settings
 /// @returns  the same numbers on every worker: those of worker 0
 /// @throws   configuration_error for settings that cannot be; transport_error
-/// @complexity  at most the budget, and one repeat more
+/// @complexity  at most the budget, one repeat more and a few messages before and after
 template <Transport T>
 calibration calibrate(T& t, calibration_settings const& settings = {}) {
   static_assert(!transport::OnStream<T>,

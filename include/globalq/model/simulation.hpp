@@ -5,7 +5,7 @@
 ///
 /// Each worker's code runs by itself over a transport that only takes notes (recorder): what it sends, to whom, what it waits
 /// for, and how long it works in between. Then the notes of all workers are played against each other, message by message in
-/// the order in which they reach their receivers. So chunks that overlap, uneven links and waiting for the slowest are
+/// the order in which they reach their receivers, and those of one sender in the order in which it sent them. So chunks that overlap, uneven links and waiting for the slowest are
 /// predicted by the code that runs, not by a formula beside it.
 
 #include "../schedule/concept.hpp"

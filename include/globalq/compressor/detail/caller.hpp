@@ -160,6 +160,7 @@ class caller {
   template <Transport T, class Schedule>
   outcome float32_mean(T& workers, Schedule const& schedule, kernel::host_executor const& on, float const* x,
                        float* mean, float* rest, double unit) {
+    meter_.report().uncompressed = 1;
     sums_.resize(total_);
     float const share = static_cast<float>(1 / unit);
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
