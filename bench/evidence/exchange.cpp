@@ -49,7 +49,7 @@ constexpr parameter sign_sgd_parameters[] = {
 constexpr parameter one_bit_parameters[] = {
     {"bucket", "512", "0 to 1048576", "values that share two means; 0: a row"}, feedback};
 constexpr parameter int_sgd_parameters[] = {{"bits", "8", "8 or 32", "of an integer"}};
-constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "of an index"}, no_feedback};
+constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "of an index"}, feedback};
 constexpr parameter send_first_parameters[] = {{"gamma", "8", "1 or more", "one value in so many is sent"}};
 
 constexpr std::string_view operator_family = "operator", system_family = "system",
@@ -81,7 +81,7 @@ constexpr kind table[] = {
      make_one_bit},
     {"int-sgd", other_family, "integers in a scale that all know already", "Mishchenko et al. 2021",
      int_sgd_parameters, true, make_int_sgd},
-    {"thc", other_family, "rotated values as indices into a table", "Li et al. 2024", thc_parameters, true,
+    {"thc", other_family, "rotated values, cut off and rounded to a table, as indices", "Li et al. 2024", thc_parameters, true,
      make_thc},
     {"send-first", other_family, "the first values of each layer: the ceiling of what any method can gain",
      "Markov 2024 (thesis), chapters 3 and C.1", send_first_parameters, false, make_send_first},
@@ -181,6 +181,8 @@ std::vector<std::string> usual_methods() {
           "cgx:4",
           "layers:cgx:4",
           "adaptive-cgx",
+          "adaptive-cgx,rule=linear",
+          "adaptive-cgx,rule=bayes",
           "lgreco:4",
           "alq:3",
           "amq:3",
@@ -188,6 +190,7 @@ std::vector<std::string> usual_methods() {
           "mxfp6",
           "mxfp8",
           "top-k:1",
+          "top-k:1,of=whole",
           "adaptive-top-k:1",
           "rand-k:10",
           "power-sgd:4",

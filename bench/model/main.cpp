@@ -4,6 +4,7 @@
 /// @brief globalq_model: how well the performance model predicts, where compression wins, and how long planning takes.
 ///
 ///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; tables of errors
+///   globalq_model omega     how fast this machine adds codes, float32 the measure; a row for each length
 ///   globalq_model region    rho, omega and the bandwidth below which compression wins, as columns for a chart
 ///   globalq_model scale     simulates thousands of workers over uneven links, and says how long that took
 
@@ -32,9 +33,8 @@ struct settings {
   std::vector<std::uint64_t> sizes{64 << 10, 256 << 10, 1 << 20, 4 << 20};
   int repeat = 9;
   double budget = 30;
-  // docs/performance.md, one core, 32 Mi values: reduces of int8; a byte sum takes 0.108 ns a byte at the speed of memory, and
-  // so does a sum of float32; encode and decode uniform int8
-  double omega_sum = 1.01, omega_exponential = 0.70, gamma = 1 / 0.108e-9, delta = 0.11e-9;
+  // of the chart, as `omega` measures them with 1 Mi values; 0: it does so first
+  double omega_sum = 0, omega_exponential = 0, gamma = 0, delta = 0;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -184,7 +184,61 @@ void run_errors(settings const& chosen) {
 }
 
 /// For gnuplot: blocks of (omega, beta/gamma) for each ratio, then with encoding for each number of levels.
-void region(settings const& chosen) {
+/// How fast codes of int8 are added, in terms of float32, with vectors of a length.
+struct speeds {
+  double gamma;  ///< bytes of float32 that are added in a second
+  double omega_sum, omega_exponential;
+  double delta;  ///< s a byte of float32, of encoding and decoding uniform int8
+};
+
+/// On one core, by the same chunks as calls.
+speeds measured_speeds(std::uint64_t values) {
+  speeds found{};
+  gq::transport::threads one{1};
+  one.run([&](auto& worker) {
+    model::calibration_settings how;
+    how.values = values;
+    how.repeats = values <= 1 << 20 ? 201 : 15;
+    how.schedules = {"ring"};
+    auto const costs = [&](std::size_t which) {
+      auto const& [name, op] = operators()[which];
+      auto const m = model::calibrate_operator(worker, name, op, how, Kokkos::DefaultHostExecutionSpace());
+      for (auto const& c : m.costs)
+        if (c) return *c;
+      throw gq::configuration_error("globalq_model: " + name + " could not be timed");
+    };
+    model::work const plain = costs(0), sum = costs(1), exponential = costs(2);
+    found.gamma = sizeof(float) / plain.reduce;
+    found.omega_sum = plain.reduce / (sizeof(float) * sum.reduce);
+    found.omega_exponential = plain.reduce / (sizeof(float) * exponential.reduce);
+    found.delta = (sum.encode + sum.decode) / sizeof(float);
+  });
+  return found;
+}
+
+void omega() {
+  std::printf(
+      "| values | float32, GB/s | omega of sums | omega of the exponential reduce | encoding and decoding, "
+      "ns a "
+      "value |\n| --: | --: | --: | --: | --: |\n");
+  for (std::uint64_t const values :
+       {std::uint64_t{4} << 10, std::uint64_t{64} << 10, std::uint64_t{1} << 20, std::uint64_t{32} << 20}) {
+    speeds const s = measured_speeds(values);
+    std::printf("| %llu | %.3g | %.2f | %.2f | %.2f |\n", static_cast<unsigned long long>(values),
+                1e-9 * s.gamma, s.omega_sum, s.omega_exponential, 1e9 * sizeof(float) * s.delta);
+  }
+}
+
+void region(settings chosen) {
+  if (chosen.gamma <= 0) {
+    speeds const s = measured_speeds(1 << 20);
+    chosen.gamma = s.gamma;
+    chosen.omega_sum = s.omega_sum;
+    chosen.omega_exponential = s.omega_exponential;
+    chosen.delta = s.delta;
+  }
+  std::printf("# measured: omega_sum omega_exponential gamma delta %.3g %.3g %.4g %.4g\n", chosen.omega_sum,
+              chosen.omega_exponential, chosen.gamma, chosen.delta);
   std::printf("# without encoding: omega, then beta over gamma for rho 2, 4, 8, 16\n");
   for (double e = -3; e <= 0.3001; e += 0.004) {
     double const omega = std::pow(10.0, e);
@@ -259,6 +313,7 @@ int main(int argc, char** argv) {
   errors_of
       ->add_option("--budget", chosen.budget, "seconds after which a size is left, with three calls counted")
       ->check(CLI::PositiveNumber);
+  auto* const omega_of = app.add_subcommand("omega", "speeds of adding codes on one core of this machine");
   auto* const region_of = app.add_subcommand("region", "where compression wins, for a chart");
   region_of->add_option("--omega-sum", chosen.omega_sum,
                         "speed of adding int8 codes over that of float32, bytes/s");
@@ -280,6 +335,7 @@ int main(int argc, char** argv) {
     Kokkos::ScopeGuard const kokkos{
         Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};
     if (errors_of->parsed()) run_errors(chosen);
+    if (omega_of->parsed()) omega();
     if (region_of->parsed()) region(chosen);
     if (scale_of->parsed()) scale();
   } catch (CLI::ParseError const& problem) {
