@@ -79,11 +79,13 @@ std::unique_ptr<exchange> adaptive(setting const& with, compose::arguments const
   std::size_t const first = rule == 2 ? 0 : few, end = rule == 2 ? candidates.size() : many + 1;
   o.candidates.assign(at(first), at(end));
   o.every = every_of(with, how);
-  if (rule != 0)
+  if (rule != 0) {
+    o.reference = candidates[many];  // training begins with little compression
     o.how = gq::adapt::accordion_rule(
         {.less = static_cast<std::uint32_t>(many - first),
          .more = static_cast<std::uint32_t>(few - first),
          .within = rule == 2 ? gq::adapt::rule_of(gq::adapt::lgreco{}) : gq::adapt::rule()});
+  }
   return plain(with, gq::compressor::adaptive(std::move(inner), std::move(o)));
 }
 
