@@ -81,8 +81,8 @@ constexpr kind table[] = {
      make_one_bit},
     {"int-sgd", other_family, "integers in a scale that all know already", "Mishchenko et al. 2021",
      int_sgd_parameters, true, make_int_sgd},
-    {"thc", other_family, "rotated values, cut off and rounded to a table, as indices", "Li et al. 2024", thc_parameters, true,
-     make_thc},
+    {"thc", other_family, "rotated values, cut off and rounded to a table, as indices", "Li et al. 2024",
+     thc_parameters, true, make_thc},
     {"send-first", other_family, "the first values of each layer: the ceiling of what any method can gain",
      "Markov 2024 (thesis), chapters 3 and C.1", send_first_parameters, false, make_send_first},
 };
