@@ -201,7 +201,7 @@ speeds measured_speeds(std::uint64_t values) {
     how.repeats = values <= 1 << 20 ? 201 : 15;
     how.schedules = {"ring"};
     auto const costs = [&](std::size_t which) {
-      auto const& [name, op] = operators()[which];
+      auto const [name, op] = operators()[which];
       auto const m = model::calibrate_operator(worker, name, op, how, Kokkos::DefaultHostExecutionSpace());
       for (auto const& c : m.costs)
         if (c) return *c;
