@@ -41,6 +41,10 @@ class language final : public torch_model {
     return highest_rate * std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warm_up));
   }
 
+  bool steps_along_gradients() const override {
+    return false;
+  }  // Adam's have one length whatever the gradient's
+
   judgement evaluate() override {
     torch::NoGradGuard const none;
     judgement own;

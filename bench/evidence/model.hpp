@@ -41,6 +41,8 @@ class model {
   virtual void update(std::uint64_t step) = 0;
   /// The learning rate of a step.
   virtual double rate(std::uint64_t step) const = 0;
+  /// Whether steps are sums of gradients times rates, as those of SGD with or without momentum: what IntSGD's scale supposes.
+  virtual bool steps_along_gradients() const { return true; }
   /// All parameters, in the order of the gradient; the same memory always.
   virtual std::span<float const> parameters() = 0;
   /// What the model is judged by (see model_kind), on this worker's share of the data that nobody trains on.

@@ -87,7 +87,7 @@ training train(workers& all, model_kind const& what, method const& how, replica_
     std::uint64_t const before = all.bytes_sent();
     (*mean)(gradient, step);
     bytes += all.bytes_sent() - before;
-    bool const tells = mean->observes() && step + 1 < with.steps;
+    bool const tells = mean->observes() && replica->steps_along_gradients() && step + 1 < with.steps;
     if (tells) moved.begin(replica->parameters());
     replica->update(step);
     if (tells) mean->observe(moved.squared(replica->parameters()), replica->rate(step + 1));
