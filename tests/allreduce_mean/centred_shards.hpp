@@ -154,21 +154,12 @@ void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& o
   gq::centred_reduce_scatter_mean flat{workers, op, settings},
       mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = far_from_zero(d, workers.rank());
-  std::vector<float> in_place = x;
-  mean(in_place, 7);
-  gq::segment const own = mean.shard(d);
-  ASSERT_EQ(own.first, flat.shard(d).first);
-  ASSERT_EQ(own.count, flat.shard(d).count);
-  std::vector<float> alone(own.count), expected(own.count);
-  cut(x, alone, 7);
-  flat(x, expected, 7);
   std::string const what = op.facts().name + ", nodes " + support::text(split);
-  EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
-  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
-  std::size_t const end = own.first + own.count;
-  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+  std::vector<float> alone, expected;
+  shards::expect_shards_in_place_and_alone(mean, cut, flat, x, what, alone, expected);
+  if (::testing::Test::HasFatalFailure()) return;
   if (gap == 0) {
-    EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
+    EXPECT_TRUE(same_bits(alone.data(), expected.data(), alone.size())) << what;
     return;
   }
   // worker r brings (r + 1) times what worker 0 does, so the mean is (n + 1) / 2 times that, and so are mean half ranges. A
@@ -176,7 +167,8 @@ void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& o
   double const factor = (workers.size() + 1) / 2.0;
   std::vector<float> const one = far_from_zero(d, 0);
   std::vector<double> const half = half_ranges(one, op.facts().bucket);
-  for (std::uint64_t i = own.first; i < end; ++i)
+  gq::segment const own = mean.shard(d);
+  for (std::uint64_t i = own.first; i < own.first + own.count; ++i)
     ASSERT_NEAR(static_cast<double>(alone[i - own.first]), factor * static_cast<double>(one[i]),
                 gap * (2 + gap) * factor * half[i] + 0x1p-14)
         << what << ' ' << i << " of " << d;

@@ -129,6 +129,28 @@ inline std::vector<gq::any_quantizer> exact_operators() {
   };
 }
 
+/// This worker's shard of a mean, in chunks by itself, and that of another mean. In place the first has the same bits, and
+/// shards of others are left alone.
+template <class Mean, class Cut, class Flat>
+void expect_shards_in_place_and_alone(Mean& mean, Cut& cut, Flat& flat, std::vector<float> const& x,
+                                      std::string const& what, std::vector<float>& alone,
+                                      std::vector<float>& expected) {
+  std::size_t const d = x.size();
+  std::vector<float> in_place = x;
+  mean(in_place, 7);
+  gq::segment const own = mean.shard(d);
+  ASSERT_EQ(own.first, flat.shard(d).first);
+  ASSERT_EQ(own.count, flat.shard(d).count);
+  alone.resize(own.count);
+  expected.resize(own.count);
+  cut(x, alone, 7);
+  flat(x, expected, 7);
+  EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
+  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
+  std::size_t const end = own.first + own.count;
+  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+}
+
 /// A shard of the mean over nodes, whole or in chunks, in place or alone.
 /// @param exact  the bits are those of a mean without nodes
 template <class T>
@@ -140,21 +162,12 @@ void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& o
   gq::reduce_scatter_mean flat{workers, op, settings, on_one_core},
       mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = values(d, workers.rank());
-  std::vector<float> in_place = x;
-  mean(in_place, 7);
-  gq::segment const own = mean.shard(d);
-  ASSERT_EQ(own.first, flat.shard(d).first);
-  ASSERT_EQ(own.count, flat.shard(d).count);
-  std::vector<float> alone(own.count), expected(own.count);
-  cut(x, alone, 7);
-  flat(x, expected, 7);
   std::string const what = op.facts().name + ", nodes " + support::text(split);
-  EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
-  EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
-  std::size_t const end = own.first + own.count;
-  EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
+  std::vector<float> alone, expected;
+  expect_shards_in_place_and_alone(mean, cut, flat, x, what, alone, expected);
+  if (::testing::Test::HasFatalFailure()) return;
   if (exact) {
-    EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
+    EXPECT_TRUE(same_bits(alone.data(), expected.data(), alone.size())) << what;
   }
 }
 
