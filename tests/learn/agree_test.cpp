@@ -174,6 +174,10 @@ TEST(Agree, all_workers_get_the_error_of_the_solver) {
     });
   });
   for (std::string const& e : own) EXPECT_THAT(e, HasSubstr("the solver has no answer"));
+  auto const nameless = errors<gq::configuration_error>(3, [](auto& workers) {
+    learn::agree(workers, of(values(0, 100)), [](learn::bins const&) -> learn::solution { throw 7; });
+  });
+  for (std::string const& e : nameless) EXPECT_THAT(e, HasSubstr("no std::exception"));
   auto const unusable = errors<gq::configuration_error>(2, [](auto& workers) {
     learn::agree(workers, of(values(0, 100)), [](learn::bins const&) {
       return learn::solution{{{0, 0.5, 0.5, 1}, false}};

@@ -150,7 +150,7 @@ std::optional<selection> agree(T& t, choice_table const& mine, Solver const& sol
                                agreement_facts const& facts = {}) {
   auto const memory = std::make_shared<detail::table_memory>();
   detail::table_memory& m = *memory;
-  try {
+  return transport::keeping(t, memory, [&]() -> std::optional<selection> {
     m.openings.resize(static_cast<std::size_t>(t.size()));
     transport::allgather_value(t, detail::opening_of(mine, facts), std::span(m.openings));
     detail::check(m.openings);
@@ -162,12 +162,9 @@ std::optional<selection> agree(T& t, choice_table const& mine, Solver const& sol
     transport::broadcast(t, 0, std::as_writable_bytes(std::span(&m.decision, 1)));
     if (m.decision.failed != 0) throw configuration_error(m.decision.text);
     transport::broadcast(t, 0, std::as_writable_bytes(std::span(m.choices)));
-  } catch (transport_error const&) {
-    if constexpr (transport::OwnRetain<T>) t.retain(memory);
-    throw;
-  }
-  detail::table_verdict const& v = m.decision;
-  return selection{m.choices, v.cost, v.error, v.lower_bound, v.optimal != 0};
+    detail::table_verdict const& v = m.decision;
+    return selection{m.choices, v.cost, v.error, v.lower_bound, v.optimal != 0};
+  });
 }
 
 }  // namespace globalq::adapt

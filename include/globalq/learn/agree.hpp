@@ -185,19 +185,18 @@ void judge(Statistics const& all, Solver const& solver, verdict& v) {
   } catch (std::exception const& e) {
     v.failed = 1;
     std::strncpy(v.text, e.what(), sizeof v.text - 1);
+  } catch (...) {
+    v.failed = 1;
+    std::strncpy(v.text, "globalq: learn::agree: the solver threw something that is no std::exception",
+                 sizeof v.text - 1);
   }
 }
 
-/// Hands buffers to a transport whose transfers may still touch them, when an exchange is given up.
+/// f(memory), which outlives it where transfers may still touch it.
 template <Transport T, class F>
 auto with_memory(T& t, F const& f) {
-  auto m = std::make_shared<memory>();
-  try {
-    return f(*m);
-  } catch (transport_error const&) {
-    if constexpr (transport::OwnRetain<T>) t.retain(m);
-    throw;
-  }
+  auto const m = std::make_shared<memory>();
+  return transport::keeping(t, m, [&] { return f(*m); });
 }
 
 }  // namespace detail

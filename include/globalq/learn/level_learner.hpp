@@ -131,13 +131,9 @@ class level_learner {
       return true;
     });
     if (!all_finite) return false;
-    auto frames = std::make_shared<frame_pool>();
-    try {
-      globalq::detail::agree_on_units(t, std::span(norms), p, type, *frames);
-    } catch (transport_error const&) {
-      if constexpr (transport::OwnRetain<T>) t.retain(frames);
-      throw;
-    }
+    auto const frames = std::make_shared<frame_pool>();
+    transport::keeping(t, frames,
+                       [&] { globalq::detail::agree_on_units(t, std::span(norms), p, type, *frames); });
     return true;
   }
 

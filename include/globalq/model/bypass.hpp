@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace globalq::model {
@@ -25,6 +26,20 @@ struct bypass_decision {
   double plain_seconds = 0;
   std::string reason;  ///< in words
 };
+
+namespace detail {
+
+/// The first worker that has a fault, and which; the fault is 0 where none has one. The same on every worker.
+template <Transport T>
+std::pair<int, std::uint8_t> first_fault(T& workers, std::uint8_t mine) {
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
+  transport::allgather_value(workers, mine, std::span(all));
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r] != 0) return {static_cast<int>(r), all[r]};
+  return {0, std::uint8_t{0}};
+}
+
+}  // namespace detail
 
 /// @brief When compression is bypassed.
 struct bypass_settings {
@@ -125,17 +140,13 @@ class bypass {
   void check(T& workers, operator_model const& compressed, operator_model const& plain) const {
     constexpr std::uint8_t deaf = 1, swapped = 2;
     std::uint8_t const mine = !tell_ ? deaf : (compressed.facts.plain || !plain.facts.plain ? swapped : 0);
-    std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
-    transport::allgather_value(workers, mine, std::span(all));
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      std::string const who = "globalq: model::bypass: worker " + std::to_string(r);
-      if (all[r] == deaf)
-        throw configuration_error(
-            who +
-            ": nobody is told what is bypassed; pass a function on every worker, such as one that logs");
-      if (all[r] == swapped)
-        throw configuration_error(who + ": costs of an operator come first, then those of uncompressed{}");
-    }
+    auto const [rank, fault] = detail::first_fault(workers, mine);
+    std::string const who = "globalq: model::bypass: worker " + std::to_string(rank);
+    if (fault == deaf)
+      throw configuration_error(
+          who + ": nobody is told what is bypassed; pass a function on every worker, such as one that logs");
+    if (fault == swapped)
+      throw configuration_error(who + ": costs of an operator come first, then those of uncompressed{}");
   }
 
   template <class S>
@@ -199,13 +210,11 @@ class bypassing_mean {
         plain_(workers, uncompressed{}, schedule, settings) {
     std::string const name = globalq::detail::facts_of(op).name;
     std::uint8_t const differs = name != compressed.facts.name ? 1 : 0;
-    std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
-    transport::allgather_value(workers, differs, std::span(all));
-    for (std::size_t r = 0; r < all.size(); ++r)
-      if (all[r] != 0)
-        throw configuration_error("globalq: model::bypassing_mean: worker " + std::to_string(r) +
-                                  " has the costs of another operator than the one that it calls, here " +
-                                  compressed.facts.name + " for " + name + "; calibrate the operator itself");
+    auto const [rank, fault] = detail::first_fault(workers, differs);
+    if (fault != 0)
+      throw configuration_error("globalq: model::bypassing_mean: worker " + std::to_string(rank) +
+                                " has the costs of another operator than the one that it calls, here " +
+                                compressed.facts.name + " for " + name + "; calibrate the operator itself");
   }
 
   /// As allreduce_mean: (vector, step) in place, (input, output, step), or (vector_group, step), whose values count together.

@@ -77,17 +77,6 @@ struct told_network {
 };
 static_assert(std::is_trivially_copyable_v<told_network>);
 
-/// f(), whose transfers use @p memory: they may go on when it is given up.
-template <Transport T, class F>
-void keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const& memory, F const& f) {
-  try {
-    f();
-  } catch (transport_error const&) {
-    if constexpr (transport::OwnRetain<T>) t.retain(memory);
-    throw;
-  }
-}
-
 /// The longest of what all workers measured, call by call.
 template <Transport T>
 std::vector<double> slowest(T& t, std::vector<double> mine) {
@@ -96,7 +85,7 @@ std::vector<double> slowest(T& t, std::vector<double> mine) {
   };
   std::size_t const n = static_cast<std::size_t>(t.size()), count = mine.size();
   auto const memory = std::make_shared<numbers>(std::move(mine), std::vector<double>(n * count));
-  keeping(t, memory, [&] {
+  transport::keeping(t, memory, [&] {
     transport::allgather(t, std::as_bytes(std::span(memory->own)),
                          std::as_writable_bytes(std::span(memory->all)));
   });
@@ -244,7 +233,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
     }
   };
   std::vector<double> times, crowds;  // of each repeat
-  detail::keeping(t, probe.memory(), [&] {
+  transport::keeping(t, probe.memory(), [&] {
     probe.burst(bytes, few, 1);
     repeat(crowd ? 0.7 : 1.0, [&] {
       times.push_back(probe.exchange(probe.short_bytes, probe.turns));

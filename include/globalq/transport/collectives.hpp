@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -88,6 +89,17 @@ void allgather(T& t, std::span<std::byte const> mine, std::span<std::byte> all) 
     t.allgather(mine, all);
   } else {
     detail::allgather_by_messages(t, mine, all);
+  }
+}
+
+/// @brief f(), whose transfers use @p memory: when it is given up they may still go on, and the transport keeps the memory.
+template <Transport T, class F>
+auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const& memory, F const& f) {
+  try {
+    return f();
+  } catch (transport_error const&) {
+    if constexpr (OwnRetain<T>) t.retain(memory);
+    throw;
   }
 }
 

@@ -30,7 +30,7 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
   };
   auto const kept = std::make_shared<memory>();
   auto const count = hashes.size(), workers = static_cast<std::size_t>(t.size());
-  try {
+  return transport::keeping(t, kept, [&]() -> std::string {
     kept->mine = hashes;
     kept->all.resize(count * workers);
     transport::allgather(t, std::as_bytes(std::span(kept->mine)),
@@ -51,11 +51,8 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
         if (first == other) return text + "both have \"" + first + "\", with other levels or parameters";
         return text + "\"" + other + "\" instead of \"" + first + "\"";
       }
-  } catch (transport_error const&) {
-    if constexpr (transport::OwnRetain<T>) t.retain(kept);
-    throw;
-  }
-  return {};
+    return {};
+  });
 }
 
 }  // namespace globalq::adapt::detail
