@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <utility>
@@ -270,7 +271,7 @@ void expect_tiles_equal_the_rule() {
 
 TEST(ExponentialReduce, tiles_equal_the_scalar_rule) { expect_tiles_equal_the_rule<exponential>(); }
 
-#if GLOBALQ_AVX512
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
 /// Words that are known, in place of drawn ones.
 struct given {
   gq::random::detail::tile_words words;
@@ -281,7 +282,8 @@ struct given {
     void run() {}
     gq::random::detail::tile_words last() const { return words; }
   };
-  rounds begin(int) const { return {words}; }
+  rounds begin(std::uint64_t) const { return {words}; }
+  gq::random::detail::tile_words operator()(std::uint64_t) const { return words; }
 };
 
 /// Words that a stream gives rarely: their low bits, rotated to every coordinate, are zero up to any number.
@@ -296,13 +298,14 @@ TEST(ExponentialReduce, rare_words_are_decided_as_the_scalar_rule_does) {
           w = gq::rotate_left(zeros == 32 ? 0U : salt << zeros, 8 * turn);
         }
         gq::random::detail::tile_words words;
-        for (int w = 0; w < 4; ++w) words.word[w] = _mm512_load_si512(raw + 16 * w);
+        static_assert(sizeof words == sizeof raw);
+        std::memcpy(&words, raw, sizeof words);
         std::int8_t x[256], y[256], sum[256];
         for (int i = 0; i < 256; ++i) {
           x[i] = static_cast<std::int8_t>(a);
           y[i] = static_cast<std::int8_t>(i == 0 ? 0 : i - 128);
         }
-        gq::reduce::detail::add_tiles<exponential>(x, y, given{words}, 1, sum, 0);
+        gq::reduce::detail::add_tiles<exponential>(x, y, given{words}, 0, 1, sum, 0);
         for (int i = 0; i < 256; ++i)
           ASSERT_EQ(sum[i], exponential::add(x[i], y[i], gq::rotate_left(raw[i / 4], 8 * (i % 4))))
               << a << " + " << int{y[i]} << ", zeros " << zeros << ", turn " << turn;

@@ -21,6 +21,15 @@
 #endif
 #endif
 
+/// The same for AVX2, where AVX-512 is not used: for the few loops in which it makes the most difference.
+#if !defined(GLOBALQ_AVX2)
+#if defined(__AVX2__) && !GLOBALQ_AVX512 && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_AVX2 1
+#else
+#define GLOBALQ_AVX2 0
+#endif
+#endif
+
 /// Marks a function that kernels inline on host and device.
 #define GLOBALQ_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
 

@@ -18,6 +18,7 @@
 /// correlate by at most 2^(k-32): both then need the same 32 bits. Tests count these exactly. The mapping makes loads of a GPU thread
 /// 16 bytes wide and the words of a host tile straight vectors.
 
+#include "detail/avx2.hpp"
 #include "detail/avx512.hpp"
 #include "philox.hpp"
 
@@ -127,6 +128,25 @@ class tile_source {
   stream stream_;
   round_keys<rounds> keys_;
 };
+#elif GLOBALQ_AVX2
+/// Draws the words of all groups of a tile, one tile after the other.
+class tile_source {
+ public:
+  explicit tile_source(stream const& s)
+      : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
+
+  GLOBALQ_ALWAYS_INLINE tile_words operator()(std::uint64_t tile) const {
+    words4 const counter = stream_.counter(16 * tile);
+    tile_words words;
+    draw_half(counter.word, keys_, 0, words);
+    draw_half(counter.word, keys_, 1, words);
+    return words;
+  }
+
+ private:
+  stream stream_;
+  round_keys<rounds> keys_;
+};
 #endif
 
 }  // namespace detail
@@ -141,7 +161,7 @@ GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::u
                            int count = 16 * Lanes) {
   if constexpr (Lanes >= 16) {
     static_assert(Lanes % 16 == 0);
-#if GLOBALQ_AVX512
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
     detail::tile_source const draw(s);
     for (int at = 0; at < count; at += tile_values, ++tile) detail::spread(draw(tile), out + at);
 #else

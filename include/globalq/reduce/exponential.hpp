@@ -6,6 +6,7 @@
 #include "../core/concepts.hpp"
 #include "../core/quad.hpp"
 #include "../random/stream.hpp"
+#include "detail/avx2.hpp"
 #include "detail/avx512.hpp"
 
 namespace globalq::reduce {
@@ -73,20 +74,13 @@ struct exponential {
     return with_sign(e & lows, sign);
   }
 
-#if GLOBALQ_AVX512
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
   /// add() of the 256 codes of each of some tiles, with their words of stream @p s: out = a + b; out may be a or b.
   /// @param ahead  0, or how many codes ahead to ask for memory
   /// @returns the bits that the magnitudes of a and b have: at least the largest of them
   static std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, random::stream const& s,
                                  std::uint64_t tile, int tiles, std::int8_t* out, std::size_t ahead = 0) {
-    struct {
-      random::detail::tile_source draw;
-      std::uint64_t first;
-      GLOBALQ_ALWAYS_INLINE auto begin(int t) const {
-        return draw.begin(first + static_cast<std::uint64_t>(t));
-      }
-    } const source{random::detail::tile_source(s), tile};
-    return detail::add_tiles<exponential>(a, b, source, tiles, out, ahead);
+    return detail::add_tiles<exponential>(a, b, random::detail::tile_source(s), tile, tiles, out, ahead);
   }
 #endif
 

@@ -12,6 +12,8 @@
 
 #if GLOBALQ_AVX512
 
+#include "round_keys.hpp"
+
 #include <immintrin.h>
 
 namespace globalq::random::detail {
@@ -25,20 +27,6 @@ enum class group_order {
 /// The 16 groups of a tile: word w of all of them, in the order that was asked for.
 struct tile_words {
   __m512i word[4];
-};
-
-/// The keys of all rounds, as numbers: an instruction reads one for all lanes.
-template <int Rounds>
-struct round_keys {
-  static_assert(Rounds > 3);
-  std::uint64_t key[Rounds][2];
-
-  round_keys(std::uint32_t key0, std::uint32_t key1) {
-    for (std::uint32_t r = 0; r < Rounds; ++r) {
-      key[r][0] = key0 + r * 0x9E3779B9U;
-      key[r][1] = key1 + r * 0xBB67AE85U;
-    }
-  }
 };
 
 /// The words of a tile under way: a chain of multiplications that leaves room for other work between its rounds.

@@ -86,13 +86,13 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
 ///
 /// The words of the next tile are drawn between the rows of this one: their chain of multiplications would else fill the
 /// machine's window with work that waits.
-/// @param source  begin(t): the words of tile t, under way
+/// @param source  begin(tile): its words, under way
 /// @param ahead   0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
 /// @returns the bits that the magnitudes of a and b have: at least the largest of them
 template <class Rule, class Source>
 [[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b,
-                                                 Source const& source, int tiles, std::int8_t* out,
-                                                 std::size_t ahead) {
+                                                 Source const& source, std::uint64_t tile, int tiles,
+                                                 std::int8_t* out, std::size_t ahead) {
   __m512i seen = _mm512_setzero_si512();
   auto const row = [&](int at, __m512i words) {
     if (ahead != 0) {
@@ -104,13 +104,13 @@ template <class Rule, class Source>
         out + at, add_exponential<Rule>(_mm512_loadu_si512(a + at), _mm512_loadu_si512(b + at), words, seen));
   };
   random::detail::tile_words now = [&] {
-    auto words = source.begin(0);
+    auto words = source.begin(tile);
     words.template run<0, words.inner>();
     return words.last();
   }();
   int at = 0;
   for (int t = 1; t < tiles; ++t, at += 256) {
-    auto next = source.begin(t);
+    auto next = source.begin(tile + static_cast<std::uint64_t>(t));
     constexpr int half = next.inner / 2;
     row(at, now.word[0]);
     next.template run<0, half>();

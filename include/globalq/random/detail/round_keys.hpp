@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief random: the keys of all rounds of Philox, for loops that are written out.
+
+#include <cstdint>
+
+namespace globalq::random::detail {
+
+/// The keys of all rounds, as numbers: an instruction reads one for all lanes.
+template <int Rounds>
+struct round_keys {
+  static_assert(Rounds > 3);
+  std::uint64_t key[Rounds][2];
+
+  round_keys(std::uint32_t key0, std::uint32_t key1) {
+    for (std::uint32_t r = 0; r < Rounds; ++r) {
+      key[r][0] = key0 + r * 0x9E3779B9U;
+      key[r][1] = key1 + r * 0xBB67AE85U;
+    }
+  }
+};
+
+}  // namespace globalq::random::detail
