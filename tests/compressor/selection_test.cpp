@@ -81,11 +81,14 @@ TEST(Selection, no_threshold_changes_the_answer) {
     auto const order = order_of(x);
     for (std::uint64_t k : {1UL, 100UL, 2500UL, 9000UL}) {
       auto const wanted = first_of(order, k);
-      for (std::uint32_t least :
-           {0U, 1U, 0x3f800000U, 0x40600000U, 0x40600001U, 0x4a000000U, 0x7f800000U, 0x7fffffffU}) {
-        auto const got = select.largest_from(on, x, k, least);
-        ASSERT_TRUE(std::equal(got.begin(), got.end(), wanted.begin(), wanted.end())) << k << " " << least;
-      }
+      auto const guesses = {0U,          1U,          0x3f800000U, 0x40600000U, 0x40600001U,
+                            0x4a000000U, 0x7f800000U, 0x7fffffffU, 0x80000000U};
+      for (std::uint32_t least : guesses)
+        for (std::uint32_t sure : guesses) {
+          auto const got = select.largest_by(on, x, k, {least, sure});
+          ASSERT_TRUE(std::equal(got.begin(), got.end(), wanted.begin(), wanted.end()))
+              << k << " " << least << " " << sure;
+        }
     }
   }
 }

@@ -21,9 +21,10 @@ namespace globalq::compressor {
 /// Exactly k, ties by the lower place, and places ascending: the answer is one, whatever threads and instruction set find it.
 /// NaN counts as larger than infinity, zeros of both signs as equal.
 ///
-/// A sample tells a threshold that somewhat more than k values reach. One pass over the values keeps those, and the
-/// search ends among them. Where the sample misleads, or so many values are equal that nothing is gained, three histograms over
-/// the bits of all magnitudes find the k-th one and a last pass collects. Memory is kept for the next call.
+/// A sample tells a threshold that somewhat more than k values reach, and one that somewhat fewer do. One pass over the
+/// values keeps what reaches the first, and the search ends among those that do not reach the second. Where the sample
+/// misleads, or so many values are equal that nothing is gained, three histograms over the bits of all magnitudes find
+/// the k-th one and a last pass collects. Memory is kept for the next call.
 /// @complexity  one read of the values and about 2 k words; at worst 5 reads
 /// @determinism the same places for any threads, spaces and samples
 class selection {
@@ -35,31 +36,37 @@ class selection {
   /// @throws configuration_error when there are 2^32 values or more
   std::span<std::uint32_t const> largest(kernel::host_executor const& on, std::span<float const> x,
                                          std::uint64_t k) {
-    return run(on, x, k, threshold_by_sample(x, k));
+    return run(on, x, k, by_sample(x, k));
   }
 
-  /// largest() from a given threshold on, of any quality; for tests.
-  std::span<std::uint32_t const> largest_from(kernel::host_executor const& on, std::span<float const> x,
-                                              std::uint64_t k, std::uint32_t least) {
-    return run(on, x, k, least);
+  /// Magnitudes, as integers: k values or more reach `least`, and fewer reach `sure`; a guess.
+  struct thresholds {
+    std::uint32_t least = whole, sure = nothing;
+  };
+  static constexpr std::uint32_t whole = 0;               ///< what all values reach
+  static constexpr std::uint32_t nothing = 0x8000'0000U;  ///< what none does
+
+  /// largest() by given thresholds, of any quality; for tests.
+  std::span<std::uint32_t const> largest_by(kernel::host_executor const& on, std::span<float const> x,
+                                            std::uint64_t k, thresholds guess) {
+    return run(on, x, k, guess);
   }
 
  private:
   /// What a thread's share of the values holds.
   struct share {
-    std::vector<std::uint32_t> places, bits;
+    std::vector<std::uint32_t> places, bits, unsure;
     std::vector<std::uint32_t> counts;
-    std::uint64_t above = 0, equal = 0;
+    std::uint64_t above = 0, equal = 0, unsure_count = 0;
   };
 
   /// Magnitudes have 31 bits: digits of 11, 11 and 9 bits from bits 20, 9 and 0 on.
   static constexpr std::size_t digits = 1U << 11;
   static constexpr std::uint32_t mask_of(int shift) { return shift == 0 ? (1U << 9) - 1 : digits - 1; }
-  static constexpr std::uint32_t whole = 0;  ///< no threshold: look at all
   static constexpr std::uint64_t short_vector = 4096;
 
   std::span<std::uint32_t const> run(kernel::host_executor const& on, std::span<float const> x,
-                                     std::uint64_t k, std::uint32_t least) {
+                                     std::uint64_t k, thresholds guess) {
     std::uint64_t const n = x.size();
     if (n >= most)
       throw configuration_error("globalq: selection: " + std::to_string(n) +
@@ -73,19 +80,20 @@ class selection {
     }
     cut(n);
     // room for candidates: where they are many, histograms cost less than keeping them
-    std::uint64_t const room = n <= short_vector ? n : std::max(n / 4, short_vector);
-    if ((least == whole && n > short_vector) || !keep(on, x, k, least, room / shares_.size() + 1)) {
+    std::uint64_t const room = n <= short_vector ? n : std::max(n / 2, short_vector);
+    if ((guess.least == whole && n > short_vector) ||
+        !keep(on, x, k, guess.least, room / shares_.size() + 1)) {
       by_histograms(on, x, k);
       return found_;
     }
-    among_kept(k);
+    if (!among_kept(on, k, guess.sure)) among_kept(on, k, nothing);
     return found_;
   }
 
-  /// Magnitude that somewhat more than k values reach, if the sample is like the rest.
-  std::uint32_t threshold_by_sample(std::span<float const> x, std::uint64_t k) {
+  /// Magnitudes that somewhat more and somewhat fewer than k values reach, if the sample is like the rest.
+  thresholds by_sample(std::span<float const> x, std::uint64_t k) {
     std::uint64_t const n = x.size();
-    if (n <= short_vector || k >= n) return whole;
+    if (n <= short_vector || k >= n) return {};
     std::uint64_t const taken = std::min<std::uint64_t>(n / 16, 16384);
     sample_.resize(taken);
     std::uint64_t const stride = n / taken;
@@ -94,13 +102,17 @@ class selection {
       std::uint64_t const jitter = (i * 0x9E3779B97F4A7C15ULL >> 33) % stride;
       sample_[i] = bits_of(x[i * stride + jitter]) & float_magnitude;
     }
-    // of the sample, k/n are expected above the k-th value; four standard deviations more
+    // of the sample, k/n are expected above the k-th value; four standard deviations more or fewer
     double const expected = static_cast<double>(taken) * static_cast<double>(k) / static_cast<double>(n);
-    double const rank = expected + 4 * std::sqrt(expected) + 4;
-    if (rank >= 0.25 * static_cast<double>(taken)) return whole;
-    auto const at = sample_.begin() + static_cast<std::ptrdiff_t>(rank);
-    std::nth_element(sample_.begin(), at, sample_.end(), std::greater<>());
-    return *at;
+    double const away = 4 * std::sqrt(expected) + 4;
+    if (expected + away >= 0.4 * static_cast<double>(taken)) return {};
+    auto const ranked = [&](double rank, auto end) {
+      auto const at = sample_.begin() + static_cast<std::ptrdiff_t>(rank);
+      std::nth_element(sample_.begin(), at, end, std::greater<>());
+      return at;
+    };
+    auto const least = ranked(expected + away, sample_.end());
+    return {*least, expected > away ? *ranked(expected - away, least) + 1 : nothing};
   }
 
   /// Cuts the values into shares: of whole blocks, so that nothing depends on threads.
@@ -152,16 +164,28 @@ class selection {
   }
 
   /// The k largest of what was kept, digit by digit of the k-th magnitude.
-  void among_kept(std::uint64_t k) {
+  /// @param sure  a magnitude that fewer than k values reach: only those below it are looked at
+  /// @returns whether it was one
+  bool among_kept(kernel::host_executor const& on, std::uint64_t k, std::uint32_t sure) {
+    on.items(shares_.size(), [&](std::uint64_t s) {
+      share& mine = shares_[s];
+      mine.unsure.resize(std::max<std::size_t>(mine.unsure.size(), mine.above));
+      mine.unsure_count = detail::keep_unsure(mine.bits.data(), mine.above, sure, mine.unsure.data());
+    });
+    std::uint64_t wanted = k;  // of those that have the prefix
+    for (share const& s : shares_) {
+      std::uint64_t const taken = s.above - s.unsure_count;
+      if (taken >= wanted) return false;
+      wanted -= taken;
+    }
     std::array<std::uint64_t, digits> counts;
     std::uint32_t prefix = 0, known = 0;  // of the k-th magnitude
-    std::uint64_t wanted = k;             // of those that have the prefix
     for (int shift : {20, 9, 0}) {
       std::uint32_t const mask = mask_of(shift);
       counts.fill(0);
       for (share const& s : shares_)
-        for (std::uint64_t i = 0; i < s.above; ++i) {
-          std::uint32_t const b = s.bits[i];
+        for (std::uint64_t i = 0; i < s.unsure_count; ++i) {
+          std::uint32_t const b = s.unsure[i];
           if ((b & known) == prefix) ++counts[b >> shift & mask];
         }
       descend(counts, shift, prefix, known, wanted);
@@ -174,6 +198,7 @@ class selection {
         out += s.bits[i] > prefix || tie ? 1 : 0;
         equal -= tie ? 1 : 0;
       }
+    return true;
   }
 
   /// Takes the digit in which the wanted one lies, counted from the largest.

@@ -7,6 +7,10 @@
 
 #include <cstdint>
 
+#if GLOBALQ_AVX2
+#include <immintrin.h>
+#endif
+
 namespace globalq::compressor::detail {
 
 /// A value that may be among the largest: its magnitude as an integer, in the order of magnitudes, and its place.
@@ -41,6 +45,18 @@ GLOBALQ_LOOP std::uint64_t keep_large_portable(float const* x, std::uint32_t fir
   return kept;
 }
 
+/// The magnitudes below @p sure, in any order. @returns how many there are
+GLOBALQ_LOOP std::uint64_t keep_unsure(std::uint32_t const* bits, std::uint64_t count, std::uint32_t sure,
+                                       std::uint32_t* out) {
+  std::uint64_t kept = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t const b = bits[i];
+    out[kept] = b;
+    kept += b < sure ? 1 : 0;
+  }
+  return kept;
+}
+
 #if GLOBALQ_AVX512
 GLOBALQ_LOOP std::uint64_t keep_large_avx512(float const* x, std::uint32_t first, std::uint64_t count,
                                              std::uint32_t least, candidates out) {
@@ -64,6 +80,46 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx512(float const* x, std::uint32_t first
 }
 #endif
 
+#if GLOBALQ_AVX2
+/// Entry m: the lanes whose bit m has, packed, as AVX2's permutation wants them but with a byte for each.
+struct packed_lanes {
+  std::uint64_t lane[256] = {};
+  constexpr packed_lanes() {
+    for (unsigned m = 0; m < 256; ++m)
+      for (unsigned i = 0, at = 0; i < 8; ++i)
+        if ((m >> i & 1U) != 0) lane[m] |= std::uint64_t{i} << (8 * at++);
+  }
+};
+inline constexpr packed_lanes packed{};
+
+GLOBALQ_LOOP std::uint64_t keep_large_avx2(float const* x, std::uint32_t first, std::uint64_t count,
+                                           std::uint32_t least, candidates out) {
+  std::uint64_t kept = 0;
+  __m256i const numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  __m256i const magnitude = _mm256_set1_epi32(static_cast<int>(float_magnitude));
+  // magnitudes are not negative as integers with a sign
+  __m256i const below = _mm256_set1_epi32(static_cast<int>(least) - 1);
+  __m256i places = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(first)), numbers);
+  auto const take = [&](__m256i values, __m256i there) {
+    __m256i const b = _mm256_and_si256(values, magnitude);
+    __m256i const is = _mm256_and_si256(_mm256_cmpgt_epi32(b, below), there);
+    auto const large = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is)));
+    __m256i const lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<long long>(packed.lane[large])));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.places + kept),
+                        _mm256_permutevar8x32_epi32(places, lanes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.bits + kept), _mm256_permutevar8x32_epi32(b, lanes));
+    kept += static_cast<std::uint64_t>(__builtin_popcount(large));
+    places = _mm256_add_epi32(places, _mm256_set1_epi32(8));
+  };
+  std::uint64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    take(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(x + i)), _mm256_set1_epi32(-1));
+  __m256i const rest = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count - i)), numbers);
+  take(_mm256_maskload_epi32(reinterpret_cast<int const*>(x + i), rest), rest);
+  return kept;
+}
+#endif
+
 /// @brief Writes places and magnitudes of the values whose magnitude is @p least or more, ascending by place.
 /// @param first  place of the first value
 /// @shape out: room for count + keep_slack
@@ -72,6 +128,8 @@ inline std::uint64_t keep_large(float const* x, std::uint32_t first, std::uint64
                                 candidates out) {
 #if GLOBALQ_AVX512
   return keep_large_avx512(x, first, count, least, out);
+#elif GLOBALQ_AVX2
+  return keep_large_avx2(x, first, count, least, out);
 #else
   return keep_large_portable(x, first, count, least, out);
 #endif
