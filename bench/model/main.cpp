@@ -6,7 +6,10 @@
 ///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; tables of errors
 ///   globalq_model omega     how fast this machine adds codes, float32 the measure; a row for each length
 ///   globalq_model region    rho, omega and the bandwidth below which compression wins, as columns for a chart
+///   globalq_model buckets   T(b): how long a byte of each bucket takes during a backward pass, and choices by it
 ///   globalq_model scale     simulates thousands of workers over uneven links, and says how long that took
+
+#include "buckets.hpp"
 
 #include <globalq/allreduce_mean.hpp>
 #include <globalq/model/calibrate.hpp>
@@ -172,15 +175,17 @@ void errors(T& workers, settings const& chosen) {
   std::fflush(stdout);
 }
 
-void run_errors(settings const& chosen) {
+/// f(workers), over MPI or on threads.
+template <class F>
+void on_workers(settings const& chosen, F const& f) {
 #if defined(GLOBALQ_HAS_MPI)
   if (chosen.transport == "mpi") {
     gq::transport::mpi workers{MPI_COMM_WORLD};
-    return errors(workers, chosen);
+    return f(workers);
   }
 #endif
   gq::transport::threads cluster{chosen.workers};
-  cluster.run([&](auto& workers) { errors(workers, chosen); });
+  cluster.run(f);
 }
 
 /// For gnuplot: blocks of (omega, beta/gamma) for each ratio, then with encoding for each number of levels.
@@ -302,9 +307,23 @@ int main(int argc, char** argv) {
   CLI::App app{"The performance model, against what it predicts.", "globalq_model"};
   app.require_subcommand(1);
   auto* const errors_of = app.add_subcommand("errors", "predictions against measurements");
-  errors_of->add_option("--transport", chosen.transport, "mpi under an MPI launcher, else threads")
-      ->check(CLI::IsMember(transports));
-  errors_of->add_option("--workers", chosen.workers, "threads as workers")->check(CLI::Range(1, 64));
+  gq::bench::backward_pass pass;
+  auto* const buckets_of = app.add_subcommand("buckets", "how long a byte of each bucket takes");
+  for (auto* const of : {errors_of, buckets_of}) {
+    of->add_option("--transport", chosen.transport, "mpi under an MPI launcher, else threads")
+        ->check(CLI::IsMember(transports));
+    of->add_option("--workers", chosen.workers, "threads as workers")->check(CLI::Range(1, 64));
+  }
+  buckets_of->add_option("--layers", pass.layers, "of the model")->check(CLI::Range(1, 1000));
+  buckets_of->add_option("--values", pass.values, "of a layer")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
+  buckets_of->add_option("--milliseconds", pass.milliseconds, "of a layer in the backward pass")
+      ->check(CLI::NonNegativeNumber);
+  buckets_of->add_option("--samples", pass.samples, "random choices, each the median of three steps")
+      ->check(CLI::Range(6, 100000));
+  buckets_of->add_option("--repeat", pass.repeat, "steps of each choice that is compared")
+      ->check(CLI::Range(1, 100000));
   errors_of->add_option("--sizes", chosen.sizes, "values of a vector")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
@@ -326,7 +345,7 @@ int main(int argc, char** argv) {
   bool const launched = chosen.transport == "mpi";
   if (launched) {
     int provided = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   }
 #endif
   int status = 0;
@@ -334,7 +353,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     Kokkos::ScopeGuard const kokkos{
         Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};
-    if (errors_of->parsed()) run_errors(chosen);
+    if (errors_of->parsed()) on_workers(chosen, [&](auto& workers) { errors(workers, chosen); });
+    if (buckets_of->parsed())
+      on_workers(chosen, [&](auto& workers) { gq::bench::time_buckets(workers, pass); });
     if (omega_of->parsed()) omega();
     if (region_of->parsed()) region(chosen);
     if (scale_of->parsed()) scale();

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief T(b): how long a byte of each communication bucket takes while a backward pass runs, and what choosing by it gains.
+
+#include <globalq/adapt/cgx.hpp>
+#include <globalq/adapt/chooser.hpp>
+#include <globalq/adapt/lgreco.hpp>
+#include <globalq/adapt/overlapped_mean.hpp>
+#include <globalq/adapt/time_weights.hpp>
+#include <globalq/model/calibrate.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <thread>
+
+namespace globalq::bench {
+
+/// A backward pass of layers that are alike but for the size of their gradients' values.
+struct backward_pass {
+  std::size_t layers = 12;
+  std::uint64_t values = 512 << 10;  ///< of a layer
+  double milliseconds = 4;  ///< of a layer; the processor is left to the exchange, as by a GPU that computes
+  int samples = 60;
+  int repeat = 15;  ///< of each choice that is compared
+};
+
+inline double middle(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v.empty() ? 0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+}
+
+/// Measures steps with random bits in every bucket, fits T(b) to two thirds, looks at the rest, and compares choices.
+template <Transport T>
+void time_buckets(T& workers, backward_pass const& pass) {
+  using clock = std::chrono::steady_clock;
+  bool const speaks = workers.rank() == 0;
+  adapt::layout model;
+  for (std::size_t l = 0; l < pass.layers; ++l) model.add("layer " + std::to_string(l), {pass.values});
+  std::vector<adapt::bits_and_bucket> const candidates = adapt::bits_and_buckets(2, 8, 64, 1024);
+  std::vector<any_quantizer> operators;
+  for (auto const& c : candidates) operators.push_back(adapt::cgx_quantizer(c));
+  std::uint32_t const four_bits = 2;
+
+  // gradients are normal, and their scales differ between layers: by up to 16
+  std::mt19937 draw(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> gradients(pass.layers), means;
+  adapt::gradient_accumulator sum(model);
+  std::vector<float> whole;
+  for (std::size_t l = 0; l < pass.layers; ++l) {
+    float const scale = std::exp2(static_cast<float>(draw() % 5));
+    gradients[l].resize(pass.values);
+    for (float& v : gradients[l]) v = scale * normal(draw);
+    whole.insert(whole.end(), gradients[l].begin(), gradients[l].end());
+  }
+  sum.add(std::span<float const>(whole));
+  adapt::choice_table const table = adapt::measure(sum, adapt::quantisers(operators));
+
+  adapt::overlapped_mean mean{workers, model, std::vector<any_quantizer>(pass.layers, operators[four_bits]),
+                              schedule::sra{}};
+  std::vector<std::size_t> bucket_of;
+  for (std::size_t l = 0; l < pass.layers; ++l) bucket_of.push_back(mean.bucket_of(l));
+  std::uint64_t step = 0;
+  means = gradients;
+  /// Seconds from the first bucket's start to the last one's end, of the slowest worker.
+  auto const seconds = [&](std::vector<std::uint32_t> const& choice, int times) {
+    for (std::size_t l = 0; l < pass.layers; ++l) mean.assign(l, operators[choice[l]]);
+    std::vector<double> all;
+    for (int k = 0; k < times; ++k) {
+      means = gradients;
+      transport::barrier(workers);
+      mean.begin(++step);
+      auto due = clock::now(), begun = due;
+      for (std::size_t l = pass.layers; l-- != 0;) {
+        due += std::chrono::nanoseconds(static_cast<std::int64_t>(1e6 * pass.milliseconds));
+        std::this_thread::sleep_until(due);
+        if (bucket_of[l] == 0) begun = clock::now();  // the last of its layers starts it
+        mean.ready(l, means[l]);
+      }
+      mean.wait();
+      all.push_back(std::chrono::duration<double>(clock::now() - begun).count());
+    }
+    return model::detail::slowest(workers, all);
+  };
+  auto const bytes = [&](std::vector<std::uint32_t> const& choice) {
+    std::vector<double> of(mean.buckets());
+    for (std::size_t l = 0; l < pass.layers; ++l) of[bucket_of[l]] += table[l][choice[l]].cost;
+    return of;
+  };
+
+  seconds(std::vector<std::uint32_t>(pass.layers, four_bits), 3);  // warms up
+  std::vector<std::pair<std::vector<double>, double>> samples;
+  for (int k = 0; k < pass.samples; ++k) {
+    std::vector<std::uint32_t> of_bucket(mean.buckets()), choice(pass.layers);
+    for (auto& c : of_bucket) c = static_cast<std::uint32_t>(draw() % candidates.size());
+    for (std::size_t l = 0; l < pass.layers; ++l) choice[l] = of_bucket[bucket_of[l]];
+    samples.emplace_back(bytes(choice), middle(seconds(choice, 3)));
+  }
+  std::size_t const told = samples.size() * 2 / 3;
+  adapt::time_regression some(mean.buckets()), all(mean.buckets());
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    if (k < told) some.add(samples[k].first, samples[k].second);
+    all.add(samples[k].first, samples[k].second);
+  }
+  adapt::time_model const fitted = some.fit(), times = all.fit();
+  std::vector<double> errors;
+  for (std::size_t k = told; k < samples.size(); ++k)
+    errors.push_back(std::fabs(fitted(samples[k].first) / samples[k].second - 1));
+
+  std::vector<std::uint32_t> const reference(pass.layers, four_bits);
+  double const budget = adapt::budget_of(table, reference);
+  auto const by_bytes = adapt::lgreco{}(table, budget, reference).choices;
+  auto const by_time = adapt::lgreco{}(adapt::weighted(table, bucket_of, times), budget, reference).choices;
+  struct compared {
+    char const* name;
+    std::vector<std::uint32_t> const& choice;
+    std::vector<double> seconds;
+  } rows[] = {{"4 bits everywhere", reference, {}}, {"by bytes", by_bytes, {}}, {"by time", by_time, {}}};
+  for (int k = 0; k < pass.repeat; ++k)  // in turn
+    for (compared& r : rows) r.seconds.push_back(seconds(r.choice, 1).front());
+  if (!speaks) return;
+
+  std::printf("%d workers, %zu layers of %llu values, %.3g ms each in the backward pass; %d samples.\n\n",
+              workers.size(), pass.layers, static_cast<unsigned long long>(pass.values), pass.milliseconds,
+              pass.samples);
+  std::printf("| bucket, as sent |");
+  for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" %zu |", b);
+  std::printf("\n| --- |");
+  for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" --: |");
+  std::printf("\n| T(b), ns a byte |");
+  for (double t : times.seconds_per_byte) std::printf(" %.1f |", 1e9 * t);
+  std::printf(
+      "\n\nBase %.1f ms, R^2 %.3f; of %zu steps that the fit had not seen, the median error is %.1f %%.\n\n",
+      1e3 * times.base, times.score, errors.size(), 100 * middle(errors));
+  std::printf(
+      "| choice | bytes a worker encodes | squared error | predicted | measured |\n| --- | --: | --: | --: | "
+      "--: |\n");
+  for (compared const& r : rows)
+    std::printf("| %s | %.0f | %.3f of the budget | %.1f ms | %.1f ms |\n", r.name, table.cost(r.choice),
+                table.error(r.choice) / budget, 1e3 * times(bytes(r.choice)), 1e3 * middle(r.seconds));
+  std::fflush(stdout);
+}
+
+}  // namespace globalq::bench
