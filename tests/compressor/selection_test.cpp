@@ -96,7 +96,7 @@ TEST(Selection, no_threshold_changes_the_answer) {
 TEST(Selection, loops_written_out_keep_what_the_portable_loop_keeps) {
   for (std::uint64_t n : {0UL, 1UL, 15UL, 16UL, 31UL, 32UL, 33UL, 100UL, 4096UL})
     for (auto const& x : kinds(n))
-      for (std::uint32_t least : {0U, 1U, 0x40000000U, 0x4a000000U, 0x7f800000U}) {
+      for (std::uint32_t least : {0U, 1U, 0x40000000U, 0x4a000000U, 0x7f800000U, 0x7fffffffU, 0x80000000U}) {
         std::vector<std::uint32_t> a(n + 16), b(n + 16), c(n + 16), d(n + 16);
         std::uint64_t const m = cp::detail::keep_large(x.data(), 7, n, least, {a.data(), b.data()});
         ASSERT_EQ(m, cp::detail::keep_large_portable(x.data(), 7, n, least, {c.data(), d.data()}));

@@ -22,10 +22,10 @@ namespace globalq::compressor {
 /// NaN counts as larger than infinity, zeros of both signs as equal.
 ///
 /// A sample tells a threshold that somewhat more than k values reach, and one that somewhat fewer do. One pass over the
-/// values keeps what reaches the first, and the search ends among those that do not reach the second. Where the sample
-/// misleads, or so many values are equal that nothing is gained, three histograms over the bits of all magnitudes find
-/// the k-th one and a last pass collects. Memory is kept for the next call.
-/// @complexity  one read of the values and about 2 k words; at worst 5 reads
+/// values keeps what reaches the first, and the search ends among those that do not reach the second, or among all that
+/// were kept where it misleads. Where the first does, or so many values are equal that nothing is gained, three histograms
+/// over the bits of all magnitudes find the k-th one and a last pass collects. Memory is kept for the next call.
+/// @complexity  one read of the values and about 3 k words; at worst 5 reads
 /// @determinism the same places for any threads, spaces and samples
 class selection {
  public:

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 /// Whether the loops that compilers do not bring to speed are written out for AVX-512 (detail/avx512.hpp beside their
-/// portable twins, which give the same bits). Define GLOBALQ_AVX512 as 0 to do without.
+/// portable twins, which give the same bits). Define GLOBALQ_AVX512 as 0 to do without; GLOBALQ_AVX2 too for portable code.
 #if !defined(GLOBALQ_AVX512)
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
     !defined(__CUDACC__) && !defined(__HIPCC__)
@@ -28,6 +28,10 @@
 #else
 #define GLOBALQ_AVX2 0
 #endif
+#endif
+#if GLOBALQ_AVX512 && GLOBALQ_AVX2
+#error \
+    "globalq: GLOBALQ_AVX512 and GLOBALQ_AVX2 are both 1; the loops for AVX2 are for machines without AVX-512: define one as 0"
 #endif
 
 /// Marks a function that kernels inline on host and device.

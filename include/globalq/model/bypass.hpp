@@ -32,10 +32,10 @@ namespace detail {
 /// The first worker that has a fault, and which; the fault is 0 where none has one. The same on every worker.
 template <Transport T>
 std::pair<int, std::uint8_t> first_fault(T& workers, std::uint8_t mine) {
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(workers.size()));
-  transport::allgather_value(workers, mine, std::span(all));
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (all[r] != 0) return {static_cast<int>(r), all[r]};
+  auto const all = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(workers.size()));
+  transport::keeping(workers, all, [&] { transport::allgather_value(workers, mine, std::span(*all)); });
+  for (std::size_t r = 0; r < all->size(); ++r)
+    if ((*all)[r] != 0) return {static_cast<int>(r), (*all)[r]};
   return {0, std::uint8_t{0}};
 }
 

@@ -105,13 +105,21 @@ auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const
 
 /// @brief Gives every worker the values of all: `all[r]` becomes what worker r calls `mine`.
 ///
-/// The object representation travels: workers must share it, padding included.
+/// The object representation travels: workers must share it, padding included. When the exchange is given up, transfers may
+/// still write to `all` (see keeping()).
 /// @shape   all: size() values
 /// @throws  configuration_error when `all` has another size; transport_error
 template <Transport T, class Value>
 requires std::is_trivially_copyable_v<Value>
 void allgather_value(T& t, Value const& mine, std::span<Value> all) {
-  allgather(t, std::as_bytes(std::span{&mine, 1}), std::as_writable_bytes(all));
+  if constexpr (OwnAllgather<T>) {
+    allgather(t, std::as_bytes(std::span{&mine, 1}), std::as_writable_bytes(all));
+  } else {
+    auto const kept = std::make_shared<Value>(mine);
+    keeping(t, kept, [&] {
+      allgather(t, std::as_bytes(std::span{kept.get(), 1}), std::as_writable_bytes(all));
+    });
+  }
 }
 
 /// @brief Gives every worker the bytes of worker `root`, along a binomial tree.
@@ -140,8 +148,9 @@ void broadcast(T& t, int root, std::span<std::byte> bytes) {
 /// @throws  configuration_error when there is no such root; transport_error
 template <Transport T, class Value>
 requires std::is_trivially_copyable_v<Value> Value broadcast_value(T& t, int root, Value value) {
-  broadcast(t, root, std::as_writable_bytes(std::span{&value, 1}));
-  return value;
+  auto const kept = std::make_shared<Value>(value);
+  keeping(t, kept, [&] { broadcast(t, root, std::as_writable_bytes(std::span{kept.get(), 1})); });
+  return *kept;
 }
 
 /// @brief Returns when every worker has called it.

@@ -98,7 +98,7 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx2(float const* x, std::uint32_t first, 
   __m256i const numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   __m256i const magnitude = _mm256_set1_epi32(static_cast<int>(float_magnitude));
   // magnitudes are not negative as integers with a sign
-  __m256i const below = _mm256_set1_epi32(static_cast<int>(least) - 1);
+  __m256i const below = _mm256_set1_epi32(static_cast<int>(least - 1U));
   __m256i places = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(first)), numbers);
   auto const take = [&](__m256i values, __m256i there) {
     __m256i const b = _mm256_and_si256(values, magnitude);
