@@ -5,16 +5,27 @@
 
 #include <globalq/adapt/cgx.hpp>
 #include <globalq/adapt/chooser.hpp>
+#include <globalq/adapt/error_table.hpp>
 #include <globalq/adapt/lgreco.hpp>
 #include <globalq/adapt/overlapped_mean.hpp>
+#include <globalq/adapt/quantiser_errors.hpp>
 #include <globalq/adapt/time_weights.hpp>
 #include <globalq/model/calibrate.hpp>
+#include <globalq/schedule/scatter_reduce_allgather.hpp>
+#include <globalq/transport/collectives.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <random>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace globalq::bench {
 
@@ -27,10 +38,16 @@ struct backward_pass {
   int repeat = 15;  ///< of each choice that is compared
 };
 
-inline double middle(std::vector<double> v) {
+/// The q-th quantile, between neighbours where it lies between two.
+inline double quantile(std::vector<double> v, double q) {
+  if (v.empty()) return 0;
   std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+  double const at = q * static_cast<double>(v.size() - 1);
+  auto const below = static_cast<std::size_t>(at);
+  double const share = at - static_cast<double>(below);
+  return v[below] + (share > 0 ? share * (v[below + 1] - v[below]) : 0);
 }
+inline double median(std::vector<double> v) { return quantile(std::move(v), 0.5); }
 
 /// Measures steps with random bits in every bucket, fits T(b) to two thirds, looks at the rest, and compares choices.
 template <Transport T>
@@ -97,7 +114,7 @@ void time_buckets(T& workers, backward_pass const& pass) {
     std::vector<std::uint32_t> of_bucket(mean.buckets()), choice(pass.layers);
     for (auto& c : of_bucket) c = static_cast<std::uint32_t>(draw() % candidates.size());
     for (std::size_t l = 0; l < pass.layers; ++l) choice[l] = of_bucket[bucket_of[l]];
-    samples.emplace_back(bytes(choice), middle(seconds(choice, 3)));
+    samples.emplace_back(bytes(choice), median(seconds(choice, 3)));
   }
   std::size_t const told = samples.size() * 2 / 3;
   adapt::time_regression some(mean.buckets()), all(mean.buckets());
@@ -113,7 +130,8 @@ void time_buckets(T& workers, backward_pass const& pass) {
   std::vector<std::uint32_t> const reference(pass.layers, four_bits);
   double const budget = adapt::budget_of(table, reference);
   auto const by_bytes = adapt::lgreco{}(table, budget, reference).choices;
-  auto const by_time = adapt::lgreco{}(adapt::weighted(table, bucket_of, times), budget, reference).choices;
+  auto by_time = adapt::lgreco{}(adapt::weighted(table, bucket_of, times), budget, reference).choices;
+  transport::broadcast(workers, 0, std::as_writable_bytes(std::span(by_time)));
   struct compared {
     char const* name;
     std::vector<std::uint32_t> const& choice;
@@ -134,13 +152,19 @@ void time_buckets(T& workers, backward_pass const& pass) {
   for (double t : times.seconds_per_byte) std::printf(" %.1f |", 1e9 * t);
   std::printf(
       "\n\nBase %.1f ms, R^2 %.3f; of %zu steps that the fit had not seen, the median error is %.1f %%.\n\n",
-      1e3 * times.base, times.score, errors.size(), 100 * middle(errors));
+      1e3 * times.base, times.score, errors.size(), 100 * median(errors));
   std::printf(
-      "| choice | bytes a worker encodes | squared error | predicted | measured |\n| --- | --: | --: | --: | "
-      "--: |\n");
-  for (compared const& r : rows)
-    std::printf("| %s | %.0f | %.3f of the budget | %.1f ms | %.1f ms |\n", r.name, table.cost(r.choice),
-                table.error(r.choice) / budget, 1e3 * times(bytes(r.choice)), 1e3 * middle(r.seconds));
+      "| choice | bits of the layers, first to last | bytes a worker encodes | squared error | predicted | "
+      "measured (quartiles) "
+      "|\n| --- | --- | --: | --: | --: | --: |\n");
+  for (compared const& r : rows) {
+    std::string bits;
+    for (std::uint32_t const c : r.choice) bits += std::to_string(candidates[c].bits);
+    std::printf("| %s | %s | %.0f | %.3f of the budget | %.1f ms | %.1f ms (%.1f to %.1f) |\n", r.name,
+                bits.c_str(), table.cost(r.choice), table.error(r.choice) / budget,
+                1e3 * times(bytes(r.choice)), 1e3 * median(r.seconds), 1e3 * quantile(r.seconds, 0.25),
+                1e3 * quantile(r.seconds, 0.75));
+  }
   std::fflush(stdout);
 }
 

@@ -43,10 +43,7 @@ struct settings {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
-}
+using gq::bench::median;
 
 std::vector<std::pair<std::string, gq::any_quantizer>> operators() {
   gq::rounding::stochastic const rounding;
