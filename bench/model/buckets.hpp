@@ -14,7 +14,6 @@
 #include <globalq/schedule/scatter_reduce_allgather.hpp>
 #include <globalq/transport/collectives.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -38,16 +37,9 @@ struct backward_pass {
   int repeat = 15;  ///< of each choice that is compared
 };
 
-/// The q-th quantile, between neighbours where it lies between two.
-inline double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  double const at = q * static_cast<double>(v.size() - 1);
-  auto const below = static_cast<std::size_t>(at);
-  double const share = at - static_cast<double>(below);
-  return v[below] + (share > 0 ? share * (v[below + 1] - v[below]) : 0);
+inline double median(std::vector<double> v) {
+  return v.empty() ? 0 : model::detail::quartiles(std::move(v)).value;
 }
-inline double median(std::vector<double> v) { return quantile(std::move(v), 0.5); }
 
 /// Measures steps with random bits in every bucket, fits T(b) to two thirds, looks at the rest, and compares choices.
 template <Transport T>
@@ -81,7 +73,6 @@ void time_buckets(T& workers, backward_pass const& pass) {
   std::vector<std::size_t> bucket_of;
   for (std::size_t l = 0; l < pass.layers; ++l) bucket_of.push_back(mean.bucket_of(l));
   std::uint64_t step = 0;
-  means = gradients;
   /// Seconds from the first bucket's start to the last one's end, of the slowest worker.
   auto const seconds = [&](std::vector<std::uint32_t> const& choice, int times) {
     for (std::size_t l = 0; l < pass.layers; ++l) mean.assign(l, operators[choice[l]]);
@@ -160,10 +151,10 @@ void time_buckets(T& workers, backward_pass const& pass) {
   for (compared const& r : rows) {
     std::string bits;
     for (std::uint32_t const c : r.choice) bits += std::to_string(candidates[c].bits);
+    model::measured const took = model::detail::quartiles(r.seconds);
     std::printf("| %s | %s | %.0f | %.3f of the budget | %.1f ms | %.1f ms (%.1f to %.1f) |\n", r.name,
                 bits.c_str(), table.cost(r.choice), table.error(r.choice) / budget,
-                1e3 * times(bytes(r.choice)), 1e3 * median(r.seconds), 1e3 * quantile(r.seconds, 0.25),
-                1e3 * quantile(r.seconds, 0.75));
+                1e3 * times(bytes(r.choice)), 1e3 * took.value, 1e3 * took.low, 1e3 * took.high);
   }
   std::fflush(stdout);
 }

@@ -105,13 +105,14 @@ GLOBALQ_FUNCTION void fill_portable(stream const& s, std::uint64_t tile, int lan
   }
 }
 
-#if GLOBALQ_AVX512
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
 /// Draws the words of all groups of a tile, one tile after the other.
 class tile_source {
  public:
   explicit tile_source(stream const& s)
       : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
 
+#if GLOBALQ_AVX512
   template <group_order Order = group_order::ascending>
   GLOBALQ_ALWAYS_INLINE philox_rounds<Order, rounds> begin(std::uint64_t tile) const {
     return {stream_.counter(16 * tile).word, keys_};
@@ -123,18 +124,7 @@ class tile_source {
     return words.last();
   }
   tile_words operator()(std::uint64_t tile) const { return draw(tile); }
-
- private:
-  stream stream_;
-  round_keys<rounds> keys_;
-};
-#elif GLOBALQ_AVX2
-/// Draws the words of all groups of a tile, one tile after the other.
-class tile_source {
- public:
-  explicit tile_source(stream const& s)
-      : stream_(s), keys_(static_cast<std::uint32_t>(s.seed), static_cast<std::uint32_t>(s.seed >> 32)) {}
-
+#else
   GLOBALQ_ALWAYS_INLINE tile_words operator()(std::uint64_t tile) const {
     words4 const counter = stream_.counter(16 * tile);
     tile_words words;
@@ -142,6 +132,7 @@ class tile_source {
     draw_half(counter.word, keys_, 1, words);
     return words;
   }
+#endif
 
  private:
   stream stream_;

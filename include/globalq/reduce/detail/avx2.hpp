@@ -5,6 +5,7 @@
 
 #include "../../core/prefetch.hpp"
 #include "../../random/detail/avx2.hpp"
+#include "lanes.hpp"
 
 #if GLOBALQ_AVX2
 
@@ -21,10 +22,7 @@ template <class Rule>
   store(y, b);
   store(word, words);
   store(sum, result);
-  for (; set != 0; set &= set - 1) {
-    int const i = std::countr_zero(set);
-    sum[i] = Rule::add(x[i], y[i], rotate_left(word[i / 4], 8 * (i % 4)));
-  }
+  add_lanes<Rule>(x, y, word, set, sum);
   return _mm256_load_si256(reinterpret_cast<__m256i const*>(sum));
 }
 
@@ -91,12 +89,9 @@ template <class Rule, class Source>
       }
     }
   }
-  std::uint64_t lane[4], bits = 0;
+  std::uint64_t lane[4];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(lane), seen);
-  for (std::uint64_t l : lane) bits |= l;
-  bits |= bits >> 32;
-  bits |= bits >> 16;
-  return static_cast<std::uint32_t>((bits | bits >> 8) & 0xffU);
+  return bits_of_bytes(lane);
 }
 
 }  // namespace globalq::reduce::detail

@@ -9,6 +9,7 @@
 
 #include "../../core/prefetch.hpp"
 #include "../../random/detail/avx512.hpp"
+#include "lanes.hpp"
 
 #if GLOBALQ_AVX512
 
@@ -33,10 +34,7 @@ template <class Rule>
   _mm512_store_si512(y, b);
   _mm512_store_si512(word, words);
   _mm512_store_si512(sum, result);
-  for (; set != 0; set &= set - 1) {
-    int const i = std::countr_zero(set);
-    sum[i] = Rule::add(x[i], y[i], rotate_left(word[i / 4], 8 * (i % 4)));
-  }
+  add_lanes<Rule>(x, y, word, set, sum);
   return _mm512_load_si512(sum);
 }
 
@@ -122,12 +120,9 @@ template <class Rule, class Source>
     now = drawn;
   }
   for (int w = 0; w < 4; ++w) row(at + 64 * w, now.word[w]);
-  std::uint64_t lane[8], bits = 0;
+  std::uint64_t lane[8];
   _mm512_storeu_si512(lane, seen);
-  for (std::uint64_t l : lane) bits |= l;
-  bits |= bits >> 32;
-  bits |= bits >> 16;
-  return static_cast<std::uint32_t>((bits | bits >> 8) & 0xffU);
+  return bits_of_bytes(lane);
 }
 
 }  // namespace globalq::reduce::detail

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief reduce: what loops that are written out do one lane at a time.
+
+#include "../../core/arithmetic.hpp"
+
+namespace globalq::reduce::detail {
+
+/// Adds the codes whose bit @p set has, by the scalar rule.
+/// @param words  as drawn: four codes share one
+template <class Rule>
+void add_lanes(std::int8_t const* a, std::int8_t const* b, std::uint32_t const* words, std::uint64_t set,
+               std::int8_t* sum) {
+  for (; set != 0; set &= set - 1) {
+    int const i = std::countr_zero(set);
+    sum[i] = Rule::add(a[i], b[i], rotate_left(words[i / 4], 8 * (i % 4)));
+  }
+}
+
+/// The bits that any byte has.
+template <int Count>
+std::uint32_t bits_of_bytes(std::uint64_t const (&lanes)[Count]) {
+  std::uint64_t bits = 0;
+  for (std::uint64_t l : lanes) bits |= l;
+  bits |= bits >> 32;
+  bits |= bits >> 16;
+  return static_cast<std::uint32_t>((bits | bits >> 8) & 0xffU);
+}
+
+}  // namespace globalq::reduce::detail
