@@ -6,13 +6,10 @@
 #include "exchange.hpp"
 
 #include <globalq/allreduce_mean.hpp>
-#include <globalq/centred_mean.hpp>
 #include <globalq/clip.hpp>
 #include <globalq/schedule/any.hpp>
 
 #include <compose/learning.hpp>
-
-#include <optional>
 
 namespace evidence {
 namespace {
@@ -22,24 +19,19 @@ class operator_exchange final : public exchange {
   operator_exchange(setting const& with, compose::named_operator const& asked, std::string const& schedule)
       : all_(with.all),
         asked_(asked),
-        mean_(with.all, compose::make(asked.words), gq::schedule::any{schedule}, {.seed = with.seed}),
-        learning_(asked.words, asked.learns, gq::learn::schedule_for(with.steps)) {
-    if (asked.centred)
-      around_.emplace(with.all, compose::make(asked.words), gq::schedule::any{schedule}, asked.words.bucket,
-                      gq::options{.seed = with.seed});
-  }
+        mean_(with.all, compose::make(asked), gq::schedule::any{schedule}, {.seed = with.seed}),
+        learning_(asked.words, asked.learns, gq::learn::schedule_for(with.steps)) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override {
     if (asked_.clip > 0) gq::clip_deviations(gradient, asked_.clip, asked_.words.bucket, all_.execution());
     static_cast<void>(learning_.update(all_, std::span<float const>{gradient}, step, mean_));
-    around_ ? (*around_)(gradient, step) : mean_(gradient, step);
+    mean_(gradient, step);
   }
 
  private:
   workers& all_;
   compose::named_operator asked_;
   gq::allreduce_mean<workers, gq::any_quantizer, gq::schedule::any> mean_;
-  std::optional<gq::centred_mean<workers, gq::any_quantizer, gq::schedule::any>> around_;  // instead of it
   compose::level_learning learning_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "text.hpp"
 
+#include <globalq/centred.hpp>
 #include <globalq/operators.hpp>
 
 #include <algorithm>
@@ -484,6 +485,11 @@ std::string names() {
 }  // namespace
 
 std::span<entry const> operators() { return registry; }
+
+globalq::any_quantizer make(named_operator const& asked) {
+  globalq::any_quantizer op = make(asked.words);
+  return asked.centred ? globalq::centred{op} : op;
+}
 
 named_operator read_operator(std::string_view text) {
   std::size_t const end = std::min(text.find_first_of(":,"), text.size());

@@ -69,12 +69,15 @@ struct named_operator {
   description words;
   std::string schedule;  ///< the one that it is meant for
   double clip = 0;       ///< standard deviations to clip vectors at before; 0: not at all
-  bool centred = false;  ///< around the midpoints of the buckets: globalq::centred_mean
+  bool centred = false;  ///< around the midpoints of the buckets: globalq::centred
   learning learns = {};  ///< from the levels in words on; what to do is in learning.hpp
 
   /// Whether a call by its quantiser is all there is to do, so that it can be that of a layer.
-  bool only_quantises() const { return clip == 0 && !centred && !learns; }
+  bool only_quantises() const { return clip == 0 && !learns; }
 };
+
+/// @brief Its operator, centred where that was asked for.
+globalq::any_quantizer make(named_operator const& asked);
 
 /// @brief A named operator.
 struct entry {

@@ -93,7 +93,7 @@ void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
   visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, compose::named_operator{});
   for (std::string const& name : names) {
     auto const chosen = compose::read_operator(name);
-    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::make(chosen.words),
+    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::make(chosen),
           gq::schedule::any{chosen.schedule}, chosen);
   }
 }
@@ -168,10 +168,6 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
   for_each_chosen(chosen.operators, [&](label const& named, auto const& op, auto const& schedule,
                                         compose::named_operator const& asked) {
     gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
-    std::optional<gq::centred_mean<Transport, gq::any_quantizer, gq::schedule::any>> around;  // instead of it
-    if (asked.centred)
-      around.emplace(workers, op, gq::schedule::any{asked.schedule}, asked.words.bucket,
-                     gq::options{.seed = s.seed});
     compose::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(s.steps)};
     std::vector<std::uint64_t> learned_at;
     bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
@@ -185,7 +181,7 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
           if (asked.clip > 0) gq::clip_deviations(gradient, asked.clip, asked.words.bucket, Kokkos::Serial{});
           if (learning.update(workers, std::span<float const>{gradient}, step, mean))
             learned_at.push_back(step + 1);
-          around ? (*around)(gradient, step) : mean(gradient, step);
+          mean(gradient, step);
         },
         [&](std::span<std::byte const> mine, std::span<std::byte> all) {
           gq::transport::allgather(workers, mine, all);

@@ -6,9 +6,9 @@
 /// mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
 
 #include <globalq/adapt/filter.hpp>
+#include <globalq/all_gather.hpp>
 #include <globalq/any_quantizer.hpp>
-#include <globalq/centred_all_gather.hpp>
-#include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/centred.hpp>
 #include <globalq/learn/agree.hpp>
 #include <globalq/learn/nearest.hpp>
 #include <globalq/learn/optimal.hpp>
@@ -125,14 +125,15 @@ class sharded_parameter {
       plain_gather_ =
           std::make_unique<gq::all_gather<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
-      gather_ = std::make_unique<gq::centred_all_gather<Workers, gq::any_quantizer>>(
-          workers, weight_operator(p.weight_bits, p.by), gq::options{.seed = seed});
+      gather_ = std::make_unique<gq::all_gather<Workers, gq::any_quantizer>>(
+          workers, gq::centred{weight_operator(p.weight_bits, p.by)}, gq::options{.seed = seed});
     if (exact || p.gradient_bits == 32)
       plain_scatter_ =
           std::make_unique<gq::reduce_scatter_mean<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
     else
-      scatter_ = std::make_unique<gq::centred_reduce_scatter_mean<Workers, gq::any_quantizer>>(
-          workers, gradient_operator(p.gradient_bits, p.learns()), gq::options{.seed = seed + 1});
+      scatter_ = std::make_unique<gq::reduce_scatter_mean<Workers, gq::any_quantizer>>(
+          workers, gq::centred{gradient_operator(p.gradient_bits, p.learns())},
+          gq::options{.seed = seed + 1});
     // Weights and gradients need the same shards. A call with buckets cuts between them, a plain one anywhere: it follows.
     for (int rank = 0; rank < workers.size(); ++rank)
       shards_.push_back(gather_    ? gather_->shard(length(), rank)
@@ -287,9 +288,9 @@ class sharded_parameter {
   scheme by_;
   bool learns_weights_, learns_gradients_;
   std::unique_ptr<gq::all_gather<Workers, gq::uncompressed>> plain_gather_;
-  std::unique_ptr<gq::centred_all_gather<Workers, gq::any_quantizer>> gather_;
+  std::unique_ptr<gq::all_gather<Workers, gq::any_quantizer>> gather_;
   std::unique_ptr<gq::reduce_scatter_mean<Workers, gq::uncompressed>> plain_scatter_;
-  std::unique_ptr<gq::centred_reduce_scatter_mean<Workers, gq::any_quantizer>> scatter_;
+  std::unique_ptr<gq::reduce_scatter_mean<Workers, gq::any_quantizer>> scatter_;
   std::vector<gq::segment> shards_;
   blocks blocks_;  ///< of a plain call beside one with buckets, else empty
   std::optional<gq::learn::level_set> descended_;

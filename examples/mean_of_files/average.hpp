@@ -10,7 +10,7 @@
 #include "report.hpp"
 
 #include <globalq/allreduce_mean.hpp>
-#include <globalq/centred_mean.hpp>
+#include <globalq/centred.hpp>
 #include <globalq/clip.hpp>
 
 #include <compose/learning.hpp>
@@ -107,11 +107,11 @@ class worker {
 
  private:
   using mean_type = globalq::allreduce_mean<T, globalq::any_quantizer, globalq::schedule::any>;
-  using centred_type = globalq::centred_mean<T, globalq::any_quantizer, globalq::schedule::any>;
 
   /// Refuses what cannot work.
   void prepare() {
-    auto const op = compose::make(chosen_.words);
+    globalq::any_quantizer op = compose::make(chosen_.words);
+    if (chosen_.centred) op = globalq::centred{op};
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {
@@ -124,15 +124,10 @@ class worker {
 
   template <class Space>
   void emplace(globalq::any_quantizer const& op, globalq::schedule::any const& schedule, Space const& space) {
-    if (chosen_.centred)
-      centred_.emplace(workers_, op, schedule, chosen_.words.bucket, chosen_.call, space);
-    else
-      mean_.emplace(workers_, op, schedule, chosen_.call, space);
+    mean_.emplace(workers_, op, schedule, chosen_.call, space);
   }
 
-  globalq::plan plan(std::uint64_t length) const {
-    return centred_ ? centred_->plan(length, chosen_.dtype) : mean_->plan(length, chosen_.dtype);
-  }
+  globalq::plan plan(std::uint64_t length) const { return mean_->plan(length, chosen_.dtype); }
 
   template <class Value>
   void average() {
@@ -206,7 +201,7 @@ class worker {
       else
         mean(values, result, step);
     };
-    centred_ ? average(*centred_) : average(*mean_);
+    average(*mean_);
     std::chrono::duration<double> const elapsed = std::chrono::steady_clock::now() - start;
     call_record const mine{elapsed.count(), workers_.bytes_sent() - bytes_before,
                            digest_of(std::as_bytes(std::span{result}))};
@@ -229,9 +224,9 @@ class worker {
       auto const value = static_cast<widest<Value>>(each);
       return std::isfinite(value) && value != 0;
     });
-    // around midpoints nothing may be left to send, and of codes of variable length the plan knows the most
-    bool const as_planned = centred_ || plan.bytes_are_most ? report_.bytes_sent <= plan.bytes_sent
-                                                            : report_.bytes_sent == plan.bytes_sent;
+    // of codes of variable length the plan knows the most
+    bool const as_planned =
+        plan.bytes_are_most ? report_.bytes_sent <= plan.bytes_sent : report_.bytes_sent == plan.bytes_sent;
     if (sent_frames && !plan.bytes_modelled && !as_planned)
       throw std::logic_error{"the plan says " + std::to_string(plan.bytes_sent) + " bytes, and " +
                              std::to_string(report_.bytes_sent) + " were sent"};
@@ -280,7 +275,6 @@ class worker {
   T& workers_;
   settings const& chosen_;
   std::optional<mean_type> mean_;
-  std::optional<centred_type> centred_;  ///< instead of it
   std::vector<float> input_, output_;
   std::vector<double> sums_;
   report report_;

@@ -7,7 +7,6 @@
 /// Inputs are made of integers and correctly rounded operations, seeds are fixed, and results of the library do not depend
 /// on machine or threads: the same text everywhere, so a test can compare it with the file in the repository.
 
-#include <globalq/centred_mean.hpp>
 #include <globalq/plan.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/threads.hpp>
@@ -84,17 +83,16 @@ double energy(vectors const& x) {
 
 /// E||result - mean||^2 over the calls, all roundings on the way included.
 double measured(compose::named_operator const& op, vectors const& x) {
-  gq::any_quantizer const quantiser = compose::make(op.words);
+  gq::any_quantizer const quantiser = compose::make(op);
   double error = 0;
   gq::transport::threads cluster{workers};
   cluster.run([&](auto& endpoint) {
     auto const rank = static_cast<std::size_t>(endpoint.rank());
     gq::schedule::any const schedule{op.schedule};
     gq::allreduce_mean mean{endpoint, quantiser, schedule, {.seed = 7}};
-    gq::centred_mean around{endpoint, quantiser, schedule, op.words.bucket, {.seed = 7}};
     std::vector<float> result(length);
     for (std::uint64_t step = 0; step < calls; ++step) {
-      op.centred ? around(x[rank], result, step) : mean(x[rank], result, step);
+      mean(x[rank], result, step);
       if (rank != 0) continue;
       for (std::size_t i = 0; i < length; ++i) {
         double sum = 0;
@@ -157,16 +155,10 @@ std::string levels(compose::named_operator const& op, gq::plan const& plan) {
 
 std::string row(std::string_view example) {
   compose::named_operator const op = compose::read_operator(example);
-  gq::any_quantizer const quantiser = compose::make(op.words);
+  gq::any_quantizer const quantiser = compose::make(op);
   gq::plan const plan = gq::plan_for(quantiser, gq::schedule::any{op.schedule}, workers, length);
   gq::plan const single = gq::plan_for(quantiser, gq::schedule::any{"allgather"}, 1, length);
   double bits = plan.bytes_are_most ? measured_bits(quantiser) : plan.bits_per_value;
-  if (op.centred) {  // the midpoints, once
-    std::size_t const midpoints = (length + op.words.bucket - 1) / op.words.bucket;
-    bits +=
-        gq::plan_for(gq::uncompressed{}, gq::schedule::any{op.schedule}, workers, midpoints).bits_per_value *
-        static_cast<double>(midpoints) / length;
-  }
   bool const plain = op.words.levels == "none";
   double const fixed = quantiser.facts().fixed_unit;
   std::string shares[std::size(distributions)], omega = "none", theta = "none";

@@ -192,9 +192,9 @@ class bucket_averager {
     if (!found.only_quantises())
       throw gq::configuration_error(
           "globalq_ddp: operator \"" + name +
-          "\" clips, subtracts midpoints or learns levels, which takes more than one "
-          "call for all layers; give it without that (scale=max, or levels of its own)");
-    return {compose::make(found.words), found.schedule};
+          "\" clips or learns levels, which takes more than one call for all layers; give it without "
+          "that (or with levels of its own)");
+    return {compose::make(found), found.schedule};
   }
 
   static gq::dtype type_of(at::Tensor const& t) {

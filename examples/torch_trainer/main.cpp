@@ -72,9 +72,9 @@ choice choice_of(std::string const& name) {
   if (!found.only_quantises())
     throw gq::configuration_error(
         "torch_trainer: operator \"" + name +
-        "\" clips, subtracts midpoints or learns levels, which examples/digits shows; "
-        "give it without that (scale=max, or levels of its own)");
-  return {compose::make(found.words), found.schedule};
+        "\" clips or learns levels, which examples/digits shows; give it without that (or with levels of its "
+        "own)");
+  return {compose::make(found), found.schedule};
 }
 
 /// Layers that are to have an operator of their own.

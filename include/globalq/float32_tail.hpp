@@ -17,7 +17,7 @@ namespace globalq {
 /// and so the variance, that the operator by itself gives them, on every schedule. In a group each vector has a tail of its own.
 ///
 /// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
-/// hierarchical_mean, centred_mean (the tail is not centred), reduce_scatter_mean, all_gather, groups. Refused with the
+/// reduce_scatter_mean, all_gather, groups, inside centred (the tail is not centred). Refused with the
 /// remedy: schedule native, calls on a stream, vector_codec, operators without buckets.
 ///
 /// Wire: 32 bits for each value left over, and a header of 16 bytes in the frame that holds them. @n
@@ -34,7 +34,13 @@ class float32_tail {
                 "globalq: all of an uncompressed vector is float32 already; use uncompressed by itself");
 
  public:
-  float32_tail(Operator op) : op_(std::move(op)) {}
+  /// @throws configuration_error for a centred operator: that is centred{float32_tail{op}}
+  float32_tail(Operator op) : op_(std::move(op)) {
+    if (detail::facts_of(op_).centred)
+      throw configuration_error("globalq: float32_tail: " + detail::facts_of(op_).name +
+                                ": a tail is left as it is before anything is centred; write "
+                                "centred{float32_tail{op}}");
+  }
 
   detail::operator_facts facts() const {
     detail::operator_facts f = detail::facts_of(op_);

@@ -180,7 +180,7 @@ quantizer<norm::local<Q>, levels::exponential<>, rounding::stochastic, Wire> nat
 /// Bound: delta^2 / 12 a value when shifted back, whatever the value is (*erratum:* the published
 /// delta^2 sum {v/delta} (1 - {v/delta}) belongs to the variant that does not shift back, whose bound is that of QSGD
 /// with the same norm). With Q = infinity delta = max / s.
-/// The system scales by minimum and maximum: centred_mean with this operator and bucket. Alone it scales by magnitude.
+/// The system scales by minimum and maximum: centred{qsdp<8>()}. Alone it scales by magnitude.
 /// @tparam ShiftBack  true: Definition 1; false: its proof
 /// @param bucket      values that share a shift and a scale; 1,024 in the paper
 /// @source Markov 2024 (thesis), chapter 5, Definition 1 and Lemmas 4 and 5
@@ -205,7 +205,7 @@ quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wir
 /// Wire: @p Bits a value and 32 bits a bucket. @n
 /// Bound with stochastic rounding: omega = B / 4 s^2 an encoding. Rounding to nearest, CGX's default build, is biased, has
 /// no such bound, and needs error feedback: its error is at most delta / 2 a value.
-/// Scaling by minimum and maximum instead: centred_mean with this operator and bucket, and for 2^Bits levels with
+/// Scaling by minimum and maximum instead: centred{cgx<4>()}, and for 2^Bits levels with
 /// levels::symmetric{1/(2^Bits-1), 3/(2^Bits-1), .., 1} (docs/design.md, "Affine frames").
 /// @tparam Rounding  rounding::stochastic or rounding::nearest
 /// @param bucket     values that share a scale; 128, or 1,024 for convolutional networks

@@ -4,6 +4,7 @@
 /// @brief plan: what a call will do and cost, asked before anything is sent.
 
 #include "detail/bounds.hpp"
+#include "detail/entered.hpp"
 #include "detail/tail_codec.hpp"
 #include "detail/units.hpp"
 #include "quantizer.hpp"
@@ -68,18 +69,11 @@ class counting_codec final : public codec {
   std::size_t frame_bytes(segment part, int) const override {
     if (part.empty()) return 0;
     if (op_.plain) return wire::header_bytes + 4 * part.count;
-    if (op_.plain_tail && part.count % op_.bucket != 0) {
-      std::uint64_t const tail = part.count % op_.bucket;
-      return tail_codec::bytes(op_.most_bytes != nullptr, frame_bytes({part.first, part.count - tail}, 1),
-                               tail);
-    }
-    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
-    if (op_.most_bytes != nullptr)
-      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
-             op_.most_bytes(part.count, levels_, op_.zero_free);
-    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
-    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
-           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
+    if (!op_.centred) return quantised_bytes(part);
+    std::uint64_t const last = part.first + part.count,
+                        midpoints =
+                            op_.centre == 0 ? 1 : divide_up(last, op_.centre) - part.first / op_.centre;
+    return paired_codec::bytes(op_.most_bytes != nullptr, quantised_bytes(part), midpoints);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
@@ -95,9 +89,37 @@ class counting_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
+  /// Without midpoints.
+  std::size_t quantised_bytes(segment part) const {
+    if (op_.plain_tail && part.count % op_.bucket != 0) {
+      std::uint64_t const tail = part.count % op_.bucket;
+      std::size_t const whole = tail == part.count ? 0 : quantised_bytes({part.first, part.count - tail});
+      return paired_codec::bytes(op_.most_bytes != nullptr, whole, tail);
+    }
+    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
+    if (op_.most_bytes != nullptr)
+      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
+             op_.most_bytes(part.count, levels_, op_.zero_free);
+    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
+    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
+           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
+  }
+
   operator_facts const& op_;
   std::uint32_t levels_;
   dtype type_;
+};
+
+/// The frames of float32 sums in nodes; see entered_vectors.
+class counting_sums final : public codec {
+ public:
+  std::size_t frame_bytes(segment part, int) const override {
+    return part.empty() ? 0 : grouped_codec::padded(wire::header_bytes + 4 * part.count);
+  }
+  void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
+  void finish(segment, std::span<source const>) override {}
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+  void declare(std::span<std::byte>, int) const override {}
 };
 
 /// Bytes of a frame where neither the caller nor the transport names a number: in memory that workers share, shorter ones
@@ -115,9 +137,26 @@ inline std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std
   return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
 }
 
-/// Whether the norms of buckets are exchanged after the opening records.
-inline bool exchanges_units(operator_facts const& op) {
-  return !op.plain && op.bucket != 0 && !op.local && op.fixed_unit == 0;
+/// Norms that are exchanged after the opening records: of buckets, and of vectors that are made after it.
+/// @param sums  whether nodes add before anything is encoded
+inline std::uint64_t exchanged_units(operator_facts const& op, std::uint64_t length, bool sums) {
+  if (op.plain || op.local || op.fixed_unit > 0) return 0;
+  return op.bucket != 0 || op.centred || sums ? buckets_of(op, length) : 0;
+}
+
+/// Sends what a call sends between its opening and its schedule, over a transport that counts.
+template <class S, class T>
+void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_t length, dtype type,
+                 std::size_t chunk_bytes, frame_pool& frames) {
+  double* const no_values = nullptr;
+  if constexpr (SumsInNodes<S>) {
+    counting_sums sums;
+    schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
+  }
+  if (op.centred && op.fixed_unit > 0)
+    agree_on_units(t, std::span<double>(no_values, 1), infinity, dtype::float64, frames);
+  if (std::uint64_t const units = exchanged_units(op, length, SumsInNodes<S>); units != 0)
+    agree_on_units(t, std::span<double>(no_values, units), op.p, type, frames);
 }
 
 inline constexpr std::size_t record_bytes = 64;
@@ -142,9 +181,7 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
     counting_transport t(rank, workers);
     counting_codec c(op, r.size, type);
     frame_pool frames = frame_pool::counting();
-    if (exchanges_units(op))
-      agree_on_units(t, std::span<double>(static_cast<double*>(nullptr), divide_up(length, op.bucket)), op.p,
-                     type, frames);
+    send_before(schedule, t, op, length, type, chunk_bytes, frames);
     schedule(t, c, cut, frames);
     p.bytes_sent = std::max(p.bytes_sent, t.bytes() + record_bytes * static_cast<std::uint64_t>(workers - 1));
     p.workspace_bytes = std::max(p.workspace_bytes, frames.bytes());
@@ -159,9 +196,10 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   p.rounding_steps = 0;
   if (!op.plain && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
-    if (workers > 1 && r.how == method::requantise)
+    int const vectors = s.vectors(workers);
+    if (vectors > 1 && r.how == method::requantise)
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
-    if (workers > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
+    if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
   }
   p.theta = variance_bound(op, r, s, workers, length, magnitudes, schedule.additions(workers));
   p.iterations_factor = 1 + workers * p.theta;

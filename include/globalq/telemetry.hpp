@@ -99,8 +99,7 @@ struct telemetry_options {
 /// std::printf("%.1f ms, of which %.1f ms on messages\n", 1e3 * seen.last().seconds,
 ///             1e3 * seen.last().in(gq::phase::transfer));
 /// @endcode
-/// A call whose operator is made of several (hierarchical_mean, the centred calls, each bucket of overlapped_mean) gives a
-/// report for each of those. On a stream, the host waits for the stream at the start and the end of every phase while telemetry
+/// Each bucket of overlapped_mean is a call of its own. On a stream, the host waits for the stream at the start and the end of every phase while telemetry
 /// is on, so calls overlap with nothing; while a graph is captured, nothing is reported.
 /// Results of calls do not depend on it. Without one, a call asks once whether a profiler is there and reads no clock.
 /// @note All functions may be called by any thread at any time; a call is reported when it has ended.

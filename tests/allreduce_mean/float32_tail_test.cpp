@@ -234,9 +234,9 @@ TEST(Float32Tail, is_not_centred_and_goes_between_nodes) {
       auto& mine = y[static_cast<std::size_t>(workers.rank())];
       gq::any_quantizer const op = with_tail(operators[0]);
       if (nodes)
-        gq::hierarchical_mean{workers, op, gq::schedule::any{"sra"}, 2}(mine, 0);
+        gq::allreduce_mean{workers, op, gq::schedule::hierarchical<gq::schedule::float32_sum>{2}}(mine, 0);
       else
-        gq::centred_mean{workers, op, gq::schedule::any{"sra"}, bucket}(mine, 0);
+        gq::allreduce_mean{workers, gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"sra"}}(mine, 0);
     });
     for (auto const& each : y) expect_same(each, y[0], "workers");
     expect_same(tail_of(y[0]), exact, nodes ? "nodes" : "centred");

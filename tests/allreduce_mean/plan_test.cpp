@@ -85,11 +85,8 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_of_a_hundred_workers) {
           gq::detail::counting_codec codec(facts, gq::detail::resolve(facts, s.facts(n), n).size,
                                            gq::dtype::float32);
           gq::frame_pool frames = gq::frame_pool::counting();
-          if (gq::detail::exchanges_units(facts))
-            gq::detail::agree_on_units(
-                t,
-                std::span<double>(static_cast<double*>(nullptr), gq::divide_up<std::uint64_t>(d, c.bucket)),
-                facts.p, gq::dtype::float32, frames);
+          gq::detail::send_before(s, t, facts, d, gq::dtype::float32, gq::detail::default_chunk_bytes,
+                                  frames);
           s(t, codec, gq::layout(d, s.parts(n), gq::detail::grain_of(facts), 0), frames);
           most = std::max(most, t.bytes() + 64 * static_cast<std::uint64_t>(n - 1));
         }

@@ -7,13 +7,10 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/centred_all_gather.hpp>
-#include <globalq/centred_mean.hpp>
-#include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/centred.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/top_k.hpp>
 #include <globalq/float32_tail.hpp>
-#include <globalq/hierarchical_mean.hpp>
 #include <globalq/telemetry.hpp>
 #include <globalq/transport/staged.hpp>
 
@@ -189,8 +186,9 @@ TEST(ForceFloat32, shards_stay_where_they_were) {
     gq::transport::barrier(workers);
     gq::reduce_scatter_mean scatter{workers, nine_levels};
     gq::all_gather gather{workers, nine_levels};
-    gq::centred_reduce_scatter_mean centred_scatter{workers, nine_levels};
-    gq::centred_all_gather centred_gather{workers, nine_levels};
+    gq::any_quantizer const around{gq::centred{nine_levels}};
+    gq::reduce_scatter_mean centred_scatter{workers, around};
+    gq::all_gather centred_gather{workers, around};
     gq::segment const own = scatter.shard(length), was = before.shard(length);
     EXPECT_EQ(own.first, was.first);
     EXPECT_EQ(own.count, was.count);
@@ -224,9 +222,10 @@ TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
     auto const expected = plain(workers, x, "sra", 1);
     auto y = x;
 
-    gq::centred_mean centred{workers, nine_levels, gq::schedule::any{"sra"}, 1000};
+    gq::allreduce_mean centred{workers, gq::any_quantizer{gq::centred{nine_levels, 1000}},
+                               gq::schedule::any{"sra"}};
     centred(y, 1);
-    EXPECT_TRUE(same_bits(y, expected)) << "centred_mean";
+    EXPECT_TRUE(same_bits(y, expected)) << "centred";
 
     gq::adapt::layout model;
     model.add("weight", {40, 100}).add("head", {1000});
@@ -247,11 +246,11 @@ TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
       EXPECT_NEAR(y[i], expected[i], 0x1p-23 * std::abs(expected[i])) << "top_k";
     EXPECT_EQ(seen.last().uncompressed, 1U);
 
-    gq::hierarchical_mean nodes{workers, nine_levels, gq::schedule::any{"sra"}, 2};
+    gq::allreduce_mean nodes{workers, nine_levels, gq::schedule::hierarchical<gq::schedule::float32_sum>{2}};
     y = x;
     nodes(y, 1);
     for (std::size_t i = 0; i < length; ++i)
-      EXPECT_NEAR(y[i], expected[i], 1e-6 * (std::abs(expected[i]) + 1)) << "hierarchical_mean";
+      EXPECT_NEAR(y[i], expected[i], 1e-6 * (std::abs(expected[i]) + 1)) << "float32_sum";
   });
 }
 

@@ -11,9 +11,7 @@
 #include <globalq/adapt/layered_mean.hpp>
 #include <globalq/all_gather.hpp>
 #include <globalq/allreduce_mean.hpp>
-#include <globalq/centred_all_gather.hpp>
-#include <globalq/centred_mean.hpp>
-#include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/centred.hpp>
 #include <globalq/compressor/int_sgd.hpp>
 #include <globalq/compressor/one_bit.hpp>
 #include <globalq/compressor/rand_k.hpp>
@@ -21,7 +19,6 @@
 #include <globalq/compressor/sign_sgd.hpp>
 #include <globalq/compressor/thc.hpp>
 #include <globalq/compressor/top_k.hpp>
-#include <globalq/hierarchical_mean.hpp>
 #include <globalq/reduce_scatter_mean.hpp>
 #include <globalq/telemetry.hpp>
 #include <globalq/transport/staged.hpp>
@@ -232,7 +229,7 @@ TEST(Telemetry, zeros_on_a_stream_are_counted_as_on_the_host) {
   });
 }
 
-TEST(Telemetry, calls_made_of_several_report_all_bytes_and_the_errors_of_the_operator_only) {
+TEST(Telemetry, sums_of_nodes_and_midpoints_are_bytes_and_no_errors) {
   constexpr std::size_t length = 3000;
   on_threads(5, [&](auto& workers) {
     gq::telemetry seen{{.errors = true}};
@@ -245,16 +242,19 @@ TEST(Telemetry, calls_made_of_several_report_all_bytes_and_the_errors_of_the_ope
       EXPECT_EQ(seen.total().bytes_sent, workers.bytes_sent() - before) << what;
     };
     auto x = values(length, workers.rank());
-    gq::hierarchical_mean nodes{workers, own_scales, gq::schedule::any{"ring"}, 2, settings};
-    expect_all([&] { nodes(x, 0); }, "hierarchical_mean");
+    gq::allreduce_mean nodes{workers, own_scales,
+                             gq::schedule::hierarchical<gq::schedule::float32_sum, gq::schedule::ring>{2},
+                             settings};
+    expect_all([&] { nodes(x, 0); }, "float32_sum");
     EXPECT_EQ(seen.total().rounded, workers.rank() % 2 == 0 ? length : 0) << "leaders round";
-    gq::centred_mean mean{workers, own_scales, gq::schedule::any{"sra"}, 128, settings};
-    expect_all([&] { mean(x, 1); }, "centred_mean");
+    gq::any_quantizer const around{gq::centred{own_scales}};
+    gq::allreduce_mean mean{workers, around, gq::schedule::any{"sra"}, settings};
+    expect_all([&] { mean(x, 1); }, "centred");
     EXPECT_EQ(seen.total().rounded, length) << "midpoints are not rounded";
-    gq::centred_all_gather gather{workers, own_scales, settings};
-    expect_all([&] { gather(x, 2); }, "centred_all_gather");
-    gq::centred_reduce_scatter_mean scatter{workers, own_scales, settings};
-    expect_all([&] { scatter(x, 3); }, "centred_reduce_scatter_mean");
+    gq::all_gather gather{workers, around, settings};
+    expect_all([&] { gather(x, 2); }, "centred all_gather");
+    gq::reduce_scatter_mean scatter{workers, around, settings};
+    expect_all([&] { scatter(x, 3); }, "centred reduce_scatter_mean");
   });
 }
 

@@ -18,6 +18,11 @@ operator_facts facts_alone(Operator const& op) {
     throw configuration_error(
         "globalq: vector_codec: a tail of float32 has a scale that workers agree on in a call; encode whole "
         "buckets by the operator without float32_tail, and send the values left over as they are");
+  if (facts.centred)
+    throw configuration_error(
+        "globalq: vector_codec: midpoints have a scale that workers agree on in a call; take the midpoints "
+        "off, encode "
+        "by the operator without centred, and send the midpoints as they are");
   facts.local = facts.fixed_unit == 0;
   facts.reduce = request::automatic;
   return facts;

@@ -57,6 +57,12 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
   double const none = std::numeric_limits<double>::quiet_NaN();
   if (op.plain || !op.unbiased || op.fixed_unit > 0) return none;
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
+  if (s.encoders != 0) {
+    // vectors v of nodes, their sums over the size of the largest: ||v||^2 is at most ||x||^2 / largest_node in sum
+    schedule_facts between = s;
+    between.encoders = 0;
+    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, magnitudes, additions);
+  }
   double const n = workers;
   double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
   auto const excess = [](std::uint32_t order, double count) {  // of the norm over the Euclidean one

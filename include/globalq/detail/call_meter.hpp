@@ -83,16 +83,6 @@ class call_meter {
   };
   [[nodiscard]] scope enter(phase p) { return {*this, p}; }
 
-  /// @brief f(), as a call that is one phase: what a call made of several sends beside those.
-  template <class T, class F>
-  void watch_phase(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, phase p,
-                   F const& f) {
-    watch(workers, operation, step, values, true, [&] {
-      auto const timed = enter(p);
-      f();
-    });
-  }
-
  private:
   template <class T>
   struct ending {

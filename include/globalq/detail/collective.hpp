@@ -231,6 +231,9 @@ class collective {
     static_assert(globalq::Schedule<Schedule>,
                   "globalq: allreduce_mean: the third argument is no schedule; use "
                   "schedule::ring, tree, scatter_reduce_allgather, allgather or native");
+    static_assert(
+        !on_stream || !SumsInNodes<Schedule>,
+        "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
     if (!Kokkos::is_initialized())
       throw configuration_error(
           message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
@@ -278,6 +281,7 @@ class collective {
   static operator_facts float32_instead_of(operator_facts const& op) {
     operator_facts f = facts_of(uncompressed{});
     f.bucket = op.bucket;
+    f.centre = op.centre;
     return f;
   }
 

@@ -127,6 +127,7 @@ class composition : public operator_codec {
     o.codes_add = how_ == method::sum;
     o.rank = call_.rank;
     o.workers = call_.workers;
+    o.weight = call_.weight;
     o.seed = call_.seed;
     o.step = call_.step;
     o.agreed = call_.agreed;

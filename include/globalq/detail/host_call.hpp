@@ -8,6 +8,7 @@
 #include "../plan.hpp"
 #include "../transport/collectives.hpp"
 #include "call_meter.hpp"
+#include "entered.hpp"
 #include "grouped_codec.hpp"
 #include "metered_codec.hpp"
 #include "opening.hpp"
@@ -55,6 +56,7 @@ class host_call {
         on_(on),
         codec_(make_codec(op, setup.facts, setup.resolved, on)),
         meter_(setup.settings.telemetry),
+        entered_(on),
         memory_(std::make_shared<workspace>()) {}
 
   /// One call. No inline function on purpose, so that `extern template` keeps a source from compiling it; run_group() too.
@@ -126,26 +128,38 @@ class host_call {
   void exchange(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
                 std::uint64_t step) {
     int const n = workers_.size();
+    operator_facts const& op = setup_.facts;
     std::uint64_t const buckets = setup_.buckets(length);
-    layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
+    layout const cut(length, schedule.parts(n), grain_of(op), setup_.chunk_values());
     segment const written = writes_of(schedule, cut, workers_.rank()),
                   brought = reads_of(schedule, cut, workers_.rank());
-    decision const d = open(schedule, x, length, brought, step);
+    bool const enters = enters_other<Schedule>(op);
+    decision const d = open(schedule, x, length, brought, step, enters);
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
     if (d.what == outcome::zero && !setup_.facts.plain) note_zeros(brought.count);
     auto const type = [&] { return y.type; };
     conclude(d, type, fill_result, [&] {
-      scale_buckets(x.type, buckets, d, scale_rule(setup_.facts, x.type).by_bucket);
-      call c = common_call(gathers<Schedule> ? 1 : n, step, d, x.type);
+      call c = common_call(schedule, step, d, x.type);
       c.x = x;
       c.y = y;
       c.length = length;
+      if (enters) {
+        entered_.clear();
+        entered_.add(x, length, brought, op, SumsInNodes<Schedule>);
+        plain_scale const scale{c.plain_unit, c.plain_wide};
+        enter(schedule, c, {&scale, 1});
+        c.x = entered_[0];
+        measure_entered(schedule, op, at(c.x, brought.first), brought.count, first_bucket(op, brought));
+        if (op.centred && op.fixed_unit > 0) expect_within_unit(share_of_unit(op, 0, buckets));
+      }
+      scale_buckets(c.x.type, buckets, d, rule_of(op, x.type, enters).by_bucket);
       c.units = scales(buckets);
-      if (meter_.wants_errors() && !setup_.facts.plain) {
-        vector_group::member const mine{at(x, brought.first), {}, brought.count};
+      if (meter_.wants_errors() && !op.plain && encodes(schedule)) {
+        vector_group::member const mine{at(c.x, brought.first), {}, brought.count};
         auto const begin = [&](std::span<vector_group::member const> alone) {
           call own = c;
           own.workers = 1;
+          own.weight = 1;
           own.y = at(alone[0].y, -brought.first);
           codec_->begin(own);
         };
@@ -166,15 +180,17 @@ class host_call {
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     std::uint64_t lists = hash(ops.grouping, members.size()), values = 0;
     double share = 0;  // of the units that are fixed
+    bool enters = false;
     for (std::size_t k = 0; k < members.size(); ++k) {
       auto const& m = members[k];
       operator_facts const& op = ops.facts(k);
-      measure(op, m.x, m.length, places_.first_bucket(k));
+      bool const later = enters_other<Schedule>(op);
+      enters = enters || later;
+      measure(op, m.x, m.length, places_.first_bucket(k), later ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
-      if (op.fixed_unit > 0)
-        for (norm::statistic const& s : statistics_of(ops, members, k))
-          if (s.finite()) share = std::max(share, s.max() / op.fixed_unit);
+      if (op.fixed_unit > 0 && !op.centred)
+        share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
     dtype const type = members.empty() ? dtype::float32 : members[0].x.type;
     // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
@@ -189,26 +205,102 @@ class host_call {
       for (auto const& m : members) fill(m.y, m.length, nan);
     };
     if (d.what == outcome::zero && !is_plain(ops)) note_zeros(values);
-    auto const type_beyond = [&] { return members[group_.beyond_range()].x.type; };
+    auto const type_beyond = [&] { return members[group_.beyond_range()].y.type; };
     conclude(d, type_beyond, fill_result, [&] {
-      scale_group(ops, members, d);
-      scale_plain(ops, members, d);
-      call const c = common_call(n, step, d, type);
+      scale_plain<Schedule>(ops, members, d);
+      call const c = common_call(schedule, step, d, type);
+      std::span<vector_group::member const> const inside =
+          enters ? enter_group(schedule, ops, members, c) : members;
+      scale_group(ops, inside, d);
       std::span<double const> const units = std::span<double const>(units_).first(buckets);
       layout const cut(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values);
-      if (meter_.wants_errors() && !is_plain(ops)) {
+      if (meter_.wants_errors() && !is_plain(ops) && encodes(schedule)) {
         auto const begin = [&](std::span<vector_group::member const> alone) {
           call own = c;
           own.workers = 1;
+          own.weight = 1;
           group_.begin(ops, own, alone, places_, units, plain_);
         };
-        rounding_.measure(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, members, begin,
+        rounding_.measure(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, inside, begin,
                           compare());
       }
-      group_.begin(ops, c, members, places_, units, plain_);
+      group_.begin(ops, c, inside, places_, units, plain_);
       run_metered(meter_, schedule, workers_, group_, cut, memory_->frames);
       return group_.faults();
     });
+  }
+
+  /// Whether what is encoded is another vector than the caller's, known once all workers have agreed.
+  template <class Schedule>
+  static bool enters_other(operator_facts const& op) {
+    return SumsInNodes<Schedule> || op.centred;
+  }
+  /// Whether this worker encodes own values.
+  template <class Schedule>
+  bool encodes(Schedule const& schedule) const {
+    if constexpr (SumsInNodes<Schedule>) return schedule.leads(workers_.rank(), workers_.size());
+    return true;
+  }
+  static std::uint64_t first_bucket(operator_facts const& op, segment part) {
+    return op.bucket == 0 ? 0 : part.first / op.bucket;
+  }
+
+  /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
+  template <class Schedule>
+  void enter(Schedule const& schedule, call const& c, std::span<plain_scale const> scales) {
+    if constexpr (SumsInNodes<Schedule>)
+      entered_.sum_nodes(schedule, workers_, c, scales, setup_.chunk_bytes / sizeof(float), memory_->frames);
+    auto const timed = meter_.enter(phase::norm);
+    entered_.centre();
+  }
+
+  template <class Schedule>
+  std::span<vector_group::member const> enter_group(Schedule const& schedule, group_operators const& ops,
+                                                    std::span<vector_group::member const> members,
+                                                    call const& c) {
+    entered_.clear();
+    for (std::size_t k = 0; k < members.size(); ++k)
+      entered_.add(members[k].x, members[k].length, {0, members[k].length}, ops.facts(k),
+                   SumsInNodes<Schedule>);
+    enter(schedule, c, plain_);
+    inside_.assign(members.begin(), members.end());
+    double share = 0;
+    bool asks = false;
+    for (std::size_t k = 0; k < members.size(); ++k) {
+      operator_facts const& op = ops.facts(k);
+      inside_[k].x = entered_[k];
+      if (!enters_other<Schedule>(op)) continue;
+      measure_entered(schedule, op, inside_[k].x, inside_[k].length, places_.first_bucket(k));
+      if (!op.centred || op.fixed_unit == 0) continue;
+      asks = true;
+      share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, members[k].length)));
+    }
+    if (asks) expect_within_unit(share);
+    return inside_;
+  }
+
+  /// Statistics of what is encoded; workers that encode nothing have those of zeros.
+  template <class Schedule>
+  void measure_entered(Schedule const& schedule, operator_facts const& op, const_vector x,
+                       std::uint64_t count, std::uint64_t first) {
+    if (encodes(schedule))
+      measure(op, x, count, first, call_setup::inner_order_of(op));
+    else
+      std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets_of(op, count),
+                  norm::statistic{});
+  }
+
+  /// The largest share of the unit of norm::fixed that a value of consecutive buckets has.
+  double share_of_unit(operator_facts const& op, std::uint64_t first, std::uint64_t buckets) const {
+    double share = 0;
+    for (norm::statistic const& s : std::span(statistics_).subspan(first, buckets))
+      if (s.finite()) share = std::max(share, s.max() / op.fixed_unit);
+    return share;
+  }
+  /// Throws on all workers where one has more than its unit.
+  void expect_within_unit(double share) {
+    agree_on_units(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
+    if (share > 1) throw configuration_error(beyond_unit_text(setup_.operation, share));
   }
 
   /// Tells the report of the call what became of values.
@@ -269,6 +361,7 @@ class host_call {
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
   /// exchanged then.
+  template <class Schedule>
   void scale_plain(group_operators const& ops, std::span<vector_group::member const> members,
                    decision const& d) {
     plain_.clear();
@@ -282,7 +375,8 @@ class host_call {
       auto const each_of_type = [&](auto const& f) {
         for (std::size_t k = 0; k < members.size(); ++k) {
           operator_facts const& op = ops.facts(k);
-          if ((op.plain || op.plain_tail) && members[k].x.type == type) f(std::span(tops_).subspan(k, 1));
+          if ((op.plain || op.plain_tail || op.centred || SumsInNodes<Schedule>)&&members[k].x.type == type)
+            f(std::span(tops_).subspan(k, 1));
         }
       };
       exchange_units({infinity, type}, each_of_type);
@@ -332,13 +426,17 @@ class host_call {
   }
 
   /// What of a call does not depend on its vectors.
-  call common_call(int workers, std::uint64_t step, decision const& d, dtype type) const {
+  template <class Schedule>
+  call common_call(Schedule const& schedule, std::uint64_t step, decision const& d, dtype type) const {
     call c;
+    schedule_facts const s = schedule.facts(workers_.size());
     plain_scale const plain = plain_scale_of(d.top, workers_.size(), type);
     c.plain_unit = plain.unit;
     c.plain_wide = plain.wide;
     c.rank = workers_.rank();
-    c.workers = workers;
+    if constexpr (SumsInNodes<Schedule>) c.rank = schedule.node_of(workers_.rank(), workers_.size());
+    c.workers = gathers<Schedule> ? 1 : s.vectors(workers_.size());
+    c.weight = s.weight(workers_.size());
     c.seed = setup_.settings.seed;
     c.step = step;
     c.wide = d.wide;
@@ -349,8 +447,9 @@ class host_call {
   }
 
   /// The statistics of consecutive buckets.
-  void measure(operator_facts const& op, const_vector x, std::uint64_t count, std::uint64_t first_bucket) {
-    std::uint32_t const q = call_setup::inner_order_of(op);
+  /// @param q  order of the norm
+  void measure(operator_facts const& op, const_vector x, std::uint64_t count, std::uint64_t first_bucket,
+               std::uint32_t q) {
     auto const timed = meter_.enter(phase::norm);
     norm::bucket_statistics(on_, count, op.bucket, q, norm::input_block{x, q},
                             std::span(statistics_).subspan(first_bucket, buckets_of(op, count)), parts_);
@@ -360,16 +459,24 @@ class host_call {
   /// @throws disagreement_error
   template <class Schedule>
   decision open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought,
-                std::uint64_t step) {
-    std::uint32_t const q = setup_.inner_order();
-    std::uint64_t const buckets = setup_.buckets(length), bucket = setup_.facts.bucket;
+                std::uint64_t step, bool enters) {
+    std::uint32_t const q = enters ? infinity : setup_.inner_order();
+    std::uint64_t const buckets = setup_.buckets(length);
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
-    measure(setup_.facts, at(x, brought.first), brought.count, bucket == 0 ? 0 : brought.first / bucket);
-    bool const whole = buckets == 1 && statistics_[0].max_bits < double_infinity;
+    measure(setup_.facts, at(x, brought.first), brought.count, first_bucket(setup_.facts, brought), q);
+    bool const whole = !enters && buckets == 1 && statistics_[0].max_bits < double_infinity;
     return agree(schedule, hash(setup_.operator_hash, setup_.levels_hash), x.type, 0, length, buckets,
-                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, scale_rule(setup_.facts, x.type),
+                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters),
                  step);
+  }
+
+  /// @param enters  whether norms are those of other vectors than were measured so far: each is a bucket's at least
+  static scale_rule rule_of(operator_facts const& op, dtype type, bool enters) {
+    scale_rule rule(op, type);
+    if (op.centred) rule.fixed_unit = 0;  // it is for values around midpoints
+    rule.by_bucket = rule.by_bucket || (enters && !op.plain && rule.fixed_unit == 0);
+    return rule;
   }
 
   /// The opening exchange.
@@ -403,8 +510,9 @@ class host_call {
       return;
     }
     for (std::uint64_t b = 0; b < buckets; ++b)
-      units_[b] = norm::local_unit(statistics_[b], op.q, type, d.wide);
-    if (op.local) return;
+      units_[b] = op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
+                                    : norm::local_unit(statistics_[b], op.q, type, d.wide);
+    if (op.local || op.fixed_unit > 0) return;
     auto const timed = meter_.enter(phase::opening);
     agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
   }
@@ -414,6 +522,8 @@ class host_call {
   kernel::host_executor on_;
   std::unique_ptr<operator_codec> codec_;
   call_meter meter_;
+  entered_vectors entered_;
+  std::vector<vector_group::member> inside_;  ///< of a group, with what is encoded
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, exchanged_, tops_;
   std::vector<norm_kind> kinds_;

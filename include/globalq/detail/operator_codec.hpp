@@ -22,6 +22,7 @@ struct call {
   std::uint64_t length = 0;
   int rank = 0;
   int workers = 1;
+  double weight = 1;  ///< the mean is multiplied by it: see schedule_facts::weight
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)

@@ -55,13 +55,25 @@ struct schedule_facts {
   char const* operation = "allreduce_mean";  ///< the call that it serves, for errors
   int most_terms =
       0;  ///< workers in the largest sum that is sent, where those are the workers of a node; 0: all
+  int encoders =
+      0;  ///< nodes, where each adds its values in float32 and one worker encodes the sum; 0: all workers encode
+  int largest_node = 1;  ///< workers of the largest of these nodes
+
+  /// Vectors that are encoded.
+  int vectors(int workers) const { return encoders != 0 ? encoders : workers; }
+  /// What the mean of the encoded vectors is multiplied by: they are sums of nodes over the size of the largest node.
+  double weight(int workers) const {
+    return encoders == 0 ? 1.0 : static_cast<double>(largest_node) * encoders / workers;
+  }
 };
 
 /// What an operator is made of, as numbers.
 struct operator_facts {
-  std::string name;         ///< for people and for the fingerprint: all policies with their parameters
-  bool plain = false;       ///< uncompressed float32
-  bool plain_tail = false;  ///< what whole buckets leave over travels as float32
+  std::string name;          ///< for people and for the fingerprint: all policies with their parameters
+  bool plain = false;        ///< uncompressed float32
+  bool plain_tail = false;   ///< what whole buckets leave over travels as float32
+  bool centred = false;      ///< values are encoded around the midpoints of buckets, which travel as float32
+  std::uint64_t centre = 0;  ///< values that share a midpoint; 0: the whole vector
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -85,8 +97,10 @@ struct operator_facts {
 
 /// Vectors are cut at multiples of it: neither buckets nor random tiles are parted.
 inline std::uint64_t grain_of(operator_facts const& op) {
-  constexpr std::uint64_t tile = random::tile_values;
-  return op.bucket == 0 ? tile : std::lcm(op.bucket, tile);
+  std::uint64_t grain = random::tile_values;
+  if (op.bucket != 0) grain = std::lcm(op.bucket, grain);
+  if (op.centre != 0) grain = std::lcm(op.centre, grain);
+  return grain;
 }
 
 /// Buckets of a vector.
@@ -161,12 +175,16 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     return refuse(
         "schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
         "schedule ring, tree, sra or allgather, or leave the tail to the operator");
+  if (op.centred && s.native)
+    return refuse(
+        "schedule native adds frames that are integers from end to end, and midpoints are none; use schedule "
+        "ring, tree, sra or allgather");
   r.how = choose_method(op, s);
   auto const bad_order = [](std::uint32_t order) {
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };
   if (bad_order(op.q) || bad_order(op.p)) return refuse("the orders of a norm are 1 to 64 or infinity");
-  if (op.bucket > (std::uint64_t{1} << 48))
+  if (std::max(op.bucket, op.centre) > (std::uint64_t{1} << 48))
     return refuse("buckets hold at most 2^48 values; use 0 for the whole vector");
   if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
     return refuse("norm::fixed needs a unit above 0 and at most 1e300");
@@ -212,7 +230,7 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
                   " cannot send; use schedule sra or allgather, or wire packed or int8");
 
   bool const by_nodes = s.most_terms != 0;
-  std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(workers),
+  std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(s.vectors(workers)),
                       n = by_nodes ? static_cast<std::uint64_t>(s.most_terms) : all;
   std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);
   if (r.how == method::sum) {
@@ -241,7 +259,8 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
     if (remedy.empty())
       remedy =
           "no level fits it: use wire " + wire_for(widest * n) + " and at most " + number(widest) + " levels";
-    return refuse(number(n) + (n == 1 ? " worker" : " workers") + (by_nodes ? " of a node x " : " x ") +
+    char const* const who = s.encoders != 0 ? " node" : " worker";
+    return refuse(number(n) + who + (n == 1 ? "" : "s") + (by_nodes ? " of a node x " : " x ") +
                   number(wanted) + (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) +
                   holds + "; " + remedy);
   }

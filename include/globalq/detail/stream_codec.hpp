@@ -226,8 +226,9 @@ class stream_plain_codec final : public plain_frames {
     kernel::source_view const* const list = lists_.get(on_, views_);
     int const count = static_cast<int>(views_.size());
     float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
-    kernel::add_floats const body{call_.x, part,  own,    call_.workers, call_.units.data(),    0,
-                                  list,    count, values, call_.y,       &call_.agreed->faults, call_.agreed};
+    kernel::add_floats const body{
+        call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0, list,
+        count,   values, call_.y, &call_.agreed->faults,        call_.agreed};
     on_.values(part.count,
                kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier), part.count,
                                                   out, terms, body.faults, list, count});

@@ -77,6 +77,7 @@ struct operands {
   bool summed = false;     ///< frames of several terms are sums of codes, else encoded sums of values
   int rank = 0;
   int workers = 1;
+  double weight = 1;  ///< of the mean
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   source_view const* sources = nullptr;

@@ -13,7 +13,7 @@ struct add_floats {
   const_vector x;
   segment part;
   bool own;
-  int workers;
+  double workers;       ///< what sums are divided by
   double const* units;  ///< one: a power of two that values travel divided by
   int wide;
   source_view const* sources;
@@ -43,7 +43,7 @@ struct add_floats {
         float* __restrict target = out + row.first;
         for (int i = 0; i < row.count; ++i) target[i] = sum[i];
       } else {
-        store_scale const scale(units[0] / static_cast<double>(workers) * power_of_two(power));
+        store_scale const scale(units[0] / workers * power_of_two(power));
         if (store<N>(y, part.first + row.first, row.count, scale, sum))
           Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
       }

@@ -104,10 +104,7 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   p.time = simulate(net, [&](recorder& t) {
     t.work(part::norm, static_cast<double>(length) * costs->norm);
     detail::exchange_records(t, net.quick_exchange);
-    if (globalq::detail::exchanges_units(op.facts))
-      globalq::detail::agree_on_units(
-          t, std::span<double>(static_cast<double*>(nullptr), divide_up(length, op.facts.bucket)), op.facts.p,
-          shape.type, frames);
+    globalq::detail::send_before(schedule, t, op.facts, length, shape.type, shape.chunk_bytes, frames);
     timed_codec codec(t, sizes, *costs);
     schedule(t, codec, cut, frames);
   });

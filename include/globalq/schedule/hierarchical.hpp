@@ -22,7 +22,22 @@ struct star {
   static int parent(int /*place*/) { return 0; }
 };
 
+/// @brief Within a node: values are added in float32, and the leader encodes the sum: CGX's best where links inside are fast.
+///
+/// The operator sees as many vectors as there are nodes, and its norms are those of their sums: fewer roundings, less
+/// headroom, and smaller norms where workers' vectors are not alike.
+struct float32_sum {
+  static constexpr char const* name = "float32";
+  static constexpr bool adds_float32 = true;
+  static int parent(int /*place*/) { return 0; }
+};
+
 namespace detail {
+
+template <class Inner>
+inline constexpr bool adds_float32 = requires {
+  requires Inner::adds_float32;
+};
 
 /// How frames come together in a node: the parent of each place above 0 lies below it.
 template <class I>
@@ -51,6 +66,7 @@ class silent_transport {
 /// All workers of a node go through the same calls in the same order, the leader with the outer schedule's frames and the
 /// others without any. Own values are those of a worker and the frames that its children in the node send; only the
 /// leader's frame goes to the outer schedule, all others to the worker's parent. What finishes comes down the same way.
+/// With float32_sum own values are the node's sum already, members send nothing, and terms count nodes.
 template <Transport T, class Inner, class Outer>
 class node_codec final : public codec {
  public:
@@ -73,11 +89,12 @@ class node_codec final : public codec {
 
   /// Room for the sum of any @p terms nodes.
   std::size_t frame_bytes(segment part, int terms) const override {
-    return inner_.frame_bytes(part, nodes_.most[static_cast<std::size_t>(terms)]);
+    return inner_.frame_bytes(part, sums ? terms : nodes_.most[static_cast<std::size_t>(terms)]);
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    if (part.empty() || (!own && place_ != 0)) return;
+    if (part.empty() || ((!own || sums) && place_ != 0)) return;
+    if constexpr (sums) return inner_.combine(part, own, sources, out);
     std::vector<source>& all = scratch().sources;
     all.clear();
     if (own) gather(part, all);
@@ -128,6 +145,7 @@ class node_codec final : public codec {
   int place() const { return place_; }
 
  private:
+  static constexpr bool sums = adds_float32<Inner>;
   static constexpr int up_at_once = 4;  ///< frames on their way to the parent
   static constexpr int gather_set = up_at_once, down_set = up_at_once + 1;
 
@@ -159,6 +177,7 @@ class node_codec final : public codec {
 
   /// A frame of the outer schedule, whose terms and makers are nodes, in terms of workers.
   source in_ranks(segment part, source const& s) const {
+    if (sums) return s;
     int terms = nodes_.workers();
     if (s.terms != nodes_.count()) {
       int first = s.worker;
@@ -189,22 +208,27 @@ class node_codec final : public codec {
 /// its own values, its members' frames and what comes from other nodes in one go: a sum that is encoded again is encoded
 /// once a leader. Results are bit-identical as ever: members finish from the leader's bytes.
 /// reduce_scatter_mean and all_gather take the nodes of a hierarchical<>, without leaders: every worker stands in for its node.
-/// @tparam Inner  how frames come together in a node: schedule::star (one step, the fewest roundings) or schedule::tree
-///                (the leader takes part in log2 of its size messages)
-/// @tparam Outer  between leaders: scatter_reduce_allgather, ring or tree
+/// @tparam Inner  how frames come together in a node: schedule::star (one step, the fewest roundings), schedule::tree
+///                (the leader takes part in log2 of its size messages), or schedule::float32_sum (values are added in float32
+///                before the operator sees them)
+/// @tparam Outer  between leaders: scatter_reduce_allgather, ring or tree; with float32_sum also allgather
 /// @complexity bytes sent by a leader: those of Outer, and S for each child; by a member S, and S for each child;
-///             height: that of Inner in the largest node plus that of Outer
-/// @determinism random words are keyed by ranks among all workers
+///             height: that of Inner in the largest node plus that of Outer. With float32_sum: 8 (g-1)/g bytes a value in a
+///             node of g workers besides, nothing for S up; height and headroom: those of Outer among the nodes
+/// @determinism random words are keyed by ranks among all workers; with float32_sum by nodes
 /// @source Markov 2024 (thesis), chapter 3 (CGX): sums within a node first
 template <class Inner = star, class Outer = scatter_reduce_allgather>
 class hierarchical {
   static_assert(
       detail::NodeSchedule<Inner>,
       "globalq: schedule::hierarchical: the first argument says how frames come together in a node; use "
-      "schedule::star or schedule::tree");
+      "schedule::star, schedule::tree or schedule::float32_sum");
   static_assert(Schedule<Outer>, "globalq: schedule::hierarchical: the second argument is no schedule");
 
  public:
+  /// Whether vectors of a node are added before one of its workers encodes.
+  static constexpr bool sums_in_nodes = detail::adds_float32<Inner>;
+
   /// @param node_size  workers of a node; the last node may have fewer
   /// @throws configuration_error when that is below 1
   explicit hierarchical(int node_size, Outer outer = {}) : hierarchical(split(node_size), std::move(outer)) {}
@@ -223,10 +247,18 @@ class hierarchical {
   globalq::detail::schedule_facts facts(int workers) const {
     detail::node_map const& nodes = nodes_of(workers);
     globalq::detail::schedule_facts const between = outer_.facts(nodes.count());
-    if (!between.combines || between.native)
+    if ((!between.combines && !sums_in_nodes) || between.native)
       split::refuse(std::string("between nodes frames must be added on the way, which schedule ") +
                     between.name + " does not; use scatter_reduce_allgather, ring or tree");
-    int const largest = *std::max_element(nodes.sizes.begin(), nodes.sizes.end());
+    int const largest = nodes.largest();
+    if constexpr (sums_in_nodes) {
+      globalq::detail::schedule_facts f = between;
+      f.name = name_.c_str();
+      f.varying = false;
+      f.encoders = nodes.count();
+      f.largest_node = largest;
+      return f;
+    }
     globalq::detail::schedule_facts f{name_.c_str(), height_within(largest) + between.height, true, false,
                                       false};
     int const outer_roundings = nodes.count() == 1 ? 0 : (between.one_addition ? 1 : between.height);
@@ -239,6 +271,7 @@ class hierarchical {
   /// other orders, the order with the largest sums on the way.
   std::vector<std::pair<int, int>> additions(int workers) const {
     detail::node_map const& nodes = nodes_of(workers);
+    if (sums_in_nodes) return outer_.additions(nodes.count());  // of nodes
     std::vector<std::pair<int, int>> order;
     for (int v = 0; v < nodes.count(); ++v)
       for (int p = nodes.size(v) - 1; p > 0; --p)
@@ -277,13 +310,35 @@ class hierarchical {
     mine.wait();
   }
 
+  /// Whether a worker encodes its node's sum, and which node it belongs to.
+  bool leads(int rank, int workers) const requires(sums_in_nodes) {
+    detail::node_map const& nodes = nodes_of(workers);
+    return nodes.leader(nodes.node_of(rank)) == rank;
+  }
+  int node_of(int rank, int workers) const requires(sums_in_nodes) { return nodes_of(workers).node_of(rank); }
+
+  /// Adds the vectors of each node: every worker adds a segment and sends it to the others.
+  /// @param c  of float32 frames
+  template <Transport T>
+  void sum_in_node(T& t, codec& c, std::uint64_t length, std::uint64_t chunk_values, frame_pool& frames) const
+      requires(sums_in_nodes) {
+    detail::node_map const& nodes = nodes_of(t.size());
+    int const node = nodes.node_of(t.rank());
+    thread_local std::vector<int> ranks;
+    ranks.resize(static_cast<std::size_t>(nodes.size(node)));
+    std::iota(ranks.begin(), ranks.end(), nodes.leader(node));
+    transport::detail::renumbered<T> members(t, ranks, t.rank() - nodes.leader(node));
+    layout const cut(length, members.size(), random::tile_values, chunk_values);
+    scatter_reduce_allgather{}(members, c, cut, frames);
+  }
+
  private:
   using split = detail::node_split;
 
   hierarchical(split nodes, Outer outer)
       : outer_(std::move(outer)), split_(std::move(nodes)), name_("hierarchical") {
     if constexpr (!std::is_same_v<Inner, star> || !std::is_same_v<Outer, scatter_reduce_allgather>)
-      name_.append("<").append(Inner::name).append(",").append(Outer::name).append(">");
+      name_.append("<").append(Inner::name).append(",").append(detail::text_of(outer_)).append(">");
     name_ += ':';
     name_ += split_.text();
   }

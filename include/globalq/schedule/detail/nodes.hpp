@@ -45,6 +45,7 @@ struct node_map {
   int size(int node) const { return sizes[static_cast<std::size_t>(node)]; }
   int leader(int node) const { return leaders[static_cast<std::size_t>(node)]; }
   int workers() const { return most.back(); }
+  int largest() const { return most[1]; }
   int node_of(int rank) const {
     return static_cast<int>(std::upper_bound(leaders.begin(), leaders.end(), rank) - leaders.begin()) - 1;
   }

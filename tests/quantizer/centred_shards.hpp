@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Tests: what centred_reduce_scatter_mean and centred_all_gather promise, on one worker of any transport.
+/// @brief Tests: what reduce_scatter_mean and all_gather promise of centred operators, on one worker of any transport.
 
-#include "shards.hpp"
+#include "tests/allreduce_mean/shards.hpp"
 
-#include <globalq/centred_all_gather.hpp>
-#include <globalq/centred_mean.hpp>
-#include <globalq/centred_reduce_scatter_mean.hpp>
+#include <globalq/all_gather.hpp>
+#include <globalq/allreduce_mean.hpp>
+#include <globalq/centred.hpp>
 #include <globalq/operators.hpp>
+#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/schedule/any.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -32,10 +34,11 @@ inline std::vector<bounded> operators() {
   gq::rounding::stochastic const dice;
   gq::norm::local<gq::infinity> const norm{100};
   return {
-      {gq::operators::qsdp<8>(128), 0.5 / 127},
-      {gq::operators::qsdp<4>(256), 0.5 / 7},
-      {gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}, 1.0 / 7},
-      {gq::quantizer{norm, gq::levels::table{0, 0.2, 1}, gq::rounding::nearest{}, gq::wire::packed<3>{}},
+      {gq::centred{gq::operators::qsdp<8>(128)}, 0.5 / 127},
+      {gq::centred{gq::operators::qsdp<4>(256)}, 0.5 / 7},
+      {gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}}, 1.0 / 7},
+      {gq::centred{
+           gq::quantizer{norm, gq::levels::table{0, 0.2, 1}, gq::rounding::nearest{}, gq::wire::packed<3>{}}},
        0.4},
   };
 }
@@ -44,8 +47,9 @@ inline std::vector<bounded> operators() {
 inline std::vector<gq::any_quantizer> exact_operators() {
   gq::rounding::stochastic const dice;
   return {
-      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
-      gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{100}, dice, gq::wire::int16{}},
+      gq::centred{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}}},
+      gq::centred{
+          gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{100}, dice, gq::wire::int16{}}},
   };
 }
 
@@ -72,12 +76,12 @@ inline std::vector<double> half_ranges(std::vector<float> const& x, std::uint64_
   return half;
 }
 
-/// A shard is a part of centred_mean over allgather, whether it is written in place, alone or in chunks.
+/// A shard is a part of the mean over allgather, whether it is written in place, alone or in chunks.
 template <class T>
 void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::size_t d) {
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::centred_mean whole{workers, op, gq::schedule::allgather{}, op.facts().bucket, settings};
-  gq::centred_reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
+  gq::allreduce_mean whole{workers, op, gq::schedule::any{"allgather"}, settings};
+  gq::reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
   std::vector<float> const x = far_from_zero(d, workers.rank());
   std::vector<float> expected(d), in_place = x;
   whole(x, expected, 7);
@@ -99,7 +103,7 @@ void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::siz
 template <class T>
 void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t d, double gap) {
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::centred_all_gather gather{workers, op, settings}, cut{workers, op, chunks};
+  gq::all_gather gather{workers, op, settings}, cut{workers, op, chunks};
   gq::segment const own = gather.shard(d);
   std::vector<float> const x = far_from_zero(d, 0);
   // what lies outside of the own shard is not looked at
@@ -130,7 +134,7 @@ void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, 
   gq::schedule::hierarchical<> const nodes{split};
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
   Kokkos::Serial const on_one_core;
-  gq::centred_all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings, on_one_core},
+  gq::all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings, on_one_core},
       cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = far_from_zero(d, 0);
   std::vector<float> expected = x, in_place = x, other(d);
@@ -151,8 +155,8 @@ void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& o
   gq::schedule::hierarchical<> const nodes{split};
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
   Kokkos::Serial const on_one_core;
-  gq::centred_reduce_scatter_mean flat{workers, op, settings},
-      mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
+  gq::reduce_scatter_mean flat{workers, op, settings}, mean{workers, op, nodes, settings, on_one_core},
+      cut{workers, op, nodes, chunks, on_one_core};
   std::vector<float> const x = far_from_zero(d, workers.rank());
   std::string const what = op.facts().name + ", nodes " + support::text(split);
   std::vector<float> alone, expected;

@@ -8,9 +8,6 @@
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/centred_all_gather.hpp>
-#include <globalq/centred_mean.hpp>
-#include <globalq/centred_reduce_scatter_mean.hpp>
 #include <globalq/operators.hpp>
 
 #include <gmock/gmock.h>
@@ -25,7 +22,8 @@ using support::values;
 
 namespace {
 
-auto const op = gq::operators::qsdp<8>(128);
+auto const plain_op = gq::operators::qsdp<8>(128);
+gq::any_quantizer const op = gq::centred{plain_op};
 
 /// Values of worker-independent weights far from zero: bucket b lies around 100 + b.
 template <class Value>
@@ -47,7 +45,7 @@ TYPED_TEST(CentredShards, gathered_weights_are_within_a_gap_of_their_range_and_t
       std::vector<TypeParam> const w = weights<TypeParam>(d);
       std::vector<std::vector<TypeParam>> all(static_cast<std::size_t>(n));
       on_threads(n, [&](auto& workers) {
-        gq::centred_all_gather gather{workers, op, {.seed = 4}};
+        gq::all_gather gather{workers, op, {.seed = 4}};
         gq::segment const own = gather.shard(d);
         // what others own is not read
         std::vector<TypeParam> mine(d, static_cast<TypeParam>(-7.0F)), out(d);
@@ -69,11 +67,11 @@ TYPED_TEST(CentredShards, gathered_weights_are_within_a_gap_of_their_range_and_t
     }
 }
 
-TEST(CentredShardsBytes, gathering_adds_four_bytes_a_bucket_of_the_longest_shard) {
+TEST(CentredShardsBytes, gathering_adds_four_bytes_a_bucket_and_a_header) {
   for (std::size_t d : {100, 3000})
     on_threads(3, [&](auto& workers) {
-      gq::all_gather plain{workers, op};
-      gq::centred_all_gather centred{workers, op};
+      gq::all_gather plain{workers, gq::any_quantizer{plain_op}};
+      gq::all_gather centred{workers, op};
       std::vector<float> x(d, 1.0F);
       x[0] = 2;
       std::uint64_t const before = workers.bytes_sent();
@@ -81,14 +79,15 @@ TEST(CentredShardsBytes, gathering_adds_four_bytes_a_bucket_of_the_longest_shard
       std::uint64_t const without = workers.bytes_sent() - before;
       centred(x, 0);
       std::uint64_t const with = workers.bytes_sent() - before - without;
-      std::uint64_t const buckets = (centred.shard(d, 0).count + 127) / 128;
-      EXPECT_EQ(with, without + 2 * 4 * buckets);
+      gq::segment const own = centred.shard(d);
+      std::uint64_t const buckets = (own.count + 127) / 128, padding = (16 - own.count % 16) % 16;
+      EXPECT_EQ(with, without + (own.empty() ? 0 : 2 * (4 * buckets + 16 + padding)));
     });
 }
 
 TYPED_TEST(CentredShards, a_bucket_of_equal_values_is_gathered_as_it_is) {
   on_threads(3, [&](auto& workers) {
-    gq::centred_all_gather gather{workers, op};
+    gq::all_gather gather{workers, op};
     std::vector<TypeParam> w(1000);
     for (std::size_t i = 0; i < w.size(); ++i)
       w[i] = static_cast<TypeParam>(static_cast<float>(i / 128) + 0.5F);
@@ -105,9 +104,9 @@ TYPED_TEST(CentredShards, scattered_shards_are_those_of_the_centred_mean) {
       std::vector<TypeParam> x = weights<TypeParam>(d), whole(d);
       for (auto& v : x)
         v = static_cast<TypeParam>(static_cast<float>(v) * (1.0F + static_cast<float>(workers.rank())));
-      gq::centred_mean mean{workers, op, gq::schedule::allgather{}, 128, {.seed = 4}};
+      gq::allreduce_mean mean{workers, op, gq::schedule::any{"allgather"}, {.seed = 4}};
       mean(x, whole, 5);
-      gq::centred_reduce_scatter_mean scatter{workers, op, {.seed = 4}};
+      gq::reduce_scatter_mean scatter{workers, op, {.seed = 4}};
       gq::segment const own = scatter.shard(d);
       std::vector<TypeParam> mine(own.count), in_place = x;
       scatter(x, mine, 5);
@@ -123,7 +122,7 @@ TYPED_TEST(CentredShards, scattered_shards_are_those_of_the_centred_mean) {
 
 TEST(CentredShardsRules, float64_weights_that_float32_cannot_tell_apart_are_told_apart) {
   on_threads(3, [](auto& workers) {
-    gq::centred_all_gather gather{workers, op};
+    gq::all_gather gather{workers, op};
     std::vector<double> w(700);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = 1e6 + 0x1p-20 * static_cast<double>(i % 128);
     auto const before = w;
@@ -139,7 +138,7 @@ TEST(CentredShardsRules, gathering_is_unbiased) {
   constexpr std::size_t d = 256;
   auto const w = weights<float>(d);
   on_threads(2, [&](auto& workers) {
-    gq::centred_all_gather gather{workers, op, {.seed = 8}};
+    gq::all_gather gather{workers, op, {.seed = 8}};
     std::vector<double> sum(d, 0.0);
     for (std::uint64_t k = 0; k < draws; ++k) {
       auto x = w;
@@ -171,12 +170,12 @@ TEST(CentredShardsRules, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exa
 TEST(CentredShardsRules, levels_that_are_set_are_those_of_a_new_object) {
   gq::levels::table const even{0, 0.5, 1}, other{0, 0.2, 1};
   auto const with = [](gq::levels::table const& levels) {
-    return gq::quantizer{gq::norm::local<gq::infinity>{128}, levels, gq::rounding::stochastic{},
-                         gq::wire::packed<3>{}};
+    return gq::any_quantizer{gq::centred{gq::quantizer{gq::norm::local<gq::infinity>{128}, levels,
+                                                       gq::rounding::stochastic{}, gq::wire::packed<3>{}}}};
   };
   on_threads(3, [&](auto& workers) {
-    gq::centred_all_gather gather{workers, with(even)}, new_gather{workers, with(other)};
-    gq::centred_reduce_scatter_mean scatter{workers, with(even)}, new_scatter{workers, with(other)};
+    gq::all_gather gather{workers, with(even)}, new_gather{workers, with(other)};
+    gq::reduce_scatter_mean scatter{workers, with(even)}, new_scatter{workers, with(other)};
     gather.set_levels(other);
     scatter.set_levels(other);
     auto a = weights<float>(1000), b = a, c = a, d = a;
@@ -193,8 +192,8 @@ TEST(CentredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
   for (bool throws : {false, true})
     on_threads(3, [&](auto& workers) {
       gq::options const how{.non_finite = throws ? gq::non_finite::error : gq::non_finite::propagate};
-      gq::centred_all_gather gather{workers, op, how};
-      gq::centred_reduce_scatter_mean scatter{workers, op, how};
+      gq::all_gather gather{workers, op, how};
+      gq::reduce_scatter_mean scatter{workers, op, how};
       std::vector<float> x = values(1000, 1), w = x;
       gq::segment const own = gather.shard(x.size());
       if (workers.rank() == 1) x[own.first + 5] = w[7] = std::numeric_limits<float>::quiet_NaN();
@@ -212,15 +211,16 @@ TEST(CentredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
 
 TEST(CentredShardsRules, disagreement_is_an_error_on_all_and_a_wrong_shard_on_its_owner) {
   auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
-    gq::centred_all_gather gather{workers, gq::operators::qsdp<8>(workers.rank() == 1 ? 128 : 64)};
+    gq::all_gather gather{
+        workers, gq::any_quantizer{gq::centred{gq::operators::qsdp<8>(workers.rank() == 1 ? 128 : 64)}}};
     std::vector<float> x = values(1000, 1);
     gather(x, 0);
   });
   for (auto const& text : texts)
     EXPECT_THAT(text, testing::HasSubstr("rank 1 differs from rank 0 in the operator"));
   on_threads(2, [&](auto& workers) {
-    gq::centred_all_gather gather{workers, op};
-    gq::centred_reduce_scatter_mean scatter{workers, op};
+    gq::all_gather gather{workers, op};
+    gq::reduce_scatter_mean scatter{workers, op};
     std::vector<float> x(1000), mine(3);
     EXPECT_THROW(gather(mine, x, 0), gq::configuration_error);
     EXPECT_THROW(scatter(x, mine, 0), gq::configuration_error);

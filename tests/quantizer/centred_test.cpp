@@ -5,8 +5,11 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/centred_mean.hpp>
+#include <globalq/allreduce_mean.hpp>
+#include <globalq/centred.hpp>
+#include <globalq/float32_tail.hpp>
 #include <globalq/transport/threads.hpp>
+#include <globalq/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 #include <compose/operators.hpp>
@@ -33,18 +36,17 @@ vectors<T> around(double offset, int n, std::size_t d) {
 }
 
 /// What all workers hold after a call.
-/// @param sends_all  whether as many bytes must be sent as the plan says
 template <class T>
 vectors<T> results(vectors<T> const& x, std::string const& words, std::string const& schedule,
-                   std::uint64_t bucket, std::uint64_t step = 3, bool sends_all = false) {
+                   std::uint64_t bucket, std::uint64_t step = 3) {
   vectors<T> y(x.size());
   std::vector<std::uint64_t> sent(x.size());
   std::uint64_t planned = 0;
-  gq::any_quantizer const op = compose::make(compose::read_operator(words).words);
+  gq::any_quantizer const op = gq::centred{compose::make(compose::read_operator(words).words), bucket};
   gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     auto const r = static_cast<std::size_t>(workers.rank());
-    gq::centred_mean mean{workers, op, gq::schedule::any{schedule}, bucket, {.seed = 5}};
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{schedule}, {.seed = 5}};
     y[r].resize(x[r].size());
     std::uint64_t const before = workers.bytes_sent();
     mean(x[r], y[r], step);
@@ -55,21 +57,16 @@ vectors<T> results(vectors<T> const& x, std::string const& words, std::string co
     EXPECT_TRUE(same_bytes(in_place, y[r]));
   });
   for (auto const& each : y) EXPECT_TRUE(same_bytes(each, y[0])) << words << " on " << schedule;
-  // nothing more is sent where all midpoints, or all that is left, are zero
-  std::uint64_t const most = *std::max_element(sent.begin(), sent.end());
-  if (sends_all)
-    EXPECT_EQ(most, planned) << words << " on " << schedule;
-  else
-    EXPECT_LE(most, planned) << words << " on " << schedule;
+  EXPECT_EQ(*std::max_element(sent.begin(), sent.end()), planned) << words << " on " << schedule;
   return y;
 }
 
 template <class T>
-class CentredMean : public testing::Test {};
+class Centred : public testing::Test {};
 using value_types = testing::Types<float, double, gq::float16, gq::bfloat16>;
-TYPED_TEST_SUITE(CentredMean, value_types);
+TYPED_TEST_SUITE(Centred, value_types);
 
-TYPED_TEST(CentredMean, all_workers_hold_the_same_bits_near_the_mean) {
+TYPED_TEST(Centred, all_workers_hold_the_same_bits_near_the_mean) {
   constexpr std::size_t d = 1000;
   for (int n : {1, 2, 3, 5})
     for (auto const& [words, schedule] :
@@ -80,7 +77,7 @@ TYPED_TEST(CentredMean, all_workers_hold_the_same_bits_near_the_mean) {
                                                           {"cgx:4", "ring"}})
       for (std::uint64_t bucket : {0U, 1U, 100U, 128U, 5000U}) {
         auto const x = around<TypeParam>(8, n, d);
-        auto const y = results(x, words, schedule, bucket, 3, bucket != 1)[0];
+        auto const y = results(x, words, schedule, bucket)[0];
         double worst = 0;
         for (std::size_t i = 0; i < d; ++i) {
           double mean = 0;
@@ -95,7 +92,7 @@ TYPED_TEST(CentredMean, all_workers_hold_the_same_bits_near_the_mean) {
       }
 }
 
-TYPED_TEST(CentredMean, equal_values_of_a_bucket_come_out_as_they_are) {
+TYPED_TEST(Centred, equal_values_of_a_bucket_come_out_as_they_are) {
   for (int n : {1, 2, 4})
     for (std::size_t d : {1U, 64U, 700U}) {
       vectors<TypeParam> x(static_cast<std::size_t>(n), std::vector<TypeParam>(d));
@@ -112,17 +109,17 @@ TYPED_TEST(CentredMean, equal_values_of_a_bucket_come_out_as_they_are) {
     }
 }
 
-TYPED_TEST(CentredMean, nan_and_infinity_of_one_worker_reach_all) {
+TYPED_TEST(Centred, nan_and_infinity_of_one_worker_reach_all) {
   for (auto bits : {traits<TypeParam>::nan, traits<TypeParam>::infinity}) {
     auto x = around<TypeParam>(1, 3, 300);
     x[1][250] = from_word<TypeParam>(bits);
     for (auto const& y : results(x, "cgx:4,scale=min-max", "sra", 128))
       for (TypeParam v : y) ASSERT_EQ(word_of(v), traits<TypeParam>::nan);
-    gq::any_quantizer const op = compose::make(compose::read_operator("cgx").words);
+    gq::any_quantizer const op = gq::centred{compose::make(compose::read_operator("cgx").words), 128};
     gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {
       auto const r = static_cast<std::size_t>(workers.rank());
-      gq::centred_mean mean{workers, op, gq::schedule::ring{}, 128, {.non_finite = gq::non_finite::error}};
+      gq::allreduce_mean mean{workers, op, gq::schedule::any{"ring"}, {.non_finite = gq::non_finite::error}};
       auto mine = x[r];
       EXPECT_THROW(mean(mine, 1), gq::non_finite_error);
       EXPECT_TRUE(same_bytes(mine, x[r]));
@@ -130,7 +127,7 @@ TYPED_TEST(CentredMean, nan_and_infinity_of_one_worker_reach_all) {
   }
 }
 
-TEST(CentredMeanRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_minimum_and_maximum) {
+TEST(CentredRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_minimum_and_maximum) {
   constexpr int n = 3, steps = 400;
   constexpr std::size_t d = 256, bucket = 64;
   auto const x = around<float>(50, n, d);
@@ -165,7 +162,7 @@ TEST(CentredMeanRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_m
   EXPECT_NEAR(square / expected, 1.0, 6 * std::sqrt(2.0 / (steps * d / 4)));
 }
 
-TEST(CentredMeanRules, the_whole_range_of_float32_and_float64_works) {
+TEST(CentredRules, the_whole_range_of_float32_and_float64_works) {
   float const most = std::numeric_limits<float>::max();
   vectors<float> const x = {{-most, most, 0, most}, {most, -most, 1, most}};
   auto const y = results(x, "qsdp:8", "allgather", 0)[0];
@@ -180,25 +177,90 @@ TEST(CentredMeanRules, the_whole_range_of_float32_and_float64_works) {
   for (float v : same) EXPECT_EQ(v, 0x1p-149F);
 }
 
-TEST(CentredMeanRules, short_vectors_and_disagreement) {
+TEST(CentredRules, short_vectors_and_disagreement) {
   for (std::size_t d : {0U, 1U, 3U}) results(around<float>(1, 3, d), "cgx:4,scale=min-max", "ring", 128);
   gq::any_quantizer const op = compose::make(compose::read_operator("cgx").words);
   gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     bool const odd = workers.rank() == 1;
-    gq::centred_mean lengths{workers, op, gq::schedule::ring{}, 128};
-    std::vector<float> x(odd ? 300 : 301, 1.5F), y(7);
-    auto const before = x;
-    EXPECT_THROW(lengths(x, 1), gq::disagreement_error);
-    EXPECT_THROW(lengths(x, y, 1), gq::configuration_error);
-    // midpoints of other buckets: found before anything is written
-    gq::centred_mean buckets{workers, op, gq::schedule::ring{}, odd ? 128U : 64U};
-    x.assign(1000, 1.0F);
+    auto const refused = [&](std::uint64_t bucket, auto x) {
+      auto const before = x;
+      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centred{op, bucket}}, gq::schedule::any{"ring"}};
+      EXPECT_THROW(mean(x, 1), gq::disagreement_error);
+      EXPECT_TRUE(same_bytes(x, before));
+    };
+    refused(128, std::vector<float>(odd ? 300 : 301, 1.5F));
+    // midpoints of other buckets: of one vector for two workers with buckets of 60 and 70 came 126 and 51 once
+    std::vector<float> x(1000, 1.0F);
     x[0] = 2.0F;
-    auto const kept = x;
-    EXPECT_THROW(buckets(x, 1), gq::disagreement_error);
-    EXPECT_EQ(x, kept);
+    refused(odd ? 128U : 64U, x);
+    refused(odd ? 60U : 70U, x);
+    // midpoints, or none; other types of values
+    gq::allreduce_mean half{workers, odd ? op : gq::any_quantizer{gq::centred{op}},
+                            gq::schedule::any{"ring"}};
+    EXPECT_THROW(half(x, 1), gq::disagreement_error);
+    odd ? refused(128, std::vector<gq::bfloat16>(10)) : refused(128, std::vector<float>(10));
   });
+}
+
+TEST(CentredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded_again) {
+  gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
+  gq::any_quantizer const op =
+      gq::centred{compose::make(compose::read_operator("cgx:4,scale=min-max").words)};
+  auto const a = around<float>(20, 3, 700), b = around<float>(-4, 3, 129);
+  auto const c = around<double>(1e5, 3, 300);
+  auto const h = around<gq::float16>(3, 3, 257);
+  cluster.run([&](auto& workers) {
+    auto const r = static_cast<std::size_t>(workers.rank());
+    gq::allreduce_mean mean{workers, op, gq::schedule::any{"allgather"}, {.seed = 5}};
+    auto a1 = a[r], a2 = a[r], b1 = b[r], b2 = b[r];
+    auto c1 = c[r], c2 = c[r];
+    auto h1 = h[r], h2 = h[r];
+    mean(gq::vector_group{}.add(a1).add(b1).add(c1).add(h1), 10);
+    mean(a2, 10);
+    mean(b2, 11);
+    mean(c2, 12);
+    mean(h2, 13);
+    EXPECT_TRUE(same_bytes(a1, a2) && same_bytes(b1, b2) && same_bytes(c1, c2) && same_bytes(h1, h2));
+  });
+}
+
+TEST(CentredRules, a_short_last_bucket_may_stay_as_it_is) {
+  gq::any_quantizer const op = compose::make(compose::read_operator("cgx:4").words);
+  auto const x = around<float>(50, 3, 400);
+  gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
+  cluster.run([&](auto& workers) {
+    auto y = x[static_cast<std::size_t>(workers.rank())];
+    gq::any_quantizer const with_tail = gq::centred{gq::float32_tail{op}};
+    gq::allreduce_mean mean{workers, with_tail, gq::schedule::any{"sra"}};
+    mean(y, 1);
+    for (std::size_t i = 384; i < y.size(); ++i)
+      EXPECT_NEAR(y[i], (x[0][i] + x[1][i] + x[2][i]) / 3, 0x1p-16);
+  });
+  EXPECT_THROW(gq::float32_tail{gq::any_quantizer{gq::centred{op}}}, gq::configuration_error);
+  EXPECT_THROW(gq::vector_codec{gq::any_quantizer{gq::centred{op}}}, gq::configuration_error);
+  EXPECT_FALSE(gq::plan_for(gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"native"}, 2, 100).fits);
+}
+
+/// A unit is for values around midpoints, whatever these are.
+TEST(CentredRules, a_fixed_unit_is_that_of_values_around_midpoints) {
+  gq::any_quantizer const op =
+      compose::make({"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
+  for (double spread : {3.0, 5.0}) {
+    gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
+    cluster.run([&](auto& workers) {
+      std::vector<float> x(300, 100.0F);
+      if (workers.rank() == 1) x[7] += static_cast<float>(2 * spread);
+      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"sra"}};
+      if (spread > 4)
+        EXPECT_THROW(mean(x, 1), gq::configuration_error);
+      else
+        mean(x, 1);
+      EXPECT_NEAR(x[0], 100, 4);
+      auto a = x, b = x;
+      if (spread > 4) EXPECT_THROW(mean(gq::vector_group{}.add(a).add(b), 1), gq::configuration_error);
+    });
+  }
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ TEST(CentredShardsMpi, have_the_bits_of_those_over_threads) {
   constexpr std::size_t d = 3001;
   for (auto const& [op, gap] : centred_shards::operators()) {
     auto const moved = [&, &op = op](auto& over) {
-      gq::centred_reduce_scatter_mean scatter{over, op, {.seed = 3}};
-      gq::centred_all_gather gather{over, op, {.seed = 3}};
+      gq::reduce_scatter_mean scatter{over, op, {.seed = 3}};
+      gq::all_gather gather{over, op, {.seed = 3}};
       std::vector<float> x = centred_shards::far_from_zero(d, over.rank());
       scatter(x, 1);
       gather(x, 2);

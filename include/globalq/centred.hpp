@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
+
+#include "any_quantizer.hpp"
+#include "detail/centred_codec.hpp"
+
+#include <string>
+
+namespace globalq {
+
+/// @brief Encodes values around the midpoints of their buckets: affine frames {offset, unit}, as CGX and QSDP scale.
+///
+/// Each worker takes the midpoint (min + max) / 2 of each bucket off its values. What is left has the magnitude of half the
+/// range and is averaged by the operator; midpoints travel as float32 in the same frames, are averaged, and are added again:
+/// mean(x) = mean(x - m) + mean(m). So min-max scaling goes with every norm, reduce and schedule that frames have. With a
+/// norm::local<infinity> and levels::uniform the grid lies between a bucket's minimum and maximum; with
+/// levels::symmetric{1/15, 3/15, .., 1} it has 16 levels, both ends included. A bucket of equal values comes out exactly,
+/// but for the float32 mean of the workers; of float64 values, where float32 has digits enough for them.
+///
+/// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
+/// reduce_scatter_mean, all_gather (the quantised weights of QSDP), groups and layers. Refused with the remedy: schedule
+/// native, calls on a stream, vector_codec. A short last bucket stays as it is in centred{float32_tail{op}}.
+///
+/// Unbiased where the operator is, up to rounding x - m to float32 (float64 vectors: to float64), half a unit in the last
+/// place of the range. Variance: that of the operator on the centred vectors; a value of a uniform grid with s levels has
+/// at most range^2 / 16 s^2. A plan's theta counts the squares of the centred values.
+///
+/// Wire: 4 bytes and a header of 16 bytes more a bucket and a frame. Memory: one vector besides (of 16-bit values two).
+/// @code
+/// gq::all_gather gather{workers, gq::centred{gq::operators::qsdp<8>(1024)}, {.seed = 42}};
+/// @endcode
+/// @tparam Operator  a quantizer, any_quantizer or float32_tail
+/// @determinism      as the operator's; the buckets of midpoints are compared in the fingerprint
+/// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
+template <class Operator>
+class centred {
+  static_assert(!std::is_same_v<Operator, uncompressed>,
+                "globalq: uncompressed values need no midpoints; use uncompressed by itself");
+
+ public:
+  /// Values that share a scale share a midpoint.
+  centred(Operator op) : op_(std::move(op)), bucket_(detail::facts_of(op_).bucket) {}
+  /// @param bucket  values that share a midpoint; 0: the whole vector
+  centred(Operator op, std::uint64_t bucket) : op_(std::move(op)), bucket_(bucket) {}
+
+  detail::operator_facts facts() const {
+    detail::operator_facts f = detail::facts_of(op_);
+    f.centred = true;
+    f.centre = bucket_;
+    f.name += ", centred";
+    if (bucket_ != f.bucket) f.name += " in buckets of " + std::to_string(bucket_);
+    return f;
+  }
+  std::uint64_t parameter_hash() const { return detail::hash(detail::parameter_hash(op_), bucket_ + 1); }
+  std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
+  std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
+
+  /// @throws configuration_error on a stream
+  template <class Executor>
+  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
+                                                     detail::resolution const& r, Executor const& on) const {
+    if constexpr (std::is_same_v<Executor, kernel::host_executor>)
+      return std::make_unique<detail::centred_codec>(detail::make_codec(op_, f, r, on), f, on);
+    else
+      throw configuration_error(
+          "globalq: " + f.name +
+          ": midpoints are taken off in host memory; on a stream scale by magnitude (norm::local<infinity>), "
+          "or take the midpoints off in a kernel of your own before the call");
+  }
+
+ private:
+  Operator op_;
+  std::uint64_t bucket_;
+};
+
+}  // namespace globalq

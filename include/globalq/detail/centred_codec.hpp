@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: values around the midpoints of their buckets by an operator, the midpoints as float32.
+///
+/// mean(x) = mean(x - m) + mean(m). A call takes the midpoints off before it measures (centre()); frames carry both, and
+/// the codec adds the mean of the midpoints to the operator's mean.
+
+#include "paired_codec.hpp"
+#include "resolve.hpp"
+
+#include <type_traits>
+
+namespace globalq::detail {
+
+/// The type that values are centred in: 16-bit values minus their midpoint would lose digits in their own type.
+inline constexpr dtype centred_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
+
+/// Where a centred vector lies: its values, the midpoints of its buckets, and room for the means of these.
+struct centred_places {
+  std::uint64_t midpoints, means, end;  ///< in values
+
+  static std::uint64_t buckets_of(std::uint64_t centre, std::uint64_t length) {
+    return length == 0 ? 0 : (centre == 0 ? 1 : divide_up(length, centre));
+  }
+  centred_places(std::uint64_t centre, std::uint64_t length) {
+    constexpr std::uint64_t line = 16;  // values that begin a cache line
+    midpoints = divide_up(length, line) * line;
+    means = midpoints + divide_up(buckets_of(centre, length), line) * line;
+    end = means + buckets_of(centre, length);
+  }
+};
+
+/// Calls f(first value) with the type of the values.
+template <class F>
+void with_values(const_vector x, F const& f) {
+  switch (x.type) {
+    case dtype::float64:
+      return f(static_cast<double const*>(x.data));
+    case dtype::float16:
+      return f(static_cast<float16 const*>(x.data));
+    case dtype::bfloat16:
+      return f(static_cast<bfloat16 const*>(x.data));
+    default:
+      return f(static_cast<float const*>(x.data));
+  }
+}
+
+/// (min + max) / 2 of finite values, with as many digits as float32 has, since it travels in that.
+/// @tparam Wide  float, or double for double
+template <class Wide, class Value>
+GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
+  constexpr std::uint64_t lanes = 16;
+  Wide low[lanes], high[lanes];
+  for (std::uint64_t k = 0; k < lanes; ++k) low[k] = high[k] = static_cast<Wide>(x[0]);
+  std::uint64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::uint64_t k = 0; k < lanes; ++k) {
+      Wide const v = static_cast<Wide>(x[i + k]);
+      low[k] = v < low[k] ? v : low[k];
+      high[k] = high[k] < v ? v : high[k];
+    }
+  for (; i < count; ++i) {
+    Wide const v = static_cast<Wide>(x[i]);
+    low[0] = v < low[0] ? v : low[0];
+    high[0] = high[0] < v ? v : high[0];
+  }
+  Wide const least = *std::min_element(low, low + lanes), most = *std::max_element(high, high + lanes);
+  if constexpr (std::is_same_v<Wide, float>) {
+    if (least == most) return least;  // exactly, also where half of it is no number
+    return static_cast<float>((static_cast<double>(least) + static_cast<double>(most)) / 2);
+  } else {
+    constexpr std::uint64_t beyond_float32 = (std::uint64_t{1} << 29) - 1;
+    return double_of(bits_of(least / 2 + most / 2) & ~beyond_float32);
+  }
+}
+
+/// f(bucket, its first value, its end) for all buckets of a part of a vector, on all threads.
+template <class F>
+void each_bucket(kernel::host_executor const& on, std::uint64_t centre, segment part, F const& f) {
+  if (part.empty()) return;
+  std::uint64_t const width = centre == 0 ? part.count : centre, end = part.first + part.count;
+  std::uint64_t const first_bucket = centre == 0 ? 0 : part.first / centre;
+  // buckets an item: enough values that an item is worth a thread
+  std::uint64_t const buckets = divide_up(part.count, width),
+                      group = std::max<std::uint64_t>(1, 4096 / width);
+  on.items(divide_up(buckets, group), [&](std::uint64_t item) {
+    for (std::uint64_t b = item * group, last = std::min(b + group, buckets); b < last; ++b)
+      f(first_bucket + b, part.first + b * width, std::min(part.first + (b + 1) * width, end));
+  });
+}
+
+/// Writes x - midpoint for the values of a part of a vector, and the midpoints of its buckets.
+/// @param x       a vector of finite values; that of @p to, or another one
+/// @param part    begins at a bucket
+/// @param to      room for centred_places; of centred_type(x.type)
+inline void centre(kernel::host_executor const& on, operator_facts const& op, const_vector x,
+                   std::uint64_t length, segment part, mutable_vector to) {
+  // a tail that travels as float32 does so as it is
+  bool const keeps_tail = op.plain_tail && op.bucket == op.centre;
+  centred_places const places(op.centre, length);
+  auto const write = [&](auto const* values, auto* out) {
+    using wide = std::remove_pointer_t<decltype(out)>;
+    each_bucket(on, op.centre, part, [=, &op](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
+      wide const m =
+          keeps_tail && end - first < op.centre ? wide{0} : midpoint<wide>(values + first, end - first);
+      out[places.midpoints + b] = m;
+      for (std::uint64_t i = first; i < end; ++i) out[i] = static_cast<wide>(values[i]) - m;
+    });
+  };
+  with_values(x, [&](auto const* values) {
+    if constexpr (std::is_same_v<decltype(values), double const*>)
+      write(values, static_cast<double*>(to.data));
+    else
+      write(values, static_cast<float*>(to.data));
+  });
+}
+
+class centred_codec final : public paired_codec {
+ public:
+  /// @param op  with what is centred, and the codec of the operator by itself
+  centred_codec(std::unique_ptr<operator_codec> quantised, operator_facts const& op,
+                kernel::host_executor const& on)
+      : paired_codec(std::move(quantised), on), centre_(op.centre), on_(on) {}
+
+  /// @pre c.x is a vector that centre() wrote, with its midpoints
+  void begin(call const& c) override {
+    operator_codec::begin(c);
+    centred_places const places(centre_, c.length);
+    auto* const values = const_cast<void*>(c.x.data);
+    call quantised = c, plain = c;
+    // a mean in its own type already takes the midpoint in place
+    if (c.y.type != c.x.type) quantised.y = {rounded_.get(c.length * size_of(c.x.type)).data(), c.x.type};
+    plain.x = at(const_vector{values, c.x.type}, places.midpoints);
+    plain.y = means_ = at(mutable_vector{values, c.x.type}, places.means);
+    mean_ = quantised.y;
+    begin_both(quantised, plain);
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    paired_codec::finish(part, sources);
+    if ((faults_ & kernel::out_of_range) != 0) return;
+    auto const add = [&](auto const* mean, auto* out) {
+      using wide = std::remove_cv_t<std::remove_pointer_t<decltype(mean)>>;
+      using value = std::remove_pointer_t<decltype(out)>;
+      auto const* const means = static_cast<wide const*>(means_.data);
+      each_bucket(on_, centre_, part, [=, this](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
+        bool beyond = false;
+        for (std::uint64_t i = first; i < end; ++i) {
+          out[i] = static_cast<value>(mean[i] + means[b]);
+          beyond = beyond || !is_finite(static_cast<wide>(out[i]));
+        }
+        if (beyond) Kokkos::atomic_or(&faults_, static_cast<std::uint32_t>(kernel::out_of_range));
+      });
+    };
+    with_values(const_vector{call_.y.data, call_.y.type}, [&](auto const* out) {
+      using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+      using wide = std::conditional_t<std::is_same_v<value, double>, double, float>;
+      add(static_cast<wide const*>(mean_.data), const_cast<value*>(out));
+    });
+  }
+
+ private:
+  halves cut(segment part) const override {
+    if (part.empty()) return {part, {}};
+    std::uint64_t const first = centre_ == 0 ? 0 : part.first / centre_;
+    return {part, {first, centre_ == 0 ? 1 : divide_up(part.first + part.count, centre_) - first}};
+  }
+
+  std::uint64_t centre_;
+  kernel::host_executor on_;
+  byte_buffer rounded_;          ///< means of 16-bit values, before the midpoints are added
+  mutable_vector mean_, means_;  ///< of centred values; of midpoints
+};
+
+}  // namespace globalq::detail

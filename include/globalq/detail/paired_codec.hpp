@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: a codec whose frames hold two: that of an operator, and float32 numbers beside it.
+///
+/// | bytes | content |
+/// | --- | --- |
+/// | 0.. | where frames differ in length: a header of 32 bytes, wire format 0, that tells the length |
+/// | then | the operator's frame, padded to 16; nothing where it has no values |
+/// | then | the float32 frame |
+///
+/// A frame without float32 numbers is the operator's, byte for byte.
+
+#include "plain_codec.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace globalq::detail {
+
+class paired_codec : public operator_codec {
+ public:
+  paired_codec(std::unique_ptr<operator_codec> quantised, kernel::host_executor const& on)
+      : quantised_(std::move(quantised)), plain_(on) {}
+
+  /// Bytes of a frame with float32 numbers.
+  /// @param differ     whether frames of the operator differ in length
+  /// @param quantised  bytes of its frame
+  static std::size_t bytes(bool differ, std::size_t quantised, std::uint64_t plain) {
+    return (differ ? wire::long_header_bytes : 0) + padded(quantised) + wire::header_bytes +
+           plain * sizeof(float);
+  }
+
+  void set_levels(levels::detail::level_table const& levels) override { quantised_->set_levels(levels); }
+
+  std::size_t head_bytes() const override { return quantised_->head_bytes(); }
+  std::size_t length_of(std::span<std::byte const> room, int worker) const override {
+    return head_bytes() == 0 ? room.size()
+                             : wire::read_length(room, worker, wire::long_header_bytes, room.size());
+  }
+
+  std::size_t frame_bytes(segment part, int terms) const override {
+    auto const [quantised, plain] = cut(part);
+    std::size_t const first = quantised_->frame_bytes(quantised, terms);
+    return plain.empty() ? first : bytes(head_bytes() != 0, first, plain.count);
+  }
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    auto const [quantised, plain] = cut(part);
+    if (plain.empty()) {
+      quantised_->combine(quantised, own, sources, out);
+    } else {
+      split(part, quantised, plain, sources);
+      int const terms = terms_of(own, sources);
+      std::size_t const head = head_bytes() == 0 ? 0 : wire::long_header_bytes;
+      std::size_t used = 0;
+      if (!quantised.empty()) {
+        auto const frame = out.subspan(head, quantised_->frame_bytes(quantised, terms));
+        quantised_->combine(quantised, own, first_, frame);
+        used = quantised_->length_of(frame, call_.rank);
+        std::memset(frame.data() + used, 0, padded(used) - used);
+      }
+      auto const numbers = out.subspan(head + padded(used), plain_.frame_bytes(plain, terms));
+      plain_.combine(plain, own, second_, numbers);
+      if (head != 0) {
+        wire::write_header(out, several, terms, part.count);
+        wire::write_length(out, head + padded(used) + numbers.size());
+      }
+    }
+    collect_faults();
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    auto const [quantised, plain] = cut(part);
+    if (plain.empty()) {
+      quantised_->finish(quantised, sources);
+    } else {
+      split(part, quantised, plain, sources);
+      quantised_->finish(quantised, first_);
+      plain_.finish(plain, second_);
+    }
+    collect_faults();
+  }
+
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+
+ protected:
+  /// What of a segment goes where: values to the operator's codec, numbers to the float32 codec.
+  struct halves {
+    segment quantised, plain;
+  };
+  virtual halves cut(segment part) const = 0;
+
+  /// Begins a call of both codecs.
+  /// @param plain  of the float32 numbers; their unit is that of c
+  void begin_both(call const& quantised, call plain) {
+    quantised_->begin(quantised);
+    unit_ = plain.plain_unit;
+    plain.units = {&unit_, 1};
+    plain.wide = plain.plain_wide;
+    plain_.begin(plain);
+  }
+
+ private:
+  static constexpr std::uint8_t several = 0;  ///< wire format of a frame of frames
+  static constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
+
+  /// The frames inside the sources. What is wrong with one of them is found by the codec that reads it.
+  /// @throws frame_error naming the worker, where the frame around them is bad
+  void split(segment part, segment quantised, segment plain, std::span<source const> sources) {
+    first_.clear();
+    second_.clear();
+    for (source const& s : sources) {
+      std::size_t at = 0;
+      if (head_bytes() != 0) {
+        std::size_t const length =
+            wire::read_length(s.frame, s.worker, bytes(true, 0, plain.count), frame_bytes(part, s.terms));
+        wire::check_header(s, several, part.count, length);
+        at = wire::long_header_bytes;
+      }
+      if (!quantised.empty()) {
+        auto const room =
+            s.frame.subspan(at, std::min(quantised_->frame_bytes(quantised, s.terms), s.frame.size() - at));
+        std::size_t const used = quantised_->length_of(room, s.worker);
+        first_.push_back({room.first(used), s.terms, s.worker, s.first});
+        at = std::min(at + padded(used), s.frame.size());
+      }
+      second_.push_back({s.frame.subspan(at), s.terms, s.worker, s.first});
+    }
+  }
+
+  void collect_faults() { faults_ |= quantised_->faults() | plain_.faults(); }
+
+  std::unique_ptr<operator_codec> quantised_;
+  plain_codec plain_;
+  double unit_ = 1;
+  std::vector<source> first_, second_;  ///< what the sources of a call hold
+};
+
+}  // namespace globalq::detail
