@@ -248,8 +248,10 @@ class host_call {
   /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
   template <class Schedule>
   void enter(Schedule const& schedule, call const& c, std::span<plain_scale const> scales) {
-    if constexpr (SumsInNodes<Schedule>)
+    if constexpr (SumsInNodes<Schedule>) {
+      auto const timed = meter_.enter(phase::transfer);
       entered_.sum_nodes(schedule, workers_, c, scales, setup_.chunk_bytes / sizeof(float), memory_->frames);
+    }
     auto const timed = meter_.enter(phase::norm);
     entered_.centre();
   }

@@ -179,8 +179,8 @@ struct write_mean {
   template <bool Local = true>
   GLOBALQ_FUNCTION store_scale scale_in(std::uint64_t b) const {
     bool const local = Local && o.local;
-    double const share = (one_encoded_sum() && !local ? 1.0 : static_cast<double>(o.workers)) / o.weight;
-    double const unit = local ? power_of_two(o.reference(b)) : o.unit(b);
+    double const share = one_encoded_sum() && !local ? 1.0 : static_cast<double>(o.workers);
+    double const unit = (local ? power_of_two(o.reference(b)) : o.unit(b)) * o.weight;
     return mean_scale(unit, o.power(), local ? share : static_cast<double>(o.levels.extent()) * share);
   }
 
