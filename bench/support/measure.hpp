@@ -77,7 +77,13 @@ double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, 
     ratios.push_back(of_floor.back() / of_kernel.back());
     return seconds;
   };
-  while (state.KeepRunningBatch(kernel_calls)) state.SetIterationTime(sample());
+  // Exactly as many iterations as were asked for: the statistics of repetitions require the same number of each, and how many
+  // calls a sample has differs. The last sample counts in part.
+  std::int64_t left = state.max_iterations, counted = 0;
+  while (state.KeepRunningBatch(counted = std::clamp<std::int64_t>(left, 1, kernel_calls))) {
+    state.SetIterationTime(sample() * static_cast<double>(counted) / static_cast<double>(kernel_calls));
+    left -= counted;
+  }
   while (of_kernel.size() < fewest) sample();
 
   double const seconds = quantile(of_kernel, 0.5), ratio = quantile(of_floor, 0.5) / seconds;
