@@ -34,6 +34,11 @@ struct call_report {
   std::uint64_t step = 0;      ///< of the last call; 0 where only a stream knows it
   std::uint64_t calls = 0;
   std::uint64_t failed = 0;  ///< calls that threw
+  /// Calls whose result is NaN, or that threw non_finite_error: a worker brought NaN or infinity, or the mean is beyond the
+  /// range of its type.
+  std::uint64_t non_finite = 0;
+  int non_finite_rank =
+      -1;  ///< of the last such call: the first rank that brought one; -1: the mean overflowed
   std::uint64_t uncompressed =
       0;                     ///< calls whose operator was float32: chosen, bypassed, forced, or in a warm-up
   std::uint64_t values = 0;  ///< lengths of the vectors
@@ -67,6 +72,8 @@ struct call_report {
     step = next.step;
     calls += next.calls;
     failed += next.failed;
+    non_finite += next.non_finite;
+    if (next.non_finite != 0) non_finite_rank = next.non_finite_rank;
     uncompressed += next.uncompressed;
     values += next.values;
     bytes_sent += next.bytes_sent;

@@ -316,6 +316,49 @@ gq::adapt::layout one_matrix() {
   return model;
 }
 
+/// The last call, and only that one, had no finite result, because of @p rank.
+void expect_no_finite_result(gq::telemetry& seen, int rank, char const* what) {
+  EXPECT_EQ(seen.last().non_finite, 1U) << what;
+  EXPECT_EQ(seen.last().non_finite_rank, rank) << what;
+  EXPECT_EQ(seen.take().non_finite, 1U) << what;
+}
+
+TEST(Telemetry, a_result_that_is_not_finite_is_reported_with_the_rank_that_brought_it) {
+  constexpr float infinite = std::numeric_limits<float>::infinity();
+  for (gq::non_finite mode : {gq::non_finite::propagate, gq::non_finite::error})
+    on_threads(3, [&](auto& workers) {
+      gq::telemetry seen;
+      gq::options const settings{.non_finite = mode, .telemetry = &seen};
+      auto const call = [&](auto const& f, int rank, char const* what) {
+        if (mode == gq::non_finite::error)
+          EXPECT_THROW(f(), gq::non_finite_error) << what;
+        else
+          f();
+        expect_no_finite_result(seen, rank, what);
+      };
+      gq::allreduce_mean mean{workers, integers, gq::schedule::any{"sra"}, settings};
+      std::vector<float> x(1000, 1.0F), y(1000);
+      mean(x, y, 0);
+      EXPECT_EQ(seen.last().non_finite, 0U);
+      EXPECT_EQ(seen.last().non_finite_rank, -1);
+      if (workers.rank() > 0) x[17] = workers.rank() == 1 ? std::nanf("") : infinite;
+      call([&] { mean(x, y, 1); }, 1, "allreduce_mean");
+      gq::vector_group group;
+      group.add(std::span<float const>(x), std::span(y));
+      call([&] { mean(group, 2); }, 1, "a group");
+      gq::compressor::top_k top(one_matrix(), {.density = 0.1}, settings);
+      std::vector<float> gradient(top.layers().length(), 1.0F), result(gradient.size());
+      if (workers.rank() == 2) gradient.back() = infinite;
+      call([&] { top.reduce(workers, gradient, result, {}, 3); }, 2, "top_k");
+
+      // the decoded sum of l1 norms is beyond the range
+      gq::quantizer const ends{gq::norm::l<1, 1>{}, gq::levels::symmetric{1.0F}, dice, gq::wire::packed<1>{}};
+      gq::allreduce_mean wide{workers, ends, gq::schedule::allgather{}, settings};
+      y.assign(y.size(), 0.75F * std::numeric_limits<float>::max());
+      call([&] { wide(y, 4); }, -1, "beyond the range");
+    });
+}
+
 /// Every compressor that needs nothing but this library, watched.
 template <class F>
 void each_compressor(gq::telemetry& seen, F const& f) {
@@ -482,6 +525,19 @@ TEST(Telemetry, no_mean_on_a_stream_has_no_errors) {
     mean.wait();
     EXPECT_EQ(seen.last().rounded, 0U);
     EXPECT_EQ(seen.last().failed, 0U);
+    expect_no_finite_result(seen, 0, "propagate");
+    Kokkos::deep_copy(x, 1.0F);
+    mean(x, 1);
+    mean.wait();
+    EXPECT_EQ(seen.take().non_finite, 0U);
+
+    gq::allreduce_mean strict{
+        workers, op, gq::schedule::ring{}, {.non_finite = gq::non_finite::error, .telemetry = &seen}};
+    Kokkos::deep_copy(x, hosts.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F);
+    for (std::uint64_t step : {0, 1}) {  // vectors of a length that was not averaged before are waited for
+      EXPECT_THROW((strict(x, step), strict.wait()), gq::non_finite_error);
+      expect_no_finite_result(seen, 1, "error");
+    }
   });
 }
 

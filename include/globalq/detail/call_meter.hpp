@@ -35,6 +35,12 @@ class call_meter {
   bool waits() const { return watching_ && timed_ && settle_; }
   /// That of the call under way.
   call_report& report() { return report_; }
+  /// The call under way has no finite result.
+  /// @param rank  the first that brought NaN or infinity; -1: the mean overflowed
+  void not_finite(int rank) {
+    report_.non_finite = 1;
+    report_.non_finite_rank = rank;
+  }
 
   /// @brief f(), as a call.
   /// @param plain  whether the operator is float32

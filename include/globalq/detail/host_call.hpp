@@ -416,6 +416,7 @@ class host_call {
   template <class Type, class Fill, class Send>
   void conclude(decision const& d, Type const& type, Fill const& fill_result, Send const& send) {
     auto const not_finite = [&](std::string const& why, bool changed) {
+      meter_.not_finite(d.what == outcome::not_finite ? d.who : -1);
       if (setup_.settings.non_finite == non_finite::error)
         throw non_finite_error(non_finite_text(setup_.operation, why, changed));
       fill_result(true);

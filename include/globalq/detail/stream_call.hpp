@@ -56,6 +56,7 @@ struct decide_call {
     state->agreed.wide = d.wide;
     state->agreed.step = step();
     *unit = d.unit;
+    word->brought = d.what == outcome::not_finite ? d.who : -1;
     std::uint32_t trouble = stream_word::fine;
     if (step() > random::max_step) trouble = stream_word::bad_step;
     if (d.what == outcome::beyond_unit) trouble = stream_word::beyond_unit;
@@ -90,13 +91,15 @@ struct conclude_call {
     // where there is no mean, the frames that travelled all the same hold anything
     std::uint32_t const faults = state->agreed.writes ? state->agreed.faults : 0;
     bool const overflow = (faults & kernel::out_of_range) != 0;
+    bool const not_finite = overflow || state->what == outcome::not_finite;
     if (item == 0) {
+      word->non_finite = not_finite;
       if (step.where != nullptr) ++*step.where;
       std::uint32_t trouble = overflow && throws ? stream_word::beyond_range : stream_word::fine;
       if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0) trouble = stream_word::bad_frame;
       word->note(trouble);
     }
-    bool const nan = !throws && (overflow || state->what == outcome::not_finite);
+    bool const nan = !throws && not_finite;
     if (!nan && state->what != outcome::zero) return;
     for (std::uint64_t i = item; i < length; i += items) fill_value(y, i, nan);
   }
@@ -190,6 +193,7 @@ class stream_call {
                    if (!meter_.waits()) return;
                    settle();
                    meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
+                   if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
                  });
   }
 
@@ -339,11 +343,13 @@ class stream_call {
                         setup_.operation, setup_.forced);
         break;
       case stream_word::not_finite:
+        meter_.not_finite(word.who);
         throw non_finite_error(non_finite_text(setup_.operation, brought_text(word.who), false) + late);
       case stream_word::beyond_unit:
         throw configuration_error(beyond_unit_text(setup_.operation, word.top, setup_.facts.fixed_unit) +
                                   late);
       case stream_word::beyond_range:
+        meter_.not_finite(-1);
         throw non_finite_error(
             non_finite_text(setup_.operation, "a value of the mean is beyond the range of its type", true) +
             late);

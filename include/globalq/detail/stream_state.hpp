@@ -23,6 +23,8 @@ struct stream_word {
   enum : std::uint32_t { fine, disagree, not_finite, beyond_unit, beyond_range, bad_frame, bad_step };
   std::uint32_t trouble = fine;
   std::int32_t who = 0;
+  bool non_finite = false;    ///< of the last call: there is no finite result,
+  std::int32_t brought = -1;  ///< and which rank brought NaN or infinity; -1: none
   double top = 0;
 
   /// Whether what was found is the first trouble. Details are written before note(): the host may look at any time.

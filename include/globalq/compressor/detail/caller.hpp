@@ -209,9 +209,13 @@ class caller {
         });
       }
       if (result == outcome::not_finite) {
+        meter_.not_finite(o.finite ? -1 : who_brought(o));
         if (settings_.non_finite == non_finite::error)
-          throw non_finite_error(globalq::detail::non_finite_text(
-              name_, o.finite ? globalq::detail::beyond_range_text(dtype::float32) : who_brought(o), false));
+          throw non_finite_error(
+              globalq::detail::non_finite_text(name_,
+                                               o.finite ? globalq::detail::beyond_range_text(dtype::float32)
+                                                        : globalq::detail::brought_text(who_brought(o)),
+                                               false));
         fill(on, blocks_, mean.data(), float_of(float_nan));
       }
       return result;
@@ -287,10 +291,10 @@ class caller {
     return o;
   }
 
-  static std::string who_brought(opened const& o) {
+  static int who_brought(opened const& o) {
     int who = 0;
     while (!o.records[static_cast<std::size_t>(who)].non_finite()) ++who;
-    return globalq::detail::brought_text(who);
+    return who;
   }
 
   template <Transport T>
