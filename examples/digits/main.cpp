@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -219,6 +220,11 @@ int report(std::vector<digits::result> const& runs, int num_workers, options con
       std::fprintf(
           stderr, "digits: %s: the workers ended with different parameters; they must be equal bit for bit\n",
           run.name.c_str());
+      status = EXIT_FAILURE;
+    }
+    if (!std::isfinite(run.final_loss)) {
+      std::fprintf(stderr, "digits: %s: the training ended with a loss that is not finite\n",
+                   run.name.c_str());
       status = EXIT_FAILURE;
     }
     double const gap = 100.0 * (runs.front().accuracy - run.accuracy);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -161,7 +162,9 @@ int run(settings const& s) {
                 static_cast<unsigned long long>(r.bytes_a_step), r.loss, change, r.seconds,
                 r.replicas_agree ? "identical" : "DIFFER");
     std::fflush(stdout);
-    good = good && r.replicas_agree;
+    if (!std::isfinite(r.loss))
+      std::fprintf(stderr, "language_model: %s: the loss is not finite\n", p.name.c_str());
+    good = good && r.replicas_agree && std::isfinite(r.loss);
   }
   for (lm::precision const& p : all)
     // written so that a loss of NaN fails

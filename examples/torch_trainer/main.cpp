@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -199,16 +200,17 @@ int work(Workers& workers, digits::dataset const& data, settings const& s) {
     choice const chosen = choice_of(name);
     result const r = train(workers, data, chosen, s);
     if (!speaks) continue;
-    good = good && r.replicas_agree && 100 * r.end.accuracy >= s.least_accuracy;
+    good = good && r.replicas_agree && 100 * r.end.accuracy >= s.least_accuracy && std::isfinite(r.end.loss);
     std::printf("%-28s %-10s %13llu %10.2f %7.1f %% %9.4f  %s\n", name.c_str(), chosen.schedule.c_str(),
                 static_cast<unsigned long long>(r.bytes_a_step), r.milliseconds, 100 * r.end.accuracy,
                 r.end.loss, r.replicas_agree ? "identical" : "DIFFER");
     std::fflush(stdout);
   }
   if (!good && speaks)
-    std::fprintf(
-        stderr, "torch_trainer: the workers' models must be equal bit for bit, and at least %g %% accurate\n",
-        s.least_accuracy);
+    std::fprintf(stderr,
+                 "torch_trainer: the workers' models must be equal bit for bit, and at least %g %% accurate, "
+                 "with a finite loss\n",
+                 s.least_accuracy);
   return gq::transport::broadcast_value(workers, 0, good ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
