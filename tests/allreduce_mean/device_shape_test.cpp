@@ -31,7 +31,7 @@ TEST(DeviceShape, int8) { compare_all(gq::wire::int8{}, false, "int8"); }
 TEST(DeviceShape, int16) { compare_all(gq::wire::int16{}, false, "int16"); }
 TEST(DeviceShape, int32) { compare_all(gq::wire::int32{}, false, "int32"); }
 TEST(DeviceShape, wire_that_knows_nothing_of_registers) {
-  compare(gq::levels::uniform<>{5}, gq::rounding::stochastic{}, plain_wire{}, false, false, "plain");
+  compare(gq::levels::uniform<>{5}, gq::rounding::stochastic{}, plain_wire{}, false, "plain");
 }
 
 }  // namespace

@@ -66,9 +66,10 @@ class buffer {
 };
 
 template <class Levels, class Rounding, class Wire>
-void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free, bool binary,
+void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free,
              char const* name) {
   using operands = gq::kernel::operands<Levels, Rounding, Wire>;
+  constexpr bool binary = requires { levels.with_headroom(2U); };
   gq::kernel::host_executor const host{Kokkos::Serial()};
   gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
@@ -149,16 +150,17 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             both("sum", bytes, code_off, [&](std::byte* out) {
               return gq::kernel::add_codes<operands, gq::reduce::sum>{o, out};
             });
-          if (binary && !at.local) {
+          both("requantise", bytes, code_off, [&](std::byte* out) {
+            return gq::kernel::add_values<operands>{o, out, scales[2].data()};
+          });
+          if constexpr (binary) {
+            if (at.local) continue;
             o.summed = true;
             both("exponential sum", bytes, code_off, [&](std::byte* out) {
               return gq::kernel::add_codes<operands, gq::reduce::exponential>{o, out};
             });
             o.summed = false;
           }
-          both("requantise", bytes, code_off, [&](std::byte* out) {
-            return gq::kernel::add_values<operands>{o, out, scales[2].data()};
-          });
         }
         std::vector<std::byte> const before = values.all();
         auto const mean = [&](std::byte* out) {
@@ -201,14 +203,13 @@ void compare_all(Wire const& wire, bool small, char const* name) {
   using table = gq::levels::detail::level_table;
   std::uint32_t const s = small ? 1 : 5;
   gq::rounding::detail::one_word const shift{true, false}, nearest{false, true};
-  compare(gq::levels::uniform<>{s}, gq::rounding::stochastic{}, wire, false, false, name);
-  compare(gq::levels::uniform<>{s}, shift, wire, false, false, name);
+  compare(gq::levels::uniform<>{s}, gq::rounding::stochastic{}, wire, false, name);
+  compare(gq::levels::uniform<>{s}, shift, wire, false, name);
   if (small) return;
-  compare(gq::levels::exponential<>{3}.with_headroom(2), gq::rounding::stochastic{}, wire, false, true, name);
+  compare(gq::levels::exponential<>{3}.with_headroom(2), gq::rounding::stochastic{}, wire, false, name);
   compare(static_cast<table const&>(gq::levels::table{0, 0.1, 0.4, 1}), gq::rounding::stochastic{}, wire,
-          false, false, name);
-  compare(static_cast<table const&>(gq::levels::symmetric{0.1, 0.3, 0.6, 1}), nearest, wire, true, false,
-          name);
+          false, name);
+  compare(static_cast<table const&>(gq::levels::symmetric{0.1, 0.3, 0.6, 1}), nearest, wire, true, name);
 }
 
 }  // namespace support::device_shape
