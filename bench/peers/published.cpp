@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief peers: the algorithms as papers print them: random floats for the whole vector first, then a loop over the
-///        values with floor, log2 and exp2.
+/// @brief peers: the algorithms as papers print them. Encoding: random floats for the whole vector first, then a loop over
+///        the values with floor, log2 and exp2. The exponential reduce: integers, one random number for each addition.
 ///
-/// The random floats come from a cheap generator, cheaper than the ones of common libraries, and all loops run on the
+/// Random numbers come from a cheap generator, cheaper than the ones of common libraries, and all loops run on the
 /// threads of the library's own kernels, in blocks of the same size.
 
 #include "peer.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace globalq::bench {
 namespace {
@@ -20,8 +22,9 @@ constexpr std::uint64_t block = 4096;
 template <class Body>
 void for_each_value(task const& t, Body const& body) {
   t.on.items(divide_up(t.n, block), [&](std::uint64_t b) {
+    Body const own = body;  // whose pointers no code that is written can change: a byte may be part of anything
     std::uint64_t const end = std::min(t.n, (b + 1) * block);
-    for (std::uint64_t i = b * block; i < end; ++i) body(i);
+    for (std::uint64_t i = b * block; i < end; ++i) own(i);
   });
 }
 
@@ -88,8 +91,45 @@ class encode final : public peer {
   values<std::int8_t> codes_;
 };
 
-/// Xin et al. (Global-QSGD): both codes as floats, their sum, and its exponent rounded again. The scale is twice the
-/// norm, which no sum exceeds.
+/// 32 bits that depend on all bits of @p i: integers that a compiler computes several at a time.
+std::uint32_t random_word(std::uint32_t i) {
+  i = (i ^ (i >> 16)) * 0x85EBCA6BU;
+  i = (i ^ (i >> 13)) * 0xC2B2AE35U;
+  return i ^ (i >> 16);
+}
+
+/// Xin et al. (Global-QSGD), appendix B, Algorithm 2: comparisons of integers and no branch, so compilers vectorise it. A
+/// code is its sign times e, and zero is 0. k > difference is p < 2^-difference, p being @p word / 2^31, as the text has it.
+std::int8_t add_exponential(std::int8_t a, std::int8_t b, std::uint32_t word) {
+  int const sign1 = a < 0 ? -1 : 1, sign2 = b < 0 ? -1 : 1;
+  int const e1 = sign1 * a, e2 = sign2 * b;
+  int const sign12 = sign1 * sign2 * (e1 > 0) * (e2 > 0);
+  int const difference = std::clamp(std::abs(e1 - e2) - (sign12 < 0), 0, 31);
+  bool const k_is_larger = word >> (31 - difference) == 0;
+  bool const first = (e1 > 0) & ((e1 <= e2) | (e2 == 0)), cancel = (e1 == e2) & (sign12 < 0);
+  int const e = ((first ? e1 : e2) - sign12 * k_is_larger) * !cancel;
+  return static_cast<std::int8_t>((first ? sign1 : sign2) * e);
+}
+
+void sum_in_integers(task const& t, std::int8_t const* a, std::int8_t const* b, float*, float,
+                     std::int8_t* sum) {
+  for_each_value(t, [=](std::uint64_t i) {
+    sum[i] = add_exponential(a[i], b[i], random_word(static_cast<std::uint32_t>(i)) >> 1);
+  });
+}
+
+/// No algorithm of the paper: both codes as floats, their sum, and its exponent rounded again.
+void sum_in_float(task const& t, std::int8_t const* a, std::int8_t const* b, float* u, float scale,
+                  std::int8_t* sum) {
+  draw(t, u);
+  for_each_value(t, [=](std::uint64_t i) {
+    sum[i] =
+        encode_exponential(decode_exponential(a[i], scale) + decode_exponential(b[i], scale), scale, u[i]);
+  });
+}
+
+/// Codes and codes to codes. The scale is twice the norm, which no sum exceeds.
+template <void (*Sum)(task const&, std::int8_t const*, std::int8_t const*, float*, float, std::int8_t*)>
 class reduce_exponential final : public peer {
  public:
   explicit reduce_exponential(task const& t)
@@ -106,17 +146,7 @@ class reduce_exponential final : public peer {
     }
   }
 
-  void run() override {
-    float* const u = u_.data();
-    std::int8_t const *const a = a_.data(), *const b = b_.data();
-    std::int8_t* const sum = sum_.data();
-    float const scale = scale_;
-    draw(task_, u);
-    for_each_value(task_, [=](std::uint64_t i) {
-      float const total = decode_exponential(a[i], scale) + decode_exponential(b[i], scale);
-      sum[i] = encode_exponential(total, scale, u[i]);
-    });
-  }
+  void run() override { Sum(task_, a_.data(), b_.data(), u_.data(), scale_, sum_.data()); }
 
   double error() override {
     return relative_error(
@@ -142,7 +172,8 @@ std::vector<named_peer> published_peers() {
   return {
       {"published: encode uniform int8", make<encode<encode_uniform, decode_uniform>>},
       {"published: encode exponential int8", make<encode<encode_exponential, decode_exponential>>},
-      {"published: reduce exponential int8", make<reduce_exponential>},
+      {"published: reduce exponential int8", make<reduce_exponential<sum_in_integers>>},
+      {"decode, add, encode in float: reduce exponential int8", make<reduce_exponential<sum_in_float>>},
   };
 }
 
