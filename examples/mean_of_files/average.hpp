@@ -67,6 +67,7 @@ struct call_record {
   double seconds = 0;
   std::uint64_t bytes_sent = 0;
   digest result;
+  bool brought = false;  ///< NaN or infinity
 };
 
 /// @brief One worker's run. All members are called by all workers together.
@@ -145,10 +146,11 @@ class worker {
     report_.bytes_modelled = plan.bytes_modelled;
     if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.centred) report_.theta_bound = plan.theta;
 
+    bool const brought = !all_finite(values);
     std::uint64_t most_bytes = 0;
     std::vector<double> seconds;
     for (std::uint64_t k = 0; k < chosen_.repeat; ++k) {
-      auto const [slowest, bytes] = call(values, result, chosen_.step + k);
+      auto const [slowest, bytes] = call(values, result, chosen_.step + k, brought);
       seconds.push_back(slowest);
       most_bytes = std::max(most_bytes, bytes);
       for (std::size_t i = 0; i < result.size(); ++i)
@@ -163,6 +165,7 @@ class worker {
     for (std::size_t i = 0; i < sums_.size(); ++i)
       output_[i] = static_cast<float>(sums_[i] / static_cast<double>(chosen_.repeat));
     keep_in_range();
+    report_.non_finite = !all_finite(output_);
   }
 
   /// Levels from the inputs, where the operator is one that learns: of a single mean there is no earlier step.
@@ -190,7 +193,7 @@ class worker {
   /// One call; returns its seconds and bytes, the largest of all workers.
   template <class Value>
   std::pair<double, std::uint64_t> call(std::vector<Value> const& values, std::vector<Value>& result,
-                                        std::uint64_t step) {
+                                        std::uint64_t step, bool brought) {
     if (chosen_.in_place) result = values;
     globalq::transport::barrier(workers_);
     std::uint64_t const bytes_before = workers_.bytes_sent();
@@ -204,10 +207,12 @@ class worker {
     average(*mean_);
     std::chrono::duration<double> const elapsed = std::chrono::steady_clock::now() - start;
     call_record const mine{elapsed.count(), workers_.bytes_sent() - bytes_before,
-                           digest_of(std::as_bytes(std::span{result}))};
+                           digest_of(std::as_bytes(std::span{result})), brought};
     std::vector<call_record> all(static_cast<std::size_t>(workers_.size()));
     globalq::transport::allgather_value(workers_, mine, std::span{all});
     call_record most;
+    for (std::size_t r = all.size(); r-- > 0;)
+      if (all[r].brought) report_.non_finite_rank = static_cast<int>(r);
     for (call_record const& each : all) {
       report_.identical = report_.identical && each.result == all[0].result;
       most.seconds = std::max(most.seconds, each.seconds);
@@ -267,6 +272,12 @@ class worker {
     }
     double const nmse = error / (power / static_cast<double>(n));
     if (power > 0 && std::isfinite(nmse)) report_.nmse = nmse;
+  }
+
+  template <class Value>
+  static bool all_finite(std::vector<Value> const& values) {
+    return std::all_of(values.begin(), values.end(),
+                       [](Value each) { return std::isfinite(static_cast<widest<Value>>(each)); });
   }
 
   template <class Value>

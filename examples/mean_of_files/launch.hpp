@@ -12,6 +12,7 @@ namespace mean_of_files {
 struct ending {
   exit_code code = done;
   std::string text;
+  std::string warning = {};  ///< for stderr, beside a run that ended well
 };
 
 /// @brief Runs all workers in this process.

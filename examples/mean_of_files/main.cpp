@@ -31,7 +31,8 @@ Kokkos::InitializationSettings kokkos_settings(settings const& chosen) {
 /// Prints what a run came to, at one rank; returns the exit code.
 int finish(ending const& end, bool prints) {
   if (prints && end.code == done) std::fputs(end.text.c_str(), stdout);
-  if (prints && end.code != done) std::fprintf(stderr, "mean_of_files: %s\n", end.text.c_str());
+  std::string const& problem = end.code == done ? end.warning : end.text;
+  if (prints && !problem.empty()) std::fprintf(stderr, "mean_of_files: %s\n", problem.c_str());
   std::fflush(nullptr);
   return end.code;
 }

@@ -54,7 +54,7 @@ ending run_on_mpi(settings const& chosen) {
     output_file file{path_of(chosen.output, rank)};
     report const numbers = worker{workers, chosen}.run(file);
     publish(workers, file);
-    return {done, chosen.json ? as_json(numbers) : as_text(numbers)};
+    return {done, chosen.json ? as_json(numbers) : as_text(numbers), warning(numbers)};
   } catch (agreed_failure const& problem) {
     return {problem.code, problem.what()};
   } catch (globalq::configuration_error const& problem) {

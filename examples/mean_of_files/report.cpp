@@ -23,6 +23,8 @@ std::string as_json(report const& numbers) {
   object["bits_per_value"] = numbers.bits_per_value;
   object["seconds"] = numbers.seconds;
   object["identical"] = numbers.identical;
+  object["non_finite"] = numbers.non_finite;
+  if (numbers.non_finite_rank) object["non_finite_rank"] = *numbers.non_finite_rank;
   object["nmse"] = or_null(numbers.nmse);
   object["theta_bound"] = or_null(numbers.theta_bound);
   if (!numbers.levels.empty()) object["levels"] = numbers.levels;
@@ -47,9 +49,20 @@ std::string as_text(report const& numbers) {
          line("bytes sent",
               std::to_string(numbers.bytes_sent) + (numbers.bytes_modelled ? " (modelled)" : "")) +
          line("bits a value", real(numbers.bits_per_value)) + line("seconds", real(numbers.seconds)) +
-         line("identical", numbers.identical ? "yes" : "NO") + line("nmse", or_none(numbers.nmse)) +
-         line("bound on nmse", or_none(numbers.theta_bound)) +
+         line("identical", numbers.identical ? "yes" : "NO") +
+         (numbers.non_finite ? line("non-finite", "YES: every value is NaN") : "") +
+         line("nmse", or_none(numbers.nmse)) + line("bound on nmse", or_none(numbers.theta_bound)) +
          (levels.empty() ? "" : line("learned levels", levels));
+}
+
+std::string warning(report const& numbers) {
+  if (!numbers.identical) return "warning: the results of the workers differ";
+  if (!numbers.non_finite) return "";
+  return "warning: every value of the mean is NaN: " +
+         (numbers.non_finite_rank ? "rank " + std::to_string(*numbers.non_finite_rank) + " of " +
+                                        std::to_string(numbers.workers) + " brought NaN or infinity"
+                                  : std::string("it is beyond the range of its type")) +
+         "; --non-finite error makes that exit code 3";
 }
 
 }  // namespace mean_of_files

@@ -39,7 +39,7 @@ ending run_on_threads(settings const& chosen) {
       if (endpoint.rank() == 0) numbers = mine;
     });
     publish(files);
-    return {done, chosen.json ? as_json(numbers) : as_text(numbers)};
+    return {done, chosen.json ? as_json(numbers) : as_text(numbers), warning(numbers)};
   } catch (agreed_failure const& problem) {
     return {problem.code, problem.what()};
   } catch (globalq::configuration_error const& problem) {

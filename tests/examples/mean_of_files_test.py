@@ -26,7 +26,8 @@ import runner  # noqa: E402  # pylint: disable=wrong-import-position
 
 PROGRAM = [os.path.abspath(sys.argv[1])]
 LAUNCHER = sys.argv[2:]
-KEYS = ["workers", "length", "bytes_sent", "bits_per_value", "seconds", "identical", "nmse", "theta_bound"]
+KEYS = ["workers", "length", "bytes_sent", "bits_per_value", "seconds", "identical", "non_finite", "nmse",
+        "theta_bound"]
 LEARNED = ("alq", "amq")  # whose levels are learned unless they are given
 LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS")
 # Containers run as root and often forbid the system call behind the single copy.
@@ -112,7 +113,6 @@ class Folder:
         result = self.raw(command)
         expect(result.code == code, "exit code", result.code, "instead of", code, arguments, result.err[-400:])
         if code == 0:
-            expect(not result.err, "nothing on stderr:", result.err)
             self.check(result, count, arguments)
         else:
             check_failure(result)
@@ -127,7 +127,10 @@ class Folder:
         result.values = array.array("f")
         result.values.frombytes(contents[0])
         report = result.report
-        equal([k for k in report if k not in ("bytes_modelled", "levels")], KEYS)
+        equal([k for k in report if k not in ("bytes_modelled", "levels", "non_finite_rank")], KEYS)
+        equal(report["non_finite"], any(map(math.isnan, result.values)))
+        equal(result.err.count("mean_of_files: warning: "), 1 if report["non_finite"] else 0, result.err)
+        expect(report["non_finite"] or not result.err, "nothing on stderr:", result.err)
         equal("levels" in report, any(name.startswith(LEARNED) and "levels=" not in name and "multiplier=" not in name
                                       for name in arguments))
         equal(report.get("bytes_modelled"), True if "native" in arguments else None)
@@ -387,6 +390,8 @@ def values_that_are_not_finite():
                 result = folder.run(*arguments)
                 equal(result.bits, nan * 50, bad, arguments)
                 equal(result.report["nmse"], None)
+                equal(result.report["non_finite_rank"], 1)
+                expect("rank 1 of 3 brought NaN or infinity" in result.err, result.err)
                 result = folder.run(*arguments, "--non-finite", "error", code=3)
                 expect("rank 1" in result.err and "NaN or infinity" in result.err, result.err)
 
@@ -394,7 +399,9 @@ def values_that_are_not_finite():
 @case
 def float16_beyond_its_range_is_not_finite():
     with Folder([1.0, 2.0], [1e5, 3.0]) as folder:
-        equal(folder.run("--dtype", "f16").bits, struct.pack("<I", 0x7FC00000) * 2)
+        result = folder.run("--dtype", "f16")
+        equal(result.bits, struct.pack("<I", 0x7FC00000) * 2)
+        equal(result.report["non_finite_rank"], 1)
         folder.run("--dtype", "f16", "--non-finite", "error", code=3)
         folder.run("--dtype", "bf16")
 
@@ -418,7 +425,9 @@ def results_beyond_float32():
             beyond = 0
             for step in range(8):
                 arguments = ["--levels", "exponential", "--dtype", dtype, "--step", str(step)]
-                bits = folder.run(*arguments).bits
+                result = folder.run(*arguments)
+                bits = result.bits
+                expect("non_finite_rank" not in result.report, "no rank brought it")
                 expect(b"\x00\x00\x80\x7f" not in bits, "no infinity")
                 if bits == struct.pack("<I", 0x7FC00000) * 2:
                     beyond += 1
@@ -817,7 +826,9 @@ def failures_on_mpi():
     vectors[1][3] = math.nan
     with Folder(*vectors) as folder:
         folder.run("--non-finite", "error", mpi=True, code=3)
-        equal(folder.run(mpi=True).bits, struct.pack("<I", 0x7FC00000) * 20)
+        result = folder.run(mpi=True)
+        equal(result.bits, struct.pack("<I", 0x7FC00000) * 20)
+        equal(result.report["non_finite_rank"], 1)
 
 
 @mpi_case
