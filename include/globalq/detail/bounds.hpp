@@ -3,8 +3,8 @@
 /// @file
 /// @brief plan: bounds on the variance of the mean, every rounding on the way included.
 ///
-/// All bounds are of the form E||G(x) - mean||^2 <= (theta / n) (1/n)... written as: theta = V / n, where V bounds the
-/// variance of the sum of all workers divided by ||x||^2 = sum_i ||x_i||^2. Sources: docs/theory.md.
+/// All bounds are of the form E||G(x) - mean||^2 <= (theta / n) ||x||^2 with ||x||^2 = sum_i ||x_i||^2: theta = V / n, where
+/// V ||x||^2 bounds the variance of the sum of all workers. Sources: docs/theory.md.
 
 #include "../core/arithmetic.hpp"
 #include "resolve.hpp"
@@ -35,22 +35,28 @@ struct bound_terms {
     double const wide = std::sqrt(d * m) * step;
     if (evenly_spaced) return std::min(d * step * step / 4, wide);
     if (binary) return spread * m + std::min(wide, d * step * step);
-    double least = std::min(wide, d * step * step / 4);
-    for (int k = 1; k < 100; ++k) {  // K_p with p = k / 100
-      double const p = k / 100.0, a = (1 - p) / (2 - p);
-      double const constant = std::pow(a, 1 - p) / (2 - p);
-      least =
-          std::min(least, constant * std::pow(step, 2 - p) * std::pow(d, (2 - p) / 2) * std::pow(m, p / 2));
-    }
+    // the least K_p step^(2-p) d^((2-p)/2) m^(p/2) over 0 <= p < 1: at p = (e - 2) / (e - 1), e = step sqrt(d / m), or at 0
+    double least = wide > 2 * m ? wide - m : d * step * step / 4;
     if (zero_free) least = d * step * step;
     return spread * m + least;
   }
 };
 
+/// Whether each worker's sum is encoded again, and passed on to the next.
+inline bool is_chain(schedule_facts const& s, int workers) {
+  return s.height == workers - 1 && s.roundings == 0;
+}
+/// Whether variance_bound() looks at additions.
+inline bool needs_additions(resolution const& r, schedule_facts const& s, int workers) {
+  if (workers == 1) return false;
+  return r.how == method::exponential ||
+         (r.how == method::requantise && !s.one_addition && !is_chain(s, workers));
+}
+
 /// theta of an operator on a schedule; NaN where there is no bound (rounding to nearest).
 /// @param d           length of the vector
 /// @param magnitudes  levels above zero as fractions, ascending; empty: from the facts
-/// @param additions   of the schedule
+/// @param additions   of the schedule; empty unless needs_additions()
 inline double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
                              int workers, std::uint64_t length, std::vector<double> const& magnitudes,
                              std::vector<std::pair<int, int>> const& additions) {
@@ -118,7 +124,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
   double total = 0;
   if (s.one_addition) {
     total = omega + hop(n, omega);
-  } else if (s.height == workers - 1 && s.roundings == 0) {  // a chain: one worker's encoding, then one a hop
+  } else if (is_chain(s, workers)) {  // one worker's encoding, then one a hop
     total = hop(1, 0);
     for (int k = 2; k <= workers; ++k) total += hop(k, total);
   } else {
