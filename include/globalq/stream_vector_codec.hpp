@@ -116,7 +116,9 @@ class stream_vector_codec {
   std::uint32_t levels() const { return levels_; }
 
   /// Bytes of the frame of a vector; where frames differ in length (wire::sparse), the most.
+  /// @throws configuration_error above 2^48 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
+    detail::expect_length(length, "stream_vector_codec");
     detail::call sized;
     sized.x.type = type;
     codec_->note(sized);

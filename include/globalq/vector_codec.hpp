@@ -45,7 +45,9 @@ class vector_codec {
   std::uint32_t levels() const { return levels_; }
 
   /// Bytes of the frame of a vector; the most where frames differ in length (wire::elias, huffman, sparse).
+  /// @throws configuration_error above 2^48 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
+    detail::expect_length(length, "vector_codec");
     prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
     return codec_->frame_bytes({0, length}, 1);
   }

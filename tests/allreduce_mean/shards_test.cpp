@@ -120,6 +120,12 @@ TEST(Shards, of_another_length_are_refused_with_the_right_one) {
               testing::HasSubstr("globalq: reduce_scatter_mean: rank 0 of 3: the shard given has 100 values, "
                                  "and the one of 1000 values has 512; ask shard(length)"));
   EXPECT_THAT(wrong[2], testing::HasSubstr("has 232"));
+  EXPECT_THAT(complaints<gq::configuration_error>(2,
+                                                  [](auto& workers) {
+                                                    gq::reduce_scatter_mean mean{workers, operators()[0]};
+                                                    mean.shard((std::uint64_t{1} << 48) + 1);
+                                                  }),
+              testing::Each(testing::HasSubstr("281474976710657 values are more than 2^48")));
 }
 
 TEST(Shards, of_workers_that_disagree_are_an_error_on_all_that_names_the_call) {

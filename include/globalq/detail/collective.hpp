@@ -88,10 +88,11 @@ class collective {
   ///
   /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. Both calls have the
   /// same with the same bucket.
-  /// @throws configuration_error when there is no such worker
+  /// @throws configuration_error when there is no such worker, or length is above 2^48
   segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
     if (rank < 0 || rank >= workers_.size())
       throw configuration_error(message("there is no worker " + std::to_string(rank)));
+    expect_length(length);
     return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
   }
   /// That of this worker.

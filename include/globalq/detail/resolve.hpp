@@ -119,6 +119,13 @@ struct resolution {
 
 inline std::string number(std::uint64_t x) { return std::to_string(x); }
 
+/// @throws configuration_error above the number of values that random bits can tell apart
+inline void expect_length(std::uint64_t length, char const* operation) {
+  if (length > random::max_length)
+    throw configuration_error("globalq: " + std::string(operation) + ": " + number(length) +
+                              " values are more than 2^48; pass them in parts");
+}
+
 /// The narrowest integer wire that holds a code; empty when none does.
 inline std::string wire_for(std::uint64_t code) {
   if (code <= 127) return "int8";
@@ -157,8 +164,7 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
   resolution r;
   auto const refuse = [&](std::string const& what) {
     r.refusal = "globalq: " + std::string(s.operation) + ": " + op.name + " on " + s.name + " with " +
-                number(static_cast<std::uint64_t>(workers)) + (workers == 1 ? " worker: " : " workers: ") +
-                what;
+                std::to_string(workers) + (workers == 1 ? " worker: " : " workers: ") + what;
     return r;
   };
   if (op.plain_tail && op.plain)
