@@ -488,7 +488,8 @@ std::span<entry const> operators() { return registry; }
 
 globalq::any_quantizer make(named_operator const& asked) {
   globalq::any_quantizer op = make(asked.words);
-  return asked.centred ? globalq::centred{op} : op;
+  if (asked.centred) op = globalq::centred{op};
+  return op;
 }
 
 named_operator read_operator(std::string_view text) {

@@ -9,8 +9,12 @@
 #include "detail/units.hpp"
 #include "quantizer.hpp"
 #include "schedule/concept.hpp"
+#include "schedule/detail/nodes.hpp"
+#include "schedule/detail/piece_sizes.hpp"
+#include "schedule/scatter_reduce_allgather.hpp"
 
 #include <cmath>
+#include <map>
 
 namespace globalq {
 
@@ -19,18 +23,18 @@ struct plan {
   bool fits = false;
   std::string refusal;  ///< why not, with a remedy; empty when it fits
   int workers = 1;
-  std::uint64_t length = 0;      ///< values
-  method reduce = method::none;  ///< how codes are added
-  std::uint32_t levels = 0;      ///< above zero; 0: none
-  std::uint32_t headroom = 0;    ///< codes that the exponential reduce keeps free
-  std::uint64_t bytes_sent = 0;  ///< by the busiest worker: frames, headers, norms
-  bool bytes_are_most = false;   ///< true where frames differ in length: no call sends more
-  bool bytes_modelled = false;   ///< true for native: 2 S (n-1)/n, the library's own count is unknown
-  double bits_per_value = 0;     ///< of one worker's frame of the whole vector, header and scales included
-  int rounding_steps = 0;        ///< roundings on the longest way from a worker's value to the mean
-  double theta = 0;              ///< E||result - mean||^2 <= theta/n * (1/n) sum ||x_i||^2 * n; NaN: no bound
-  double iterations_factor = 1;  ///< 1 + n theta: growth of the iterations to a target
-  std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call
+  std::uint64_t length = 0;         ///< values
+  method reduce = method::none;     ///< how codes are added
+  std::uint32_t levels = 0;         ///< above zero; 0: none
+  std::uint32_t headroom = 0;       ///< codes that the exponential reduce keeps free
+  std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
+  bool bytes_are_most = false;      ///< true where frames differ in length: no call sends more
+  bool bytes_modelled = false;      ///< true for native: 2 S (n-1)/n, the library's own count is unknown
+  double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
+  int rounding_steps = 0;           ///< roundings on the longest way from a worker's value to the mean
+  double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
+  double iterations_factor = 1;     ///< 1 + n theta: growth of the iterations to a target
+  std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call, at most
 };
 
 namespace detail {
@@ -161,6 +165,124 @@ void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_
 
 inline constexpr std::size_t record_bytes = 64;
 
+/// Bytes of the opening: the records, and the norms of buckets as agree_on_units() exchanges them.
+struct opening_bytes final : schedule::detail::bytes_before {
+  explicit opening_bytes(int workers) : workers_(workers) {}
+
+  /// @param width  bytes of a norm
+  void add(std::uint64_t buckets, std::size_t width) {
+    if (workers_ > 1) exchanges_.emplace_back(buckets, width);
+  }
+
+  std::uint64_t sent(int rank) const override {
+    std::uint64_t bytes = record_bytes * others();
+    for (auto const& [buckets, width] : exchanges_) {
+      std::uint64_t const own = own_of(buckets, rank);
+      bytes += width * (buckets - own + others() * own);
+    }
+    return bytes;
+  }
+  schedule::detail::slot_sizes slots(int rank) const override {
+    schedule::detail::slot_sizes all;
+    for (auto const& [buckets, width] : exchanges_) {
+      all.hold(0, 1, width * (others() + 1) * own_of(buckets, rank));
+      all.hold(1, 2, width * buckets);
+    }
+    return all;
+  }
+
+ private:
+  std::uint64_t others() const { return static_cast<std::uint64_t>(workers_ - 1); }
+  std::uint64_t own_of(std::uint64_t buckets, int rank) const {
+    return layout(buckets, workers_, 1, 0).part(rank).count;
+  }
+
+  int workers_;
+  std::vector<std::pair<std::uint64_t, std::size_t>> exchanges_;
+};
+
+/// The same with the float32 sums in nodes, where a schedule has such.
+/// @param sizes  sizes(layout, parts): of the frames of these sums
+template <class S, class Sizes>
+class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
+ public:
+  sums_in_nodes_bytes(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
+                      std::size_t chunk_bytes, Sizes const& sizes)
+      : opening_(opening), nodes_(schedule.nodes_among(workers)) {
+    for (int size : nodes_.sizes)
+      if (!of_size_.contains(size))
+        of_size_.emplace(size, sizes(layout(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
+  }
+
+  std::uint64_t sent(int rank) const override {
+    int const node = nodes_.node_of(rank), size = nodes_.size(node);
+    return opening_.sent(rank) +
+           schedule::scatter_reduce_allgather::sent(of_size_.at(size), size, rank - nodes_.leader(node));
+  }
+  schedule::detail::slot_sizes slots(int rank) const override {
+    int const node = nodes_.node_of(rank), size = nodes_.size(node);
+    schedule::detail::slot_sizes all = opening_.slots(rank);
+    schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), all);
+    return all;
+  }
+
+ private:
+  opening_bytes const& opening_;
+  schedule::detail::node_map nodes_;
+  std::map<int, schedule::detail::piece_sizes> of_size_;
+};
+
+/// What a call sends before its schedule: the opening, and sums in nodes where the schedule has such.
+template <class S, class Sizes>
+auto sums_before(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
+                 std::size_t chunk_bytes, Sizes const& sizes) {
+  if constexpr (SumsInNodes<S>)
+    return sums_in_nodes_bytes<S, Sizes>(schedule, workers, opening, length, chunk_bytes, sizes);
+  else
+    return opening;
+}
+
+/// Bytes of the busiest workers; where a schedule does not say them, it runs for each worker over a transport that counts.
+template <class S>
+schedule::detail::busiest_worker busiest(S const& schedule, int workers, layout const& cut, codec& c,
+                                         schedule::detail::piece_sizes const& sizes,
+                                         schedule::detail::bytes_before const& before) {
+  if constexpr (requires { schedule::detail::busiest(schedule, sizes, workers, before); }) {
+    return schedule::detail::busiest(schedule, sizes, workers, before);
+  } else {
+    schedule::detail::busiest_worker most;
+    for (int rank = 0; rank < workers; ++rank) {
+      counting_transport t(rank, workers);
+      frame_pool frames = frame_pool::counting();
+      schedule(t, c, cut, frames);
+      most.sends(t.bytes() + before.sent(rank));
+      schedule::detail::slot_sizes slots = before.slots(rank);
+      slots.hold(schedule::detail::slot_sizes::shared, 1, frames.bytes());
+      most.holds(slots);
+    }
+    return most;
+  }
+}
+
+/// Roundings on the way, theta and what follows from it.
+inline void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
+                       std::uint64_t length, std::vector<double> const& magnitudes,
+                       std::vector<std::pair<int, int>> const& additions) {
+  p.rounding_steps = 0;
+  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
+    p.rounding_steps = 1;
+    int const vectors = s.vectors(p.workers);
+    if (vectors > 1 && r.how == method::requantise)
+      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
+    if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
+  }
+  p.theta = variance_bound(op, r, s, p.workers, length, magnitudes, additions);
+  p.iterations_factor = 1 + p.workers * p.theta;
+}
+
+/// The most workers of a plan; it takes a few ns for each.
+inline constexpr int most_planned = 1 << 20;
+
 template <class S>
 plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, S const& schedule,
                int workers, std::uint64_t length, dtype type, std::uint64_t chunk,
@@ -168,7 +290,17 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   plan p;
   p.workers = workers;
   p.length = length;
-  schedule_facts const s = schedule.facts(workers);
+  schedule_facts s;
+  try {
+    if (workers < 1 || workers > most_planned)
+      throw configuration_error("globalq: plan: " + std::to_string(workers) + " workers; ask for 1 to " +
+                                std::to_string(most_planned));
+    expect_length(length, "plan");
+    s = schedule.facts(workers);  // throws for nodes of another number of workers, say
+  } catch (configuration_error const& e) {
+    p.refusal = e.what();
+    return p;
+  }
   resolution const r = resolve(op, s, workers);
   p.refusal = r.refusal;
   p.fits = r.fits();
@@ -176,33 +308,28 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   if (!p.fits) return p;
   p.levels = r.size;
   p.headroom = r.headroom;
-  layout const cut(length, schedule.parts(workers), grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
-  for (int rank = 0; rank < workers; ++rank) {
-    counting_transport t(rank, workers);
-    counting_codec c(op, r.size, type);
-    frame_pool frames = frame_pool::counting();
-    send_before(schedule, t, op, length, type, chunk_bytes, frames);
-    schedule(t, c, cut, frames);
-    p.bytes_sent = std::max(p.bytes_sent, t.bytes() + record_bytes * static_cast<std::uint64_t>(workers - 1));
-    p.workspace_bytes = std::max(p.workspace_bytes, frames.bytes());
-    if (workers > 1024 && rank == 2) rank = workers - 3;  // asking some is enough for planning: see plan_for
-  }
+  int const parts = schedule.parts(workers);
+  layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
+  counting_codec c(op, r.size, type);
+  opening_bytes before(workers);
+  if (op.centred && op.fixed_unit > 0) before.add(1, scale_bytes(dtype::float64));
+  if (std::uint64_t const units = exchanged_units(op, length, SumsInNodes<S>); units != 0)
+    before.add(units, scale_bytes(type));
+  using schedule::detail::piece_sizes;
+  auto const sums_of = [](layout const& pieces, int count) {
+    return piece_sizes::of(pieces, count, counting_sums());
+  };
+  auto const most = busiest(schedule, workers, cut, c, piece_sizes::of(cut, parts, c),
+                            sums_before(schedule, workers, before, length, chunk_bytes, sums_of));
+  p.bytes_sent = most.sent;
+  p.workspace_bytes = most.held;
   p.bytes_modelled = s.native;
   p.bytes_are_most = op.most_bytes != nullptr;
   if (length > 0)
-    p.bits_per_value = 8.0 *
-                       static_cast<double>(counting_codec(op, r.size, type).frame_bytes({0, length}, 1)) /
-                       static_cast<double>(length);
-  p.rounding_steps = 0;
-  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
-    p.rounding_steps = 1;
-    int const vectors = s.vectors(workers);
-    if (vectors > 1 && r.how == method::requantise)
-      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
-    if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
-  }
-  p.theta = variance_bound(op, r, s, workers, length, magnitudes, schedule.additions(workers));
-  p.iterations_factor = 1 + workers * p.theta;
+    p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
+  add_errors(
+      p, op, r, s, length, magnitudes,
+      needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers) : std::vector<std::pair<int, int>>());
   return p;
 }
 
@@ -211,8 +338,9 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
 /// @brief What averaging vectors of @p length values would do and cost, without a transport.
 /// @param op        a quantizer, any_quantizer or uncompressed
 /// @param workers   n >= 1; thousands are fine
-/// @returns         a plan; with fits == false and the reason when the policies do not work together
-/// @complexity      O(n log n) for tree, O(n) messages counted a worker otherwise
+/// @returns         a plan; with fits == false and the reason when the policies do not work together, when there are fewer
+///                  than 1 or more than 2^20 workers, and above 2^48 values
+/// @complexity      O(n), some ns a worker; of no length, chunk or frame
 template <class Operator, class S>
 plan plan_for(Operator const& op, S const& schedule, int workers, std::uint64_t length,
               dtype type = dtype::float32, std::uint64_t chunk_values = 0) {

@@ -205,11 +205,15 @@ TEST(LayeredMean, warm_up_is_uncompressed_to_the_last_bit) {
 
 TEST(LayeredMean, sends_what_its_plan_says) {
   gq::adapt::layout const model = network();
-  for (char const* schedule : {"ring", "tree", "sra", "allgather"})
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"})
     for (int n : {1, 2, 3, 5}) {
       std::vector<std::uint64_t> sent(static_cast<std::size_t>(n)), planned = sent;
       on_threads(n, [&](auto& workers) {
-        layered_mean mean{workers, model, operators(model), gq::schedule::any{schedule}};
+        layered_mean mean{workers,
+                          model,
+                          operators(model),
+                          gq::schedule::any{schedule},
+                          {.call = {.chunk_values = n == 3 ? 256U : 0U}}};
         std::vector<float> x = values(model.length(), workers.rank());
         std::uint64_t const before = workers.bytes_sent();
         mean(x, 0);

@@ -6,12 +6,17 @@
 #include "tests/support/cases.hpp"
 
 #include <globalq/allreduce_mean.hpp>
+#include <globalq/detail/group_plan.hpp>
+#include <globalq/centred.hpp>
+#include <globalq/float32_tail.hpp>
 #include <globalq/plan.hpp>
+#include <globalq/schedule/detail/shards.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 
 namespace gq = globalq;
 using support::composition;
@@ -68,30 +73,199 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_worker) {
     }
 }
 
-TEST(Plan, its_bytes_are_those_of_the_busiest_of_a_hundred_workers) {
-  // beyond 64 workers only some ranks are looked at; the busiest must be among them
-  for (composition c : {linf("uniform:1", "int8", "auto", ""),
-                        composition{"l:2,2", 128, "uniform:1", "stochastic", "int8", "auto", ""}})
-    for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:8"})
-      for (std::uint64_t d : {1U, 256U, 5000U, 25'600U, 25'700U, 30'000U, 40'100U, 100'003U}) {
-        c.schedule = schedule;
-        gq::any_quantizer const op = support::make_operator(c);
-        gq::detail::operator_facts const facts = op.facts();
-        gq::schedule::any const s{schedule};
-        int const n = 100;
-        std::uint64_t most = 0;
-        for (int r = 0; r < n; ++r) {
-          gq::detail::counting_transport t(r, n);
-          gq::detail::counting_codec codec(facts, gq::detail::resolve(facts, s.facts(n), n).size,
-                                           gq::dtype::float32);
-          gq::frame_pool frames = gq::frame_pool::counting();
-          gq::detail::send_before(s, t, facts, d, gq::dtype::float32, gq::detail::default_chunk_bytes,
-                                  frames);
-          s(t, codec, gq::layout(d, s.parts(n), gq::detail::grain_of(facts), 0), frames);
-          most = std::max(most, t.bytes() + 64 * static_cast<std::uint64_t>(n - 1));
+// What plans say in a few steps is what the schedules do when they run: for each worker, over a transport that counts.
+template <class S>
+void expect_the_run(gq::detail::operator_facts const& facts, S const& s, int n, std::uint64_t d,
+                    std::uint64_t chunk) {
+  gq::detail::resolution const r = gq::detail::resolve(facts, s.facts(n), n);
+  if (!r.fits()) return;
+  gq::dtype const type = n % 2 == 0 ? gq::dtype::float64 : gq::dtype::float32;
+  gq::layout const cut(d, s.parts(n), gq::detail::grain_of(facts), gq::detail::chunk_of(facts, r, chunk));
+  gq::detail::counting_codec codec(facts, r.size, type);
+  std::uint64_t sent = 0, held = 0;
+  for (int rank = 0; rank < n; ++rank) {
+    gq::detail::counting_transport t(rank, n);
+    gq::frame_pool frames = gq::frame_pool::counting();
+    gq::detail::send_before(s, t, facts, d, type, gq::detail::default_chunk_bytes, frames);
+    s(t, codec, cut, frames);
+    sent = std::max(sent, t.bytes() + 64 * static_cast<std::uint64_t>(n - 1));
+    held = std::max<std::uint64_t>(held, frames.bytes());
+  }
+  gq::plan const p = gq::detail::make_plan(facts, {}, s, n, d, type, chunk);
+  std::string const text = facts.name + " on " + s.facts(n).name + ", n = " + std::to_string(n) +
+                           ", d = " + std::to_string(d) + ", chunks of " + std::to_string(chunk);
+  EXPECT_EQ(p.bytes_sent, sent) << text;
+  EXPECT_GE(p.workspace_bytes, held) << text;
+  // exact, but for slots of a ring that happen to hold none of the longest frames, and nodes that do
+  bool const exact = text.find("ring") == text.npos && text.find("hierarchical") == text.npos &&
+                     text.find("all-gather") == text.npos;
+  EXPECT_LE(p.workspace_bytes, exact ? held : 2 * held) << text;
+}
+
+// No kernels are needed.
+std::vector<gq::detail::operator_facts> counted_operators() {
+  gq::rounding::stochastic const dice;
+  gq::levels::uniform<> const one{1};
+  auto const facts = [](auto const& op) { return gq::detail::facts_of(op); };
+  return {facts(gq::uncompressed{}),
+          facts(gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}),
+          facts(gq::quantizer{gq::norm::l<2, 2>{.bucket = 3}, one, dice, gq::wire::int16{}}),
+          facts(gq::quantizer{gq::norm::local<2>{}, one, dice, gq::wire::packed<3>{}}),
+          facts(gq::quantizer{gq::norm::linf{.bucket = 64}, one, dice, gq::wire::elias<>{}}),
+          facts(gq::float32_tail{
+              gq::quantizer{gq::norm::local<2>{.bucket = 1000}, one, dice, gq::wire::packed<2>{}}}),
+          facts(gq::centred{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100})};
+}
+
+TEST(Plan, its_numbers_are_those_of_every_worker_run) {
+  using namespace gq::schedule;
+  for (gq::detail::operator_facts const& op : counted_operators())
+    for (int n : {1, 2, 3, 5, 8, 13, 67})
+      for (std::uint64_t d : {0U, 1U, 257U, 700U, 5000U, 25'601U, 40'100U})
+        for (std::uint64_t chunk : {0U, 256U, 5000U}) {
+          for (char const* schedule :
+               {"ring", "tree", "sra", "allgather", "hierarchical:1", "hierarchical:3"})
+            expect_the_run(op, any{schedule}, n, d, chunk);
+          expect_the_run(op, hierarchical<tree, ring>{5}, n, d, chunk);
+          if (op.most_bytes == nullptr) {
+            expect_the_run(op, hierarchical<float32_sum, ring>{3}, n, d, chunk);
+            expect_the_run(op, hierarchical<float32_sum, allgather>{5}, n, d, chunk);
+          }
+          expect_the_run(op, gq::schedule::detail::gather{}, n, d, chunk);  // is run by the plan as well
+          expect_the_run(op, gq::schedule::detail::reduce_scatter{}, n, d, chunk);
+          expect_the_run(op, gq::schedule::detail::reduce_scatter{gq::schedule::detail::node_split{3}}, n, d,
+                         chunk);
+          if (n < 6) continue;
+          std::vector<int> const uneven{1, n - 4, 1,
+                                        2};  // the busiest worker is not among the first or the last
+          expect_the_run(op, hierarchical<>{uneven}, n, d, chunk);
+          expect_the_run(op, gq::schedule::detail::reduce_scatter{gq::schedule::detail::node_split{uneven}},
+                         n, d, chunk);
+          if (HasFailure()) return;
         }
-        EXPECT_EQ(plan_of(c, n, d).bytes_sent, most) << c.text() << ", d = " << d;
+}
+
+TEST(Plan, its_numbers_are_those_of_every_one_of_a_thousand_workers) {
+  auto const operators = counted_operators();
+  for (char const* schedule : {"ring", "tree", "sra", "hierarchical:8", "hierarchical:4+900+30+96"}) {
+    gq::schedule::any const s{schedule};
+    ASSERT_TRUE(gq::detail::make_plan(operators[2], {}, s, 1030, 1, gq::dtype::float32, 0).fits);
+    expect_the_run(operators[0], s, 1030, 300'000, 0);
+    expect_the_run(operators[2], s, 1030, 263'681, 0);  // one segment is longer than the others
+  }
+}
+
+TEST(Plan, of_a_group_counts_each_piece) {
+  gq::rounding::stochastic const dice;
+  gq::levels::uniform<> const one{1};
+  gq::detail::operator_facts const rows = gq::detail::facts_of(
+      gq::quantizer{gq::norm::local<2>{.bucket = 384}, one, dice, gq::wire::packed<3>{}});
+  gq::detail::operator_facts const whole =
+      gq::detail::facts_of(gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}});
+  std::vector<gq::detail::group_slot> const slots{{&rows, nullptr}, {&whole, nullptr}};
+  std::vector<std::uint32_t> const of{0, 1, 1, 0, 1, 0};
+  std::vector<gq::vector_group::member> members;
+  for (std::uint64_t d : {20'000U, 0U, 300U, 5000U, 1U, 70'000U})
+    members.push_back({{nullptr, gq::dtype::float32}, {nullptr, gq::dtype::float32}, d});
+  gq::detail::group_operators const operators{.slots = slots, .of = of, .grain = 256};
+  gq::detail::group_places places;
+  places.place(members, operators);
+  std::vector<std::unique_ptr<gq::codec>> codecs;
+  for (auto const& slot : slots)
+    codecs.push_back(std::make_unique<gq::detail::counting_codec>(*slot.facts, 1, gq::dtype::float32));
+  for (bool varying : {false, true}) {
+    gq::detail::counting_group const group(places, operators, codecs, varying);
+    for (int parts : {1, 2, 3, 7, 400})
+      for (std::uint64_t chunk : {0U, 256U, 768U, 1024U, 5000U}) {
+        gq::layout const cut(places.length(), parts, 256, chunk);
+        auto const sizes = group.sizes(cut, parts);
+        std::uint64_t all = 0, largest = 0;
+        for (int p = 0; p < parts; ++p) {
+          std::uint64_t bytes = 0;
+          for (std::uint64_t k = 0; k < cut.rounds(); ++k) {
+            std::uint64_t const frame = group.frame_bytes(cut.piece(p, k), 1);
+            bytes += frame;
+            largest = std::max(largest, frame);
+            EXPECT_LE(frame, sizes.run_of(p).largest(2, k % 2));
+          }
+          EXPECT_EQ(sizes.of(p), bytes) << parts << " parts, chunks of " << chunk << ", part " << p;
+          all += bytes;
+        }
+        EXPECT_EQ(sizes.all(), all);
+        EXPECT_EQ(sizes.largest(), largest) << parts << " parts, chunks of " << chunk;
       }
+  }
+}
+
+TEST(Plan, takes_microseconds_whatever_the_size) {
+  std::uint64_t const longest = std::uint64_t{1} << 48;
+  auto const microseconds = [](auto const& f) {
+    double least = 1e9;
+    for (int k = 0; k < 5; ++k) {
+      auto const start = std::chrono::steady_clock::now();
+      f();
+      least = std::min(
+          least, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    }
+    return least;
+  };
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:8", "hierarchical:5000"})
+    for (gq::detail::operator_facts const& op : counted_operators()) {
+      gq::schedule::any const s{schedule};
+      // measured: up to 5 and 800
+      EXPECT_LT(microseconds([&] { gq::detail::make_plan(op, {}, s, 8, longest, gq::dtype::float32, 1); }),
+                500)
+          << schedule;
+      EXPECT_LT(
+          microseconds([&] { gq::detail::make_plan(op, {}, s, 10'000, longest - 1, gq::dtype::float32, 1); }),
+          20'000)
+          << schedule;
+    }
+  gq::plan const p = gq::plan_for(gq::uncompressed{}, gq::schedule::allgather{}, 1 << 20, longest);
+  EXPECT_EQ(p.bytes_sent, ~std::uint64_t{0}) << "what is beyond 64 bits is the largest number";
+}
+
+TEST(Plan, of_no_workers_or_too_many_values_is_refused) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{1}, gq::rounding::stochastic{},
+                         gq::wire::int8{}};
+  std::uint64_t const longest = std::uint64_t{1} << 48;
+  for (char const* schedule : {"ring", "tree", "sra", "allgather", "native", "hierarchical:4"}) {
+    gq::schedule::any const s{schedule};
+    for (int n : {0, -1, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+      gq::plan const p = gq::plan_for(op, s, n, 100);
+      EXPECT_FALSE(p.fits);
+      EXPECT_EQ(p.refusal, "globalq: plan: " + std::to_string(n) + " workers; ask for 1 to 1048576");
+    }
+    EXPECT_TRUE(gq::plan_for(op, s, 4, longest).fits);
+    for (std::uint64_t d : {longest + 1, ~std::uint64_t{0}}) {
+      gq::plan const p = gq::plan_for(op, s, 4, d);
+      EXPECT_FALSE(p.fits);
+      EXPECT_EQ(p.refusal,
+                "globalq: plan: " + std::to_string(d) + " values are more than 2^48; pass them in parts");
+    }
+  }
+  gq::plan const p = gq::plan_for(op, gq::schedule::any{"hierarchical:4+2"}, 5, 100);
+  EXPECT_FALSE(p.fits);
+  EXPECT_NE(p.refusal.find("nodes of 4+2 workers, and there are 5"), std::string::npos) << p.refusal;
+}
+
+TEST(Plan, theta_of_tables_is_the_least_of_all_bounds) {
+  // (r - 1)^2 / 4r + the least K_p l^(2 - p) D^((2 - p) / 2) over p, which a fine grid comes near from above
+  for (double first : {1e-4, 0.01, 0.05, 0.3})
+    for (int d : {16, 1000, 100'000}) {
+      double least = 1e300;
+      for (int k = 0; k < 10'000; ++k) {
+        double const p = k / 10'000.0;
+        least = std::min(least, std::pow((1 - p) / (2 - p), 1 - p) / (2 - p) * std::pow(first, 2 - p) *
+                                    std::pow(d, (2 - p) / 2));
+      }
+      gq::quantizer const op{gq::norm::local<2>{}, gq::levels::table{0.0F, static_cast<float>(first), 1.0F},
+                             gq::rounding::stochastic{}, gq::wire::packed<3>{}};
+      double const r = 1 / first;
+      double const theta =
+          gq::plan_for(op, gq::schedule::allgather{}, 1, static_cast<std::uint64_t>(d)).theta;
+      EXPECT_NEAR(theta - (r - 1) * (r - 1) / (4 * r), least, 1e-3 * least + 1e-6 * r) << first << " " << d;
+    }
 }
 
 TEST(Plan, of_the_native_schedule_is_modelled) {
@@ -203,17 +377,14 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
             100 * plan_of(linf("exponential", "int8", "auto", "tree"), 64, 1000).theta);
 }
 
-TEST(Plan, of_thousands_of_workers_takes_less_than_two_seconds) {
+TEST(Plan, of_thousands_of_workers_fits) {
   for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:64"}) {
-    auto const start = std::chrono::steady_clock::now();
     gq::plan const p = plan_of(linf("uniform:1", "int16", "auto", schedule), 4096, 100'000'000);
     gq::plan const q = plan_of(
         {"l:2,2", 128, "exponential:3", "stochastic", "packed:5", "requantise", schedule}, 4096, 100'000'000);
     EXPECT_TRUE(p.fits) << p.refusal;
     EXPECT_TRUE(q.fits) << q.refusal;
     EXPECT_GT(q.theta, 0);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0)
-        << schedule;
   }
 }
 

@@ -23,9 +23,12 @@ def main() -> int:
 
     @functools.cache
     def reached(header: pathlib.Path) -> frozenset:
-        """Headers that this one includes, directly or through others, and itself."""
-        found = {header}
-        for name in re.findall(r'^#include [<"](.*)[>"]', header.read_text(), re.MULTILINE):
+        """Headers that this one includes whatever is defined, directly or through others, and itself."""
+        found, depth = {header}, 0
+        for directive, name in re.findall(r'^#(if|endif|include [<"](.*)[>"])', header.read_text(), re.MULTILINE):
+            depth += (directive == "if") - (directive == "endif")
+            if depth or not name:
+                continue
             other = root / name if name.startswith("globalq/") else (header.parent / name).resolve()
             if other.exists():
                 found |= reached(other)

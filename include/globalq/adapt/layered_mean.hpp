@@ -258,9 +258,10 @@ class layered_mean {
     globalq::plan p;
     p.fits = true;
     p.workers = n;
+    globalq::detail::schedule_facts const facts = schedule_.facts(n);
+    std::vector<std::pair<int, int>> const additions = schedule_.additions(n);
     std::vector<std::unique_ptr<codec>> codecs;
     bool varying = false;
-    std::uint64_t most_bytes = 0;
     for (std::size_t k = 0; k < model_.size(); ++k) {
       slot const& s = slots_[k];
       codecs.push_back(
@@ -268,27 +269,25 @@ class layered_mean {
       varying = varying || s.facts.most_bytes != nullptr;
       p.length += model_[k].size;
       if (model_[k].size == 0) continue;
-      globalq::plan const own =
-          globalq::detail::make_plan(s.facts, s.magnitudes, schedule_, n, model_[k].size, model_[k].type,
-                                     settings_.call.chunk_values, chunk_bytes_);
+      globalq::plan own;
+      own.workers = n;
+      globalq::detail::add_errors(own, s.facts, s.resolved, facts, model_[k].size, s.magnitudes, additions);
       p.theta = p.theta < own.theta || !(own.theta == own.theta) ? own.theta : p.theta;
       p.rounding_steps = std::max(p.rounding_steps, own.rounding_steps);
-      p.bytes_are_most = p.bytes_are_most || own.bytes_are_most;
+      p.bytes_are_most = p.bytes_are_most || s.facts.most_bytes != nullptr;
     }
     p.iterations_factor = 1 + n * p.theta;
     globalq::detail::counting_group group(places, ops, codecs, varying);
-    ::globalq::layout const cut(places.length(), schedule_.parts(n), ops.grain, ops.chunk_values);
-    for (int rank = 0; rank < n; ++rank) {
-      globalq::detail::counting_transport t(rank, n);
-      frame_pool frames = frame_pool::counting();
-      count_norms(t, frames);
-      schedule_(t, group, cut, frames);
-      most_bytes =
-          std::max(most_bytes, t.bytes() + globalq::detail::record_bytes * static_cast<std::uint64_t>(n - 1));
-      p.workspace_bytes = std::max(p.workspace_bytes, frames.bytes());
-      if (n > 1024 && rank == 2) rank = n - 3;  // as make_plan does
-    }
-    p.bytes_sent = most_bytes;
+    int const parts = schedule_.parts(n);
+    ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
+    globalq::detail::opening_bytes before(n);
+    each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
+    auto const sums_of = [&](::globalq::layout const& pieces, int count) { return sums_sizes(members, pieces, count); };
+    auto const most = globalq::detail::busiest(
+        schedule_, n, cut, group, group.sizes(cut, parts),
+        globalq::detail::sums_before(schedule_, n, before, places.length(), chunk_bytes_, sums_of));
+    p.bytes_sent = most.sent;
+    p.workspace_bytes = most.held;
     if (p.length > 0)
       p.bits_per_value = 8.0 * static_cast<double>(group.frame_bytes({0, places.length()}, 1)) /
                          static_cast<double>(p.length);
@@ -422,20 +421,32 @@ class layered_mean {
       self.run_flat(job.x, job.y, job.step);
   }
 
+  /// Of the frames in which nodes add all layers in float32.
+  schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
+                                           ::globalq::layout const& cut, int parts) const {
+    globalq::detail::operator_codec* const none = nullptr;
+    globalq::detail::group_slot const slot{&plain_.facts, none};
+    globalq::detail::group_operators const ops{{&slot, 1}, {}, 0, grain, 0};
+    globalq::detail::group_places places;
+    places.place(members, ops);
+    std::unique_ptr<codec> const codecs[] = {
+        std::make_unique<globalq::detail::counting_codec>(plain_.facts, 0, dtype::float32)};
+    return globalq::detail::counting_group(places, ops, codecs, false).sizes(cut, parts);
+  }
+
   /// Norms that are exchanged, as host_call does.
-  template <class T>
-  void count_norms(T& t, frame_pool& frames) const {
+  /// @param f  f(units, type) for each exchange
+  template <class F>
+  void each_exchange(F const& f) const {
     for (std::uint32_t p : orders())
       for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
         std::uint64_t units = 0;
         for (std::size_t k = 0; k < slots_.size(); ++k) {
-          auto const& f = slots_[k].facts;
-          if (!f.plain && !f.local && f.fixed_unit == 0 && f.p == p && model_[k].type == type)
-            units += globalq::detail::buckets_of(f, model_[k].size);
+          auto const& op = slots_[k].facts;
+          if (!op.plain && !op.local && op.fixed_unit == 0 && op.p == p && model_[k].type == type)
+            units += globalq::detail::buckets_of(op, model_[k].size);
         }
-        if (units != 0)
-          globalq::detail::agree_on_units(t, std::span<double>(static_cast<double*>(nullptr), units), p, type,
-                                          frames);
+        if (units != 0) f(units, type);
       }
   }
   std::vector<std::uint32_t> orders() const {

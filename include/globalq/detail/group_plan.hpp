@@ -24,6 +24,26 @@ class counting_group final : public codec {
     });
     return bytes;
   }
+  /// Chunks of which each lies in one vector are sized together, whatever their number.
+  schedule::detail::piece_sizes sizes(layout const& cut, int parts) const {
+    return {cut, parts, false, [&](segment piece, std::uint64_t rounds) {
+              std::size_t const k = places_.vector_at(piece.first);
+              group_places::cut_pieces const b = places_.inside(k, piece, rounds);
+              if (b.rounds < 2) {
+                std::uint64_t const bytes = frame_bytes(piece, 1);
+                return schedule::detail::chunk_run{1, bytes, bytes};
+              }
+              // each has as many grains of the vector as fit, or one more
+              std::uint64_t const fewer = piece.count / b.grain, more = b.grains - fewer * b.rounds;
+              auto const bytes = [&](std::uint64_t grains) {
+                return head_ +
+                       grouped_codec::padded(codecs_[ops_.slot_of(k)]->frame_bytes({0, grains * b.grain}, 1));
+              };
+              return schedule::detail::chunk_run{b.rounds,
+                                                 more * bytes(fewer + 1) + (b.rounds - more) * bytes(fewer),
+                                                 bytes(fewer + (more != 0))};
+            }};
+  }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
   payload numbers(segment, std::span<std::byte>) const override { return {}; }

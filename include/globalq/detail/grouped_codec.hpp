@@ -63,13 +63,32 @@ class group_places {
   std::uint64_t buckets() const { return buckets_.back(); }
   std::uint64_t first_bucket(std::size_t k) const { return buckets_[k]; }
 
+  /// The vector that begins last up to a value.
+  std::size_t vector_at(std::uint64_t value) const {
+    return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), value) -
+                                    starts_.begin() - 1);
+  }
+
+  /// Pieces of equal length that lie side by side within a vector, up to its last whole grain.
+  struct cut_pieces {
+    std::uint64_t rounds;  ///< how many
+    std::uint64_t grain;   ///< cuts are moved to multiples of it
+    std::uint64_t grains;  ///< in all of them
+  };
+  /// @param piece   the first, which begins in vector @p k
+  /// @param rounds  pieces at most
+  cut_pieces inside(std::size_t k, segment piece, std::uint64_t rounds) const {
+    std::uint64_t const grain = cuts_[k], last = lengths_[k] / grain, at = piece.first - starts_[k];
+    std::uint64_t const whole = last * grain;
+    rounds = at >= whole ? 0 : std::min(rounds, (whole - at) / piece.count);
+    return {rounds, grain, divide_up(at + rounds * piece.count, grain) - divide_up(at, grain)};
+  }
+
   /// f(vector, its part) for all vectors of which a segment has values.
   template <class F>
   void for_each(segment part, F const& f) const {
     std::uint64_t const end = part.first + part.count;
-    std::size_t const first = static_cast<std::size_t>(
-        std::upper_bound(starts_.begin(), starts_.end(), part.first) - starts_.begin() - 1);
-    for (std::size_t k = first; k < lengths_.size() && starts_[k] < end; ++k) {
+    for (std::size_t k = vector_at(part.first); k < lengths_.size() && starts_[k] < end; ++k) {
       std::uint64_t const from = cut_at(k, std::max(part.first, starts_[k])), to = cut_at(k, end);
       if (from < to) f(k, segment{from, to - from});
     }

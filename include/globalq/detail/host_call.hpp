@@ -345,14 +345,14 @@ class host_call {
         units[b] = op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
                                      : norm::local_unit(mine[b], op.q, members[k].x.type, d.wide);
       if (op.local || op.fixed_unit > 0) continue;
-      norm_kind const kind{op.p, members[k].x.type};
+      norm_kind const kind{op.p, members[k].y.type};
       if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
     }
     for (norm_kind const& kind : kinds_) {
       auto const each_of_kind = [&](auto const& f) {
         for (std::size_t k = 0; k < members.size(); ++k) {
           operator_facts const& op = ops.facts(k);
-          if (op.plain || op.local || op.fixed_unit > 0 || kind != norm_kind{op.p, members[k].x.type})
+          if (op.plain || op.local || op.fixed_unit > 0 || kind != norm_kind{op.p, members[k].y.type})
             continue;
           f(std::span(units_).subspan(places_.first_bucket(k), buckets_of(op, members[k].length)));
         }

@@ -4,6 +4,7 @@
 /// @brief schedule: everyone gets every frame, decodes all and adds in rank order.
 
 #include "detail/frames.hpp"
+#include "detail/piece_sizes.hpp"
 
 namespace globalq::schedule {
 
@@ -14,6 +15,17 @@ struct allgather {
   static globalq::detail::schedule_facts facts(int) { return {name, 0, false, false, false, 0, true}; }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
+
+  /// Bytes that a worker sends.
+  static std::uint64_t sent(detail::piece_sizes const& all, int workers, int) {
+    return detail::capped_product(all.all(), static_cast<std::uint64_t>(workers - 1));
+  }
+  /// What a worker's frames take, slot by slot.
+  static void hold(detail::piece_sizes const& all, int workers, int, detail::slot_sizes& frames) {
+    std::uint64_t const n = static_cast<std::uint64_t>(workers);
+    for (std::uint64_t k = 0; k < std::min<std::uint64_t>(2, all.rounds()); ++k)
+      frames.hold(n * k, n, all.run_of(0).largest(2, k));
+  }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

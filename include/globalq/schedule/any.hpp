@@ -62,6 +62,12 @@ class any {
     return std::visit([&](auto const& s) { return s.additions(workers); }, chosen_);
   }
 
+  /// For plans.
+  detail::busiest_worker busiest(detail::piece_sizes const& all, int workers,
+                                 detail::bytes_before const& before) const {
+    return std::visit([&](auto const& s) { return detail::busiest(s, all, workers, before); }, chosen_);
+  }
+
   /// @throws configuration_error for native over a transport that does not add integers itself
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

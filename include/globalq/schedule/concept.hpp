@@ -9,6 +9,8 @@
 /// - `parts(workers)`: into how many segments a vector is cut,
 /// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
 /// - `operator()(transport, codec, layout, frame_pool)`: the collective itself, for any Transport.
+/// and, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp),
+/// - `sent(sizes, workers, rank)` and `hold(sizes, workers, rank, slots)`: bytes that a worker sends, and frames that it holds.
 /// It sees bytes only, and cuts them into chunks so that encoding, transfer, adding and decoding overlap: while one chunk
 /// is on its way, the next one is computed. Chunks change no bit. Every worker runs the same code with its own rank; a frame is finished by the worker that
 /// combined it and by all others from the same bytes, so all results are bit-identical.

@@ -6,6 +6,7 @@
 #include "../transport/group.hpp"
 #include "concept.hpp"
 #include "detail/nodes.hpp"
+#include "detail/piece_sizes.hpp"
 #include "scatter_reduce_allgather.hpp"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace globalq::schedule {
 
@@ -293,6 +295,48 @@ class hierarchical {
     return order;
   }
 
+  /// What the busiest workers send and hold: a leader what Outer says; a member its frames to its parent; both what all
+  /// children get. What they hold is counted as if all frames were the longest.
+  detail::busiest_worker busiest(detail::piece_sizes const& all, int workers,
+                                 detail::bytes_before const& before) const requires detail::SaysBytes<Outer> {
+    detail::node_map const& nodes = nodes_of(workers);
+    detail::busiest_worker most;
+    std::vector<std::uint64_t> children;
+    std::vector<int> const ask = all.owners_to_ask(nodes.count());
+    int largest = 0;
+    for (int v = 0; v < nodes.count(); ++v) {
+      int const size = nodes.size(v);
+      if (static_cast<int>(children.size()) != size) {
+        children.assign(static_cast<std::size_t>(size), 0);
+        for (int p = 1; p < size; ++p) ++children[static_cast<std::size_t>(Inner::parent(p))];
+      }
+      bool const asked = size > largest || std::find(ask.begin(), ask.end(), v) != ask.end();
+      largest = std::max(largest, size);
+      std::uint64_t most_below = 0;  // of members so far, plus 1
+      for (int p = 0; p < size; ++p) {
+        int const rank = nodes.leader(v) + p;
+        std::uint64_t const below = children[static_cast<std::size_t>(p)];
+        std::uint64_t const up = p == 0 ? outer_.sent(all, nodes.count(), v) : (sums_in_nodes ? 0 : all.all());
+        most.sends(detail::capped_sum(before.sent(rank),
+                                      detail::capped_sum(up, detail::capped_product(below, all.all()))));
+        if (!asked || (p != 0 && below < most_below)) continue;  // another one holds as much
+        if (p != 0) most_below = below + 1;
+        detail::slot_sizes slots = before.slots(rank);
+        if (p == 0)
+          outer_.hold(all, nodes.count(), v, slots);
+        else if (!sums_in_nodes)
+          all.hold_largest(detail::slot_sizes::shared, 4, 1, slots);
+        if (!sums_in_nodes)
+          slots.hold(detail::slot_sizes::shared, below + (p != 0), all.largest());
+        else if (p != 0)  // what arrives from the leader at once
+          slots.hold(detail::slot_sizes::shared, outer_.facts(nodes.count()).combines ? 1 : nodes.count(),
+                     all.largest());
+        most.holds(slots);
+      }
+    }
+    return most;
+  }
+
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     split::expect_single_messages<T>("use schedule ring");
@@ -316,6 +360,7 @@ class hierarchical {
     return nodes.leader(nodes.node_of(rank)) == rank;
   }
   int node_of(int rank, int workers) const requires(sums_in_nodes) { return nodes_of(workers).node_of(rank); }
+  detail::node_map nodes_among(int workers) const { return nodes_of(workers); }
 
   /// Adds the vectors of each node: every worker adds a segment and sends it to the others.
   /// @param c  of float32 frames
@@ -363,11 +408,15 @@ class hierarchical {
     thread_local std::vector<int> at;  // of the size that was asked for last
     if (static_cast<int>(at.size()) == size) return at[0];
     at.assign(static_cast<std::size_t>(size), 0);
-    for (int p = size - 1; p >= 0; --p)  // children lie above
-      for (int q = p + 1; q < size; ++q)
-        if (Inner::parent(q) == p)
-          at[static_cast<std::size_t>(p)] =
-              add(at[static_cast<std::size_t>(p)], at[static_cast<std::size_t>(q)]);
+    std::vector<int> first(static_cast<std::size_t>(size), 0), next = first;  // children of each; 0: no more
+    for (int p = size - 1; p >= 0; --p) {                                     // children lie above
+      for (int q = first[static_cast<std::size_t>(p)]; q != 0; q = next[static_cast<std::size_t>(q)])
+        at[static_cast<std::size_t>(p)] =
+            add(at[static_cast<std::size_t>(p)], at[static_cast<std::size_t>(q)]);
+      if (p != 0)
+        next[static_cast<std::size_t>(p)] =
+            std::exchange(first[static_cast<std::size_t>(Inner::parent(p))], p);
+    }
     return at[0];
   }
 

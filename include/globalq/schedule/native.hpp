@@ -3,7 +3,9 @@
 /// @file
 /// @brief schedule: the transport's own Allreduce, for sums of integers (exact in any order).
 
+#include "../wire/frame.hpp"
 #include "concept.hpp"
+#include "detail/piece_sizes.hpp"
 
 #include <string>
 
@@ -19,6 +21,21 @@ struct native {
   static globalq::detail::schedule_facts facts(int workers) { return {name, workers - 1, true, true, false}; }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
+
+  /// Bytes that a worker sends, if the library moves 2 S (n-1)/n of the numbers in a chunk; headers stay here.
+  static std::uint64_t sent(detail::piece_sizes const& all, int workers, int) {
+    std::uint64_t bytes = 0;
+    for (auto const& run : all.runs())
+      for (detail::chunk_run const& c : run.chunks) {
+        std::uint64_t const twice = 2 * (c.largest - wire::header_bytes);
+        bytes += c.rounds * (twice - divide_up(twice, static_cast<std::uint64_t>(workers)));
+      }
+    return bytes;
+  }
+  /// What a worker's frames take, slot by slot.
+  static void hold(detail::piece_sizes const& all, int, int, detail::slot_sizes& frames) {
+    frames.hold(0, 1, all.largest());
+  }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

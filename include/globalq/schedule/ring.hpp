@@ -4,6 +4,7 @@
 /// @brief schedule: the ring: each segment collects one worker after the other, then travels round once more.
 
 #include "concept.hpp"
+#include "detail/piece_sizes.hpp"
 
 namespace globalq::schedule {
 
@@ -21,6 +22,20 @@ struct ring {
     return (maker - terms + 1 + workers) % workers;
   }
 
+  /// Bytes that a worker sends: all segments in hops 0 .. n-1, and all but two in the others.
+  static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
+    return workers == 1 ? 0 : 2 * all.all() - all.of(rank) - all.of((rank + 1) % workers);
+  }
+  /// The most that a worker's frames take: which of them share a slot depends on how often each is used.
+  static void hold(detail::piece_sizes const& all, int workers, int, detail::slot_sizes& frames) {
+    if (all.rounds() == 0) return;
+    std::uint64_t const slots = slots_of(all.rounds()),
+                        arrivals =
+                            std::min(slots, 2 * static_cast<std::uint64_t>(workers - 1) * all.rounds());
+    all.hold_largest(slots - arrivals, arrivals, 2, frames);
+    all.hold_largest(slots, slots, 1, frames);
+  }
+
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank(), right = (r + 1) % n, left = (r + n - 1) % n;
@@ -29,8 +44,8 @@ struct ring {
     // chunk. Hop 0 encodes, hops 1 .. n-1 add what arrives and the last of these completes a segment; hops n .. 2n-2 pass
     // complete segments on. What an item waits for was sent one hop before, so while it travels the other chunks of the
     // group are worked on. At least as many slots as chunks in a group: else all could wait for their right neighbours.
-    constexpr std::uint64_t group = 4, ahead = 2, most_slots = group + ahead + 1;
-    std::uint64_t const slots = std::min(group, chunks) + ahead + 1;
+    constexpr std::uint64_t most_slots = group + ahead + 1;
+    std::uint64_t const slots = slots_of(chunks);
     std::uint64_t const hops = static_cast<std::uint64_t>(2 * n - 1), items = hops * chunks;
     typename T::request arriving[most_slots], leaving[most_slots];
     struct item {
@@ -75,6 +90,10 @@ struct ring {
     }
     for (auto& q : leaving) t.wait(q);
   }
+
+ private:
+  static constexpr std::uint64_t group = 4, ahead = 2;
+  static std::uint64_t slots_of(std::uint64_t chunks) { return std::min(group, chunks) + ahead + 1; }
 };
 
 }  // namespace globalq::schedule

@@ -4,6 +4,7 @@
 /// @brief schedule: every worker adds one segment of all others and sends the sum to all.
 
 #include "detail/frames.hpp"
+#include "detail/piece_sizes.hpp"
 
 namespace globalq::schedule {
 
@@ -17,6 +18,32 @@ struct scatter_reduce_allgather {
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
+
+  /// Bytes that a worker sends: each other segment to its owner, and the sum of its own to all others.
+  static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
+    std::uint64_t const own = all.of(rank);
+    return detail::capped_sum(all.all() - own,
+                              detail::capped_product(own, static_cast<std::uint64_t>(workers - 1)));
+  }
+  /// What a worker's frames take, slot by slot.
+  static void hold(detail::piece_sizes const& all, int workers, int rank, detail::slot_sizes& frames) {
+    std::uint64_t const n = static_cast<std::uint64_t>(workers), r = static_cast<std::uint64_t>(rank);
+    for (std::uint64_t k = 0; k < std::min<std::uint64_t>(2, all.rounds()); ++k) {
+      std::uint64_t const in = k * (2 * n + 1), out = in + n, own = all.run_of(rank).largest(2, k);
+      for (auto const& run : all.runs()) {
+        std::uint64_t const theirs = run.largest(2, k), first = static_cast<std::uint64_t>(run.first),
+                            end = first + static_cast<std::uint64_t>(run.count);
+        auto const others = [&](std::uint64_t from, std::uint64_t to) {
+          if (from >= to) return;
+          frames.hold(in + from, to - from, std::max(own, theirs));
+          frames.hold(out + from, to - from, theirs);
+        };
+        others(first, std::min(r, end));
+        others(std::max(first, r + 1), end);
+      }
+      frames.hold(out + n, 1, own);
+    }
+  }
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {

@@ -4,6 +4,7 @@
 /// @brief schedule: the binomial tree, for any number of workers: up to worker 0, then down again.
 
 #include "concept.hpp"
+#include "detail/piece_sizes.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -29,11 +30,25 @@ struct tree {
   /// Who gets what worker @p place > 0 has added; for schedule::hierarchical.
   static int parent(int place) { return place & (place - 1); }
 
+  /// Bytes that a worker sends: its sum to its parent, and the whole one to its children.
+  static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
+    return all.of(0) * static_cast<std::uint64_t>(children_of(workers, rank) + (rank != 0));
+  }
+  /// What a worker's frames take, slot by slot.
+  static void hold(detail::piece_sizes const& all, int workers, int rank, detail::slot_sizes& frames) {
+    std::uint64_t const window = window_of(workers),
+                        below = static_cast<std::uint64_t>(children_of(workers, rank));
+    for (std::uint64_t k = 0; k < std::min(window, all.rounds()); ++k) {
+      std::uint64_t const bytes = all.run_of(0).largest(window, k);
+      frames.hold((most + 2) * k, below, bytes);
+      frames.hold((most + 2) * k + most, rank == 0 ? 1 : 2, bytes);
+    }
+  }
+
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
     std::uint64_t const rounds = cut.rounds();
-    constexpr std::size_t most = 32;  // children; then come the own sum and the whole one
     int child[most], below[most], children = 0, terms = 1, parent = 1;
     for (; parent < n && (r & parent) == 0; parent *= 2) {
       if (r + parent >= n) continue;
@@ -42,9 +57,7 @@ struct tree {
       terms += below[children++];
     }
     detail::transfers<T> under_way;
-    // Chunks on their way: as many as there are steps up to worker 0 and down again, else each would wait for the one before.
-    std::uint64_t const window = std::min<std::uint64_t>(
-        2 * static_cast<std::uint64_t>(log2_ceil(static_cast<std::uint64_t>(n))) + 2, detail::most_sets - 2);
+    std::uint64_t const window = window_of(n);
     auto const slot = [&](std::uint64_t round, std::size_t i) { return i + (most + 2) * (round % window); };
     auto const up_set = [](std::uint64_t round) { return static_cast<int>(round % 2); };
     auto const down_set = [&](std::uint64_t round) { return static_cast<int>(2 + round % window); };
@@ -93,6 +106,21 @@ struct tree {
     for (std::uint64_t round = rounds - std::min(behind, rounds); round < rounds; ++round) finish(round);
     for (std::uint64_t round = rounds - std::min(window, rounds); round < rounds; ++round)
       under_way.wait_all(t, down_set(round));
+  }
+
+ private:
+  static constexpr std::size_t most = 32;  ///< children; then come the own sum and the whole one
+
+  static int children_of(int workers, int rank) {
+    int count = 0;
+    for (int below = 1; below < workers && (rank & below) == 0; below *= 2) count += rank + below < workers;
+    return count;
+  }
+  /// Chunks on their way: as many as there are steps up to worker 0 and down again, else each would wait for the one before.
+  static std::uint64_t window_of(int workers) {
+    return std::min<std::uint64_t>(
+        2 * static_cast<std::uint64_t>(log2_ceil(static_cast<std::uint64_t>(workers))) + 2,
+        detail::most_sets - 2);
   }
 };
 

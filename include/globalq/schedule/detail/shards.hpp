@@ -13,6 +13,7 @@
 #include "../hierarchical.hpp"
 #include "frames.hpp"
 #include "nodes.hpp"
+#include "piece_sizes.hpp"
 
 namespace globalq::schedule::detail {
 
@@ -184,6 +185,21 @@ class reduce_scatter : public over_nodes {
 
   static segment writes(layout const& cut, int rank) { return cut.part(rank); }
 
+  /// Each worker sends all shards but its own once, whatever the nodes. What it holds is counted for the first nodes, the last
+  /// one and those larger than the ones before.
+  busiest_worker busiest(piece_sizes const& all, int workers, bytes_before const& before) const {
+    node_map const& nodes = nodes_of(workers);
+    busiest_worker most;
+    for (int r = 0; r < workers; ++r) most.sends(capped_sum(before.sent(r), all.all() - all.of(r)));
+    int largest = 0;
+    for (int v = 0; v < nodes.count(); ++v) {
+      if (v >= 4 && v != nodes.count() - 1 && nodes.size(v) <= largest) continue;
+      largest = std::max(largest, nodes.size(v));
+      hold_in(nodes, v, all, before, most);
+    }
+    return most;
+  }
+
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     node_map const& nodes = nodes_of<T>(t);
@@ -259,6 +275,50 @@ class reduce_scatter : public over_nodes {
           }
         });
     others.wait();
+  }
+
+ private:
+  /// The slots of the workers of a node: as operator() names them.
+  static void hold_in(node_map const& nodes, int node, piece_sizes const& all, bytes_before const& before,
+                      busiest_worker& most) {
+    shard_turns const turns(nodes, node);
+    std::uint64_t const each = static_cast<std::uint64_t>(turns.count()), last = each - 1;
+    std::uint64_t const size = static_cast<std::uint64_t>(nodes.size(node));
+    // the largest piece that a worker handles in rounds of parity k, in the turns below an end
+    auto const handled = [&](int worker, std::uint64_t k, std::uint64_t end) {
+      std::uint64_t bytes = 0;
+      for (std::uint64_t turn = 0; turn < end; ++turn) {
+        int const owner = turns.owner(static_cast<int>(turn), worker);
+        bool const same_in_all_chunks = each % 2 == 0;
+        if (owner < 0 || (same_in_all_chunks && (last - turn) % 2 != k)) continue;
+        bytes = std::max(bytes, all.run_of(owner).largest(same_in_all_chunks ? 1 : 2,
+                                                          same_in_all_chunks ? 0 : (k + last - turn) % 2));
+      }
+      return bytes;
+    };
+    std::vector<std::array<std::uint64_t, 2>> exchanged(size);
+    for (std::uint64_t p = 0; p < size; ++p)
+      for (std::uint64_t k : {0U, 1U})
+        exchanged[p][k] = handled(nodes.leader(node) + static_cast<int>(p), k, each);
+    std::array<std::uint64_t, 2> together{};
+    for (auto const& bytes : exchanged)
+      for (std::uint64_t k : {0U, 1U}) together[k] += bytes[k];
+    for (std::uint64_t p = 0; p < size; ++p) {
+      int const r = nodes.leader(node) + static_cast<int>(p);
+      slot_sizes slots = before.slots(r);
+      for (std::uint64_t k : {0U, 1U}) {
+        std::uint64_t const in = 2 * size * k, out = in + size, sums = 4 * size;
+        slots.hold(in, p, exchanged[p][k]);
+        slots.hold(in + p, 1, handled(r, k, 1));
+        slots.hold(in + p + 1, size - p - 1, exchanged[p][k]);
+        slots.hold(size == 2 ? out + 1 - p : out, 1, together[k] - exchanged[p][k]);
+        for (std::uint64_t turn = 1; turn < each; ++turn)
+          if (int const owner = turns.owner(static_cast<int>(turn), r); owner >= 0)
+            slots.hold(sums, 1, all.run_of(owner).largest(2, k));
+        slots.hold(sums, static_cast<std::uint64_t>(nodes.count() - 1), all.run_of(r).largest(2, k));
+      }
+      most.holds(slots);
+    }
   }
 };
 
