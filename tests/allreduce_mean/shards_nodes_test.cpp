@@ -91,6 +91,32 @@ TEST(ShardsOfNodes, do_not_depend_on_chunks) {
       });
 }
 
+// Codes in frames of different lengths are not added as they are: sums of nodes are encoded again, as with wire::int8.
+TEST(ShardsOfNodes, in_frames_of_different_lengths_have_the_bits_of_requantised_ones) {
+  auto const check = [](auto const& norm, auto const& levels) {
+    gq::any_quantizer const fixed =
+        gq::quantizer{norm, levels, dice, gq::wire::int8{}, gq::reduce::requantise{}};
+    for (gq::any_quantizer const& op :
+         std::vector<gq::any_quantizer>{gq::quantizer{norm, levels, dice, gq::wire::elias<>{}},
+                                        gq::quantizer{norm, levels, dice, gq::wire::huffman<>{}},
+                                        gq::quantizer{norm, levels, dice, gq::wire::sparse<>{}}})
+      for (std::vector<int> const& split : {std::vector{2, 1}, std::vector{2, 2}})
+        on_threads(split[0] + split[1], [&](auto& workers) {
+          hierarchical<> const nodes{split};
+          gq::reduce_scatter_mean mean{workers, op, nodes, {.seed = 3}},
+              expected{workers, fixed, nodes, {.seed = 3}};
+          EXPECT_EQ(mean.reduce(), gq::method::requantise);
+          std::vector<float> x = values(3001, workers.rank()), y = x;
+          mean(x, 7);
+          expected(y, 7);
+          EXPECT_TRUE(shards::same_bits(x.data(), y.data(), x.size())) << op.facts().name;
+        });
+  };
+  check(gq::norm::linf{}, gq::levels::exponential{6});
+  check(gq::norm::l<2, 2>{.bucket = 100}, gq::levels::exponential{6});
+  check(gq::norm::linf{}, gq::levels::uniform{7});
+}
+
 TEST(ShardsOfNodes, each_of_one_worker_are_those_of_no_nodes) {
   on_threads(5, [](auto& workers) {
     for (gq::any_quantizer const& op : operators())

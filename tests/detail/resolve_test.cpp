@@ -321,6 +321,31 @@ TEST(Resolve, plain_float32_always_fits) {
   }
 }
 
+// Codes in frames of different lengths are never added as they are, whatever the levels and the schedule.
+TEST(Resolve, codes_of_different_lengths_are_requantised) {
+  auto const expect = [](auto const& levels) {
+    for (gq::detail::operator_facts const& f :
+         {gq::detail::facts_of(
+              gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::elias<>{}}),
+          gq::detail::facts_of(
+              gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::huffman<>{}}),
+          gq::detail::facts_of(
+              gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::sparse<>{}})})
+      for (bool const one_addition : {false, true}) {
+        schedule_facts s;
+        s.height = 2;
+        s.varying = true;
+        s.one_addition = one_addition;
+        resolution const r = gq::detail::resolve(f, s, 3);
+        EXPECT_EQ(r.refusal, "");
+        EXPECT_EQ(r.how, method::requantise) << f.name;
+      }
+  };
+  expect(gq::levels::exponential{6});
+  expect(gq::levels::uniform{6});
+  expect(gq::levels::table{0, 0.5, 1});
+}
+
 // --- The refusals ------------------------------------------------------------------------------------------
 
 TEST(Refusal, of_policies_that_do_not_fit_together_has_remedies_that_work) {

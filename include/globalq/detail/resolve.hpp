@@ -147,6 +147,7 @@ inline method choose_method(operator_facts const& op, schedule_facts const& s) {
   }
   if (!s.combines) return method::none;
   if (s.native) return method::sum;
+  if (op.most_bytes != nullptr) return method::requantise;  // codes in frames of different lengths do not add
   if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
   if (op.binary && !op.local && !s.one_addition) return method::exponential;
   return method::requantise;
