@@ -9,6 +9,10 @@
 /// Zero, and every (1 + m / 2^Mantissa) 2^-e above 2^-Exponents up to 1: code 1 is the smallest, codes rise.
 template <int Exponents, int Mantissa>
 struct minifloat {
+  static constexpr char const* name = "minifloat";
+  /// Workers compare it: those with other parameters get an error instead of another mean.
+  std::uint64_t parameters() const { return std::uint64_t{Exponents} << 32 | std::uint64_t{Mantissa}; }
+
   float extent() const { return 1; }
   std::uint32_t max_code() const { return (Exponents << Mantissa) + 1; }
 

@@ -17,7 +17,6 @@ class any_quantizer {
       : held_(std::make_shared<model<Operator>>(op)) {}
 
   detail::operator_facts facts() const { return held_->facts(); }
-  std::uint64_t parameter_hash() const { return held_->parameter_hash(); }
   std::uint64_t levels_hash() const { return held_->levels_hash(); }
   std::vector<double> magnitudes() const { return held_->magnitudes(); }
   std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
@@ -39,7 +38,6 @@ class any_quantizer {
   struct door {
     virtual ~door() = default;
     virtual detail::operator_facts facts() const = 0;
-    virtual std::uint64_t parameter_hash() const = 0;
     virtual std::uint64_t levels_hash() const = 0;
     virtual std::vector<double> magnitudes() const = 0;
     virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
@@ -56,7 +54,6 @@ class any_quantizer {
   struct model final : door {
     explicit model(Operator const& o) : op(o) {}
     detail::operator_facts facts() const override { return detail::facts_of(op); }
-    std::uint64_t parameter_hash() const override { return detail::parameter_hash(op); }
     std::uint64_t levels_hash() const override { return detail::levels_hash(op); }
     std::vector<double> magnitudes() const override { return detail::magnitudes(op); }
     std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,

@@ -53,7 +53,6 @@ class centred {
     if (bucket_ != f.bucket) f.name += " in buckets of " + std::to_string(bucket_);
     return f;
   }
-  std::uint64_t parameter_hash() const { return detail::hash(detail::parameter_hash(op_), bucket_ + 1); }
   std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
   std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
 

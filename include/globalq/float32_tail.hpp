@@ -48,7 +48,6 @@ class float32_tail {
     f.name += ", tail float32";
     return f;
   }
-  std::uint64_t parameter_hash() const { return detail::parameter_hash(op_); }
   std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
   std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
 

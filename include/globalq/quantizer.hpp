@@ -25,9 +25,15 @@
 #include "wire/sparse.hpp"
 
 #include <memory>
-#include <typeinfo>
 
 namespace globalq {
+
+namespace detail {
+template <class Op>
+inline constexpr bool is_reduce =
+    std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
+    std::is_same_v<Op, reduce::exponential> || std::is_same_v<Op, reduce::requantise>;
+}  // namespace detail
 
 /// @brief An operator: what is done to a vector between a worker and the wire.
 ///
@@ -81,6 +87,30 @@ requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
           !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
       "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantise or "
       "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
+
+  static_assert(detail::is_reduce<Reduce>,
+                "globalq: the library does not run reduce operators of your own. Use reduce::automatic, "
+                "reduce::sum, reduce::exponential or reduce::requantise; see docs/composing.md");
+  static_assert(
+      requires {
+        { Rounding::unbiased } -> std::convertible_to<bool>;
+      },
+      "globalq: this rounding does not declare whether it is unbiased. Give it a static constexpr bool "
+      "unbiased; see docs/composing.md");
+  static_assert(
+      wire::BlockCode<Wire> ||
+          requires(Wire const& w) {
+            { w.bits() } -> std::convertible_to<int>;
+          },
+      "globalq: this wire format does not declare how many bits a code takes. Give it int bits() const; see "
+      "docs/composing.md");
+  static_assert(
+      Named<Levels> && Named<Rounding> && Named<Wire>,
+      "globalq: levels, rounding and wire must each declare a name, which workers compare. Give the "
+      "policy a static constexpr char const* name; see docs/composing.md");
+  static_assert(Described<Levels> && Described<Rounding> && Described<Wire>,
+                "globalq: a policy with members or template arguments must declare a number for them, which "
+                "workers compare. Give it std::uint64_t parameters() const; see docs/composing.md");
 
   Norm norm;
   Levels levels;
@@ -158,6 +188,21 @@ namespace detail {
 
 inline std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
 
+template <Named P>
+std::string name_of_policy(P const& policy) {
+  if constexpr (requires { policy.name(); })
+    return std::string(policy.name());
+  else
+    return P::name;
+}
+/// What a policy declares.
+template <Named P>
+std::uint64_t policy_hash(std::uint64_t h, P const& policy) {
+  h = hash(h, name_of_policy(policy));
+  if constexpr (requires { policy.parameters(); }) h = hash(h, policy.parameters());
+  return h;
+}
+
 /// Levels whose parameters are not just their number put them into the fingerprint through their values.
 template <class L>
 std::uint64_t level_hash(L const& levels) {
@@ -193,36 +238,29 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.local = N::is_local;
   f.fixed_unit = op.norm.fixed_unit();
   f.shifts = op.rounding.shifts();
-  if constexpr (requires { R::unbiased; }) f.unbiased = R::unbiased;
+  f.unbiased = R::unbiased;
   if constexpr (requires { W::is_integer; }) f.integer_wire = W::is_integer;
   if constexpr (wire::BlockCode<W>) {
     using lane = typename W::lane;
     f.largest_code = W::largest_code();
     f.wire_bits = 8 * static_cast<int>(sizeof(lane));
     f.wire = W::name();
+    if (sizeof(lane) != 1) f.wire += ":int" + number(static_cast<std::uint64_t>(f.wire_bits));
     f.most_bytes = [](std::uint64_t count, std::uint32_t largest, bool zero_free) -> std::size_t {
       return wire::coded<W>(W{}, largest, zero_free).capacity(count);
     };
   } else {
     f.largest_code = op.wire.largest_code(f.zero_free);
-    if constexpr (requires { op.wire.bits(); }) f.wire_bits = op.wire.bits();
-    f.wire = f.integer_wire ? "int" + number(static_cast<std::uint64_t>(f.wire_bits))
-                            : "packed:" + number(static_cast<std::uint64_t>(f.wire_bits));
+    f.wire_bits = op.wire.bits();
+    f.wire = name_of_policy(op.wire);
+    if (!f.integer_wire) f.wire += ':' + std::to_string(f.wire_bits);
   }
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
   if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
 
-  std::string const size = f.size == 0 ? "" : ":" + number(f.size);
-  std::string levels =
-      f.evenly_spaced ? "uniform" + size : (f.binary ? "exponential" + size : "levels" + size);
-  if (std::is_base_of_v<levels::detail::level_table, L>)
-    levels = (f.zero_free ? "symmetric" : "table") + size;
-  std::string rounding = "rounding";
-  if constexpr (std::is_same_v<R, rounding::stochastic>) rounding = "stochastic";
-  if constexpr (std::is_base_of_v<rounding::detail::one_word, R>)
-    rounding = op.rounding.constant ? "nearest"
-                                    : (op.rounding.shift_back ? "random-shift" : "random-shift-unshifted");
+  f.policies = policy_hash(policy_hash(policy_hash(0, op.levels), op.rounding), op.wire);
+  std::string const levels = name_of_policy(op.levels) + (f.size == 0 ? "" : ":" + number(f.size));
   f.name = (f.q.in_byte       ? "shared-exponent:"
             : f.q.rounds_up() ? "power-of-two:"
                               : std::string()) +
@@ -230,8 +268,8 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
             : f.local                            ? "local:" + order_name(f.q)
             : f.q == infinity && f.p == infinity ? std::string("linf")
                                                  : "l:" + order_name(f.q) + "," + order_name(f.p)) +
-           (f.bucket != 0 ? " bucket " + number(f.bucket) : "") + " " + levels + " " + rounding + " " +
-           f.wire + " " + Op::name();
+           (f.bucket != 0 ? " bucket " + number(f.bucket) : "") + " " + levels + " " +
+           name_of_policy(op.rounding) + " " + f.wire + " " + Op::name();
   return f;
 }
 
@@ -242,15 +280,6 @@ inline operator_facts facts_of(uncompressed const&) {
   f.q = f.p = infinity;
   return f;
 }
-
-/// What neither the name nor the levels tell.
-template <class N, class L, class R, class W, class Op>
-std::uint64_t parameter_hash(quantizer<N, L, R, W, Op> const& op) {
-  std::uint64_t h = bits_of(op.norm.fixed_unit());
-  h = hash(h, std::string(typeid(R).name()));
-  return h;
-}
-inline std::uint64_t parameter_hash(uncompressed const&) { return 0; }
 
 /// What only the values of the levels tell; 0 when their number tells all.
 template <class N, class L, class R, class W, class Op>
@@ -345,10 +374,6 @@ concept SelfDescribed = requires(Operator const& op) {
 template <SelfDescribed Operator>
 operator_facts facts_of(Operator const& op) {
   return op.facts();
-}
-template <SelfDescribed Operator>
-std::uint64_t parameter_hash(Operator const& op) {
-  return op.parameter_hash();
 }
 template <SelfDescribed Operator>
 std::uint64_t levels_hash(Operator const& op) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <regex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -321,6 +322,86 @@ TEST(Resolve, plain_float32_always_fits) {
   }
 }
 
+// A field that fingerprint() does not list does not compile; one that it lists must count.
+TEST(Fingerprint, changes_with_every_field) {
+  std::vector<std::function<void(operator_facts&)>> const facts = {
+      [](auto& f) { f.name = "another"; },
+      [](auto& f) { f.plain = true; },
+      [](auto& f) { f.plain_tail = true; },
+      [](auto& f) { f.evenly_spaced = false; },
+      [](auto& f) { f.binary = true; },
+      [](auto& f) { f.zero_free = true; },
+      [](auto& f) { f.size = 6; },
+      [](auto& f) { f.limit = 6; },
+      [](auto& f) { f.q.value = 1; },
+      [](auto& f) { f.q.quantum = 1; },
+      [](auto& f) { f.q.in_byte = true; },
+      [](auto& f) { f.p = 1; },
+      [](auto& f) { f.bucket = 1; },
+      [](auto& f) { f.local = true; },
+      [](auto& f) { f.fixed_unit = 0x1p-1074; },
+      [](auto& f) { f.unbiased = false; },
+      [](auto& f) { f.shifts = true; },
+      [](auto& f) { f.integer_wire = false; },
+      [](auto& f) { f.largest_code = 1; },
+      [](auto& f) { f.wire_bits = 1; },
+      [](auto& f) { f.most_bytes = [](std::uint64_t, std::uint32_t, bool) { return std::size_t{0}; }; },
+      [](auto& f) { f.wire = "another"; },
+      [](auto& f) { f.reduce = request::sum; },
+      [](auto& f) { f.policies = 1; }};
+  std::vector<std::function<void(resolution&)>> const numbers = {
+      [](auto& r) { r.how = method::sum; }, [](auto& r) { r.size = 1; }, [](auto& r) { r.headroom = 1; }};
+  std::vector<std::function<void(schedule_facts&)>> const schedule = {
+      [](auto& s) { s.name = "another"; },    [](auto& s) { s.height = 1; },
+      [](auto& s) { s.combines = false; },    [](auto& s) { s.native = true; },
+      [](auto& s) { s.one_addition = true; }, [](auto& s) { s.roundings = 1; },
+      [](auto& s) { s.varying = true; },      [](auto& s) { s.operation = "another"; },
+      [](auto& s) { s.most_terms = 1; }};
+  operator_facts const f = setup{.size = 7}.facts();
+  std::set<std::uint64_t> operators{gq::detail::fingerprint(f, {})}, orders{gq::detail::fingerprint({})};
+  for (auto const& change : facts) {
+    operator_facts other = f;
+    change(other);
+    operators.insert(gq::detail::fingerprint(other, {}));
+  }
+  for (auto const& change : numbers) {
+    resolution other;
+    change(other);
+    operators.insert(gq::detail::fingerprint(f, other));
+  }
+  for (auto const& change : schedule) {
+    schedule_facts other;
+    change(other);
+    orders.insert(gq::detail::fingerprint(other));
+  }
+  EXPECT_EQ(operators.size(), 1 + facts.size() + numbers.size());
+  EXPECT_EQ(orders.size(), 1 + schedule.size());
+}
+
+// The lane of a code and the parameters of a rounding are in no other fact than policies.
+TEST(Fingerprint, tells_policies_apart) {
+  auto const of = [](auto const& rounding, auto const& wire) {
+    return gq::detail::fingerprint(
+        gq::detail::facts_of(gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, rounding, wire}), {});
+  };
+  gq::rounding::stochastic const dice;
+  gq::wire::int8 const byte;
+  std::set<std::uint64_t> const all{of(dice, gq::wire::elias<>{}),
+                                    of(dice, gq::wire::elias<std::int16_t>{}),
+                                    of(dice, gq::wire::huffman<>{}),
+                                    of(dice, gq::wire::huffman<std::int16_t>{}),
+                                    of(dice, gq::wire::sparse<>{}),
+                                    of(dice, gq::wire::sparse<std::int16_t>{}),
+                                    of(dice, byte),
+                                    of(dice, gq::wire::int16{}),
+                                    of(dice, gq::wire::packed<8>{}),
+                                    of(gq::rounding::nearest{}, byte),
+                                    of(gq::rounding::random_shift<>{}, byte),
+                                    of(gq::rounding::random_shift<false>{}, byte)};
+  EXPECT_EQ(all.size(), 12U);
+  EXPECT_EQ(of(dice, gq::wire::packed<4>{}), of(dice, gq::wire::packed<>{4}));
+}
+
 // Codes in frames of different lengths are never added as they are, whatever the levels and the schedule.
 TEST(Resolve, codes_of_different_lengths_are_requantised) {
   auto const expect = [](auto const& levels) {
@@ -344,6 +425,12 @@ TEST(Resolve, codes_of_different_lengths_are_requantised) {
   expect(gq::levels::exponential{6});
   expect(gq::levels::uniform{6});
   expect(gq::levels::table{0, 0.5, 1});
+}
+
+TEST(Refusal, of_a_wire_whose_codes_have_no_bits_names_them) {
+  operator_facts f = setup{.size = 3}.facts();
+  f.wire_bits = 0;
+  EXPECT_THAT(gq::detail::resolve(f, facts_of_schedule("ring", 2), 2).refusal, HasSubstr("have 0 bits"));
 }
 
 // --- The refusals ------------------------------------------------------------------------------------------

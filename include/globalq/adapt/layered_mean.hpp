@@ -110,6 +110,7 @@ class layered_mean {
     setup.resolved = plain_.resolved;
     setup.operation = operation;
     setup.operator_hash = plain_.hash;
+    setup.schedule_hash = globalq::detail::schedule_fingerprint(schedule_, workers_.size());
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
@@ -312,7 +313,7 @@ class layered_mean {
     slot s;
     s.facts = globalq::detail::facts_of(uncompressed{});
     s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
-    s.hash = globalq::detail::hash(globalq::detail::hash(0, s.facts.name), s.resolved.size);
+    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
     return s;
   }
 
@@ -323,7 +324,7 @@ class layered_mean {
     s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
-    s.hash = globalq::detail::hash(globalq::detail::hash(op.parameter_hash(), s.facts.name), s.resolved.size);
+    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
     s.levels_hash = op.levels_hash();
     s.magnitudes = op.magnitudes();
     s.codec = op.make_codec(s.facts, s.resolved, on_);

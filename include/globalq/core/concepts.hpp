@@ -6,14 +6,41 @@
 /// Users extend globalq by writing a type that satisfies one of these concepts; nothing is registered. Policies are
 /// small trivially copyable values whose member functions are scalar, branch-free and callable on host and device; the
 /// kernels supply the loop, the vectorisation and the memory traffic. Transport and Schedule have pages of their own.
+/// A quantizer also wants levels, rounding and wire Named and Described, and that a rounding says whether it is unbiased.
 
 #include "arithmetic.hpp"
 
 #include <concepts>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 namespace globalq {
+
+namespace detail {
+template <class P>
+inline constexpr bool has_arguments = false;
+template <template <class...> class P, class... Arguments>
+inline constexpr bool has_arguments<P<Arguments...>> = true;
+template <template <auto...> class P, auto... Arguments>
+inline constexpr bool has_arguments<P<Arguments...>> = true;
+}  // namespace detail
+
+/// Declares what it is called, for people and for the fingerprint: `static constexpr char const* name`, or `name()`.
+template <class P>
+concept Named = requires(P const policy) {
+  { policy.name() } -> std::convertible_to<std::string_view>;
+}
+|| requires {
+  { P::name } -> std::convertible_to<std::string_view>;
+};
+
+/// Declares a number that stands for its members and template arguments where it has some: `std::uint64_t parameters() const`.
+/// Workers whose numbers differ get a disagreement_error. (Of templates that mix types and values the name must tell.)
+template <class P>
+concept Described = (std::is_empty_v<P> && !detail::has_arguments<P>) || requires(P const policy) {
+  { policy.parameters() } -> std::same_as<std::uint64_t>;
+};
 
 /// The two codes around a magnitude: the upper one is right with probability threshold / 2^32.
 ///

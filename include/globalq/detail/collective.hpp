@@ -254,9 +254,8 @@ class collective {
                     "chunk_values at 0, or use another schedule"));
     }
     setup_.operation = schedule_.facts(workers_.size()).operation;
-    setup_.operator_hash =
-        hash(hash(setup_.forced ? setup_.facts.bucket : parameter_hash(op), setup_.facts.name),
-             setup_.resolved.size);
+    setup_.operator_hash = fingerprint(setup_.facts, setup_.resolved);
+    setup_.schedule_hash = schedule_fingerprint(schedule_, workers_.size());
     setup_.levels_hash = setup_.forced ? 0 : levels_hash(op);
     if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();
     if (setup_.forced)

@@ -24,6 +24,7 @@ struct call_setup {
   resolution resolved;
   char const* operation = "";       ///< for errors
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
+  std::uint64_t schedule_hash = 0;
   std::uint64_t levels_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
   bool forced = false;  ///< the operator is float32 because the environment says so
@@ -485,14 +486,14 @@ class host_call {
   /// The opening exchange.
   /// @param grouping  0, or what tells one list of lengths and types from another
   template <class Schedule>
-  decision agree(Schedule const& schedule, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
+  decision agree(Schedule const&, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
                  std::uint64_t length, std::uint64_t buckets, double relative, scale_rule const& rule,
                  std::uint64_t step) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
-    agreement agreed(type, operator_hash, schedule.facts(n).name, n, setup_.settings.seed,
+    agreement agreed(type, operator_hash, setup_.schedule_hash, n, setup_.settings.seed,
                      setup_.settings.non_finite, length);
     if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
     opening_record const mine = agreed.record(step, top, relative);

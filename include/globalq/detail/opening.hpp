@@ -11,8 +11,6 @@
 #include "resolve.hpp"
 #include "units.hpp"
 
-#include <string_view>
-
 namespace globalq::detail {
 
 /// What each worker says first. 64 bytes, the same on every worker, whatever it is about to do.
@@ -44,8 +42,8 @@ struct agreement {
   static constexpr int operator_field = 1;
   static constexpr int step_field = 4;
 
-  agreement(dtype type, std::uint64_t operator_hash, std::string_view schedule, int workers,
-            std::uint64_t seed, non_finite mode, std::uint64_t values)
+  agreement(dtype type, std::uint64_t operator_hash, std::uint64_t schedule, int workers, std::uint64_t seed,
+            non_finite mode, std::uint64_t values)
       : fields{hash(1, static_cast<std::uint64_t>(type)),
                hash(2, operator_hash),
                hash(hash(3, schedule), static_cast<std::uint64_t>(workers)),

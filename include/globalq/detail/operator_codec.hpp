@@ -11,7 +11,6 @@
 #include "../wire/frame.hpp"
 
 #include <functional>
-#include <string_view>
 
 namespace globalq::detail {
 
@@ -100,20 +99,5 @@ class operator_codec : public codec {
   call call_;
   std::uint32_t faults_ = 0;
 };
-
-/// Fingerprints and what else is computed from a name.
-GLOBALQ_FUNCTION std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
-  h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6) + (h >> 2);
-  h ^= h >> 30;
-  h *= 0xBF58476D1CE4E5B9ULL;
-  h ^= h >> 27;
-  h *= 0x94D049BB133111EBULL;
-  return h ^ (h >> 31);
-}
-inline std::uint64_t hash(std::uint64_t h, std::string_view text) {
-  h = hash(h, text.size());
-  for (char c : text) h = hash(h, static_cast<unsigned char>(c));
-  return h;
-}
 
 }  // namespace globalq::detail

@@ -6,6 +6,7 @@
 #include "../core/error.hpp"
 #include "../norm/order.hpp"
 #include "../random/stream.hpp"
+#include "hash.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -67,9 +68,17 @@ struct schedule_facts {
   }
 };
 
+/// A hash of all fields. One that is not listed here does not compile.
+inline std::uint64_t fingerprint(schedule_facts const& s) {
+  auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms, encoders,
+               largest_node] = s;
+  return hash_fields(0, name, height, combines, native, one_addition, roundings, varying, operation,
+                     most_terms, encoders, largest_node);
+}
+
 /// What an operator is made of, as numbers.
 struct operator_facts {
-  std::string name;          ///< for people and for the fingerprint: all policies with their parameters
+  std::string name;          ///< for people: all policies with their parameters
   bool plain = false;        ///< uncompressed float32
   bool plain_tail = false;   ///< what whole buckets leave over travels as float32
   bool centred = false;      ///< values are encoded around the midpoints of buckets, which travel as float32
@@ -93,6 +102,7 @@ struct operator_facts {
   std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free) = nullptr;
   std::string wire;
   request reduce = request::automatic;
+  std::uint64_t policies = 0;  ///< hash of what levels, rounding and wire declare: names and parameters
 };
 
 /// Vectors are cut at multiples of it: neither buckets nor random tiles are parted.
@@ -116,6 +126,21 @@ struct resolution {
   std::string refusal;  ///< empty when it fits
   bool fits() const { return refusal.empty(); }
 };
+
+/// A hash of all that shapes results, except the values of levels, which may change between calls. A field that is not listed
+/// here does not compile.
+inline std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
+  auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p, bucket, local,
+               fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes, wire, reduce,
+               policies] = op;
+  auto const& [order, quantum, in_byte] = q;
+  auto const& [how, resolved_size, headroom, refusal] = r;
+  std::uint64_t const h =
+      hash_fields(0, name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, order, quantum,
+                  in_byte, p, bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code,
+                  wire_bits, most_bytes, wire, reduce, policies);
+  return hash_fields(h, how, resolved_size, headroom, refusal);
+}
 
 inline std::string number(std::uint64_t x) { return std::to_string(x); }
 
@@ -187,6 +212,9 @@ inline resolution resolve(operator_facts const& op, schedule_facts const& s, int
         "schedule native adds frames that are integers from end to end, and midpoints are none; use schedule "
         "ring, tree, sra or allgather");
   r.how = choose_method(op, s);
+  if (op.wire_bits < 1)
+    return refuse("codes of wire " + op.wire + " have " + std::to_string(op.wire_bits) +
+                  " bits; let bits() of the wire return 1 or more");
   auto const bad_order = [](std::uint32_t order) {
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };

@@ -242,7 +242,7 @@ class stream_call {
     segment const brought = reads_of(schedule, cut, workers_.rank());
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
-    open(schedule, x, length, brought, step, units);
+    open(x, length, brought, step, units);
     if (!known || host_driven) {
       on_.fence();
       throw_trouble();
@@ -297,9 +297,7 @@ class stream_call {
   }
 
   /// The statistics of the input, the exchange of records, and what they come to.
-  template <class Schedule>
-  void open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought, call_step step,
-            double* units) {
+  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
@@ -312,7 +310,7 @@ class stream_call {
                                statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
     }
     auto const timed = meter_.enter(phase::opening);
-    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), schedule.facts(n).name, n,
+    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), setup_.schedule_hash, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record* const mine = records_ + workers_.rank();
     on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});

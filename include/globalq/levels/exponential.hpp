@@ -26,6 +26,7 @@ class exponential {
  public:
   static constexpr bool evenly_spaced = false;
   static constexpr bool is_binary = true;
+  static constexpr char const* name = "exponential";
   static constexpr std::uint32_t limit = 127;
   static_assert(S <= limit,
                 "globalq: levels::exponential holds at most 127 levels: 2^-126 is float32's smallest");
@@ -35,6 +36,7 @@ class exponential {
 
   /// Levels above zero; 0: the largest number that fits.
   GLOBALQ_FUNCTION constexpr std::uint32_t size() const { return S != dynamic ? S : s_; }
+  constexpr std::uint64_t parameters() const { return size(); }
   GLOBALQ_FUNCTION constexpr std::uint32_t headroom() const { return headroom_; }
   GLOBALQ_FUNCTION constexpr std::uint32_t max_code() const { return size() + headroom_; }
   GLOBALQ_FUNCTION float extent() const { return power_of_two_float(stretch()); }

@@ -51,6 +51,11 @@ class level_table {
   GLOBALQ_FUNCTION std::uint32_t max_code() const { return size_; }
   GLOBALQ_FUNCTION bool zero_free() const { return first_ != 0; }
   GLOBALQ_FUNCTION bool reversed() const { return flip_ != 0; }
+  char const* name() const { return zero_free() ? "symmetric" : "table"; }
+  /// All but the values, which may change between calls and are compared by themselves.
+  std::uint64_t parameters() const {
+    return std::uint64_t{size_} << 2 | (zero_free() ? 2U : 0U) | (reversed() ? 1U : 0U);
+  }
   GLOBALQ_FUNCTION float extent() const { return 1.0F; }
   /// Whether other levels have the same codes: as many, with or without zero alike.
   bool alike(level_table const& other) const {

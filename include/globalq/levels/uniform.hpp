@@ -20,6 +20,7 @@ class uniform {
  public:
   static constexpr bool evenly_spaced = true;
   static constexpr std::uint32_t limit = 1U << 24;
+  static constexpr char const* name = "uniform";
   static_assert(S <= limit,
                 "globalq: levels::uniform holds at most 2^24 levels: float32 has no fraction beyond that");
 
@@ -28,6 +29,7 @@ class uniform {
 
   /// Levels above zero; 0: the largest number that fits.
   GLOBALQ_FUNCTION constexpr std::uint32_t size() const { return S != dynamic ? S : s_; }
+  constexpr std::uint64_t parameters() const { return size(); }
   GLOBALQ_FUNCTION constexpr std::uint32_t max_code() const { return size(); }
   GLOBALQ_FUNCTION float extent() const { return static_cast<float>(size()); }
 

@@ -14,6 +14,10 @@ struct one_word {
   bool shift_back = false;  ///< negative values see the complement of the word, and decoding adds the shift
   bool constant = false;    ///< always the word 2^31 - 1: up iff the fraction is at least one half
 
+  constexpr char const* name() const {
+    return constant ? "nearest" : (shift_back ? "random-shift" : "random-shift-unshifted");
+  }
+  constexpr std::uint64_t parameters() const { return (shift_back ? 1U : 0U) | (constant ? 2U : 0U); }
   GLOBALQ_FUNCTION constexpr bool shifts() const { return shift_back; }
   GLOBALQ_FUNCTION constexpr std::uint32_t word(std::uint32_t drawn) const {
     return constant ? 0x7fffffffU : drawn;

@@ -14,6 +14,7 @@ namespace globalq::rounding {
 struct stochastic {
   static constexpr bool word_per_coordinate = true;
   static constexpr bool unbiased = true;
+  static constexpr char const* name = "stochastic";
 
   GLOBALQ_FUNCTION constexpr bool shifts() const { return false; }
   GLOBALQ_FUNCTION constexpr std::uint32_t word(std::uint32_t drawn) const { return drawn; }

@@ -4,7 +4,8 @@
 /// @brief schedule: who sends which frame to whom; written once for every transport and every operator.
 ///
 /// A schedule is a value with
-/// - `static constexpr char const* name`, or `text()` where what it is called is known at run time only,
+/// - `static constexpr char const* name`, or `text()` where what it is called is known at run time only: all that tells it from
+///   others, since workers compare it,
 /// - `facts(workers)`: its height, and what it asks of an operator,
 /// - `parts(workers)`: into how many segments a vector is cut,
 /// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
@@ -46,6 +47,14 @@ segment writes_of(S const& schedule, layout const& cut, int rank) {
   if constexpr (requires { schedule.writes(cut, rank); }) return schedule.writes(cut, rank);
   return {0, cut.length()};
 }
+/// A hash of all that schedules say of themselves; of a user's too, whose name may not tell its parameters.
+template <class S>
+std::uint64_t schedule_fingerprint(S const& schedule, int workers) {
+  std::uint64_t h = hash_fields(fingerprint(schedule.facts(workers)), schedule.parts(workers), workers);
+  for (auto const& [into, from] : schedule.additions(workers)) h = hash_fields(h, into, from);
+  return h;
+}
+
 /// Whether what workers bring lies side by side instead of being averaged.
 template <class S>
 inline constexpr bool gathers = requires {

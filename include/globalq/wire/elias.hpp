@@ -32,6 +32,7 @@ class elias {
   struct table {};
 
   static constexpr char const* name() { return "elias"; }
+  static constexpr std::uint64_t parameters() { return sizeof(Lane); }
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 64 : 65; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
   /// Non-zeros of a block that are written in one stream.

@@ -30,6 +30,7 @@ class huffman {
   static constexpr int longest_word = detail::table_bits;
 
   static constexpr char const* name() { return "huffman"; }
+  static constexpr std::uint64_t parameters() { return sizeof(Lane); }
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 66 : 67; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 511; }
 

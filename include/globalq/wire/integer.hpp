@@ -17,6 +17,10 @@ struct integer {
   static constexpr bool is_integer = true;
   static constexpr int quad_bytes = 4 * static_cast<int>(sizeof(Int));  ///< of four codes
 
+  static constexpr char const* name() {
+    return sizeof(Int) == 1 ? "int8" : (sizeof(Int) == 2 ? "int16" : "int32");
+  }
+  static constexpr std::uint64_t parameters() { return sizeof(Int); }
   static constexpr std::uint32_t largest_code(bool /*zero_free*/) {
     return static_cast<std::uint32_t>(std::numeric_limits<Int>::max());
   }

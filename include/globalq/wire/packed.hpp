@@ -24,6 +24,7 @@ class packed {
  public:
   using lane = std::int8_t;
   static constexpr bool is_integer = false;
+  static constexpr char const* name = "packed";
   /// Bytes of four codes, if that is 1, 2 or 4; else 0.
   static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
   static_assert(B <= 8,
@@ -37,6 +38,7 @@ class packed {
   }
 
   GLOBALQ_FUNCTION constexpr int bits() const { return B != dynamic ? static_cast<int>(B) : bits_; }
+  constexpr std::uint64_t parameters() const { return static_cast<std::uint64_t>(bits()); }
   constexpr std::uint32_t largest_code(bool zero_free) const {
     std::uint32_t const patterns = 1U << (bits() - 1);
     std::uint32_t const largest = zero_free ? patterns : patterns - 1;

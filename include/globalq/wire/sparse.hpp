@@ -33,6 +33,7 @@ class sparse {
   struct table {};
 
   static constexpr char const* name() { return "sparse"; }
+  static constexpr std::uint64_t parameters() { return sizeof(Lane); }
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 68 : 69; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
 

@@ -270,8 +270,8 @@ class caller {
   opened open(T& workers, bool fits, std::uint64_t length, std::uint64_t step, std::uint32_t top,
               double statistic) {
     int const n = workers.size();
-    globalq::detail::agreement agreed(dtype::float32, parameters_, schedule_, n, settings_.seed,
-                                      settings_.non_finite, length);
+    globalq::detail::agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n,
+                                      settings_.seed, settings_.non_finite, length);
     // a worker whose vectors do not fit takes part, so that all of them hear of it
     agreed.fields[0] = globalq::detail::hash(agreed.fields[0], fits ? places_ : ~places_);
     globalq::detail::opening_record const mine =
