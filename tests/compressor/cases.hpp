@@ -155,8 +155,6 @@ void expect_manners(Make const& make) {
       "the length", [&](int r) { return one_layer(r == 2 ? d + 1 : d); }, same_settings,
       [&](int r) { return r == 2 ? d + 1 : d; }, same_step);
   differ(
-      "the length", same_layers, same_settings, [&](int r) { return r == 2 ? d - 1 : d; }, same_step);
-  differ(
       "grouping",
       [&](int r) {
         gq::adapt::layout l;
@@ -164,7 +162,19 @@ void expect_manners(Make const& make) {
         return l;
       },
       same_settings, same_length, same_step);
-  // and where all bring vectors that do not hold the layers, or count too far
+  // one brings vectors that do not hold the layers: the others are told who and why
+  auto const refused = support::complaints<gq::error>(3, [&](auto& workers) {
+    auto c = make(one_layer(d), gq::options{});
+    vector const x(workers.rank() == 2 ? d - 1 : d, 1.0F);
+    vector mean(x.size());
+    c.reduce(workers, x, mean, {}, 3);
+  });
+  for (int r : {0, 1})
+    EXPECT_NE(refused[static_cast<std::size_t>(r)].find("rank 2 refused its arguments (the vectors have 299"),
+              std::string::npos)
+        << refused[static_cast<std::size_t>(r)];
+  EXPECT_NE(refused[2].find("rank 2 of 3: the vectors have 299"), std::string::npos) << refused[2];
+  // and where all do so, or count too far
   for (auto const& t : support::complaints<gq::configuration_error>(2, [&](auto& workers) {
          auto c = make(one_layer(d), gq::options{});
          vector x(d - 1), mean(d - 1);

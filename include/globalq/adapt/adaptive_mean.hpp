@@ -63,12 +63,13 @@ class adaptive_mean {
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
     if (every_ == 0 || mean_.forced_to_float32()) return mean_(x, y, step);
-    auto const [in, out, length] = globalq::detail::pair_of(x, y, "adaptive_mean");
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
     using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
     static_assert(std::is_same_v<value, float> || std::is_same_v<value, double>,
                   "globalq: adaptive_mean adds gradients up in float32: pass float or double");
-    // a length that does not fit is refused by the mean, on the worker that brought it
-    if (length == chosen_.accumulated().model().length()) chosen_.add(std::span<value const>(in, length));
+    // lengths that do not fit are refused by the mean, which tells the others
+    if (length == chosen_.accumulated().model().length() && length == globalq::detail::size_of_vector(y))
+      chosen_.add(std::span<value const>(in, length));
     mean_(x, y, step);
     if (++calls_ % every_ != 0) return;
     found_ = chosen_.choose(workers_, step);

@@ -141,17 +141,20 @@ class layered_mean {
   /// @brief The same from @p x into @p y, which may be the same memory but not overlap otherwise.
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    auto const [in, out, length] = globalq::detail::pair_of(x, y, operation);
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
-    expect_flat(length, type);
+    std::string why = globalq::detail::unequal_lengths(length, globalq::detail::size_of_vector(y));
+    if (why.empty()) why = refusal_of(length, type, step);
     settle();
+    if (!why.empty()) call_->refuse(why);
     run_flat({in, type}, {out, type}, step);
   }
 
   /// @brief Averages one vector a layer, in the order of the layout; each has the size and the type of its layer.
   void operator()(vector_group const& tensors, std::uint64_t step) {
-    expect_tensors(tensors);
+    std::string const why = refusal_of(tensors, step);
     settle();
+    if (!why.empty()) call_->refuse(why);
     run(tensors.members(), step);
   }
 
@@ -164,20 +167,20 @@ class layered_mean {
         globalq::detail::outlasts_call<V>,
         "globalq: the vector is a temporary, which is gone before the call that is started; give it a "
         "name, and keep it until the call has ended");
-    auto const [in, out, length] = globalq::detail::pair_of(x, x, operation);
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, x);
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
-    expect_flat(length, type);
-    return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr});
+    return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr},
+                     refusal_of(length, type, step));
   }
   started_call start(vector_group const& tensors, std::uint64_t step) {
-    expect_tensors(tensors);
+    if (std::string const why = refusal_of(tensors, step); !why.empty()) return start_job({}, why);
     return start_members(tensors.members(), step);
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
 
   /// The same of vectors that the caller keeps and that were checked: sizes and types are those of the layers.
   started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
-    return start_job({run_started, this, {}, {}, members.size(), step, members.data()});
+    return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, refusal_of(step));
   }
 
   /// @brief Returns when all calls that were started have ended.
@@ -373,12 +376,7 @@ class layered_mean {
   }
 
   void run(std::span<vector_group::member const> members, std::uint64_t step) {
-    std::uint64_t const count = std::max<std::uint64_t>({1, model_.size(), settings_.of}),
-                        first = settings_.first;
-    if (step > (random::max_step + 1) / count - 1)
-      throw configuration_error(message("step " + std::to_string(step) + " with " + std::to_string(count) +
-                                        " layers is above 2^48 - 1; count steps from 0 and change the seed "
-                                        "instead"));
+    std::uint64_t const count = steps_of_a_call(), first = settings_.first;
     try {
       if (!warms_up(step))
         return call_->run_group(schedule_, members, own_operators(step), step * count + first);
@@ -410,8 +408,9 @@ class layered_mean {
                              globalq::detail::float32_forced_text(forced_));
   }
 
-  started_call start_job(call_queue::job const& job) {
+  started_call start_job(call_queue::job const& job, std::string const& refusal) {
     if (!queue_) run_on(std::make_shared<call_queue>());
+    if (!refusal.empty()) call_->start_refusal(*queue_, refusal);
     return queue_->start(job);
   }
   static void run_started(call_queue::job const& job) {
@@ -457,32 +456,39 @@ class layered_mean {
     return all;
   }
 
-  void expect_flat(std::uint64_t length, dtype type) const {
+  /// Why there is no such call; empty: there is.
+  std::string refusal_of(std::uint64_t step) const {
+    std::uint64_t const count = steps_of_a_call();
+    if (step <= (random::max_step + 1) / count - 1) return {};
+    return "step " + std::to_string(step) + " with " + std::to_string(count) +
+           " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
+  }
+  std::string refusal_of(std::uint64_t length, dtype type, std::uint64_t step) const {
     if (length != model_.length())
-      throw configuration_error(message("the vector has " + std::to_string(length) +
-                                        " values and the layout ends at " + std::to_string(model_.length()) +
-                                        "; give the vector that the layout describes"));
+      return "the vector has " + std::to_string(length) + " values and the layout ends at " +
+             std::to_string(model_.length()) + "; give the vector that the layout describes";
     for (layer const& l : model_)
       if (l.type != type)
-        throw configuration_error(message("layer \"" + l.name + "\" is of " + name_of(l.type) +
-                                          " and the vector of " + name_of(type) +
-                                          "; layers of several types are given as a vector_group"));
+        return "layer \"" + l.name + "\" is of " + name_of(l.type) + " and the vector of " + name_of(type) +
+               "; layers of several types are given as a vector_group";
+    return refusal_of(step);
   }
-  void expect_tensors(vector_group const& tensors) const {
+  std::string refusal_of(vector_group const& tensors, std::uint64_t step) const {
     if (tensors.size() != model_.size())
-      throw configuration_error(message("the group has " + std::to_string(tensors.size()) +
-                                        " vectors and the layout " + std::to_string(model_.size()) +
-                                        " layers; give one vector a layer, in the order of the layout"));
+      return "the group has " + std::to_string(tensors.size()) + " vectors and the layout " +
+             std::to_string(model_.size()) + " layers; give one vector a layer, in the order of the layout";
     for (std::size_t k = 0; k < model_.size(); ++k) {
       auto const& m = tensors.members()[k];
       if (m.length != model_[k].size || m.x.type != model_[k].type)
-        throw configuration_error(message("layer \"" + model_[k].name + "\" has " +
-                                          std::to_string(model_[k].size) + " values of " +
-                                          name_of(model_[k].type) + " and vector " + std::to_string(k) +
-                                          " has " + std::to_string(m.length) + " of " + name_of(m.x.type) +
-                                          "; give one vector a layer, in the order of the layout"));
+        return "layer \"" + model_[k].name + "\" has " + std::to_string(model_[k].size) + " values of " +
+               name_of(model_[k].type) + " and vector " + std::to_string(k) + " has " +
+               std::to_string(m.length) + " of " + name_of(m.x.type) +
+               "; give one vector a layer, in the order of the layout";
     }
+    return refusal_of(step);
   }
+  /// How many steps of random bits a call takes: one a layer of the model.
+  std::uint64_t steps_of_a_call() const { return std::max<std::uint64_t>({1, model_.size(), settings_.of}); }
   void expect_layer(std::size_t layer) const {
     if (layer >= model_.size())
       throw configuration_error(

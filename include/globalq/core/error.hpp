@@ -65,5 +65,12 @@ inline std::string worker_message(std::string_view operation, int rank, int work
   return text;
 }
 
+/// The same where @p what has its remedy already.
+inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what) {
+  std::string text{"globalq: "};
+  text.append(operation).append(": rank ").append(std::to_string(rank)).append(" of ");
+  return text.append(std::to_string(workers)).append(": ").append(what);
+}
+
 }  // namespace detail
 }  // namespace globalq

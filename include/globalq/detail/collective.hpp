@@ -37,10 +37,11 @@ class collective {
   /// @brief A call in place.
   /// @param x     this worker's vector; all workers bring the same length and type
   /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once
-  /// @throws disagreement_error when workers disagree, non_finite_error if so configured, transport_error
+  /// @throws disagreement_error when workers disagree, or when another one's arguments are refused; configuration_error when
+  ///         the own ones are; non_finite_error if so configured; transport_error
   template <Vector V>
   void operator()(V&& x, std::uint64_t step) {
-    run(in_place(x), checked(step));
+    run(in_place(x), {step, nullptr});
   }
 
   /// @brief A call in place, on a stream; its number is where the stream finds it, and is counted up at its end.
@@ -57,7 +58,7 @@ class collective {
   ///        the own shard by itself, which may lie inside the other vector at its place
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
-    run(between(x, y), checked(step));
+    run(between(x, y), {step, nullptr});
   }
 
   /// The same on a stream, with the number of the call where the stream finds it.
@@ -73,6 +74,7 @@ class collective {
   /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that
   /// never starts the call is an error of all others when the transport's deadline has passed.
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
+  /// @throws   configuration_error when the arguments are refused; the other workers' calls then end by an error
   template <Vector V>
   started_call start(V&& x, std::uint64_t step) {
     expect_lasting<V>();
@@ -164,6 +166,7 @@ class collective {
     const_vector x;
     mutable_vector y;
     std::uint64_t length;
+    std::string refusal = {};  ///< why there is no such call; empty: there is
   };
 
   template <class V>
@@ -185,15 +188,13 @@ class collective {
     constexpr dtype type = dtype_of<value>::value;
     std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
     if constexpr (scatters) {
-      return {{in, type}, {before(out, own_shard(brought, got)), type}, brought};
+      segment const own = shard(brought);
+      return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
     } else if constexpr (gathers<Schedule>) {
-      return {{before(in, own_shard(got, brought)), type}, {out, type}, got};
+      segment const own = shard(got);
+      return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
     } else {
-      if (brought != got)
-        throw configuration_error(message("the input has " + std::to_string(brought) +
-                                          " values and the output " + std::to_string(got) +
-                                          "; they must have the same length"));
-      return {{in, type}, {out, type}, brought};
+      return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
     }
   }
 
@@ -208,12 +209,22 @@ class collective {
     return {0, step.data()};
   }
 
-  call_step checked(std::uint64_t step) const {
+  /// Why there is no call of so many values at a step; empty: there is.
+  static std::string refusal_of(std::uint64_t length, std::uint64_t step) {
     if (step > random::max_step)
-      throw configuration_error(message("step " + std::to_string(step) +
-                                        " is above 2^48 - 1; count steps from 0 and "
-                                        "change the seed instead"));
-    return {step, nullptr};
+      return "step " + std::to_string(step) +
+             " is above 2^48 - 1; count steps from 0 and change the seed instead";
+    if (length > random::max_length)
+      return std::to_string(length) + " values are more than 2^48; pass them in parts";
+    return {};
+  }
+
+  /// Throws; the others are told, but on a stream, where they wait until their deadline.
+  [[noreturn]] void refuse(std::string const& why) {
+    if constexpr (on_stream)
+      throw configuration_error(message(why));
+    else
+      call_->refuse(why);
   }
 
   /// @param space  where kernels run, or null: chosen by the transport
@@ -285,14 +296,10 @@ class collective {
     return f;
   }
 
-  /// First value of the own part of a vector, which must have @p have values.
-  std::uint64_t own_shard(std::uint64_t length, std::uint64_t have) const {
-    segment const own = shard(length);
-    if (own.count != have)
-      throw configuration_error(message("the shard given has " + std::to_string(have) +
-                                        " values, and the one of " + std::to_string(length) + " values has " +
-                                        std::to_string(own.count) + "; ask shard(length)"));
-    return own.first;
+  static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
+    if (own == given) return {};
+    return "the shard given has " + std::to_string(given) + " values, and the one of " +
+           std::to_string(length) + " values has " + std::to_string(own) + "; ask shard(length)";
   }
 
   /// Where a vector would begin of which this is value @p first: only values from there on are touched.
@@ -302,13 +309,13 @@ class collective {
   }
 
   std::string message(std::string const& what) const {
-    return std::string("globalq: ") + schedule_.facts(workers_.size()).operation + ": rank " +
-           std::to_string(workers_.rank()) + " of " + std::to_string(workers_.size()) + ": " + what;
+    return worker_message(schedule_.facts(workers_.size()).operation, workers_.rank(), workers_.size(), what);
   }
 
   void run(job const& j, call_step step) {
-    expect_length(j.length);
     if (queue_) queue_->settle();
+    std::string const why = j.refusal.empty() ? refusal_of(j.length, step.value) : j.refusal;
+    if (!why.empty()) refuse(why);
     run_now(j, step);
   }
 
@@ -319,19 +326,20 @@ class collective {
       call_->run(schedule_, j.x, j.y, j.length, step.value);
   }
 
-  void run_group(vector_group const& group, call_step step) {
+  void run_group(vector_group const& group, std::uint64_t step) {
     static_assert(!on_stream,
                   "globalq: groups are averaged in host memory; on a stream call for each vector");
-    if (schedule_.facts(workers_.size()).native)
-      throw configuration_error(message(
-          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
-          "group, or call for each vector"));
     std::uint64_t values = 0;
     for (auto const& m : group.members()) values += m.length;
-    expect_length(values);
-    if (!group.empty()) checked(step.value + (group.size() - 1));
+    std::string why = refusal_of(values, step);
+    if (why.empty() && !group.empty()) why = refusal_of(values, step + (group.size() - 1));
+    if (schedule_.facts(workers_.size()).native)
+      why =
+          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
+          "group, or call for each vector";
     if (queue_) queue_->settle();
-    call_->run_group(schedule_, group.members(), step.value);
+    if (!why.empty()) refuse(why);
+    call_->run_group(schedule_, group.members(), step);
   }
 
   template <class... V>
@@ -345,9 +353,9 @@ class collective {
   started_call start_job(job const& j, std::uint64_t step) {
     static_assert(!on_stream,
                   "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
-    checked(step);
-    expect_length(j.length);
     if (!queue_) run_on(std::make_shared<call_queue>());
+    std::string const why = j.refusal.empty() ? refusal_of(j.length, step) : j.refusal;
+    if (!why.empty()) call_->start_refusal(*queue_, why);
     call_queue::job const next{run_started, this,     j.x,
                                j.y,         j.length, step};  // nvcc cannot read this in the call
     return queue_->start(next);
@@ -362,12 +370,6 @@ class collective {
     job const j{what.x, what.y, what.length};
     call_step const step{what.step, nullptr};
     static_cast<collective*>(what.object)->run_now(j, step);
-  }
-
-  void expect_length(std::uint64_t length) const {
-    if (length > random::max_length)
-      throw configuration_error(
-          message(std::to_string(length) + " values are more than 2^48; pass them in parts"));
   }
 
   /// Whether another thread may move messages.

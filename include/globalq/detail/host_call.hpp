@@ -4,6 +4,7 @@
 /// @brief allreduce_mean: a call over a transport that moves host memory, decided and driven by the calling thread.
 
 #include "../any_quantizer.hpp"
+#include "../call_queue.hpp"
 #include "../norm/reduction.hpp"
 #include "../plan.hpp"
 #include "../transport/collectives.hpp"
@@ -85,6 +86,25 @@ class host_call {
   void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
                  group_operators const& ops, std::uint64_t step);
 
+  /// In place of a call whose arguments are refused: tells the others, which would wait.
+  /// @throws configuration_error, always
+  [[noreturn]] void refuse(std::string const& why) {
+    share_refusal(workers_, why);
+    throw configuration_error(refusal_message(why));
+  }
+  /// In place of one that is started: throws here, and tells the others when it would have its turn.
+  [[noreturn]] void start_refusal(call_queue& queue, std::string const& why) {
+    auto kept = std::make_unique<std::string const>(why);
+    auto const in_turn = [](call_queue::job const& what) {
+      std::unique_ptr<std::string const> const text(static_cast<std::string const*>(what.members));
+      share_refusal(static_cast<host_call*>(what.object)->workers_, *text);
+    };
+    call_queue::job const next{in_turn, this, {}, {}, 0, 0, kept.get()};
+    queue.start(next);
+    static_cast<void>(kept.release());
+    throw configuration_error(refusal_message(why));
+  }
+
   /// That of its operator.
   operator_codec* codec() { return codec_.get(); }
 
@@ -97,6 +117,10 @@ class host_call {
   }
 
  private:
+  std::string refusal_message(std::string const& why) const {
+    return worker_message(setup_.operation, workers_.rank(), workers_.size(), why);
+  }
+
   template <class F>
   void guarded(F const& f) {
     kernel::float_environment const exact;
@@ -197,8 +221,8 @@ class host_call {
     // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
     scale_rule rule(operator_facts{}, type);
     rule.by_bucket = true;
-    decision const d =
-        agree(schedule, ops.hash, type, hash(lists, std::uint64_t{1}), values, buckets, share, rule, step);
+    decision const d = agree(schedule, ops.hash, type, hash(lists, std::uint64_t{1}), values, buckets, share,
+                             rule, step, [&](int field) { return group_text(field, members, ops, step); });
     for (opening_record const& r : memory_->records) share = std::max(share, r.statistic);
     if (d.what == outcome::mean && share > 1)
       throw configuration_error(beyond_unit_text(setup_.operation, share));
@@ -471,8 +495,12 @@ class host_call {
     measure(setup_.facts, at(x, brought.first), brought.count, first_bucket(setup_.facts, brought), q);
     bool const whole = !enters && buckets == 1 && statistics_[0].max_bits < double_infinity;
     return agree(schedule, hash(setup_.operator_hash, setup_.levels_hash), x.type, 0, length, buckets,
-                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters),
-                 step);
+                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters), step,
+                 [&](int field) {
+                   return field == agreement::type   ? std::string(name_of(x.type))
+                          : field == agreement::step ? std::to_string(step)
+                                                     : setup_.facts.name;
+                 });
   }
 
   /// @param enters  whether norms are those of other vectors than were measured so far: each is a bucket's at least
@@ -485,10 +513,11 @@ class host_call {
 
   /// The opening exchange.
   /// @param grouping  0, or what tells one list of lengths and types from another
-  template <class Schedule>
-  decision agree(Schedule const&, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
+  /// @param text      text(field) of this worker's types, operator and step, for errors
+  template <class Schedule, class Text>
+  decision agree(Schedule const& schedule, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
                  std::uint64_t length, std::uint64_t buckets, double relative, scale_rule const& rule,
-                 std::uint64_t step) {
+                 std::uint64_t step, Text const& text) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
@@ -501,8 +530,25 @@ class host_call {
     records.resize(static_cast<std::size_t>(n));
     transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
                          std::as_writable_bytes(std::span(records)));
-    check_agreement(records, setup_.operation, setup_.forced);
+    check_agreement(workers_, records, setup_.operation, setup_.forced, [&](int field) {
+      if (field == agreement::schedule)
+        return schedule.facts(n).name + (" of " + std::to_string(n) + " workers");
+      if (field == agreement::seed) return std::to_string(setup_.settings.seed);
+      if (field == agreement::mode) return mode_text(setup_.settings.non_finite);
+      return text(field);
+    });
     return decide(records.data(), n, rule);
+  }
+
+  /// What agree() asks of a group.
+  static std::string group_text(int field, std::span<vector_group::member const> members,
+                                group_operators const& ops, std::uint64_t step) {
+    if (field == agreement::step) return std::to_string(ops.reported_step(step));
+    if (field == agreement::what)
+      return ops.of.empty() ? ops.slots[0].facts->name : "those of " + number(members.size()) + " layers";
+    std::string list = "a group of";
+    for (auto const& m : members) list += " " + number(m.length) + " " + name_of(m.x.type);
+    return list;
   }
 
   /// Fills units_ with the scales of this call, in units of 2^wide.

@@ -10,6 +10,11 @@
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 #include "units.hpp"
+#include "worker_texts.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
 
 namespace globalq::detail {
 
@@ -18,9 +23,23 @@ struct opening_record {
   std::uint64_t fingerprint[2] = {};  ///< of everything that must agree
   std::uint32_t fields[6] =
       {};  ///< hashes of: type, operator, schedule and workers, seed, step, modes and version
-  std::uint64_t length = 0;
-  std::uint64_t max_bits = 0;  ///< of max|x| as a double; the sign bit says: NaN or infinity
-  double statistic = 0;        ///< ||x||_q / 2^exponent of the maximum (never its power: that would overflow)
+  std::uint64_t length = mark;  ///< with a mark above, which other exchanges of 64 bytes do not have
+  std::uint64_t max_bits = 0;   ///< of max|x| as a double; the sign bit says: NaN or infinity
+  double statistic = 0;  ///< ||x||_q / 2^exponent of the maximum (never its power: that would overflow)
+
+  static constexpr std::uint64_t lengths = (std::uint64_t{2} << 48) - 1, mark = std::uint64_t{0x6c71} << 49;
+
+  /// Whether it is a record: another kind of call, or another version, has sent something else.
+  bool known() const { return (length & ~lengths) == mark; }
+  std::uint64_t values() const { return length & lengths; }
+
+  /// That of a worker whose arguments no call can have: it takes part so that the others need not wait for it.
+  static opening_record refusal() {
+    opening_record r;
+    r.length |= lengths;
+    return r;
+  }
+  bool refuses() const { return length == (mark | lengths); }
 
   GLOBALQ_FUNCTION bool non_finite() const { return (max_bits >> 63) != 0; }
   GLOBALQ_FUNCTION double max() const { return double_of(max_bits & double_magnitude); }
@@ -39,58 +58,120 @@ inline constexpr char const* field_names[6] = {
 struct agreement {
   std::uint64_t fields[6] = {};
   std::uint64_t length = 0;
-  static constexpr int operator_field = 1;
-  static constexpr int step_field = 4;
+  enum field : int { type, what, schedule, seed, step, mode };
 
-  agreement(dtype type, std::uint64_t operator_hash, std::uint64_t schedule, int workers, std::uint64_t seed,
-            non_finite mode, std::uint64_t values)
-      : fields{hash(1, static_cast<std::uint64_t>(type)),
-               hash(2, operator_hash),
-               hash(hash(3, schedule), static_cast<std::uint64_t>(workers)),
-               hash(4, seed),
+  /// @param of       hash of the operator
+  /// @param over     that of the schedule
+  agreement(dtype values, std::uint64_t of, std::uint64_t over, int workers, std::uint64_t seeded,
+            non_finite then, std::uint64_t count)
+      : fields{hash(1, static_cast<std::uint64_t>(values)),
+               hash(2, of),
+               hash(hash(3, over), static_cast<std::uint64_t>(workers)),
+               hash(4, seeded),
                0,
-               hash(hash(6, static_cast<std::uint64_t>(mode)), wire::format_version)},
-        length(values) {}
+               hash(hash(6, static_cast<std::uint64_t>(then)), wire::format_version)},
+        length(count) {}
 
   /// @param top       bit pattern of max|x|
   /// @param relative  norm::relative_norm() where the vector is one bucket and finite, else 0
-  GLOBALQ_FUNCTION opening_record record(std::uint64_t step, std::uint64_t top, double relative) const {
+  GLOBALQ_FUNCTION opening_record record(std::uint64_t number, std::uint64_t top, double relative) const {
     opening_record r;
     std::uint64_t a = 0x243F6A8885A308D3ULL, b = 0x13198A2E03707344ULL;
     for (int i = 0; i < 6; ++i) {
-      std::uint64_t const field = i == step_field ? hash(5, step) : fields[i];
-      r.fields[i] = static_cast<std::uint32_t>(field >> 32);
-      a = hash(a, field);
-      b = hash(b, ~field);
+      std::uint64_t const each = i == step ? hash(5, number) : fields[i];
+      r.fields[i] = static_cast<std::uint32_t>(each >> 32);
+      a = hash(a, each);
+      b = hash(b, ~each);
     }
     r.fingerprint[0] = hash(a, length);
     r.fingerprint[1] = hash(b, length);
-    r.length = length;
+    r.length |= length;
     r.max_bits = top | (top < double_infinity ? 0 : std::uint64_t{1} << 63);
     r.statistic = relative;
     return r;
   }
 };
 
+/// For errors.
+inline std::string mode_text(non_finite mode) {
+  return (mode == non_finite::error ? "non_finite::error" : "non_finite::propagate") +
+         (", frames of version " + std::to_string(wire::format_version));
+}
+
+/// The worker that refused its arguments first; none: -1.
+inline int first_refusal(std::span<opening_record const> all) {
+  auto const found = std::find_if(all.begin(), all.end(), [](auto const& r) { return r.refuses(); });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
 /// Throws the same error on every worker when two records differ, naming the first worker that differs and in what.
 /// @param forced  whether the own operator is float32 because the environment says so
-inline void check_agreement(std::span<opening_record const> all, char const* operation, bool forced = false) {
+/// @param values  values(field, worker): what rank 0 and that worker have, in brackets; or nothing
+template <class Values>
+void check_agreement(std::span<opening_record const> all, char const* operation, bool forced,
+                     Values const& values) {
   opening_record const& a = all[0];
   for (std::size_t i = 1; i < all.size(); ++i) {
     opening_record const& b = all[i];
     if (b.agrees_with(a)) continue;
     std::string what;
     auto const add = [&](std::string const& text) { what += (what.empty() ? "" : ", ") + text; };
-    if (a.length != b.length)
-      add("the length (rank 0 has " + std::to_string(a.length) + " values, rank " + std::to_string(i) +
-          " has " + std::to_string(b.length) + ")");
-    for (int k = 0; k < 6; ++k)
-      if (a.fields[k] != b.fields[k]) add(field_names[k]);
+    bool const known = a.known() && b.known();
+    if (!known) add("the kind of call or the library's version");
+    if (known && a.length != b.length)
+      add("the length (rank 0 has " + std::to_string(a.values()) + " values, rank " + std::to_string(i) +
+          " has " + std::to_string(b.values()) + ")");
+    for (int k = 0; known && k < 6; ++k)
+      if (a.fields[k] != b.fields[k]) add(field_names[k] + values(k, static_cast<int>(i)));
+    throw disagreement_error(
+        "globalq: " + std::string(operation) + ": workers disagree: rank " + std::to_string(i) +
+        " differs from rank 0 in " + what + "; every worker must make the same call (nothing was changed)" +
+        float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what]));
+  }
+}
+/// The same where workers cannot exchange more than their records.
+inline void check_agreement(std::span<opening_record const> all, char const* operation, bool forced = false) {
+  check_agreement(all, operation, forced, [](int, int) { return std::string(); });
+}
+
+/// Whether all workers exchange texts after their records: not with one that makes another kind of call.
+inline bool all_known(std::span<opening_record const> all) {
+  return std::all_of(all.begin(), all.end(), [](auto const& r) { return r.known(); });
+}
+
+/// The same where they can: it names the values, and a worker that refused its arguments. All workers call with the same records,
+/// so all take the same way.
+/// @param text  text(field): what this worker has
+template <Transport T, class Text>
+void check_agreement(T& t, std::span<opening_record const> all, char const* operation, bool forced,
+                     Text const& text) {
+  if (int const who = first_refusal(all); who >= 0) {
+    std::string const why = all_known(all) ? texts_of_workers(t, {})(who) : std::string();
     throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
-                             std::to_string(i) + " differs from rank 0 in " + what +
-                             "; every worker must make the same call (nothing was changed)" +
-                             float32_forced_text(forced && a.fields[agreement::operator_field] !=
-                                                               b.fields[agreement::operator_field]));
+                             std::to_string(who) + " refused its arguments" +
+                             (why.empty() ? std::string() : " (" + why + ")") +
+                             "; every worker must make the same call (nothing was changed)");
+  }
+  bool lost = !all_known(all);
+  check_agreement(all, operation, forced, [&](int field, int who) {
+    if (lost) return std::string();
+    auto const of = texts_of_workers(t, text(field));
+    std::string const values = values_text(of(0), of(who), who);
+    lost = values.empty();
+    return values;
+  });
+}
+
+/// Takes part in the opening exchange of a call whose arguments this worker refuses, so that the others are told why.
+/// @throws nothing where the transport fails: what is wrong with the arguments is the better error
+template <Transport T>
+void share_refusal(T& t, std::string const& why) {
+  auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(t.size()));
+  try {
+    transport::keeping(
+        t, records, [&] { transport::allgather_value(t, opening_record::refusal(), std::span(*records)); });
+    if (all_known(*records)) static_cast<void>(texts_of_workers(t, why));
+  } catch (transport_error const&) {
   }
 }
 
@@ -99,10 +180,10 @@ inline bool only_operators_differ(std::span<opening_record const> all) {
   opening_record const& a = all[0];
   bool differ = false;
   for (opening_record const& b : all) {
-    if (a.length != b.length) return false;
+    if (a.length != b.length || !a.known()) return false;
     for (int k = 0; k < 6; ++k) {
       if (a.fields[k] == b.fields[k]) continue;
-      if (k != agreement::operator_field) return false;
+      if (k != agreement::what) return false;
       differ = true;
     }
   }

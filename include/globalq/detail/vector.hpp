@@ -84,9 +84,15 @@ struct vector_pair {
   Value* out;
   std::uint64_t length;
 };
-/// @throws configuration_error when the lengths differ
+/// Why vectors of these lengths are no input and output; empty: they are.
+inline std::string unequal_lengths(std::uint64_t input, std::uint64_t output) {
+  if (input == output) return {};
+  return "the input has " + std::to_string(input) + " values and the output " + std::to_string(output) +
+         "; they must have the same length";
+}
+/// @returns the length of @p x; see unequal_lengths()
 template <class X, class Y>
-auto pair_of(X& x, Y& y, char const* operation) {
+auto unchecked_pair_of(X& x, Y& y) {
   auto* const in = data_of(x);
   auto* const out = data_of(y);
   using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
@@ -94,12 +100,14 @@ auto pair_of(X& x, Y& y, char const* operation) {
                 "globalq: the vector is const; pass one to write to: the output comes after the input");
   static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
                 "globalq: input and output have different types; use one type for both");
-  std::uint64_t const length = size_of_vector(x);
-  if (length != size_of_vector(y))
-    throw configuration_error("globalq: " + std::string(operation) + ": the input has " +
-                              std::to_string(length) + " values and the output " +
-                              std::to_string(size_of_vector(y)) + "; they must have the same length");
-  return vector_pair<value>{in, out, length};
+  return vector_pair<value>{in, out, size_of_vector(x)};
+}
+/// @throws configuration_error when the lengths differ
+template <class X, class Y>
+auto pair_of(X& x, Y& y, char const* operation) {
+  std::string const why = unequal_lengths(size_of_vector(x), size_of_vector(y));
+  if (!why.empty()) throw configuration_error("globalq: " + std::string(operation) + ": " + why);
+  return unchecked_pair_of(x, y);
 }
 
 }  // namespace detail

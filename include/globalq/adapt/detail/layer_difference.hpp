@@ -4,10 +4,9 @@
 /// @brief adapt: which layer workers disagree about, once they know that it is the operator of some.
 
 #include "../../core/error.hpp"
+#include "../../detail/worker_texts.hpp"
 #include "../../transport/collectives.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,7 +25,6 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
                              Layer const& layer) {
   struct memory {  // what a transfer may touch when the exchange is given up
     std::vector<std::uint64_t> mine, all;
-    std::array<char, 1024> text;
   };
   auto const kept = std::make_shared<memory>();
   auto const count = hashes.size(), workers = static_cast<std::size_t>(t.size());
@@ -38,14 +36,8 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
     for (std::size_t k = 0; k < count; ++k)
       for (std::size_t r = 1; r < workers; ++r) {
         if (kept->all[r * count + k] == kept->all[k]) continue;
-        auto const told_by = [&](int who) {
-          kept->text.fill(0);
-          std::string const own = name(k);
-          std::copy_n(own.begin(), std::min(own.size(), kept->text.size() - 1), kept->text.begin());
-          transport::broadcast(t, who, std::as_writable_bytes(std::span(kept->text)));
-          return std::string(kept->text.data());
-        };
-        std::string const first = told_by(0), other = told_by(static_cast<int>(r));
+        auto const names = globalq::detail::texts_of_workers(t, name(k));
+        std::string const first = names(0), other = names(static_cast<int>(r));
         std::string text =
             "rank " + std::to_string(r) + " differs from rank 0 in the operator of layer " + layer(k) + ": ";
         if (first == other) return text + "both have \"" + first + "\", with other levels or parameters";

@@ -183,20 +183,21 @@ class caller {
                   std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
                   Body const& body) {
     return guarded(workers, [&] {
-      bool const fits = x.size() == layers_.length() && mean.size() == x.size() &&
-                        (rest.empty() || rest.size() == x.size());
-      auto const [top, statistic] = fits ? measured(measure) : std::pair<std::uint32_t, double>{0, 0.0};
-      opened const o = open(workers, fits, x.size(), step, top, statistic);
+      std::string why;
       if (step > random::max_step)
+        why = "step " + std::to_string(step) + " is 2^48 or more; count steps from 0";
+      if (x.size() != layers_.length() || mean.size() != x.size() ||
+          (!rest.empty() && rest.size() != x.size()))
+        why = "the vectors have " + std::to_string(x.size()) + " (x), " + std::to_string(mean.size()) +
+              " (mean) and " + std::to_string(rest.size()) + " (rest) values, the layers " +
+              std::to_string(layers_.length()) + "; pass vectors that hold all layers";
+      if (!why.empty()) {
+        globalq::detail::share_refusal(workers, why);
         throw configuration_error(
-            text(workers, "step " + std::to_string(step) + " is 2^48 or more", "count steps from 0"));
-      if (!fits)
-        throw configuration_error(text(workers,
-                                       "the vectors have " + std::to_string(x.size()) + " (x), " +
-                                           std::to_string(mean.size()) + " (mean) and " +
-                                           std::to_string(rest.size()) + " (rest) values, the layers " +
-                                           std::to_string(layers_.length()),
-                                       "pass vectors that hold all layers"));
+            globalq::detail::worker_message(name_, workers.rank(), workers.size(), why));
+      }
+      auto const [top, statistic] = measured(measure);
+      opened const o = open(workers, x.size(), step, top, statistic);
       outcome result = outcome::not_finite;
       if (o.finite && forced_) {  // a state stays as it is
         auto const timed = meter_.enter(phase::encode);
@@ -267,20 +268,26 @@ class caller {
   }
 
   template <Transport T>
-  opened open(T& workers, bool fits, std::uint64_t length, std::uint64_t step, std::uint32_t top,
-              double statistic) {
+  opened open(T& workers, std::uint64_t length, std::uint64_t step, std::uint32_t top, double statistic) {
     int const n = workers.size();
-    globalq::detail::agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n,
-                                      settings_.seed, settings_.non_finite, length);
-    // a worker whose vectors do not fit takes part, so that all of them hear of it
-    agreed.fields[0] = globalq::detail::hash(agreed.fields[0], fits ? places_ : ~places_);
+    using globalq::detail::agreement;
+    agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n, settings_.seed,
+                     settings_.non_finite, length);
+    agreed.fields[agreement::type] = globalq::detail::hash(agreed.fields[agreement::type], places_);
     globalq::detail::opening_record const mine =
         agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
     auto const timed = meter_.enter(phase::opening);
     transport::allgather_value(workers, mine, std::span(records));
-    globalq::detail::check_agreement(records, name_, forced_);
+    globalq::detail::check_agreement(workers, records, name_, forced_, [&](int field) -> std::string {
+      if (field == agreement::type) return std::to_string(layers_.size()) + " layers of float32";
+      if (field == agreement::what) return forced_ ? "float32" : name_;
+      if (field == agreement::schedule) return schedule_.empty() ? "allgather" : schedule_;
+      if (field == agreement::seed) return std::to_string(settings_.seed);
+      if (field == agreement::step) return std::to_string(step);
+      return globalq::detail::mode_text(settings_.non_finite);
+    });
     opened o;
     o.records = records;
     for (auto const& r : records) {
@@ -295,11 +302,6 @@ class caller {
     int who = 0;
     while (!o.records[static_cast<std::size_t>(who)].non_finite()) ++who;
     return who;
-  }
-
-  template <Transport T>
-  std::string text(T const& workers, std::string const& what, std::string const& remedy) const {
-    return globalq::detail::worker_message(name_, workers.rank(), workers.size(), what, remedy);
   }
 
   adapt::layout layers_;
