@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -300,6 +301,39 @@ TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone_or_a_
       attempt(noise);
     }
   }
+}
+
+template <class T>
+void expect_frames_at_any_byte() {
+  for (std::size_t length : {std::size_t{1}, std::size_t{1300}, std::size_t{4100}})
+    for (gq::any_quantizer const& op : operators()) {
+      gq::vector_codec codec{op, Kokkos::Serial()};
+      std::vector<float> const source = values(length);
+      std::vector<T> const x(source.begin(), source.end());
+      gq::encoding_key const key{3, 4, 5};
+      std::size_t const bytes = codec.frame_bytes(length, gq::dtype_of<T>::value);
+      std::vector<std::byte> frame(bytes);
+      frame.resize(codec.encode(x, key, frame));
+      std::vector<T> expected(length), decoded(length);
+      codec.decode(frame, key, expected);
+      for (std::size_t at = 0; at < 16; ++at) {
+        std::vector<std::byte> memory(bytes + at);
+        std::span<std::byte> const moved = std::span(memory).subspan(at);
+        std::span<std::byte> const used = moved.first(codec.encode(x, key, moved));
+        ASSERT_TRUE(std::ranges::equal(used, frame)) << op.facts().name << " at byte " << at;
+        codec.decode(used, key, decoded);
+        ASSERT_EQ(decoded, expected) << op.facts().name << " at byte " << at;
+        std::vector<T> sum(length);
+        codec.decode_add(used, key, sum);
+        ASSERT_EQ(sum, expected) << op.facts().name << " at byte " << at;
+      }
+    }
+}
+
+// The sanitizers see loads and stores at addresses that their types don't allow.
+TEST(VectorCodec, a_frame_may_begin_at_any_byte) {
+  expect_frames_at_any_byte<float>();
+  expect_frames_at_any_byte<double>();
 }
 
 TEST(VectorCodec, several_frames_decode_to_their_mean) {

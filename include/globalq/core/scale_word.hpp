@@ -11,6 +11,8 @@
 
 #include "dtype.hpp"
 
+#include <cstring>
+
 namespace globalq {
 
 /// How scales travel.
@@ -53,15 +55,35 @@ GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word) {
 inline constexpr int scale_byte_bias = 127;
 inline constexpr std::uint8_t largest_scale_byte = 254;  ///< 255 is no scale
 
+/// A number that starts at any byte. A device reads only frames that begin at multiples of 16 bytes, in whole words.
+template <class T>
+GLOBALQ_FUNCTION T load_from(std::byte const* at) {
+#if defined(__CUDA_ARCH__)
+  return *reinterpret_cast<T const*>(at);
+#else
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+#endif
+}
+template <class T>
+GLOBALQ_FUNCTION void store_to(std::byte* at, T value) {
+#if defined(__CUDA_ARCH__)
+  *reinterpret_cast<T*>(at) = value;
+#else
+  std::memcpy(at, &value, sizeof value);
+#endif
+}
+
 /// Scale i of those that travel one after the other.
 /// @param terms  workers that the frame sums
 GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, scale_format f, int terms = 1) {
   if (f.in_a_byte()) {
-    int const k = static_cast<int>(reinterpret_cast<std::uint8_t const*>(scales)[i]) - scale_byte_bias;
+    int const k = static_cast<int>(static_cast<std::uint8_t>(scales[i])) - scale_byte_bias;
     return static_cast<double>(f.quantum) * power_of_two(k + log2_ceil(static_cast<std::uint64_t>(terms)));
   }
-  if (f.type == dtype::float64) return reinterpret_cast<double const*>(scales)[i];
-  return scale_of_word(reinterpret_cast<std::uint32_t const*>(scales)[i]);
+  if (f.type == dtype::float64) return load_from<double>(scales + 8 * i);
+  return scale_of_word(load_from<std::uint32_t>(scales + 4 * i));
 }
 
 /// The exponent k of the smallest quantum * 2^k that is at least @p unit and that a byte holds.
@@ -80,12 +102,11 @@ GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_form
   if (f.in_a_byte()) {
     int const k =
         scale_exponent(unit, f.quantum) - log2_ceil(static_cast<std::uint64_t>(terms)) + scale_byte_bias;
-    reinterpret_cast<std::uint8_t*>(scales)[i] =
-        static_cast<std::uint8_t>(k < 0 ? 0 : (k > largest_scale_byte ? largest_scale_byte : k));
+    scales[i] = static_cast<std::byte>(k < 0 ? 0 : (k > largest_scale_byte ? largest_scale_byte : k));
   } else if (f.type == dtype::float64) {
-    reinterpret_cast<double*>(scales)[i] = unit;
+    store_to(scales + 8 * i, unit);
   } else {
-    reinterpret_cast<std::uint32_t*>(scales)[i] = scale_word(unit);
+    store_to(scales + 4 * i, scale_word(unit));
   }
 }
 

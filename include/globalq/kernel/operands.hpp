@@ -153,11 +153,20 @@ struct operands {
     return levels.max_code() * (codes_add ? static_cast<std::uint32_t>(s.terms) : 1U);
   }
 
+  /// Whether lanes can be used where they lie. Users' frames may begin at any byte.
+  GLOBALQ_FUNCTION static bool lies_as_lanes(std::byte const* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % alignof(lane) == 0;
+  }
+
   /// The codes of a row of a frame, not checked: where they lie if lanes travel as they are, else in the buffer.
   template <int N>
   GLOBALQ_FUNCTION lane const* read(source_view const& s, row const r, lane* buffer) const {
     std::byte const* const bytes = s.codes + wire.bytes(r.first);
-    if constexpr (travels_as_lanes<N>) return reinterpret_cast<lane const*>(bytes);
+    if constexpr (travels_as_lanes<N>) {
+      if (lies_as_lanes(bytes)) return reinterpret_cast<lane const*>(bytes);
+      std::memcpy(buffer, bytes, wire.bytes(static_cast<std::uint64_t>(r.count)));
+      return buffer;
+    }
     if (wire.unpack(bytes, r.count, buffer, zero_free)) report(bad_code);
     return buffer;
   }
@@ -165,7 +174,8 @@ struct operands {
   /// Where the codes of a row are written: into the frame if lanes travel as they are, else into the buffer.
   template <int N>
   GLOBALQ_FUNCTION lane* target(std::byte* out, row const r, lane* buffer) const {
-    if constexpr (travels_as_lanes<N>) return reinterpret_cast<lane*>(out + wire.bytes(r.first));
+    if constexpr (travels_as_lanes<N>)
+      if (lies_as_lanes(out)) return reinterpret_cast<lane*>(out + wire.bytes(r.first));
     return buffer;
   }
 
@@ -174,7 +184,11 @@ struct operands {
   GLOBALQ_FUNCTION void write(lane const* lanes, row const r, std::byte* out) const {
     if (r.count == 0) return;
     std::byte* const bytes = out + wire.bytes(r.first);
-    if (static_cast<void const*>(lanes) != bytes) wire.pack(lanes, r.count, bytes, zero_free);
+    if (static_cast<void const*>(lanes) == bytes) return;
+    if constexpr (travels_as_lanes<N>)
+      std::memcpy(bytes, lanes, wire.bytes(static_cast<std::uint64_t>(r.count)));
+    else
+      wire.pack(lanes, r.count, bytes, zero_free);
   }
 
   template <int N>
@@ -322,7 +336,7 @@ struct operands {
   template <int N>
   bool encode_own_measured(row const r, std::byte* scales, std::byte* out) const {
     if (!has_tiles<N>(r) || r.count != static_cast<int>(host_values) || bucket % 128 != 0) return false;
-    auto* const words = reinterpret_cast<std::uint32_t*>(scales) + scale_index((first + r.first) / bucket);
+    std::byte* const words = scales + 4 * scale_index((first + r.first) / bucket);
     bool done = false;
     with_stored(r, [&](auto const* z) {
       float gain[N / 64 + 1];

@@ -42,7 +42,7 @@ void codes_of_tiles(Levels const&, Rounding const&, Value const*, float const*, 
                     std::uint64_t, int, Out, std::size_t);  // never called
 
 template <class Value>
-bool scales_of_piece(Value const*, std::uint64_t, float, std::uint32_t*, float*) {
+bool scales_of_piece(Value const*, std::uint64_t, float, void*, float*) {
   return false;
 }
 
@@ -442,12 +442,11 @@ inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value
 /// With scales between 2^-20 and 2^21 the word of one (core/scale_word.hpp) is a float with another exponent bias, and its
 /// gain is a float.
 /// @param bucket  128, 256, 512 or 1,024
-/// @param words   one a bucket
+/// @param words   one a bucket; at any byte
 /// @param gain    one for every 64 values
 /// @returns false where a scale is neither zero nor in that range; nothing was written then
 template <class Value>
-inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, std::uint32_t* words,
-                            float* gain) {
+inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, void* words, float* gain) {
   constexpr auto all8 = static_cast<__mmask8>(-1);
   constexpr int lowest = 127 - 20, highest = 127 + 20;
   __m256i top = norm::detail::largest_of_runs(x);
