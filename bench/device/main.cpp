@@ -122,7 +122,7 @@ void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op) {
   codec.encode(x, key, frame);
   codec.wait();
   {
-    vector_codec host{op};
+    vector_codec host{op, {}, frame_checksum::none};
     std::vector<std::byte> expected(frame.size());
     host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x), key, expected);
     auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);

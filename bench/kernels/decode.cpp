@@ -45,7 +45,7 @@ void decode_add(benchmark::State& state, point at) {
   auto const op = uniform_int8();
   encoding_key const key{1, 0, 0};
   auto const with = [&](auto const& space) {
-    vector_codec codec(op, space);
+    vector_codec codec(op, space, frame_checksum::none);
     auto const x = gradient<Value>(at.n, 1);
     values<Value> const y("sum", at.n), other("sum of the floor", at.n);
     byte_buffer memory;

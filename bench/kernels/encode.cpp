@@ -46,7 +46,7 @@ void encode_packed4(benchmark::State& state, point at) {
   auto const x = gradient<Value>(at.n, 1);
   encoding_key const key{1, 0, 0};
   auto const with = [&](auto const& space) {
-    vector_codec codec(op, space);
+    vector_codec codec(op, space, frame_checksum::none);
     byte_buffer memory;
     auto const frame = memory.get(codec.frame_bytes(at.n, dtype_of<Value>::value));
     codec.encode(x, key, frame);

@@ -36,7 +36,7 @@ void compare(benchmark::State& state, point at, work what, pair_of_operators con
   values<float> y("decoded", at.n);
   encoding_key const key{1, 0, 0};
   auto const on = [&](auto const& space) {
-    vector_codec even(ops.even, space), table(ops.table, space);
+    vector_codec even(ops.even, space, frame_checksum::none), table(ops.table, space, frame_checksum::none);
     byte_buffer memory[2];
     std::size_t const bytes = even.frame_bytes(at.n, dtype::float32);
     auto const even_frame = memory[0].get(bytes), frame = memory[1].get(bytes);

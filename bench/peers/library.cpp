@@ -117,8 +117,8 @@ class norm_and_encode final : public peer {
 
  private:
   static vector_codec make_codec(task const& t) {
-    if (t.threads == 1) return vector_codec(uniform(), Kokkos::Serial());
-    return vector_codec(uniform());
+    if (t.threads == 1) return vector_codec(uniform(), Kokkos::Serial(), frame_checksum::none);
+    return vector_codec(uniform(), Kokkos::DefaultHostExecutionSpace(), frame_checksum::none);
   }
 
   task task_;

@@ -107,7 +107,7 @@ double measured(compose::named_operator const& op, vectors const& x) {
 
 /// Bits of a value where frames differ in length: of frames of normal values, on average.
 double measured_bits(gq::any_quantizer const& quantiser) {
-  gq::vector_codec codec{quantiser, Kokkos::Serial()};
+  gq::vector_codec codec{quantiser, Kokkos::Serial(), gq::frame_checksum::none};
   vectors const x = inputs(distributions[0]);
   std::vector<std::byte> frame(codec.frame_bytes(length));
   double bytes = 0;

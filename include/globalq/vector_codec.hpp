@@ -7,6 +7,7 @@
 #include "detail/alone.hpp"
 #include "detail/vector.hpp"
 #include "norm/reduction.hpp"
+#include "wire/checksum.hpp"
 
 namespace globalq {
 
@@ -17,19 +18,29 @@ struct encoding_key {
   std::uint32_t worker = 0;
 };
 
+/// Whether vector_codec ends its frames with a checksum of 32 bits (wire/checksum.hpp). Frames with and without are decoded.
+enum class frame_checksum : std::uint8_t { none, appended };
+
 /// @brief Encodes vectors by their own norm: the unbiased compressor C of an operator, E[C(x)] = x.
 ///
-/// The scale travels in the frame, so a frame is complete by itself. Not to be shared by threads.
+/// The scale travels in the frame, so a frame is complete by itself. It may begin at any byte. A frame that was damaged, or
+/// made by another operator or with another form of scales, is refused; and so is one of another key, where decoding depends on
+/// the key (rounding::random_shift). With the checksum, no single bit and no burst of up to 32 bits passes, and other damage
+/// with a probability of 2^-32. Not to be shared by threads.
 /// @determinism the same frame for the same key on every machine, space and number of threads
 /// @source Alistarh et al. 2017 (QSGD), section 3; norms over workers reduce to their inner norm here
 class vector_codec {
  public:
   /// @param op     a quantizer or any_quantizer
   /// @param space  where kernels run; a host execution space
+  /// @param check  whether encode() appends a checksum
   /// @throws configuration_error when the policies do not fit together
   template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
-  explicit vector_codec(Operator const& op, Space const& space = Space())
-      : on_(space), facts_(detail::facts_alone(op)) {
+  explicit vector_codec(Operator const& op, Space const& space = Space(),
+                        frame_checksum check = frame_checksum::appended)
+      : on_(space),
+        facts_(detail::facts_alone(op)),
+        trailer_(check == frame_checksum::appended ? wire::checksum_bytes : 0) {
     detail::resolution const r = detail::resolve_alone(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
@@ -49,7 +60,7 @@ class vector_codec {
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     detail::expect_length(length, "vector_codec");
     prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
-    return codec_->frame_bytes({0, length}, 1);
+    return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
   }
 
   /// Writes the frame of @p x.
@@ -65,12 +76,17 @@ class vector_codec {
     kernel::float_environment const exact;
     expect_size(frame.size(), frame_bytes(length, type));
     if (length == 0) return 0;
-    auto const used = [&] { return codec_->length_of(frame, static_cast<int>(key.worker)); };
+    std::span<std::byte> const body = frame.first(frame.size() - trailer_);
+    auto const used = [&] {
+      std::size_t const bytes = codec_->length_of(body, static_cast<int>(key.worker));
+      if (trailer_ != 0) store_to(frame.data() + bytes, checksum_of(body.first(bytes), key, key.worker));
+      return bytes + trailer_;
+    };
     std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
     units_.resize(buckets);
     prepare({data, type}, {nullptr, type}, length, key, 1);
     // in one pass where that can be; if not, or if values are not finite, the norms first
-    if (codec_->encode_measured({0, length}, units_, frame)) return used();
+    if (codec_->encode_measured({0, length}, units_, body)) return used();
     statistics_.resize(buckets);
     norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{{data, type}, facts_.q},
                             statistics_, parts_);
@@ -95,7 +111,7 @@ class vector_codec {
       }
     }
     prepare({data, type}, {nullptr, type}, length, key, 1);
-    codec_->combine({0, length}, true, {}, frame);
+    codec_->combine({0, length}, true, {}, body);
     return used();
   }
 
@@ -136,14 +152,44 @@ class vector_codec {
     if (length == 0) return;
     units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
     prepare({nullptr, type}, {data, type}, length, key, static_cast<int>(frames.size()));
-    codec_->verify({0, length}, frames);
-    use(segment{0, length}, frames);
+    bodies_.assign(frames.begin(), frames.end());
+    for (source& s : bodies_) s.frame = without_checksum(s, length);
+    codec_->verify({0, length}, bodies_);
+    for (std::size_t k = 0; k < frames.size(); ++k)
+      if (frames[k].frame.size() != bodies_[k].frame.size()) check(frames[k], bodies_[k].frame, key);
+    use(segment{0, length}, bodies_);
+  }
+
+  /// The checksum of a frame of this operator and, where decoding draws the random bits of the encoder, of this key.
+  std::uint32_t checksum_of(std::span<std::byte const> body, encoding_key key, std::uint32_t worker) const {
+    std::uint64_t start = codec_->traits();
+    if (facts_.shifts) start = detail::hash(detail::hash(detail::hash(start, key.seed), key.step), worker);
+    return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
+  }
+
+  /// A frame that is longer than its header tells by a checksum has one.
+  std::span<std::byte const> without_checksum(source const& s, std::uint64_t length) const {
+    std::size_t const body = codec_->head_bytes() == 0 ? codec_->frame_bytes({0, length}, 1)
+                                                       : codec_->length_of(s.frame, s.worker);
+    return s.frame.size() == body + wire::checksum_bytes ? s.frame.first(body) : s.frame;
+  }
+
+  void check(source const& whole, std::span<std::byte const> body, encoding_key key) const {
+    if (load_from<std::uint32_t>(whole.frame.data() + body.size()) ==
+        checksum_of(body, key, static_cast<std::uint32_t>(whole.worker)))
+      return;
+    throw frame_error("globalq: decode: bad frame from worker " + std::to_string(whole.worker) +
+                      ": its checksum is wrong; the bytes were damaged, or made by another operator" +
+                      (facts_.shifts ? " or with another key" : ""));
   }
 
   void prepare(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, int workers) {
     if (key.step > random::max_step)
       throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +
                                 " is above 2^48 - 1");
+    if (length >> 48 != 0)
+      throw configuration_error("globalq: vector_codec: " + std::to_string(length) +
+                                " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
     detail::call c;
     c.x = x;
     c.y = y;
@@ -165,7 +211,9 @@ class vector_codec {
   kernel::host_executor on_;
   detail::operator_facts facts_;
   std::uint32_t levels_ = 0;
+  std::size_t trailer_;  ///< bytes of the checksum
   std::unique_ptr<detail::operator_codec> codec_;
+  std::vector<source> bodies_;  ///< frames without their checksums
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_;
 };

@@ -129,7 +129,7 @@ TEST(Quantisers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame)
       ad::measure(sum, ad::quantisers(operators), [](ad::layer const& l) { return l.size != 10; });
   ASSERT_EQ(table[0].size(), 2U);
   for (std::size_t c = 0; c < 2; ++c) {
-    gq::vector_codec codec(operators[c]);
+    gq::vector_codec codec(operators[c], {}, gq::frame_checksum::none);
     EXPECT_EQ(table[0][c].cost, static_cast<double>(codec.frame_bytes(300)));
     EXPECT_EQ(table[0][c].error, ad::quantiser_error(operators[c])(sum.of(0)));
     EXPECT_EQ(table[1][c].error, 0);

@@ -196,7 +196,7 @@ TEST(BlockScaled, the_mean_has_the_same_bits_on_all_workers_near_the_mean_at_eve
 }
 
 TEST(BlockScaled, a_scale_that_is_no_number_is_an_error_that_leaves_the_output_alone) {
-  gq::vector_codec codec{formats()[0], Kokkos::Serial()};
+  gq::vector_codec codec{formats()[0], Kokkos::Serial(), gq::frame_checksum::none};
   std::vector<float> y(64, 7.0F);
   std::vector<std::byte> frame = encode(codec, values(64, 1), {});
   frame[17] = std::byte{255};

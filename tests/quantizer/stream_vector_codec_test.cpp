@@ -50,7 +50,7 @@ void compare(char const* name, support::any_operator const& op, std::size_t d, i
   std::string const what = std::string(name) + ", d " + std::to_string(d) + ", " +
                            gq::name_of(gq::dtype_of<Value>::value) + " times 2^" + std::to_string(exponent);
   gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
-  gq::vector_codec host{op, Kokkos::Serial()};
+  gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
   gq::stream_vector_codec stream{op, space()};
   ASSERT_EQ(host.levels(), stream.levels());
   std::vector<Value> const x = values_of<Value>(d, exponent);
@@ -75,6 +75,17 @@ void compare(char const* name, support::any_operator const& op, std::size_t d, i
   stream.wait();
   expect_same(on_host(there), y, what + ": values");
   expect_same(on_host(there_too), sum, what + ": sums");
+
+  // a checksum makes no difference to either
+  gq::vector_codec checks{op, Kokkos::Serial()};
+  std::vector<std::byte> longer(checks.frame_bytes(d, gq::dtype_of<Value>::value));
+  longer.resize(checks.encode(x, key, longer));
+  ASSERT_EQ(longer.size(), frame.size() + (d == 0 ? 0 : 4));
+  stream.decode(on_device(longer), key, there_too);
+  stream.wait();
+  expect_same(on_host(there_too), y, what + ": values of a frame with a checksum");
+  checks.decode(found, key, sum);
+  expect_same(sum, y, what + ": values of a frame without");
 }
 
 /// One composition of each policy, with a name.
@@ -146,8 +157,8 @@ TEST(StreamVectorCodec, a_norm_beyond_float64_is_an_error_as_on_the_host) {
                            gq::wire::int8{}};
     gq::vector_codec host{op, Kokkos::Serial()};
     gq::stream_vector_codec stream{op, space()};
-    std::size_t const bytes = host.frame_bytes(x.size(), gq::dtype::float64);
-    std::vector<std::byte> frame(bytes);
+    std::size_t const bytes = stream.frame_bytes(x.size(), gq::dtype::float64);
+    std::vector<std::byte> frame(host.frame_bytes(x.size(), gq::dtype::float64));
     EXPECT_NE(
         text_of<gq::non_finite_error>([&] { host.encode(x, {}, frame); }).find("beyond the range of float64"),
         std::string::npos)
@@ -200,8 +211,8 @@ TEST(StreamVectorCodec, a_damaged_frame_is_an_error) {
   codec.decode(frame, {}, y);
   codec.wait();
   auto const good = on_host(frame);
-  for (std::size_t at :
-       {0U, 1U, 4U, 9U, 299U}) {  // identifier, version, terms, length; and a code that is none
+  for (std::size_t at : {0U, 1U, 4U, 9U, 14U, 15U,
+                         299U}) {  // identifier, version, terms, length, traits; and a code that is none
     auto damaged = good;
     damaged[at] = at == 299 ? std::byte{0x80} : damaged[at] ^ std::byte{0x10};
     codec.decode_add(on_device(damaged), {}, y);
@@ -209,6 +220,21 @@ TEST(StreamVectorCodec, a_damaged_frame_is_an_error) {
   }
   codec.decode(frame, {}, y);
   codec.wait();
+}
+
+TEST(StreamVectorCodec, a_frame_of_another_operator_or_form_of_scales_is_refused) {
+  gq::quantizer const op{gq::norm::linf{.bucket = 100}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+  gq::quantizer const other{gq::norm::linf{.bucket = 120}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()}, reader{other, space()};
+  device<std::byte> const frame("frame", codec.frame_bytes(300));
+  codec.encode(on_device(values_of<float>(300)), {}, frame);
+  codec.wait();
+  device<float> const y("y", 300);
+  EXPECT_THROW((reader.decode(frame, {}, y), reader.wait()), gq::frame_error);
+  ASSERT_EQ(codec.frame_bytes(100, gq::dtype::float64), codec.frame_bytes(100));
+  device<std::byte> const one("frame", codec.frame_bytes(100));
+  codec.encode(on_device(values_of<float>(100)), {}, one);
+  EXPECT_THROW((codec.decode(one, {}, device<double>("y", 100)), codec.wait()), gq::frame_error);
 }
 
 TEST(StreamVectorCodec, a_damaged_sparse_frame_is_an_error_or_another_vector) {
@@ -278,6 +304,7 @@ TEST(StreamVectorCodec, sizes_and_places_are_checked_at_once) {
   EXPECT_THROW(codec.encode(x, {}, part(0, bytes - 1)), gq::configuration_error);
   EXPECT_THROW(codec.decode(part(0, bytes + 1), {}, x), gq::configuration_error);
   EXPECT_THROW(codec.encode(x, {}, part(8, bytes)), gq::configuration_error);
+  EXPECT_THROW(codec.frame_bytes(std::uint64_t{1} << 48), gq::configuration_error);
   EXPECT_THROW(codec.encode(x, {.step = std::uint64_t{1} << 48}, part(0, bytes)), gq::configuration_error);
   EXPECT_NO_THROW(codec.encode(x, {}, part(16, bytes)));
   EXPECT_THROW((gq::stream_vector_codec{gq::uncompressed{}, space()}), gq::configuration_error);

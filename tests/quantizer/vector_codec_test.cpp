@@ -156,20 +156,21 @@ TEST(VectorCodec, the_bytes_of_a_frame_are_pinned) {
   }
   // Changing these bytes is a change of the format: raise wire::format_version.
   std::vector<std::string> const pinned = {
-      "677101010100000009000000000000000000d180000000000000000000000000096a241c7feac1a792",
-      "677101010100000009000000000000000000d1800000000000000000000000000501020301fcfefeff",
-      "67710114010000000900000000000000560f3f81000000000000000000000000411103ba0b",
-      "677101130100000009000000000000000068f2810000000000000000000000005010b405",
-      "677101130100000009000000000000000000d1800000000000000000000000005830d606",
-      "677101020100000009000000000000000000d18000000000000000000000000000000400010001000500fffffdfffcfffbff",
-      "677101150100000009000000000000000000d180000000000000000000000000408430a29412",
-      "67710117010000000900000000000000020bc2902136a556",
-      "6771014001000000090000000000000036000000000000000000000000000000"
-      "560f3f8100000000000000000000000000005010b405",
-      "677101420100000009000000000000003e000000000000000000000000000000"
-      "0000d18000000000000000000000000000303003320303000400e5c26e00",
-      "677101450100000009000000000000003a000000000000000000000000000000"
-      "560f3f81000000000000000000000000080004ff01300184b90b",
+      "6771020101000000090000000000166a0000d180000000000000000000000000096a241c7feac1a792f704e495",
+      "67710201010000000900000000002a720000d1800000000000000000000000000501020301fcfefeff760ed58a",
+      "67710214010000000900000000005ea7560f3f81000000000000000000000000411103ba0b308f242b",
+      "6771021301000000090000000000a63f0068f2810000000000000000000000005010b405ebfca370",
+      "6771021301000000090000000000e2480000d1800000000000000000000000005830d606cc9c4eee",
+      "67710202010000000900000000001e6e0000d18000000000000000000000000000000400010001000500fffffdfffcfffbff"
+      "9ed3973a",
+      "6771021501000000090000000000a63f0000d180000000000000000000000000408430a2941207bbbe6b",
+      "6771021701000000090000000000c8c2020bc2902136a5566de45270",
+      "67710240010000000900000000001aec36000000000000000000000000000000"
+      "560f3f8100000000000000000000000000005010b4055e646b0f",
+      "677102420100000009000000000072b93e000000000000000000000000000000"
+      "0000d18000000000000000000000000000303003320303000400e5c26e009ca079fa",
+      "677102450100000009000000000032cb3a000000000000000000000000000000"
+      "560f3f81000000000000000000000000080004ff01300184b90b9f88671d",
   };
   EXPECT_EQ(frames, pinned);
 }
@@ -227,7 +228,7 @@ void expect_one_pass_equals_two() {
         std::vector<float> const source = values(length, 3);
         std::vector<T> x(length);
         for (std::size_t i = 0; i < length; ++i) x[i] = T(i / 128 % 5 == 4 ? 0.0F : source[i] * magnitude);
-        gq::vector_codec codec{op};
+        gq::vector_codec codec{op, {}, gq::frame_checksum::none};
         gq::encoding_key const key{11, 12, 13};
         std::vector<std::byte> frame(codec.frame_bytes(length, gq::dtype_of<T>::value));
         codec.encode(x, key, frame);
@@ -266,40 +267,67 @@ TEST(VectorCodec, a_vector_that_is_not_finite_is_named_and_leaves_no_frame) {
     }
 }
 
-TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone_or_a_valid_result) {
+TEST(VectorCodec, a_damaged_frame_is_an_error_that_leaves_the_output_alone) {
   std::vector<float> const x = values(200);
   for (gq::any_quantizer const& op : operators()) {
     gq::vector_codec codec{op, Kokkos::Serial()};
     std::vector<std::byte> const good = encode(codec, x, {1, 2, 3});
-    int errors = 0;
     std::vector<float> y(x.size());
-    auto const attempt = [&](std::span<std::byte const> frame) {
+    auto const refused = [&](std::span<std::byte const> frame) {
       std::fill(y.begin(), y.end(), 7.0F);
       try {
         codec.decode(frame, {1, 2, 3}, y);
       } catch (gq::frame_error const&) {
-        ++errors;
-        ASSERT_THAT(y, testing::Each(7.0F));
+        EXPECT_THAT(y, testing::Each(7.0F));
+        return true;
+      } catch (gq::non_finite_error const&) {  // by another scale
       }
+      return false;
     };
-    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
-      std::vector<std::byte> bad = good;
-      bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-      attempt(bad);
-    }
-    EXPECT_GE(errors, 128) << "every bit of the header matters";
-    for (std::size_t size = 0; size < good.size(); ++size) {
-      int const before = errors;
-      attempt(std::span(good).first(size));
-      ASSERT_EQ(errors, before + 1);
-    }
     std::mt19937 draw(5);
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit)
+      for (std::uint64_t burst : {std::uint64_t{1}, std::uint64_t{draw() | 1U}, std::uint64_t{0xffffffffU}}) {
+        std::vector<std::byte> bad = good;
+        for (std::size_t k = bit; k < std::min(bit + 32, 8 * bad.size()); ++k)
+          bad[k / 8] ^= static_cast<std::byte>((burst >> (k - bit) & 1U) << (k % 8));
+        ASSERT_TRUE(refused(bad)) << op.facts().name << ": " << burst << " at bit " << bit;
+      }
+    // without its checksum a frame is one without a checksum: any other size is refused
+    std::span<std::byte const> const body = std::span(good).first(good.size() - 4);
+    for (std::size_t size = 0; size < good.size(); ++size)
+      ASSERT_EQ(refused(std::span(good).first(size)), size != body.size()) << size;
     for (int k = 0; k < 200; ++k) {
       std::vector<std::byte> noise(good.size());
       for (std::byte& b : noise) b = static_cast<std::byte>(draw());
       std::copy_n(good.begin(), 16, noise.begin());
-      attempt(noise);
+      EXPECT_TRUE(refused(noise));
     }
+    // codes that were damaged and no checksum: an error or a valid result, and the header still tells
+    int errors = 0;
+    for (std::size_t bit = 0; bit < 8 * body.size(); ++bit) {
+      std::vector<std::byte> bad(body.begin(), body.end());
+      bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      errors += refused(bad) ? 1 : 0;
+      ASSERT_TRUE(bit >= 128 || errors == static_cast<int>(bit) + 1) << "every bit of the header matters";
+    }
+  }
+}
+
+TEST(VectorCodec, a_frame_without_a_checksum_is_the_same_without_four_bytes_and_is_decoded_as_well) {
+  std::vector<float> const x = values(200);
+  for (gq::any_quantizer const& op : operators()) {
+    gq::vector_codec with{op}, without{op, {}, gq::frame_checksum::none};
+    EXPECT_EQ(with.frame_bytes(200), without.frame_bytes(200) + 4);
+    EXPECT_EQ(with.frame_bytes(0), 0U);
+    std::vector<std::byte> const longer = encode(with, x, {1, 2, 3}), frame = encode(without, x, {1, 2, 3});
+    ASSERT_EQ(longer.size(), frame.size() + 4);
+    EXPECT_TRUE(std::equal(frame.begin(), frame.end(), longer.begin()));
+    std::vector<float> a(200), b(200), c(200);
+    with.decode(longer, {1, 2, 3}, a);
+    with.decode(frame, {1, 2, 3}, b);
+    without.decode(longer, {1, 2, 3}, c);
+    EXPECT_EQ(a, b);
+    EXPECT_EQ(a, c);
   }
 }
 
@@ -336,6 +364,76 @@ TEST(VectorCodec, a_frame_may_begin_at_any_byte) {
   expect_frames_at_any_byte<double>();
 }
 
+/// The error of decoding a frame of one operator and type by another; empty if there is none.
+template <class T = float, class U = float>
+std::string error_between(gq::any_quantizer const& from, gq::any_quantizer const& to,
+                          gq::frame_checksum check = gq::frame_checksum::none,
+                          gq::encoding_key key = {1, 2, 3}) {
+  std::vector<float> const source = values(300);
+  std::vector<T> const x(source.begin(), source.end());
+  gq::vector_codec one{from, {}, check}, two{to};
+  std::vector<std::byte> frame(one.frame_bytes(300, gq::dtype_of<T>::value));
+  frame.resize(one.encode(x, {1, 2, 3}, frame));
+  std::vector<U> y(300, U(7.0F));
+  try {
+    two.decode(frame, key, y);
+  } catch (gq::frame_error const& e) {
+    EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](U v) { return static_cast<float>(v) == 7.0F; }));
+    return e.what();
+  }
+  return {};
+}
+
+TEST(VectorCodec, a_frame_of_another_form_of_scales_is_refused) {
+  for (gq::any_quantizer const& op : operators()) {
+    gq::detail::operator_facts const facts = op.facts();
+    bool const sizes = facts.bucket != 0;  // of frames with many scales differ
+    if (facts.fixed_unit == 0) {
+      EXPECT_THAT((error_between<float, double>(op, op)),
+                  testing::HasSubstr(sizes ? " bytes instead of " : "scales of 4 bytes instead of 8 bytes"));
+      EXPECT_THAT((error_between<double, float>(op, op)),
+                  testing::HasSubstr(sizes ? " bytes instead of " : "scales of 8 bytes instead of 4 bytes"));
+    }
+    EXPECT_EQ((error_between<float, gq::bfloat16>(op, op)), "");
+    EXPECT_EQ((error_between<gq::float16, float>(op, op)), "");
+  }
+}
+
+TEST(VectorCodec, a_frame_of_another_operator_with_the_same_wire_format_is_refused) {
+  gq::rounding::stochastic const dice;
+  auto const op = [&](std::uint64_t bucket, std::uint32_t levels) -> gq::any_quantizer {
+    return gq::quantizer{gq::norm::linf{.bucket = bucket}, gq::levels::uniform{levels}, dice,
+                         gq::wire::int8{}};
+  };
+  auto const fixed = [&](double unit) -> gq::any_quantizer {
+    return gq::quantizer{gq::norm::fixed{.unit = unit}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}};
+  };
+  auto const table = [&](float second) -> gq::any_quantizer {
+    return gq::quantizer{gq::norm::local<1>{}, gq::levels::table{0, second, 0.5, 1}, dice,
+                         gq::wire::packed<3>{}};
+  };
+  std::string const other = "it has other levels, buckets, units or shifts";
+  EXPECT_EQ(error_between(op(100, 7), op(100, 7)), "");
+  EXPECT_THAT(error_between(op(100, 7), op(100, 8)), testing::HasSubstr(other));
+  EXPECT_THAT(error_between(op(100, 7), op(120, 7)), testing::HasSubstr(other)) << "3 scales either way";
+  EXPECT_THAT(error_between(fixed(8), fixed(16)), testing::HasSubstr(other));
+  EXPECT_THAT(error_between(table(0.25), table(0.125)), testing::HasSubstr(other));
+  // another norm and another rounding decode alike
+  EXPECT_EQ(error_between(gq::quantizer{gq::norm::local<2>{.bucket = 100}, gq::levels::uniform{7}, dice,
+                                        gq::wire::int8{}},
+                          op(100, 7)),
+            "");
+}
+
+TEST(VectorCodec, a_frame_of_another_key_is_refused_where_decoding_depends_on_the_key) {
+  for (gq::any_quantizer const& op : operators())
+    for (gq::encoding_key const& key :
+         {gq::encoding_key{2, 2, 3}, gq::encoding_key{1, 3, 3}, gq::encoding_key{1, 2, 4}})
+      EXPECT_THAT(error_between(op, op, gq::frame_checksum::appended, key),
+                  testing::HasSubstr(op.facts().shifts ? "or with another key" : ""))
+          << op.facts().name;
+}
+
 TEST(VectorCodec, several_frames_decode_to_their_mean) {
   gq::vector_codec codec{
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};
@@ -357,6 +455,7 @@ TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
   x[1] = 0.25F;
   EXPECT_THROW(codec.encode(x, {}, std::span(frame).first(3)), gq::configuration_error);
   EXPECT_THROW(codec.encode(x, {.step = std::uint64_t{1} << 48}, frame), gq::configuration_error);
+  EXPECT_THROW(codec.frame_bytes(std::uint64_t{1} << 48), gq::configuration_error);
   EXPECT_THROW(gq::vector_codec{gq::uncompressed{}}, gq::configuration_error);
   EXPECT_GT(codec.frame_bytes(std::uint64_t{1} << 48), std::size_t{1} << 48);
   EXPECT_THROW(codec.frame_bytes((std::uint64_t{1} << 48) + 1), gq::configuration_error);

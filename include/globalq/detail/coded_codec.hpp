@@ -82,6 +82,7 @@ class coded_codec final : public operator_codec {
     verified_ = true;
   }
 
+  wire::frame_traits traits() const override { return inner_->traits(); }
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
 
  private:
@@ -107,9 +108,9 @@ class coded_codec final : public operator_codec {
                       most = frame_bytes(part, 1);
     for (source const& s : sources) {
       std::size_t const bytes = wire::read_length(s.frame, s.worker, least, most);
-      wire::check_header(s, Code::identifier(), part.count, bytes);
+      wire::check_header(s, Code::identifier(), part.count, bytes, traits());
       auto const frame = expanded_[sources_.size()].get(inner_->frame_bytes(part, 1));
-      wire::write_header(frame, inner_wire::identifier(), s.terms, part.count);
+      wire::write_header(frame, inner_wire::identifier(), s.terms, part.count, traits());
       std::memcpy(frame.data() + wire::header_bytes, s.frame.data() + wire::long_header_bytes, scales);
       lane* const lanes = reinterpret_cast<lane*>(frame.data() + wire::header_bytes + scales);
       if (body_.decode(on_, s.frame.subspan(least), part.count, lanes))
@@ -127,7 +128,7 @@ class coded_codec final : public operator_codec {
     std::memcpy(out.data() + wire::long_header_bytes, integers.data() + wire::header_bytes, scales);
     lane const* const lanes = reinterpret_cast<lane const*>(integers.data() + wire::header_bytes + scales);
     std::size_t const bytes = body_.encode(on_, lanes, part.count, out.subspan(start));
-    wire::write_header(out, Code::identifier(), terms, part.count);
+    wire::write_header(out, Code::identifier(), terms, part.count, traits());
     wire::write_length(out, start + bytes);
   }
 

@@ -51,7 +51,7 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
       on_.values(part.count, kernel::add_values<operands>{o, codes, scales, fit, q_});
     }
     this->check_codes(sources);
-    wire::write_header(out, wire_.identifier(), terms, part.count);
+    wire::write_header(out, wire_.identifier(), terms, part.count, this->traits());
   }
 
   bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
@@ -63,7 +63,7 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
     on_.values(all.count, kernel::encode_measured<operands>{{o, codes}, scales, units.data(), q_});
     if ((faults_ & kernel::not_finite) != 0) return false;
-    wire::write_header(out, wire_.identifier(), 1, all.count);
+    wire::write_header(out, wire_.identifier(), 1, all.count, this->traits());
     return true;
   }
 
@@ -96,7 +96,7 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
     views_.clear();
     for (source const& s : sources) {
       std::size_t const bytes = this->frame_bytes(part, s.terms);
-      wire::check_header(s, wire_.identifier(), part.count, bytes);
+      wire::check_header(s, wire_.identifier(), part.count, bytes, this->traits());
       if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
       views_.push_back(base::view_of(part, s));
     }

@@ -52,9 +52,15 @@ class composition : public operator_codec {
                                   number(levels_.size()) + (zero_free_ ? " without" : " with") +
                                   " zero; give as many of the same kind, or make a new operator");
       levels_ = levels;
+      hash_ = hash_of_levels();
     } else {
       operator_codec::set_levels(levels);
     }
+  }
+
+  wire::frame_traits traits() const override {
+    scale_format const form = q_.format(call_.x.type);
+    return wire::traits_of(local_ ? &form : nullptr, hash(hash_, std::uint64_t{bits_of(form.quantum)}));
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
@@ -80,11 +86,13 @@ class composition : public operator_codec {
         bucket_(facts.bucket),
         q_(facts.q),
         local_(facts.local),
-        zero_free_(facts.zero_free) {
+        zero_free_(facts.zero_free),
+        fixed_unit_(facts.fixed_unit) {
     // A shifted value may pass the norm by half a gap. Where sums are encoded again at k times the norm, the largest
     // would be cut off, and the mean biased: there the grid is not shifted back.
     if constexpr (requires { rounding_.shift_back; })
       if (keeps_scale_of_sums(facts, how)) rounding_.shift_back = false;
+    hash_ = hash_of_levels();
   }
 
   std::uint64_t scales_of(segment part) const {
@@ -136,6 +144,15 @@ class composition : public operator_codec {
     return o;
   }
 
+  /// What the codes of a frame stand for, in units of their scale.
+  std::uint64_t hash_of_levels() const {
+    std::uint64_t h = hash(hash(bucket_, bits_of(fixed_unit_)), rounding_.shifts() ? 1U : 0U);
+    h = hash(hash(h, levels_.max_code()), std::uint64_t{bits_of(levels_.extent())});
+    for (std::uint32_t code = zero_free_ ? 1 : 0; code <= levels_.max_code() && code <= 256; ++code)
+      h = hash(h, std::uint64_t{bits_of(levels_.value(code))});
+    return hash(h, zero_free_ ? 1U : 0U);
+  }
+
   Levels levels_;
   Rounding rounding_;
   Wire wire_;
@@ -144,6 +161,8 @@ class composition : public operator_codec {
   norm::order q_;
   bool local_;
   bool zero_free_;
+  double fixed_unit_;
+  std::uint64_t hash_ = 0;  ///< hash_of_levels()
 };
 
 }  // namespace globalq::detail

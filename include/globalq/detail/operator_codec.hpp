@@ -68,6 +68,9 @@ class operator_codec : public codec {
     throw configuration_error("globalq: decode_add: this operator has no codes");
   }
 
+  /// What decoding a frame of this call depends on besides its wire format.
+  virtual wire::frame_traits traits() const { return 0; }
+
   /// What the kernels found since begin().
   std::uint32_t faults() const { return faults_; }
 

@@ -172,7 +172,8 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
 
   template <class Body>
   void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count, kernel::framed<Body>{body, header_word(wire_.identifier()), o.count, out, terms,
+    on_.values(o.count, kernel::framed<Body>{body, header_word(wire_.identifier()),
+                                             wire::word_of_values(o.count, base::traits()), out, terms,
                                              o.faults, o.sources, o.source_count});
   }
 

@@ -18,7 +18,7 @@ namespace globalq::detail {
 
 /// Scales of a frame of integers and its first words -> those of a sparse frame, but for the length.
 struct write_sparse_head {
-  std::uint64_t word, count;  ///< of the header
+  std::uint64_t word, values;  ///< of the header
   std::byte const* scales;
   std::byte* frame;
 
@@ -27,7 +27,7 @@ struct write_sparse_head {
     auto* const out = reinterpret_cast<std::uint64_t*>(frame);
     if (i == 0) {
       out[0] = word;
-      out[1] = count;
+      out[1] = values;
       out[3] = 0;
       return;
     }
@@ -38,7 +38,7 @@ struct write_sparse_head {
 /// Checks the head of a sparse frame, and makes that of the frame of integers that will stand for it.
 struct read_sparse_head {
   std::byte const* frame;
-  std::uint64_t word, count;    ///< what its header must be
+  std::uint64_t word, values;   ///< what its header must be
   std::uint64_t bytes;          ///< that arrived
   std::uint64_t head, least;    ///< bytes of header and scales; the least of what follows
   std::uint64_t most;           ///< the most of what follows
@@ -56,12 +56,12 @@ struct read_sparse_head {
       return;
     }
     std::uint64_t const length = in[2];
-    bool const bad = in[0] != word || in[1] != count || in[3] != 0 || length > bytes ||
+    bool const bad = in[0] != word || in[1] != values || in[3] != 0 || length > bytes ||
                      length < head + least || length > head + most;
     if (bad) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
     *body = bad ? 0 : length - head;
     out[0] = integers_word;
-    out[1] = count;
+    out[1] = values;
   }
 };
 
@@ -118,7 +118,7 @@ class stream_sparse_codec final : public operator_codec {
     inner_->combine(part, own, expand(part, sources), integers);
     std::size_t const scales = scale_bytes_of(part);
     int const terms = terms_of(own, sources);
-    write_sparse_head const head{word_of(code::identifier(), terms), part.count,
+    write_sparse_head const head{word_of(code::identifier(), terms), values_of(part),
                                  integers.data() + wire::header_bytes, out.data()};
     on_.items(1 + scales / 8, head);
     coder_.encode(on_, lanes_of(integers, scales), part.count, out.data() + head_bytes_of(part),
@@ -133,6 +133,7 @@ class stream_sparse_codec final : public operator_codec {
     if (!part.empty()) inner_->add_decoded(part, expand(part, sources));
   }
 
+  wire::frame_traits traits() const override { return inner_->traits(); }
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
   void declare(std::span<std::byte> frame, int terms) const override { inner_->declare(frame, terms); }
 
@@ -147,6 +148,7 @@ class stream_sparse_codec final : public operator_codec {
   static std::uint64_t word_of(std::uint8_t wire, int terms) {
     return header_word(wire) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms)) << 32;
   }
+  std::uint64_t values_of(segment part) const { return wire::word_of_values(part.count, traits()); }
   static Lane* lanes_of(std::span<std::byte> integers, std::size_t scales) {
     return reinterpret_cast<Lane*>(integers.data() + wire::header_bytes + scales);
   }
@@ -185,7 +187,7 @@ class stream_sparse_codec final : public operator_codec {
       std::uint32_t* const faults = &call_.agreed->faults;
       read_sparse_head const read{s.frame.data(),
                                   word_of(code::identifier(), s.terms),
-                                  part.count,
+                                  values_of(part),
                                   s.frame.size(),
                                   head,
                                   coder_.least(part.count),

@@ -159,9 +159,9 @@ class source_lists {
 /// A body that also checks the headers of its sources and writes that of its frame.
 template <class Body>
 struct framed : Body {
-  std::uint64_t kind;  ///< the first word of a header but for the terms
-  std::uint64_t count;
-  std::byte* frame;  ///< one to begin, or null
+  std::uint64_t kind;    ///< the first word of a header but for the terms
+  std::uint64_t values;  ///< the second
+  std::byte* frame;      ///< one to begin, or null
   int terms;
   std::uint32_t* faults;
   source_view const* sources;
@@ -182,12 +182,12 @@ struct framed : Body {
   GLOBALQ_FUNCTION void headers() const {
     for (int k = 0; k < source_count; ++k) {
       std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(sources[k].scales) - 2;
-      if (header[0] != word(sources[k].terms) || header[1] != count)
+      if (header[0] != word(sources[k].terms) || header[1] != values)
         Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
     }
     if (frame != nullptr) {
       reinterpret_cast<std::uint64_t*>(frame)[0] = word(terms);
-      reinterpret_cast<std::uint64_t*>(frame)[1] = count;
+      reinterpret_cast<std::uint64_t*>(frame)[1] = values;
     }
   }
   GLOBALQ_FUNCTION std::uint64_t word(int sum) const {

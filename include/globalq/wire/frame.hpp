@@ -9,15 +9,17 @@
 /// | 2 | version of the format |
 /// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: several frames, of a group or with a tail |
 /// | 4..7 | number of workers summed, little-endian |
-/// | 8..15 | number of values, little-endian |
-/// | 16.. | scales (norm::local only): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
+/// | 8..13 | number of values, little-endian |
+/// | 14..15 | what else decoding depends on, little-endian: bits 0 and 1: how scales travel (0: none do; 1: a byte each; 2: 4 bytes; 3: a double); bits 2 to 15: a hash of levels, bucket, fixed unit, shift and form of scales; all 0 in wire formats 0 and 32 |
+/// | 16.. | scales (norm::local; in vector_codec all but norm::fixed): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
 /// | then | codes |
+/// | then | frames of vector_codec: a checksum of all before, 4 bytes, little-endian, unless turned off; see wire/checksum.hpp |
 ///
 /// Frames whose length only their maker knows (wire formats 64 and above) have a header of 32 bytes:
 ///
 /// | bytes | content |
 /// | --- | --- |
-/// | 16..23 | bytes of the whole frame, little-endian |
+/// | 16..23 | bytes of the whole frame without a checksum, little-endian |
 /// | 24..31 | zero |
 /// | 32.. | scales as above |
 /// | then | codes, see wire/coded.hpp |
@@ -35,7 +37,7 @@ static_assert(std::endian::native == std::endian::little,
               "globalq: frames are little-endian and big-endian machines are not supported");
 
 /// Changes when the bytes of a frame change.
-inline constexpr std::uint8_t format_version = 1;
+inline constexpr std::uint8_t format_version = 2;
 inline constexpr std::uint8_t float32_identifier = 32;
 inline constexpr std::size_t header_bytes = 16;
 inline constexpr std::size_t long_header_bytes = 32;  ///< of frames that differ in length
@@ -46,20 +48,44 @@ struct frame_header {
   std::uint8_t version = format_version;
   std::uint8_t wire = 0;
   std::uint32_t terms = 1;
-  std::uint64_t count = 0;
+  std::uint64_t values = 0;  ///< word_of_values()
 };
 static_assert(sizeof(frame_header) == header_bytes);
+
+/// What decoding depends on besides the wire format: the form of scales in bits 0 and 1, and a hash. A header has 16 bits.
+using frame_traits = std::uint64_t;
+
+/// @param scales  how they travel; null: they don't
+/// @param hash    of all else
+constexpr frame_traits traits_of(scale_format const* scales, std::uint64_t hash) {
+  unsigned const form =
+      scales == nullptr ? 0U : (scale_bytes(*scales) == 8 ? 3U : (scale_bytes(*scales) == 4 ? 2U : 1U));
+  return (hash & ~std::uint64_t{3}) | form;
+}
+
+/// The second word of a header.
+/// @param count  below 2^48
+constexpr std::uint64_t word_of_values(std::uint64_t count, frame_traits traits) {
+  return count | traits << 48;
+}
 
 /// Bytes of @p scales scales, padded so that codes start at a multiple of 16.
 constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
   return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 
-inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int terms, std::uint64_t count) {
+/// The bytes of a scale, for an error.
+inline std::string scales_named(frame_traits traits) {
+  static constexpr char const* names[4] = {"0 bytes", "1 byte", "4 bytes", "8 bytes"};
+  return names[traits & 3U];
+}
+
+inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int terms, std::uint64_t count,
+                         frame_traits traits = 0) {
   frame_header h;
   h.wire = wire;
   h.terms = static_cast<std::uint32_t>(terms);
-  h.count = count;
+  h.values = word_of_values(count, traits);
   std::memcpy(frame.data(), &h, sizeof h);
 }
 
@@ -86,7 +112,8 @@ inline std::size_t read_length(std::span<std::byte const> frame, int worker, std
 
 /// Checks that a frame is what the receiver expects, before anything is read or written.
 /// @throws frame_error naming what differs
-inline void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes) {
+inline void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes,
+                         frame_traits traits = 0) {
   auto const fail = [&](std::string const& what) {
     throw frame_error("globalq: decode: bad frame from worker " + std::to_string(from.worker) + ": " + what +
                       "; the bytes were damaged or made by another version or operator");
@@ -101,7 +128,12 @@ inline void check_header(source const& from, std::uint8_t wire, std::uint64_t co
   if (h.wire != wire) fail("wire format " + std::to_string(h.wire) + " instead of " + std::to_string(wire));
   if (h.terms != static_cast<std::uint32_t>(from.terms))
     fail("sum of " + std::to_string(h.terms) + " workers instead of " + std::to_string(from.terms));
-  if (h.count != count) fail(std::to_string(h.count) + " values instead of " + std::to_string(count));
+  std::uint64_t const values = h.values & ((std::uint64_t{1} << 48) - 1);
+  frame_traits const has = h.values >> 48;
+  if (values != count) fail(std::to_string(values) + " values instead of " + std::to_string(count));
+  if (((has ^ traits) & 3U) != 0)
+    fail("scales of " + scales_named(has) + " instead of " + scales_named(traits));
+  if (h.values != word_of_values(count, traits)) fail("it has other levels, buckets, units or shifts");
 }
 
 }  // namespace globalq::wire
