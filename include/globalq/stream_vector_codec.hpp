@@ -60,13 +60,15 @@ struct conclude_encode {
   }
 };
 
-/// Tells the host of a bad frame.
+/// Tells the host of a bad frame, or of values beyond the type's range.
 struct conclude_decode {
   stream_state const* state;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     if ((state->agreed.faults & (kernel::bad_code | kernel::bad_frame)) != 0)
       word->note(stream_word::bad_frame);
+    else if ((state->agreed.faults & kernel::out_of_range) != 0)
+      word->note(stream_word::beyond_range);
   }
 };
 
@@ -165,7 +167,7 @@ class stream_vector_codec {
     encode_at(x, key, step_at(step), frame);
   }
 
-  /// Enqueues: y = what the frame stands for. @p frame has frame_bytes() bytes, or only those that are used. After a damaged frame y is unspecified, which is thrown later.
+  /// Enqueues: y = what the frame stands for. @p frame has frame_bytes() bytes, or only those that are used. After a damaged frame y is unspecified, and beyond the type's range it is infinity; either is thrown later.
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode(Frame const& frame, encoding_key key, V const& y) {
@@ -178,7 +180,7 @@ class stream_vector_codec {
     read(frame, key, step_at(step), y, false);
   }
 
-  /// Enqueues: y += what the frame stands for; beyond the type's range: infinity.
+  /// Enqueues: y += what the frame stands for; the rest as decode().
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode_add(Frame const& frame, encoding_key key, V const& y) {
@@ -323,6 +325,11 @@ class stream_vector_codec {
         throw configuration_error("globalq: encode: a value of magnitude " + std::to_string(word.top) +
                                   " exceeds the unit " + std::to_string(facts_.fixed_unit) +
                                   " of norm::fixed; the frame was made invalid" + late);
+      case detail::stream_word::beyond_range:
+        throw non_finite_error(
+            "globalq: decode: a value is beyond the range of its type, and the output holds infinity there; "
+            "decode into a wider type, or scale vectors down" +
+            late);
       case detail::stream_word::bad_step:
         throw configuration_error("globalq: stream_vector_codec: a step is above 2^48 - 1" + late);
       default:

@@ -116,15 +116,18 @@ class vector_codec {
   }
 
   /// Writes what a frame stands for into @p y.
-  /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then
+  /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then.
+  ///         non_finite_error when a value is beyond the type's range (float16 above 65,504, or a norm above that of float32):
+  ///         @p y holds infinity there and all other values as decoded
   template <Vector V>
   void decode(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
     mean({&one, 1}, key, std::forward<V>(y));
   }
 
-  /// y += what a frame stands for, as error feedback and parameter servers need it; beyond the type's range: infinity.
-  /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then
+  /// y += what a frame stands for, as error feedback and parameter servers need it.
+  /// @throws as decode(), where a sum of finite numbers is beyond the range; what @p y held of NaN and infinity
+  ///         stays there, reported or not
   template <Vector V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
@@ -133,6 +136,7 @@ class vector_codec {
 
   /// Writes the mean of several frames, all of terms 1, added in the order given.
   /// @param frames  their workers select the random bits, key.worker is not used
+  /// @throws        as decode()
   template <Vector V>
   void mean(std::span<source const> frames, encoding_key key, V&& y) {
     read(frames, key, y, [this](segment all, auto valid) { codec_->finish(all, valid); });
@@ -158,6 +162,10 @@ class vector_codec {
     for (std::size_t k = 0; k < frames.size(); ++k)
       if (frames[k].frame.size() != bodies_[k].frame.size()) check(frames[k], bodies_[k].frame, key);
     use(segment{0, length}, bodies_);
+    if ((codec_->faults() & kernel::out_of_range) != 0)
+      throw non_finite_error(
+          "globalq: decode: a value is beyond the range of " + std::string(name_of(type)) +
+          ", and the output holds infinity there; decode into a wider type, or scale vectors down");
   }
 
   /// The checksum of a frame of this operator and, where decoding draws the random bits of the encoder, of this key.

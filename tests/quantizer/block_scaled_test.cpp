@@ -203,6 +203,8 @@ TEST(BlockScaled, a_scale_that_is_no_number_is_an_error_that_leaves_the_output_a
   EXPECT_THROW(codec.decode(frame, {}, y), gq::frame_error);
   EXPECT_THAT(y, testing::Each(7.0F));
   frame[17] = std::byte{254};
+  EXPECT_THROW(codec.decode(frame, {}, y), gq::non_finite_error) << "6 times 2^127";
+  frame[17] = std::byte{200};
   codec.decode(frame, {}, y);
 }
 

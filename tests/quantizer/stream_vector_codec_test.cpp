@@ -237,6 +237,18 @@ TEST(StreamVectorCodec, a_frame_of_another_operator_or_form_of_scales_is_refused
   EXPECT_THROW((codec.decode(one, {}, device<double>("y", 100)), codec.wait()), gq::frame_error);
 }
 
+TEST(StreamVectorCodec, values_beyond_the_range_of_their_type_are_an_error) {
+  gq::quantizer const op{gq::norm::l<2, 2>{}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+  gq::stream_vector_codec codec{op, space()};
+  device<std::byte> const frame("frame", codec.frame_bytes(300));
+  codec.encode(on_device(std::vector<float>(300, 3e38F)), {}, frame);  // their norm is 5e39
+  device<float> const y("y", 300);
+  codec.decode(frame, {}, y);
+  EXPECT_NE(text_of<gq::non_finite_error>([&] { codec.wait(); }).find("beyond the range"), std::string::npos);
+  codec.decode_add(frame, {}, y);
+  EXPECT_THROW(codec.wait(), gq::non_finite_error);
+}
+
 TEST(StreamVectorCodec, a_damaged_sparse_frame_is_an_error_or_another_vector) {
   gq::quantizer const op{gq::norm::local<2>{.bucket = 1000}, gq::levels::uniform{3}, dice,
                          gq::wire::sparse<>{}};
@@ -255,17 +267,22 @@ TEST(StreamVectorCodec, a_damaged_sparse_frame_is_an_error_or_another_vector) {
     auto damaged = good;
     damaged[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     std::vector<float> expected(d);
-    bool bad = false;
+    bool bad = false, beyond = false;
     try {
       host.decode(damaged, {}, expected);
     } catch (gq::frame_error const&) {
       bad = true;
+    } catch (gq::non_finite_error const&) {
+      beyond = true;  // by another scale
     }
     codec.decode(on_device(damaged), {}, y);
     if (bad) {
       EXPECT_THROW(codec.wait(), gq::frame_error) << bit;
     } else {
-      EXPECT_NO_THROW(codec.wait()) << bit;
+      if (beyond)
+        EXPECT_THROW(codec.wait(), gq::non_finite_error) << bit;
+      else
+        EXPECT_NO_THROW(codec.wait()) << bit;
       expect_same(on_host(y), expected, "bit " + std::to_string(bit));
     }
     ++(bad ? refused : taken);

@@ -434,6 +434,45 @@ TEST(VectorCodec, a_frame_of_another_key_is_refused_where_decoding_depends_on_th
           << op.facts().name;
 }
 
+template <class T>
+void expect_beyond_range(gq::any_quantizer const& op, std::vector<T> const& x) {
+  gq::vector_codec codec{op, Kokkos::Serial()};
+  gq::encoding_key const key{1, 2, 3};
+  std::vector<std::byte> frame(codec.frame_bytes(x.size(), gq::dtype_of<T>::value));
+  frame.resize(codec.encode(x, key, frame));
+  auto const infinite = [](std::vector<T> const& v) {
+    return std::count_if(v.begin(), v.end(), [](T value) { return std::isinf(static_cast<float>(value)); });
+  };
+  std::vector<T> y(x.size()), sum(x.size());
+  EXPECT_THROW(codec.decode(frame, key, y), gq::non_finite_error);
+  EXPECT_GT(infinite(y), 0);
+  EXPECT_LT(infinite(y), static_cast<std::ptrdiff_t>(y.size())) << "the others are decoded";
+  EXPECT_THROW(codec.decode_add(frame, key, sum), gq::non_finite_error);
+  EXPECT_EQ(infinite(sum), infinite(y));
+  EXPECT_THROW(codec.mean(std::vector<gq::source>{{frame, 1, 3}, {frame, 1, 3}}, key, y),
+               gq::non_finite_error);
+}
+
+TEST(VectorCodec, values_beyond_the_range_of_their_type_are_an_error) {
+  std::vector<gq::float16> half(300, gq::float16(1.0F));
+  half[299] = gq::float16(60000.0F);  // below 2^16, which is the scale
+  gq::norm::power_of_two<gq::norm::linf> const rounded_up{};
+  expect_beyond_range<gq::float16>(
+      gq::quantizer{rounded_up, gq::levels::exponential<>{}, gq::rounding::stochastic{}, gq::wire::int8{}},
+      half);
+  std::vector<float> wide(300, 1.0F);
+  for (std::size_t i = 128; i < 256; ++i) wide[i] = 3e38F;  // their l2 norm is 3.4e39
+  expect_beyond_range<float>(operators()[2], wide);
+  // a sum of numbers in range
+  gq::vector_codec codec{operators()[0]};
+  std::vector<float> const x(300, 1e38F);
+  std::vector<std::byte> const frame = encode(codec, x, {1, 2, 3});
+  std::vector<float> y(300, 1.0F);
+  codec.decode_add(frame, {1, 2, 3}, y);
+  y[7] = 3.2e38F;
+  EXPECT_THROW(codec.decode_add(frame, {1, 2, 3}, y), gq::non_finite_error);
+}
+
 TEST(VectorCodec, several_frames_decode_to_their_mean) {
   gq::vector_codec codec{
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};

@@ -201,7 +201,9 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
     bool const exact = factor == 1 || (bits_of(scale.factor) & 0x7fffffU) == 0;
     bool const usual = factor == 1 || (least * factor >= 0x1p-120F && least * times >= 0x1p-120F &&
                                        most * factor < 0x1p120F && factor >= 0x1p-120F);
-    if (shift == 0 && scale.post == 1 && exact && usual && most * times < 0x1p127F) {
+    // no value is beyond the range; no sum with a finite number is, where values are below half its last digit
+    bool const fits = most * times < (Add ? 0x1p102F : 0x1p127F);
+    if (shift == 0 && scale.post == 1 && exact && usual && fits) {
       GLOBALQ_INDEPENDENT
       for (int i = 0; i < end; ++i) {
         float const level = level_of(scheme, in[i]);
