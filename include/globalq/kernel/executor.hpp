@@ -39,6 +39,15 @@ constexpr bool buckets_fit(std::uint64_t bucket) { return bucket != 0 && host_va
 /// Pieces of host_values in one unit of work of a host thread.
 inline constexpr std::uint64_t block_pieces = 4;
 
+/// @throws configuration_error unless Kokkos is running: everything that launches passes here
+template <class Space>
+Space const& running(Space const& space) {
+  if (!Kokkos::is_initialized() || Kokkos::is_finalized())
+    throw configuration_error(
+        "globalq: Kokkos is not running; keep a Kokkos::ScopeGuard in main while globalq is used");
+  return space;
+}
+
 /// Runs on any host space. The space is erased: a body is compiled once, whatever the number of spaces.
 class host_executor {
  public:
@@ -48,7 +57,9 @@ class host_executor {
   template <class Space>
   requires(static_cast<bool>(Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::
                                  accessible)) explicit host_executor(Space const& space)
-      : run_(&run_on<Space>), space_(std::make_shared<Space>(space)), threads_(space.concurrency()) {}
+      : run_(&run_on<Space>),
+        space_(std::make_shared<Space>(running(space))),
+        threads_(space.concurrency()) {}
 
   /// Body over all of [0, count) values.
   template <class Body>
@@ -149,7 +160,7 @@ struct team_of_items {
 template <class Space>
 class device_executor {
  public:
-  explicit device_executor(Space const& space) : space_(space) {}
+  explicit device_executor(Space const& space) : space_(running(space)) {}
 
   template <class Body>
   void values(std::uint64_t count, Body const& body) const {
