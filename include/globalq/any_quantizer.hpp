@@ -7,7 +7,7 @@
 
 namespace globalq {
 
-/// @brief Holds any quantizer, or uncompressed; copies share it.
+/// @brief Holds any quantizer, or uncompressed; copies share it, and a move is a copy.
 ///
 /// Costs one virtual call a frame. Policies that do not fit together are refused when the call is set up.
 class any_quantizer {
@@ -15,6 +15,8 @@ class any_quantizer {
   template <class Operator>
   requires(!std::is_same_v<std::remove_cvref_t<Operator>, any_quantizer>) any_quantizer(Operator const& op)
       : held_(std::make_shared<model<Operator>>(op)) {}
+  any_quantizer(any_quantizer const&) = default;
+  any_quantizer& operator=(any_quantizer const&) = default;
 
   detail::operator_facts facts() const { return held_->facts(); }
   std::uint64_t levels_hash() const { return held_->levels_hash(); }

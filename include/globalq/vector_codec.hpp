@@ -50,7 +50,7 @@ class vector_codec {
   /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
   template <class Table>
   requires std::is_base_of_v<levels::detail::level_table, Table>
-  void set_levels(Table const& levels) { codec_->set_levels(levels); }
+  void set_levels(Table const& levels) { codec().set_levels(levels); }
 
   /// Levels above zero.
   std::uint32_t levels() const { return levels_; }
@@ -207,7 +207,14 @@ class vector_codec {
     c.seed = key.seed;
     c.step = key.step;
     c.units = units_;
-    codec_->begin(c);
+    codec().begin(c);
+  }
+
+  detail::operator_codec& codec() {
+    if (codec_ == nullptr)
+      throw configuration_error(
+          "globalq: vector_codec: this codec was moved from; use the one it was moved to");
+    return *codec_;
   }
 
   static void expect_size(std::size_t have, std::size_t need) {

@@ -473,6 +473,20 @@ TEST(VectorCodec, values_beyond_the_range_of_their_type_are_an_error) {
   EXPECT_THROW(codec.decode_add(frame, {1, 2, 3}, y), gq::non_finite_error);
 }
 
+TEST(VectorCodec, a_codec_that_was_moved_from_says_so_and_an_operator_keeps_its_value) {
+  gq::any_quantizer op = operators()[0], moved = std::move(op);
+  EXPECT_EQ(op.facts().name, moved.facts().name);
+  gq::vector_codec one{op}, two = std::move(one);
+  std::vector<float> const x = values(300);
+  std::vector<float> y(300);
+  std::vector<std::byte> const frame = encode(two, x, {1, 2, 3});
+  std::vector<std::byte> room(frame.size());
+  EXPECT_THROW(one.frame_bytes(300), gq::configuration_error);
+  EXPECT_THROW(one.encode(x, {1, 2, 3}, room), gq::configuration_error);
+  EXPECT_THROW(one.decode(frame, {1, 2, 3}, y), gq::configuration_error);
+  EXPECT_THROW(one.set_levels(gq::levels::table{0, 1}), gq::configuration_error);
+}
+
 TEST(VectorCodec, several_frames_decode_to_their_mean) {
   gq::vector_codec codec{
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{4}, gq::rounding::stochastic{}, gq::wire::int8{}}};
