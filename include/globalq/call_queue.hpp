@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -32,6 +33,21 @@ struct queue_progress {
   std::uint64_t started = 0, ended = 0;
   std::vector<trouble> errors;
 
+  /// The last one that could have waited for a call is gone.
+  ~queue_progress() {
+    for (trouble const& t : errors) {
+      try {
+        std::rethrow_exception(t.what);
+      } catch (std::exception const& e) {
+        std::cerr << "globalq: call_queue: call " << t.ticket
+                  << " failed and was not waited for: " << e.what() << std::endl;
+      } catch (...) {
+        std::cerr << "globalq: call_queue: call " << t.ticket << " failed and was not waited for"
+                  << std::endl;
+      }
+    }
+  }
+
   [[noreturn]] void rethrow(std::unique_lock<std::mutex>& lock, std::size_t k) {
     std::exception_ptr const error = errors[k].what;
     errors.erase(errors.begin() + static_cast<std::ptrdiff_t>(k));
@@ -42,7 +58,8 @@ struct queue_progress {
 
 }  // namespace detail
 
-/// @brief A call that was started. May be copied, and may outlive its queue, which ends when its calls have.
+/// @brief A call that was started. May be copied, and may outlive its queue, which ends when its calls have. An error that
+/// nobody waited for is written to std::cerr when the queue and all handles of its calls are gone.
 class started_call {
  public:
   started_call() = default;

@@ -106,7 +106,10 @@ class stream_vector_codec {
   }
   stream_vector_codec(stream_vector_codec const&) = delete;
   stream_vector_codec& operator=(stream_vector_codec const&) = delete;
-  ~stream_vector_codec() { on_.fence(); }  // kernels may still use what goes now
+  /// Writes what went wrong and was not thrown to std::cerr.
+  ~stream_vector_codec() {
+    detail::report_unclaimed([this] { wait(); });  // kernels may still use what goes now
+  }
 
   /// @brief Other levels from now on, as many as before and of the same kind; nothing is allocated. They are arguments of
   /// the kernels: capture a graph again.

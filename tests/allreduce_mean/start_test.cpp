@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 namespace gq = globalq;
@@ -173,6 +174,36 @@ TEST(Start, a_handle_may_outlive_its_call_s_object) {
     EXPECT_THROW(wrong.wait(), gq::disagreement_error);
     gq::started_call{}.wait();
   });
+}
+
+TEST(Start, an_error_that_nothing_waits_for_is_written_to_standard_error) {
+  gq::call_queue::job fine, fails;
+  fine.run = [](gq::call_queue::job const&) {};
+  fails.run = [](gq::call_queue::job const&) { throw std::runtime_error("globalq: a call: it fails"); };
+  testing::internal::CaptureStderr();
+  {
+    gq::started_call kept;
+    {
+      gq::call_queue queue;
+      queue.start(fails);
+      EXPECT_THROW(queue.wait(), std::runtime_error);
+      kept = queue.start(fails);
+    }
+    EXPECT_THROW(kept.wait(), std::runtime_error);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "all were thrown";
+  testing::internal::CaptureStderr();
+  {
+    gq::started_call kept;
+    {
+      gq::call_queue queue;
+      queue.start(fine);
+      kept = queue.start(fails);
+    }
+    EXPECT_TRUE(kept.test());
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "globalq: call_queue: call 2 failed and was not waited for: globalq: a call: it fails\n");
 }
 
 TEST(Start, an_object_that_goes_waits_for_its_calls) {

@@ -249,6 +249,17 @@ TEST(StreamVectorCodec, values_beyond_the_range_of_their_type_are_an_error) {
   EXPECT_THROW(codec.wait(), gq::non_finite_error);
 }
 
+TEST(StreamVectorCodec, what_nothing_throws_is_written_to_standard_error) {
+  gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  testing::internal::CaptureStderr();
+  {
+    gq::stream_vector_codec codec{op, space()};
+    codec.decode(device<std::byte>("zeros", codec.frame_bytes(300)), {}, device<float>("y", 300));
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("globalq: decode: a frame is damaged"),
+            std::string::npos);
+}
+
 TEST(StreamVectorCodec, a_damaged_sparse_frame_is_an_error_or_another_vector) {
   gq::quantizer const op{gq::norm::local<2>{.bucket = 1000}, gq::levels::uniform{3}, dice,
                          gq::wire::sparse<>{}};

@@ -172,7 +172,10 @@ class stream_call {
   }
   stream_call(stream_call const&) = delete;
   stream_call& operator=(stream_call const&) = delete;
-  ~stream_call() { on_.fence(); }  // kernels may still use what goes now
+  ~stream_call() {
+    on_.fence();  // kernels may still use what goes now
+    report_unclaimed([this] { throw_trouble(); });
+  }
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);

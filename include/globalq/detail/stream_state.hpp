@@ -7,6 +7,7 @@
 #include "../norm/stream_reduction.hpp"
 #include "opening.hpp"
 
+#include <iostream>
 #include <utility>
 
 namespace globalq::detail {
@@ -56,6 +57,16 @@ class stream_report {
   byte_buffer memory_{kernel::memory_of<kernel::pinned_space<Space>>()};
   stream_word* word_;
 };
+
+/// Writes what @p check throws to std::cerr, for an object that goes: nothing is left that could throw it.
+template <class Check>
+void report_unclaimed(Check const& check) noexcept {
+  try {
+    check();
+  } catch (std::exception const& e) {
+    std::cerr << e.what() << "; no call and no wait() followed that could have thrown this" << std::endl;
+  }
+}
 
 /// What kernels of a call tell each other.
 struct stream_state {
