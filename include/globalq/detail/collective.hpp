@@ -94,7 +94,7 @@ class collective {
   segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
     if (rank < 0 || rank >= workers_.size())
       throw configuration_error(message("there is no worker " + std::to_string(rank)));
-    expect_length(length);
+    expect_length(length, schedule_.facts(workers_.size()).operation);
     return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
   }
   /// That of this worker.
