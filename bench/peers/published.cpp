@@ -22,7 +22,7 @@ constexpr std::uint64_t block = 4096;
 template <class Body>
 void for_each_value(task const& t, Body const& body) {
   t.on.items(divide_up(t.n, block), [&](std::uint64_t b) {
-    Body const own = body;  // whose pointers no code that is written can change: a byte may be part of anything
+    Body const own = body;  // a byte that is written may alias the pointers of a body held by reference
     std::uint64_t const end = std::min(t.n, (b + 1) * block);
     for (std::uint64_t i = b * block; i < end; ++i) own(i);
   });
