@@ -11,7 +11,7 @@
 #include <globalq/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 
-#include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
 #include <compose/operators.hpp>
 
 #include <fnmatch.h>
@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -102,12 +103,10 @@ class bucket_averager {
   /// @param index      of the bucket; 0 begins a step
   /// @param layers     of the model, one a gradient
   /// @param gradients  contiguous, in host memory
-  /// @param result     what the future holds in the end
-  /// @param type       its type
-  /// @returns          a future that is complete when the gradients are means, or holds the error
-  c10::intrusive_ptr<c10::ivalue::Future> start(std::size_t index, std::vector<std::size_t> layers,
-                                                std::vector<at::Tensor> gradients, c10::IValue result,
-                                                c10::TypePtr const& type) {
+  /// @param done       called once, by the thread that averages: with nothing when the gradients are means, else with the
+  ///                   text of the error
+  void start(std::size_t index, std::vector<std::size_t> layers, std::vector<at::Tensor> gradients,
+             std::function<void(std::string const&)> done) {
     expect(layers, gradients);
     if (index == 0) {
       step_ = began_ ? step_ + 1 : step_;
@@ -118,22 +117,19 @@ class bucket_averager {
     next.where = {in_step_, std::move(layers)};
     next.gradients = std::move(gradients);
     next.step = step_;
-    next.result = std::move(result);
-    next.done = c10::make_intrusive<c10::ivalue::Future>(type);
+    next.done = std::move(done);
     in_step_ += next.gradients.size();
     if (in_step_ > model_.size())
       throw gq::configuration_error(message("step " + std::to_string(step_) + " has " +
                                             std::to_string(in_step_) + " gradients or more, and the model " +
                                             std::to_string(model_.size()) +
                                             " layers; bucket 0 must begin each step"));
-    auto const done = next.done;
     {
       std::lock_guard const lock(mutex_);
       if (ends_) throw gq::configuration_error(message("it is closed; make another one"));
       jobs_.push_back(std::move(next));
     }
     changed_.notify_one();
-    return done;
   }
 
   /// @brief Ends the thread, after the bucket that it is busy with. Buckets behind that one end with an error.
@@ -167,8 +163,7 @@ class bucket_averager {
     place where;
     std::vector<at::Tensor> gradients;
     std::uint64_t step = 0;
-    c10::IValue result;
-    c10::intrusive_ptr<c10::ivalue::Future> done;
+    std::function<void(std::string const&)> done;
   };
 
   struct call {
@@ -292,18 +287,15 @@ class bucket_averager {
       jobs_.pop_front();
       bool const dropped = ends_;
       lock.unlock();
-      std::exception_ptr error;
+      std::string error;
       try {
         if (dropped) throw gq::configuration_error(message("it was closed before a bucket was averaged"));
         run(next);
-      } catch (...) {
-        error = std::current_exception();
+      } catch (std::exception const& problem) {
+        error = problem.what();
       }
       bytes_sent_ = engine_->workers.bytes_sent();
-      if (error)
-        next.done->setError(error);
-      else
-        next.done->markCompleted(std::move(next.result));
+      next.done(error);
     }
   }
 

@@ -4,9 +4,9 @@
 
 #include "bucket_averager.hpp"
 
-#include <torch/csrc/jit/python/pybind_utils.h>
-#include <torch/csrc/jit/python/python_ivalue.h>
-#include <torch/csrc/utils/pybind.h>
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>  // of torch/extension.h, the casters alone
 
 #include <Kokkos_Core.hpp>
 
@@ -64,25 +64,17 @@ std::shared_ptr<bucket_averager> make(
   return averager;
 }
 
-/// The future that a communication hook returns; it holds the bucket's buffer in the end, which is averaged in place.
-std::shared_ptr<torch::jit::PythonFutureWrapper> start(bucket_averager& averager, std::size_t index,
-                                                       std::vector<std::size_t> layers,
-                                                       std::vector<at::Tensor> gradients, py::object buffer) {
-  c10::IValue result(c10::ivalue::ConcretePyObjectHolder::create(std::move(buffer)));
-  return std::make_shared<torch::jit::PythonFutureWrapper>(averager.start(
-      index, std::move(layers), std::move(gradients), std::move(result), c10::PyObjectType::get()));
-}
-
 }  // namespace
 
 PYBIND11_MODULE(_globalq_ddp, m) {
-  py::module::import("torch.distributed");  // registers ProcessGroup and Future
+  py::module::import("torch.distributed");  // registers ProcessGroup
   py::register_exception<gq::error>(m, "Error", PyExc_RuntimeError);
   py::class_<bucket_averager, std::shared_ptr<bucket_averager>>(m, "Averager")
       .def(py::init(&make), py::kw_only(), py::arg("group"), py::arg("model"), py::arg("operator"),
            py::arg("layers"), py::arg("exclude"), py::arg("min_size"), py::arg("min_dimensions"),
            py::arg("seed"), py::arg("warm_up"), py::arg("first_step"), py::arg("deadline"))
-      .def("start", &start, py::arg("index"), py::arg("layers"), py::arg("gradients"), py::arg("buffer"))
+      .def("start", &bucket_averager::start, py::arg("index"), py::arg("layers"), py::arg("gradients"),
+           py::arg("done"))
       .def("report",
            [](bucket_averager const& averager) {
              py::list all;

@@ -61,7 +61,15 @@ class Hook:
         except KeyError:
             raise Error("globalq_ddp: a bucket has a parameter that the model did not have when the hook was made; "
                         "make the hook from the model that is trained") from None
-        return self._averager.start(bucket.index(), layers, bucket.gradients(), bucket.buffer())
+        buffer, done = bucket.buffer(), torch.futures.Future()
+
+        def averaged(future):
+            if future.value():
+                raise Error(future.value())
+            return buffer
+
+        self._averager.start(bucket.index(), layers, bucket.gradients(), done.set_result)
+        return done.then(averaged)
 
     def report(self):
         """A tuple for each layer: name, values, operator with all parameters, why it is not quantised (or "")."""
