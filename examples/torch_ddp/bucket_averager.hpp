@@ -10,6 +10,7 @@
 #include <globalq/adapt/layout.hpp>
 #include <globalq/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
+#include <globalq/telemetry.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <compose/operators.hpp>
@@ -21,6 +22,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <map>
@@ -147,6 +149,7 @@ class bucket_averager {
   std::vector<layer_report> const& report() const { return report_; }
   std::uint64_t step() const { return step_; }  ///< that began last
   std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t non_finite() const { return non_finite_; }  ///< buckets whose means were NaN
 
  private:
   using mean = gq::adapt::layered_mean<process_group, gq::schedule::any>;
@@ -250,6 +253,16 @@ class bucket_averager {
       }
     }
     (*c.run)(e.group, what.step);
+    gq::call_report const seen = seen_.take();
+    if (seen.non_finite == 0 || non_finite_++ != 0 || e.workers.rank() != 0) return;
+    std::string const who = seen.non_finite_rank < 0
+                                ? "their mean is beyond the range of their type"
+                                : "rank " + std::to_string(seen.non_finite_rank) + " brought NaN or infinity";
+    std::fprintf(
+        stderr,
+        "globalq_ddp: warning: step %llu: gradients of a bucket are NaN on all %d processes: %s; later ones "
+        "are counted in Hook.non_finite only\n",
+        static_cast<unsigned long long>(what.step), e.workers.size(), who.c_str());
   }
 
   template <class T>
@@ -269,7 +282,7 @@ class bucket_averager {
       part.add(model_[layer].name, model_[layer].shape, type_of(what.gradients[k]));
       operators.push_back(operators_[layer]);
     }
-    gq::adapt::layered_options const options{.call = {.seed = settings_.seed},
+    gq::adapt::layered_options const options{.call = {.seed = settings_.seed, .telemetry = &seen_},
                                              .warm_up = settings_.warm_up,
                                              .first = what.where.first,
                                              .of = model_.size()};
@@ -306,6 +319,7 @@ class bucket_averager {
   gq::adapt::filter keep_;
   std::vector<gq::any_quantizer> operators_;
   std::vector<layer_report> report_;
+  gq::telemetry seen_;
   std::unique_ptr<engine> engine_;
 
   std::uint64_t step_;  // of the thread that starts
@@ -316,7 +330,7 @@ class bucket_averager {
   std::condition_variable changed_;
   std::deque<job> jobs_;
   bool ends_ = false;
-  std::atomic<std::uint64_t> bytes_sent_ = 0;
+  std::atomic<std::uint64_t> bytes_sent_ = 0, non_finite_ = 0;
   std::thread thread_;
 };
 

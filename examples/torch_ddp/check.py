@@ -3,6 +3,7 @@
 """Checks globalq's communication hook: means, exclusion, changing buckets, unused parameters, errors."""
 
 import hashlib
+import math
 import sys
 import time
 
@@ -180,6 +181,22 @@ def gradients_added_up():
     hook.close()
 
 
+def infinity():
+    """All gradients of a bucket are NaN everywhere; the hook counts it and says it once, and goes on."""
+    model, ddp, hook = make(operator="cgx:4")
+    ddp.register_comm_hook(hook, globalq_ddp.average)
+    for step in range(2):
+        ddp.zero_grad()
+        (loss(ddp, step) * (math.inf if dist.get_rank() == 1 else 1)).backward()
+        assert all(p.grad.isnan().all() for p in model.parameters())
+        assert hook.non_finite > step, hook.non_finite
+    before = hook.non_finite
+    ddp.zero_grad()
+    loss(ddp, 2).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters()) and hook.non_finite == before
+    hook.close()
+
+
 def refusals():
     for settings, text in [(dict(operator="cgx:9"), "bits"), (dict(operator="nonsense"), "nonsense"),
                            (dict(operator="qsdp:8,scale=min-max"), "midpoints"),
@@ -222,7 +239,7 @@ def a_process_that_does_not_come():
     hook.close()
 
 
-CHECKS = [means_and_exclusion, buckets_that_change, unused_parameters, gradients_added_up, refusals,
+CHECKS = [means_and_exclusion, buckets_that_change, unused_parameters, gradients_added_up, infinity, refusals,
           a_process_that_does_not_come]
 
 

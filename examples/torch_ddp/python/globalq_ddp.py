@@ -85,6 +85,11 @@ class Hook:
         """Bytes that this process has sent."""
         return self._averager.bytes_sent
 
+    @property
+    def non_finite(self):
+        """Buckets whose gradients became NaN on all processes; the first is told on stderr of rank 0."""
+        return self._averager.non_finite
+
     def close(self):
         """Ends the thread that averages; the hook cannot be used any more."""
         self._averager.close()
