@@ -239,7 +239,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.fixed_unit = op.norm.fixed_unit();
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
-  if constexpr (requires { W::is_integer; }) f.integer_wire = W::is_integer;
+  f.integer_wire = is_integer_wire<W>();
   if constexpr (wire::BlockCode<W>) {
     using lane = typename W::lane;
     f.largest_code = W::largest_code();

@@ -51,6 +51,23 @@ struct tilted {
   double shift(std::uint32_t) const { return 0; }
 };
 
+/// A wire of one's own: what the concept asks for, a name and the bits of a code.
+struct byte_wire {
+  static constexpr char const* name = "bytes";
+  using lane = std::int8_t;
+  int bits() const { return 8; }
+  std::uint32_t largest_code(bool) const { return 127; }
+  std::uint64_t bytes(std::uint64_t n) const { return n; }
+  std::uint8_t identifier() const { return 99; }
+  void pack(lane const* lanes, int n, std::byte* out, bool) const {
+    for (int i = 0; i < n; ++i) out[i] = static_cast<std::byte>(lanes[i]);
+  }
+  bool unpack(std::byte const* in, int n, lane* lanes, bool) const {
+    for (int i = 0; i < n; ++i) lanes[i] = static_cast<lane>(in[i]);
+    return false;
+  }
+};
+
 template <class Wire, class Norm = gq::norm::linf>
 gq::any_quantizer even(std::uint32_t size, Wire wire, Norm norm = {}) {
   return gq::quantizer{norm, gq::levels::uniform{size}, dice, wire};
@@ -344,6 +361,26 @@ TEST(Agreement, of_every_parameter_of_every_call_is_checked_and_both_values_are_
        "in the operator of layer 0, \"a\": ",
        "",
        ""},
+  });
+}
+
+TEST(OwnPolicies, have_the_bits_and_the_plan_of_built_in_ones_that_do_the_same) {
+  auto const with = [](auto wire) {
+    return gq::any_quantizer(
+        gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, wire, gq::reduce::requantise{}});
+  };
+  gq::any_quantizer const own = with(byte_wire{}), int8 = with(gq::wire::int8{});
+  EXPECT_EQ(own.facts().name, "linf uniform:7 stochastic bytes:8 requantise");
+  gq::schedule::any const ring{"ring"};
+  EXPECT_EQ(gq::plan_for(own, ring, 3, 600).bytes_sent, gq::plan_for(int8, ring, 3, 600).bytes_sent);
+  support::on_threads(3, [&](endpoint& workers) {
+    vector x(600), y;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = 0.01F * static_cast<float>(i) - static_cast<float>(workers.rank());
+    y = x;
+    gq::allreduce_mean{workers, own, ring, gq::options{.seed = 3}}(x, 9);
+    gq::allreduce_mean{workers, int8, ring, gq::options{.seed = 3}}(y, 9);
+    EXPECT_EQ(x, y);
   });
 }
 

@@ -12,7 +12,6 @@ namespace gq = globalq;
 
 struct bytes_of_codes {
   static constexpr char const* name = "bytes";
-  static constexpr bool is_integer = false;
   using lane = std::int8_t;
 #ifndef GLOBALQ_COMPILE_FAIL_OFF
   // left out

@@ -34,6 +34,12 @@ constexpr bool is_binary() {
   return false;
 }
 
+template <class W>
+constexpr bool is_integer_wire() {
+  if constexpr (requires { W::is_integer; }) return W::is_integer;
+  return false;
+}
+
 /// A composition with its numbers; norm and method are data.
 /// @tparam Levels,Rounding  kernel types
 template <class Levels, class Rounding, class Wire>
@@ -65,7 +71,7 @@ class composition : public operator_codec {
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
     payload p;
-    if constexpr (Wire::is_integer) {
+    if constexpr (is_integer_wire<Wire>()) {
       if (how_ != method::sum || part.empty()) return p;
       constexpr std::size_t width = sizeof(typename Wire::lane);
       p.type = width == 1 ? payload::kind::int8 : (width == 2 ? payload::kind::int16 : payload::kind::int32);
