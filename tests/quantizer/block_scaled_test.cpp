@@ -70,7 +70,8 @@ TEST(BlockScaled, levels_are_the_numbers_of_the_formats) {
 }
 
 TEST(BlockScaled, a_frame_holds_the_bytes_of_the_format) {
-  gq::vector_codec codec{of_format<gq::levels::e2m1, 4>(gq::rounding::nearest{})};
+  gq::vector_codec codec{
+      of_format<gq::levels::e2m1, 4>(gq::rounding::nearest{}), {}, gq::frame_checksum::none};
   std::vector<float> x(64);
   float const numbers[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.5F, -1, -1.5F, -2, -3, -4, -6};
   for (std::size_t i = 0; i < 15; ++i) x[i] = numbers[i] * 8;
