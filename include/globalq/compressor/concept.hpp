@@ -31,7 +31,10 @@ enum class outcome : std::uint8_t {
 ///
 /// Workers that bring other lengths, layers, parameters, seeds or steps get disagreement_error, all of them, before any
 /// payload has moved. Under non_finite::error, what would be outcome::not_finite is non_finite_error on all workers.
-/// After transport_error, contents of @c mean and state are unspecified.
+/// After transport_error, contents of @c mean and state are unspecified. A worker whose memory runs out leaves the call with
+/// std::bad_alloc and its state as it was; the others learn of it by their transport, and load() a state that all have.
+/// After the first call nothing is allocated, but for the first with values whose sum might leave float32, and where a
+/// method says so.
 template <class C, class T>
 concept Compressor = Transport<T> && std::movable<C> &&
     requires(C& c, C const& fixed, T& workers, std::span<float const> x, std::span<float> y,

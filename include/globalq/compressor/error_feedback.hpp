@@ -72,7 +72,7 @@ class error_feedback {
     if (g.size() != error_.size()) {  // the compressor says so, to all workers
       return inner_.reduce(workers, g, mean, {}, step);
     }
-    detail::for_blocks(detail::executor_of(workers), blocks_, [&](std::uint64_t first, std::uint64_t count) {
+    detail::for_blocks(executor_.of(workers), blocks_, [&](std::uint64_t first, std::uint64_t count) {
       detail::add_error(g.data() + first, error_.data() + first, carry, count, sum_.data() + first);
     });
     outcome const result = inner_.reduce(workers, sum_, mean, sum_, step);
@@ -161,6 +161,7 @@ class error_feedback {
   static std::string key(adapt::layer const& l) { return "error/" + l.name; }
 
   C inner_;
+  detail::worker_executor executor_;
   std::vector<detail::run> blocks_;
   std::vector<float> error_;
   std::vector<float> sum_;  ///< g + e; then the new error

@@ -87,7 +87,7 @@ class int_sgd {
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
-    auto const on = detail::executor_of(workers);
+    auto const on = caller_.executor_of(workers);
     auto const measure = [&] {
       return std::pair(detail::largest_bits(on, caller_.blocks(), x.data()), scale(workers.size()));
     };
@@ -97,6 +97,8 @@ class int_sgd {
                                   " workers leaves no integer but 0 in int8; use int_sgd<std::int32_t>");
       double const alpha = o.records[0].statistic;
       float* const left = wanted.empty() ? nullptr : wanted.data();
+      codes_.resize(caller_.total());  // in the first call too, which is made in float32
+      if (left != nullptr) own_.resize(caller_.total());
       outcome const result =
           alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
                     : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.unit);
@@ -153,8 +155,6 @@ class int_sgd {
     double const top = most(workers.size());
     random::stream const words{caller_.settings().seed, step, static_cast<std::uint32_t>(workers.rank()),
                                random::purpose::encode};
-    codes_.resize(caller_.total());
-    if (rest != nullptr) own_.resize(caller_.total());
     caller_.each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       detail::round_all(words, at, x + first, count, alpha, 0.0, -top, top, codes_.data() + at);
       if (rest != nullptr) std::copy_n(codes_.data() + at, count, own_.data() + at);

@@ -182,8 +182,10 @@ class stripe_codec final : public codec {
   /// @param means   gets the message of the mean
   /// @param before  the owner's error of its stripe; none: zeros
   /// @param after   gets that after this call
+  /// @param from    reused memory: the message of each worker, in order of ranks
   stripe_codec(kernel::host_executor const& on, bit_buckets const& buckets, int workers, int rank,
-               double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after)
+               double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after,
+               std::vector<std::uint64_t const*>& from)
       : on_(on),
         buckets_(buckets),
         rank_(rank),
@@ -193,7 +195,9 @@ class stripe_codec final : public codec {
         means_(means),
         before_(before),
         after_(after),
-        from_(static_cast<std::size_t>(workers)) {}
+        from_(from) {
+    from_.resize(static_cast<std::size_t>(workers));
+  }
 
   /// Whether the mean is within float32; the same on every worker.
   bool within() const { return within_; }
@@ -246,7 +250,7 @@ class stripe_codec final : public codec {
   std::uint64_t* means_;
   float const* before_;
   float* after_;
-  std::vector<std::uint64_t const*> from_;  ///< of each worker, in order of ranks
+  std::vector<std::uint64_t const*>& from_;
   bool within_ = true;
 };
 
@@ -292,7 +296,7 @@ class one_bit {
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
-    auto const on = detail::executor_of(workers);
+    auto const on = caller_.executor_of(workers);
     return caller_.call(
         workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
           return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), o.unit);
@@ -420,9 +424,10 @@ class one_bit {
                        std::uint64_t* all, double unit) {
     int const n = workers.size(), r = workers.rank();
     next_.resize(buckets_.stripe(n, r).values);
+    second_.reserve(next_.size());  // they change places
     bool const goes_on = made_for_ == place{n, r};
     detail::stripe_codec frames(on, buckets_, n, r, unit, mine, all, goes_on ? second_.data() : nullptr,
-                                next_.data());
+                                next_.data(), from_);
     schedule::scatter_reduce_allgather const sum;
     caller_.exchange(workers, sum, frames,
                      globalq::layout(buckets_.words(), sum.parts(n), 1,
@@ -437,6 +442,7 @@ class one_bit {
       next_;        ///< errors of the mean in the own stripe; after the call that is being made
   place made_for_;  ///< of the second error
   std::vector<float> sums_;
+  std::vector<std::uint64_t const*> from_;
 };
 
 }  // namespace globalq::compressor

@@ -128,7 +128,7 @@ class rand_k {
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
-    auto const on = detail::executor_of(workers);
+    auto const on = caller_.executor_of(workers);
     return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
                         [&](auto const& o, auto left) {
                           return how_.shared ? sum(workers, on, x, mean, left, step, o.unit)

@@ -51,7 +51,7 @@ class send_first {
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
-    auto const on = detail::executor_of(workers);
+    auto const on = caller_.executor_of(workers);
     return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
                         [&](auto const& o, auto left) {
                           values_.resize(total_);

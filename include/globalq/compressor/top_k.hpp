@@ -61,7 +61,7 @@ class top_k {
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
-    auto const on = detail::executor_of(workers);
+    auto const on = caller_.executor_of(workers);
     // what is not finite is larger than all that is, so it is among those selected
     auto const measure = [&] {
       select(on, x);

@@ -360,6 +360,10 @@ class host_call {
   void scale_group(group_operators const& ops, std::span<vector_group::member const> members,
                    decision const& d) {
     units_.resize(std::max<std::uint64_t>(units_.size(), places_.buckets()));
+    // for scale_plain() as well, which only large values need: in a later call, maybe
+    exchanged_.reserve(std::max<std::uint64_t>(places_.buckets(), members.size()));
+    tops_.reserve(members.size());
+    plain_.reserve(members.size());
     kinds_.clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = ops.facts(k);
@@ -440,17 +444,17 @@ class host_call {
   /// @param send         makes the result; returns the faults of the kernels
   template <class Type, class Fill, class Send>
   void conclude(decision const& d, Type const& type, Fill const& fill_result, Send const& send) {
-    auto const not_finite = [&](std::string const& why, bool changed) {
+    auto const not_finite = [&](auto const& why, bool changed) {
       meter_.not_finite(d.what == outcome::not_finite ? d.who : -1);
       if (setup_.settings.non_finite == non_finite::error)
-        throw non_finite_error(non_finite_text(setup_.operation, why, changed));
+        throw non_finite_error(non_finite_text(setup_.operation, why(), changed));
       fill_result(true);
     };
-    if (d.what == outcome::not_finite) return not_finite(brought_text(d.who), false);
+    if (d.what == outcome::not_finite) return not_finite([&] { return brought_text(d.who); }, false);
     if (d.what == outcome::beyond_unit)
       throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
     if (d.what == outcome::zero) return fill_result(false);
-    if ((send() & kernel::out_of_range) != 0) not_finite(beyond_range_text(type()), true);
+    if ((send() & kernel::out_of_range) != 0) not_finite([&] { return beyond_range_text(type()); }, true);
   }
 
   /// What of a call does not depend on its vectors.

@@ -23,7 +23,10 @@
 #include "float_environment.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <memory>
+#include <utility>
 
 namespace globalq::kernel {
 
@@ -61,6 +64,16 @@ class host_executor {
         space_(std::make_shared<Space>(running(space))),
         threads_(space.concurrency()) {}
 
+  /// On a space that outlives the executor: it is not copied, and nothing is allocated.
+  template <class Space>
+  static host_executor borrowing(Space const& space) {
+    return host_executor(&run_on<Space>, std::shared_ptr<void const>(std::shared_ptr<void const>(), &space),
+                         space.concurrency());
+  }
+
+  /// Most threads that take part.
+  int threads() const { return threads_; }
+
   /// Body over all of [0, count) values.
   template <class Body>
   void values(std::uint64_t count, Body const& body) const {
@@ -87,20 +100,34 @@ class host_executor {
   }
 
  private:
-  /// One share of the work a thread, so that what is set up for it is set up once.
+  using runner = void (*)(void const*, std::uint64_t, std::uint64_t, void const*, work);
+  host_executor(runner run, std::shared_ptr<void const> space, int threads)
+      : run_(run), space_(std::move(space)), threads_(threads) {}
+
+  /// One share of the work a thread, so that what is set up for it is set up once. What a share throws, for want of memory,
+  /// is thrown when all have ended: it must not leave a thread of OpenMP.
   template <class Space>
   static void run_on(void const* space, std::uint64_t shares, std::uint64_t count, void const* context,
                      work f) {
-    Kokkos::parallel_for(
-        "globalq",
-        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(*static_cast<Space const*>(space), 0,
-                                                                     shares, Kokkos::ChunkSize(1)),
-        [=](std::uint64_t share) {
-          float_environment const exact;
-          std::uint64_t const first = count / shares * share + std::min(share, count % shares);
-          std::uint64_t const last = first + count / shares + (share < count % shares ? 1 : 0);
-          for (std::uint64_t i = first; i < last; ++i) f(context, i);
-        });
+    std::exception_ptr error;
+    std::atomic_flag failed;
+    auto const guarded = [&error, &failed, context, f](std::uint64_t first, std::uint64_t last) {
+      try {
+        for (std::uint64_t i = first; i < last; ++i) f(context, i);
+      } catch (...) {
+        if (!failed.test_and_set()) error = std::current_exception();
+      }
+    };
+    Kokkos::parallel_for("globalq",
+                         Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(
+                             *static_cast<Space const*>(space), 0, shares, Kokkos::ChunkSize(1)),
+                         [&guarded, shares, count](std::uint64_t share) {
+                           float_environment const exact;
+                           std::uint64_t const first =
+                               count / shares * share + std::min(share, count % shares);
+                           guarded(first, first + count / shares + (share < count % shares ? 1 : 0));
+                         });
+    if (error) std::rethrow_exception(error);
   }
 
   void each(std::uint64_t count, void const* context, work f) const {
@@ -113,7 +140,7 @@ class host_executor {
     run_(space_.get(), std::min(count, static_cast<std::uint64_t>(threads_)), count, context, f);
   }
 
-  void (*run_)(void const*, std::uint64_t, std::uint64_t, void const*, work);
+  runner run_;
   std::shared_ptr<void const> space_;
   int threads_;
 };

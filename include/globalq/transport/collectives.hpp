@@ -97,7 +97,7 @@ template <Transport T, class F>
 auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const& memory, F const& f) {
   try {
     return f();
-  } catch (transport_error const&) {
+  } catch (...) {
     if constexpr (OwnRetain<T>) t.retain(memory);
     throw;
   }

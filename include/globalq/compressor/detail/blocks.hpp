@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace globalq::compressor::detail {
@@ -95,15 +97,30 @@ inline void copy(kernel::host_executor const& on, std::span<run const> blocks, f
              [&](std::uint64_t first, std::uint64_t count) { std::copy_n(x + first, count, y + first); });
 }
 
-/// Where a worker's kernels run.
-template <Transport T>
-kernel::host_executor executor_of(T& workers) {
-  static_assert(!transport::OnStream<T>,
-                "globalq: compressors work in host memory; use a transport of host memory");
-  if constexpr (transport::OwnExecution<T>)
-    return kernel::host_executor(workers.execution());
-  else
-    return kernel::host_executor(Kokkos::DefaultHostExecutionSpace());
-}
+/// @brief Where a worker's kernels run: on the space that its transport keeps, or on one that is kept for the next call.
+class worker_executor {
+ public:
+  template <Transport T>
+  kernel::host_executor of(T& workers) {
+    static_assert(!transport::OnStream<T>,
+                  "globalq: compressors work in host memory; use a transport of host memory");
+    if constexpr (requires { requires std::is_lvalue_reference_v<decltype(workers.execution())>; }) {
+      return kernel::host_executor::borrowing(workers.execution());
+    } else {
+      if (!kept_ || of_ != &workers) {
+        if constexpr (transport::OwnExecution<T>)
+          kept_.emplace(workers.execution());
+        else
+          kept_.emplace(Kokkos::DefaultHostExecutionSpace());
+        of_ = &workers;
+      }
+      return *kept_;
+    }
+  }
+
+ private:
+  std::optional<kernel::host_executor> kept_;
+  void const* of_ = nullptr;
+};
 
 }  // namespace globalq::compressor::detail

@@ -41,8 +41,11 @@ class own_workspace {
 
   workspace& operator*() const { return *memory_; }
   workspace* operator->() const { return memory_.get(); }
-  /// Gives it away and gets a new one.
-  std::shared_ptr<workspace> release() { return std::exchange(memory_, std::make_shared<workspace>()); }
+  /// For transport::keeping(). Where a transport has kept it, renew() gets another one.
+  std::shared_ptr<workspace> const& shared() const { return memory_; }
+  void renew() {
+    if (memory_.use_count() > 1) memory_ = std::make_shared<workspace>();
+  }
 
  private:
   std::shared_ptr<workspace> memory_ = std::make_shared<workspace>();
@@ -95,6 +98,11 @@ class caller {
   /// Values of all layers, without what lies between them.
   std::uint64_t total() const { return total_; }
   workspace& memory() const { return *memory_; }
+  /// Where the kernels of a call run.
+  template <Transport T>
+  kernel::host_executor executor_of(T& workers) {
+    return executor_.of(workers);
+  }
 
   /// What the opening of a call came to.
   struct opened {
@@ -182,7 +190,8 @@ class caller {
   outcome checked(T& workers, kernel::host_executor const& on, std::span<float const> x,
                   std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
                   Body const& body) {
-    return guarded(workers, [&] {
+    memory_.renew();
+    return transport::keeping(workers, memory_.shared(), [&] {
       std::string why;
       if (step > random::max_step)
         why = "step " + std::to_string(step) + " is 2^48 or more; count steps from 0";
@@ -236,35 +245,17 @@ class caller {
                           Body const& body) {
     if (!meter_.wants_errors()) return body(rest);
     before_call_.assign(x.begin(), x.end());  // the rest may take the place of x
+    message_.resize(x.size());                // before a state changes
     left_.resize(rest.empty() ? x.size() : 0);
     if (rest.empty()) rest = left_;
     outcome const result = body(rest);
     if (result != outcome::mean) return result;
-    message_.resize(x.size());
     for (run const& r : runs_) {
       for (std::uint64_t i = r.first; i < r.first + r.count; ++i) message_[i] = before_call_[i] - rest[i];
       globalq::detail::add_errors(on, {before_call_.data() + r.first, dtype::float32},
                                   {message_.data() + r.first, dtype::float32}, r.count, meter_.report());
     }
     return result;
-  }
-
-  template <Transport T, class F>
-  outcome guarded(T& workers, F const& f) {
-    auto const keep = [&] {
-      if constexpr (transport::OwnRetain<T>) {
-        workers.retain(memory_.release());
-      }
-    };
-    try {
-      return f();
-    } catch (transport_error const&) {
-      keep();
-      throw;
-    } catch (frame_error const&) {
-      keep();
-      throw;
-    }
   }
 
   template <Transport T>
@@ -274,12 +265,12 @@ class caller {
     agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n, settings_.seed,
                      settings_.non_finite, length);
     agreed.fields[agreement::type] = globalq::detail::hash(agreed.fields[agreement::type], places_);
-    globalq::detail::opening_record const mine =
-        agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
+    auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers.rank()), 1);
+    mine[0] = agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
     auto const timed = meter_.enter(phase::opening);
-    transport::allgather_value(workers, mine, std::span(records));
+    transport::allgather(workers, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
     globalq::detail::check_agreement(workers, records, name_, forced_, [&](int field) -> std::string {
       if (field == agreement::type) return std::to_string(layers_.size()) + " layers of float32";
       if (field == agreement::what) return forced_ ? "float32" : name_;
@@ -316,6 +307,7 @@ class caller {
   std::vector<float> before_call_, left_,
       message_;  ///< where telemetry wants errors: of x, the rest, what was sent
   own_workspace memory_;
+  worker_executor executor_;
   globalq::detail::call_meter meter_;
   bool forced_ = globalq::detail::float32_forced();
 };
