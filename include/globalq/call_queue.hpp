@@ -130,6 +130,9 @@ class call_queue {
       jobs_ = std::move(longer);
       first_ = 0;
     }
+    // room for the errors of all calls under way: the thread that runs them could tell nobody that there is none
+    std::size_t const most = progress_->errors.size() + progress_->started - progress_->ended + 1;
+    if (progress_->errors.capacity() < most) progress_->errors.reserve(2 * most);
     jobs_[(first_ + waiting_++) % jobs_.size()] = what;
     std::uint64_t const ticket = ++progress_->started;
     lock.unlock();

@@ -82,6 +82,25 @@ TEST(Executor, runs_are_those_of_one_bucket) {
   EXPECT_EQ(runs(7, 3, 1), (std::vector<run>{{7, 0, 1}, {8, 1, 1}, {9, 2, 1}}));
 }
 
+TEST(HostExecutor, throws_what_an_item_throws_on_any_thread_when_all_have_ended) {
+  auto const check = [](host_executor const& on) {
+    std::atomic<int> ended{0};
+    EXPECT_THROW(on.items(100,
+                          [&](std::uint64_t i) {
+                            if (i % 10 == 9) throw std::bad_alloc();
+                            ++ended;
+                          }),
+                 std::bad_alloc);
+    EXPECT_GE(ended, 9);
+    on.items(100, [&](std::uint64_t) { ++ended; });
+    EXPECT_GE(ended, 109);
+  };
+  check(host_executor{Kokkos::Serial()});
+  Kokkos::DefaultHostExecutionSpace const space;
+  check(host_executor{space});
+  check(host_executor::borrowing(space));
+}
+
 #if defined(__SSE2__)
 TEST(FloatEnvironment, is_the_standard_one_inside_and_the_callers_afterwards) {
   unsigned const before = _mm_getcsr(), flush_to_zero = 0x8000, denormals_are_zero = 0x0040, upwards = 0x4000;

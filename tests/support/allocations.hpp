@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Counts what a test program allocates. For one source file of a program: it replaces operator new.
+/// @brief Counts what a test program allocates, and lets allocations fail. For one source file of a program: it replaces
+///        operator new.
 
 #include <atomic>
 #include <cstddef>
@@ -28,13 +29,40 @@ namespace support {
 inline std::atomic<std::size_t> allocations{0};
 inline thread_local std::size_t own_allocations = 0;
 
+/// Counts the allocations of the threads that name it in `failing`, and lets one of them fail, or it and all later ones.
+struct allocation_failure {
+  std::atomic<bool> on{false};     ///< counts and fails
+  std::atomic<bool> fired{false};  ///< one has failed
+  std::atomic<std::size_t> seen{0};
+  std::size_t at = ~std::size_t{0};  ///< number of the first that fails
+  bool lasting = false;              ///< and all later ones
+
+  bool now() {
+    if (!on.load(std::memory_order_relaxed)) return false;
+    std::size_t const mine = seen.fetch_add(1, std::memory_order_relaxed);
+    bool const fails = mine == at || (lasting && mine > at);
+    if (fails) fired.store(true);
+    return fails;
+  }
+};
+inline thread_local allocation_failure* failing = nullptr;
+
 [[gnu::noinline]] inline void* allocate(std::size_t bytes, std::size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   ++own_allocations;
+  if (failing != nullptr && failing->now()) throw std::bad_alloc();
   void* p = nullptr;
   if (posix_memalign(&p, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes == 0 ? 1 : bytes) != 0)
     throw std::bad_alloc();
   return p;
+}
+
+inline void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
+  try {
+    return allocate(bytes, alignment);
+  } catch (std::bad_alloc const&) {
+    return nullptr;
+  }
 }
 
 }  // namespace support
@@ -52,13 +80,18 @@ inline thread_local std::size_t own_allocations = 0;
 [[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a) {
   return support::allocate(n, static_cast<std::size_t>(a));
 }
-// std::stable_sort asks like this; a sanitizer has its own
+// std::stable_sort and Kokkos ask like this; a sanitizer has its own
 [[gnu::noinline]] void* operator new(std::size_t n, std::nothrow_t const&) noexcept {
-  try {
-    return support::allocate(n, alignof(std::max_align_t));
-  } catch (std::bad_alloc const&) {
-    return nullptr;
-  }
+  return support::allocate_or_null(n, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new[](std::size_t n, std::nothrow_t const&) noexcept {
+  return support::allocate_or_null(n, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a, std::nothrow_t const&) noexcept {
+  return support::allocate_or_null(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a, std::nothrow_t const&) noexcept {
+  return support::allocate_or_null(n, static_cast<std::size_t>(a));
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }

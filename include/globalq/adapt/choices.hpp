@@ -59,10 +59,17 @@ class choice_table {
       expect(candidates[c].cost, "cost", c, name);
       expect(candidates[c].error, "error", c, name);
     }
-    candidates_.insert(candidates_.end(), candidates.begin(), candidates.end());
-    first_.push_back(candidates_.size());
-    names_.push_back(std::move(name));
-    return size() - 1;
+    std::size_t const layers = size(), before = candidates_.size();
+    try {
+      candidates_.insert(candidates_.end(), candidates.begin(), candidates.end());
+      first_.push_back(candidates_.size());
+      names_.push_back(std::move(name));
+    } catch (...) {
+      candidates_.resize(before);
+      first_.resize(layers + 1);
+      throw;
+    }
+    return layers;
   }
   std::size_t add(std::initializer_list<candidate> candidates, std::string name = {}) {
     return add(std::span<candidate const>(candidates.begin(), candidates.size()), std::move(name));

@@ -66,10 +66,17 @@ class layout {
         layer const& before = layers_[std::prev(after)->second];
         if (before.offset + before.size > offset) overlap(name, before);
       }
-      starts_.emplace(offset, layers_.size());
     }
-    index_.emplace(name, layers_.size());
-    layers_.push_back({std::move(name), std::move(shape), offset, size, type});
+    std::size_t const number = layers_.size();
+    layers_.push_back({name, std::move(shape), offset, size, type});
+    try {
+      index_.emplace(name, number);
+      if (size != 0) starts_.emplace(offset, number);
+    } catch (...) {
+      index_.erase(name);
+      layers_.pop_back();
+      throw;
+    }
     length_ = length_ < offset + size ? offset + size : length_;
     return *this;
   }

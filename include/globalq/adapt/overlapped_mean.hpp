@@ -81,10 +81,10 @@ class overlapped_mean {
     if (running_)
       throw configuration_error(where_ + "step " + std::to_string(step_) +
                                 " has begun and not been waited for; call wait() at the end of each step");
+    is_ready_.assign(model_.size(), false);
     running_ = true;
     step_ = step;
     started_ = 0;
-    is_ready_.assign(model_.size(), false);
     for (auto& b : buckets_) b->missing = b->end - b->first;
   }
 
@@ -101,9 +101,15 @@ class overlapped_mean {
     vectors_[layer] = {{in, type}, {out, type}, length};
     is_ready_[layer] = true;
     --buckets_[bucket_of_[layer]]->missing;
-    while (started_ < buckets_.size() && buckets_[started_]->missing == 0) {
-      bucket& b = *buckets_[started_++];
-      b.call = b.mean.start_members(std::span(vectors_).subspan(b.first, b.end - b.first), step_);
+    try {
+      for (; started_ < buckets_.size() && buckets_[started_]->missing == 0; ++started_) {
+        bucket& b = *buckets_[started_];
+        b.call = b.mean.start_members(std::span(vectors_).subspan(b.first, b.end - b.first), step_);
+      }
+    } catch (...) {  // the layer is not ready yet
+      is_ready_[layer] = false;
+      ++buckets_[bucket_of_[layer]]->missing;
+      throw;
     }
   }
 

@@ -59,8 +59,13 @@ class time_regression {
                                 " buckets in " + detail::text_of(seconds) + " s for " +
                                 std::to_string(buckets_) +
                                 " buckets; give finite bytes and seconds that are not negative");
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     seconds_.push_back(seconds);
+    try {
+      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    } catch (...) {
+      seconds_.pop_back();
+      throw;
+    }
   }
 
   std::size_t samples() const { return seconds_.size(); }

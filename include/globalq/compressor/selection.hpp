@@ -138,8 +138,8 @@ class selection {
       auto const values = values_of(x, s);
       std::uint64_t kept = 0;
       if (mine.places.size() < block_ + detail::keep_slack) {
+        mine.bits.resize(block_ + detail::keep_slack);  // first: the other one's size is asked for
         mine.places.resize(block_ + detail::keep_slack);
-        mine.bits.resize(block_ + detail::keep_slack);
       }
       for (std::uint64_t at = 0; at < values.size(); at += block_) {
         if (kept > room + block_) {
@@ -148,8 +148,8 @@ class selection {
         }
         std::uint64_t const needed = kept + block_ + detail::keep_slack;
         if (mine.places.size() < needed) {
-          mine.places.resize(2 * needed);
           mine.bits.resize(2 * needed);
+          mine.places.resize(2 * needed);
         }
         kept += detail::keep_large(values.data() + at, static_cast<std::uint32_t>(s * share_values_ + at),
                                    std::min<std::uint64_t>(block_, values.size() - at), least,

@@ -37,7 +37,7 @@ class state {
   std::size_t size() const { return entries_.size(); }
 
   void put(std::string const& key, std::span<float const> numbers) {
-    entries_[key].assign(numbers.begin(), numbers.end());
+    entries_.insert_or_assign(key, std::vector<float>(numbers.begin(), numbers.end()));
   }
 
   /// @brief The numbers of a name.

@@ -112,11 +112,12 @@ class top_k {
       pools.push_back({side_by_side_ ? 0 : caller_.runs()[0].first, total, k});
     }
     std::sort(pools.begin(), pools.end(), [](pool const& a, pool const& b) { return a.first < b.first; });
+    top_k_options changed = how;
+    caller_.set_parameters(hash_of(how));  // from here on nothing throws
     pools_ = std::move(pools);
     count_ = 0;
     for (pool const& p : pools_) count_ += p.k;
-    how_ = how;
-    caller_.set_parameters(hash_of(how));
+    how_ = std::move(changed);
   }
 
   /// Fills places_, ascending.

@@ -173,12 +173,10 @@ class frame_pool {
 
   /// Frame number @p slot with room for @p bytes; its contents are undefined.
   std::span<std::byte> get(std::size_t slot, std::size_t bytes) {
-    if (slot >= frames_.size()) {
-      while (frames_.size() <= slot) frames_.emplace_back(memory_);
-      sizes_.resize(slot + 1);
-    }
-    sizes_[slot] = std::max(sizes_[slot], bytes);
-    return counts_ ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes) : frames_[slot].get(bytes);
+    while (slots_.size() <= slot) slots_.push_back({byte_buffer(memory_)});
+    slots_[slot].most = std::max(slots_[slot].most, bytes);
+    return counts_ ? std::span<std::byte>(static_cast<std::byte*>(nullptr), bytes)
+                   : slots_[slot].memory.get(bytes);
   }
 
   /// An empty list of sources with room for @p n.
@@ -199,14 +197,18 @@ class frame_pool {
 
   std::size_t bytes() const {
     std::size_t sum = of_codec_ ? of_codec_->bytes() : 0;
-    for (std::size_t s : sizes_) sum += s;
+    for (frame const& s : slots_) sum += s.most;
     return sum;
   }
 
  private:
+  struct frame {
+    byte_buffer memory;
+    std::size_t most = 0;  ///< bytes that were asked for
+  };
+
   byte_memory memory_;
-  std::vector<byte_buffer> frames_;
-  std::vector<std::size_t> sizes_;
+  std::vector<frame> slots_;
   bool counts_ = false;
   std::vector<source> sources_;
   std::unique_ptr<frame_pool> of_codec_;

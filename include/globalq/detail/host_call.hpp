@@ -124,23 +124,8 @@ class host_call {
   template <class F>
   void guarded(F const& f) {
     kernel::float_environment const exact;
-    try {
-      f();
-    } catch (transport_error const&) {
-      give_up_memory();
-      throw;
-    } catch (frame_error const&) {  // found while other frames travel
-      give_up_memory();
-      throw;
-    }
-  }
-
-  /// A transfer may still be under way: the transport keeps the memory that it could touch.
-  void give_up_memory() {
-    if constexpr (transport::OwnRetain<Transport>) {
-      workers_.retain(memory_);
-      memory_ = std::make_shared<workspace>();
-    }
+    if (memory_.use_count() > 1) memory_ = std::make_shared<workspace>();  // the transport keeps it
+    transport::keeping(workers_, memory_, f);
   }
 
   /// Everything a transfer may still touch when a call is given up.

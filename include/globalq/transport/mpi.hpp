@@ -142,10 +142,8 @@ class mpi {
 
   /// @brief Frees the communicator, unless MPI is finalised or transfers may still be under way.
   ~mpi() {
-    if (outstanding_ != 0) {  // MPI may still use these buffers: they live as long as the process
-      static auto* const forever = new std::vector<std::shared_ptr<void>>;
-      forever->insert(forever->end(), retained_.begin(), retained_.end());
-    }
+    if (outstanding_ != 0)
+      for (auto& buffers : retained_) keep_forever(std::move(buffers));
     if (broken_ == nullptr && !finalised()) MPI_Comm_free(&comm_);
   }
 
@@ -186,8 +184,13 @@ class mpi {
   ///
   /// They are dropped when no transfer is under way any more; where transfers never finish, they live as long
   /// as the process.
-  void retain(std::shared_ptr<void> buffers) {
-    if (outstanding_ != 0) retained_.push_back(std::move(buffers));
+  void retain(std::shared_ptr<void> buffers) noexcept {
+    if (outstanding_ == 0) return;
+    try {
+      retained_.push_back(buffers);
+    } catch (std::bad_alloc const&) {
+      keep_forever(std::move(buffers));
+    }
   }
 
   /// @brief Starts to send; `bytes` are read until wait() returns.
@@ -349,6 +352,12 @@ class mpi {
     return MPI_FLOAT;
   }
 
+  /// MPI may still use these buffers: they live as long as the process. Allocates nothing.
+  static void keep_forever(std::shared_ptr<void> buffers) noexcept {
+    alignas(std::shared_ptr<void>) std::byte never_destroyed[sizeof(std::shared_ptr<void>)];
+    ::new (never_destroyed) std::shared_ptr<void>(std::move(buffers));
+  }
+
   static bool finalised() noexcept {
     int flag = 0;
     MPI_Finalized(&flag);
@@ -397,12 +406,14 @@ class mpi {
   }
 
   request start(bool sends, int peer, std::byte* data, std::size_t bytes) {
-    request transfer{*this, bytes, peer, sends};
     if (int const place = here_.place_of(peer); place >= 0) {
-      transfer.shared_ =
-          sends ? &here_.node->send(place, {data, bytes}) : &here_.node->receive(place, {data, bytes});
+      auto& started =
+          sends ? here_.node->send(place, {data, bytes}) : here_.node->receive(place, {data, bytes});
+      request transfer{*this, bytes, peer, sends};
+      transfer.shared_ = &started;
       return transfer;
     }
+    request transfer{*this, bytes, peer, sends};
     ++outstanding_;
     std::size_t const pieces = pieces_of(bytes);
     if (pieces > 1) transfer.more_.assign(pieces - 1, MPI_REQUEST_NULL);
@@ -445,7 +456,8 @@ class mpi {
     auto const how = poll(transfer, status, code, deadline_);
     if (how == ending::done) return check(code, call);
     ++outstanding_;  // a collective cannot be cancelled
-    if (staging_ != nullptr) retained_.push_back(staging_);
+    broken_ = "a collective was given up";
+    if (staging_ != nullptr) retain(staging_);
     if (how == ending::failed) fail_because_of_another(operation);
     stop(message(operation, "waited " + detail::seconds_text(deadline_) + " for all workers to take part",
                  "let every worker make the same calls in the same order, or raise options::deadline"),
@@ -588,6 +600,7 @@ class mpi {
     int peer = 0;  // places are ranks here
     auto const how =
         here_.node->allgather(mine, small ? all : std::span<std::byte>{}, deadline_, peer, mpi_moves());
+    if (how != detail::shared_outcome::done) broken_ = "an allgather was given up";
     if (how == detail::shared_outcome::mismatch)
       stop(message("allgather",
                    "called with " + std::to_string(mine.size()) + " bytes, but rank " + std::to_string(peer) +

@@ -386,6 +386,7 @@ class nccl {
   /// Moves the first transfers of each peer and direction from pending_ to group_.
   void choose_group() {
     group_.clear();
+    group_.reserve(pending_.size());  // from here on nothing throws
     ++groups_;
     std::size_t kept = 0;
     for (auto const& each : pending_) {

@@ -215,6 +215,7 @@ class staged {
       best = buffers_.back().get();
       best->room = room_for(bytes);
     }
+    best->memory.get(best->room);  // before it is taken: this may throw
     best->taken = true;
     return best;
   }

@@ -157,13 +157,17 @@ struct world {
     for (auto& each : crew) each.wake();
   }
 
-  /// The first failure of a run is the one that the other workers hear of.
-  void fail(int rank, std::string_view message) {
+  /// The first failure of a run is the one that the other workers hear of; where memory is short, without its message.
+  void fail(int rank, std::string_view message) noexcept {
     {
       std::lock_guard const lock{failure};
       if (failed.load()) return;
       failed_rank = rank;
-      failed_message = message;
+      try {
+        failed_message = message;
+      } catch (std::bad_alloc const&) {
+        failed_message = "out of memory";  // short enough for no memory
+      }
       failed.store(true);
     }
     wake_all();
@@ -488,12 +492,26 @@ class threads::endpoint {
     return result;
   }
 
-  /// Throws. Before, it tells the others and makes sure that nobody touches this worker's bytes any more.
-  [[noreturn]] void stop(std::string const& text, bool blames_another) {
+  /// Tells the others, and makes sure that nobody touches this worker's bytes any more.
+  void leave(std::string_view text) noexcept {
     world_.fail(rank(), text);
     for (auto& op : self_.operations) detail::withdraw(op);
     for (auto& other : world_.crew)
       while (&other != &self_ && other.touching.load()) std::this_thread::yield();
+  }
+
+  /// Leaves when an exception does that is not from stop(): for want of memory for a message, say.
+  struct leaving {
+    endpoint& self;
+    int const exceptions = std::uncaught_exceptions();
+    ~leaving() {
+      if (std::uncaught_exceptions() > exceptions) self.leave("an exception left a collective");
+    }
+  };
+
+  /// Throws, after leave().
+  [[noreturn]] void stop(std::string const& text, bool blames_another) {
+    leave(text);
     self_.blames_another = blames_another;
     throw transport_error{text};
   }
@@ -575,6 +593,7 @@ class threads::endpoint {
     expect_equal_offers(turn);
     auto const data_of = [this, turn](int from) { return world_.at(from).offers[turn].data; };
     if (small) return body(data_of, true);
+    leaving const on_error{*this};
     self_.touching.store(true);
     bool const failed = world_.failed.load();  // then another worker may be leaving, and its bytes with it
     if (!failed) body(data_of, false);
@@ -668,8 +687,8 @@ void threads::run(Body&& body) {
   };
   try {
     for (int rank = 0; rank < all.size; ++rank) crew.emplace_back(work, rank);
-  } catch (std::exception const& problem) {
-    all.fail(static_cast<int>(crew.size()), std::string{"its thread did not start: "} + problem.what());
+  } catch (...) {
+    all.fail(static_cast<int>(crew.size()), "its thread did not start");
     join();
     throw;
   }
