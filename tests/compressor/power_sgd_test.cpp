@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/compressor/cases.hpp"
 
@@ -262,12 +263,40 @@ TEST(PowerSgd, disagreement_and_values_that_are_not_finite_are_the_same_on_all_w
   EXPECT_THROW((cp::power_sgd{matrix(9, 9), {.rank = 0}}), gq::configuration_error);
   EXPECT_THROW((cp::power_sgd{matrix(9, 9), {.rank = 257}}), gq::configuration_error);
   EXPECT_THROW((cp::power_sgd{matrix(9, 9), {.ranks = {1, 2}}}), gq::configuration_error);
-  // products beyond float32, on one worker
-  std::vector<vector> x(3, vector(400, 1.0F));
-  x[1].assign(400, 3.0e38F);
-  auto const got = cases::run(x, [] { return cp::power_sgd{matrix(20, 20), {.rank = 2}}; });
-  for (auto o : got.outcome) EXPECT_EQ(o, cp::outcome::not_finite);
-  for (float v : got.rest[0]) EXPECT_EQ(v, -77.0F);
+}
+
+/// Products of large values leave float32, while the mean does not.
+TEST(PowerSgd, a_mean_within_float32_is_found_whatever_its_products_are) {
+  auto const make = [] { return cp::power_sgd{matrix(20, 20), {.rank = 2}}; };
+  float const most = std::numeric_limits<float>::max();
+  for (float const large : {1.0e20F, 3.0e30F, 4.0e37F, 3.0e38F})
+    for (int many : {1, 3}) {
+      std::vector<vector> x(3, vector(400, 1.0F));
+      for (int r = 0; r < many; ++r) x[static_cast<std::size_t>(r)].assign(400, large);
+      auto const got = cases::run(x, make);
+      cases::expect_same_means(got);
+      for (std::size_t r = 0; r < 3; ++r) {
+        EXPECT_EQ(got.outcome[r], cp::outcome::mean) << large;
+        for (float v : got.mean[r]) EXPECT_NEAR(v / (many == 3 ? large : large / 3), 1.0F, 1e-5F);
+        for (float v : got.rest[r]) EXPECT_LE(std::abs(v), 1e-5F * large);
+      }
+    }
+  // of a higher rank: what is left over, or the mean itself, may be beyond
+  std::vector<vector> x(3, vector(400));
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t i = 0; i < 400; ++i) x[r][i] = (i * i * 7 + i + r) % 5 < 2 ? most : -most;
+  auto const got = cases::run(x, make);
+  cases::expect_same_means(got);
+  for (std::size_t r = 0; r < 3; ++r) {
+    ASSERT_EQ(got.outcome[r], cp::outcome::mean);
+    for (float v : got.rest[r]) EXPECT_LE(std::abs(v), most);
+  }
+  // rank 1 stands for less than these rows of different length have: beyond float32 at the longest one
+  std::vector<vector> uneven(1, vector(400));
+  for (std::size_t i = 0; i < 400; ++i) uneven[0][i] = i < 20 || i % 2 == 0 ? most : most / 2;
+  auto const beyond = cases::run(uneven, [] { return cp::power_sgd{matrix(20, 20), {.rank = 1}}; });
+  EXPECT_EQ(beyond.outcome[0], cp::outcome::not_finite);
+  for (float v : beyond.rest[0]) EXPECT_EQ(v, -77.0F);
 }
 
 gq::adapt::layout three_layers() {

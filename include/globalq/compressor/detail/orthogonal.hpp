@@ -43,12 +43,14 @@ inline void gram_of(float const* p, std::uint64_t rows, int rank, std::vector<do
 /// @brief L^-1 of the Gram matrix L L^T, so that P L^-T is orthonormal; rows of columns of P that depend on those before,
 /// to 2^-40 of their squares, are zeros.
 /// @param whitening  two floats for each double, which add up to 48 bits of it: first all upper parts, then all lower ones
+/// @param factor, inverse, kept  reused memory
 inline void whitening_of(std::span<double const> gram, int rank, std::vector<double>& factor,
+                         std::vector<double>& inverse, std::vector<char>& kept,
                          std::vector<float>& whitening) {
   auto const n = static_cast<std::size_t>(rank);
   factor.assign(n * n, 0.0);
-  std::vector<double> inverse(n * n, 0.0);
-  std::vector<bool> kept(n);
+  inverse.assign(n * n, 0.0);
+  kept.assign(n, 0);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (!kept[j]) continue;
@@ -116,14 +118,15 @@ class orthogonaliser {
     }
     for (int pass = 0; pass < 2; ++pass) {
       gram_of(p, rows, rank, gram_, part_);
-      whitening_of(gram_, rank, factor_, whitening_);
+      whitening_of(gram_, rank, factor_, inverse_, kept_, whitening_);
       whiten(p, rows, rank, whitening_.data());
     }
   }
 
  private:
   std::vector<std::uint32_t> top_;
-  std::vector<double> gram_, part_, factor_;
+  std::vector<double> gram_, part_, factor_, inverse_;
+  std::vector<char> kept_;
   std::vector<float> whitening_;
 };
 
