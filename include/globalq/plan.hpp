@@ -211,7 +211,8 @@ class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
       : opening_(opening), nodes_(schedule.nodes_among(workers)) {
     for (int size : nodes_.sizes)
       if (!of_size_.contains(size))
-        of_size_.emplace(size, sizes(layout(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
+        of_size_.emplace(size,
+                         sizes(layout(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
   }
 
   std::uint64_t sent(int rank) const override {
@@ -327,9 +328,9 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   p.bytes_are_most = op.most_bytes != nullptr;
   if (length > 0)
     p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
-  add_errors(
-      p, op, r, s, length, magnitudes,
-      needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers) : std::vector<std::pair<int, int>>());
+  add_errors(p, op, r, s, length, magnitudes,
+             needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
+                                                       : std::vector<std::pair<int, int>>());
   return p;
 }
 

@@ -6,8 +6,8 @@
 #include "tests/support/cases.hpp"
 
 #include <globalq/allreduce_mean.hpp>
-#include <globalq/detail/group_plan.hpp>
 #include <globalq/centred.hpp>
+#include <globalq/detail/group_plan.hpp>
 #include <globalq/float32_tail.hpp>
 #include <globalq/plan.hpp>
 #include <globalq/schedule/detail/shards.hpp>

@@ -328,6 +328,8 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& f) { f.name = "another"; },
       [](auto& f) { f.plain = true; },
       [](auto& f) { f.plain_tail = true; },
+      [](auto& f) { f.centred = true; },
+      [](auto& f) { f.centre = 1; },
       [](auto& f) { f.evenly_spaced = false; },
       [](auto& f) { f.binary = true; },
       [](auto& f) { f.zero_free = true; },
@@ -356,7 +358,8 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& s) { s.combines = false; },    [](auto& s) { s.native = true; },
       [](auto& s) { s.one_addition = true; }, [](auto& s) { s.roundings = 1; },
       [](auto& s) { s.varying = true; },      [](auto& s) { s.operation = "another"; },
-      [](auto& s) { s.most_terms = 1; }};
+      [](auto& s) { s.most_terms = 1; },      [](auto& s) { s.encoders = 1; },
+      [](auto& s) { s.largest_node = 2; }};
   operator_facts const f = setup{.size = 7}.facts();
   std::set<std::uint64_t> operators{gq::detail::fingerprint(f, {})}, orders{gq::detail::fingerprint({})};
   for (auto const& change : facts) {

@@ -286,7 +286,9 @@ class layered_mean {
     ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
     each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
-    auto const sums_of = [&](::globalq::layout const& pieces, int count) { return sums_sizes(members, pieces, count); };
+    auto const sums_of = [&](::globalq::layout const& pieces, int count) {
+      return sums_sizes(members, pieces, count);
+    };
     auto const most = globalq::detail::busiest(
         schedule_, n, cut, group, group.sizes(cut, parts),
         globalq::detail::sums_before(schedule_, n, before, places.length(), chunk_bytes_, sums_of));

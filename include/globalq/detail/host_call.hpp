@@ -484,8 +484,8 @@ class host_call {
     measure(setup_.facts, at(x, brought.first), brought.count, first_bucket(setup_.facts, brought), q);
     bool const whole = !enters && buckets == 1 && statistics_[0].max_bits < double_infinity;
     return agree(schedule, hash(setup_.operator_hash, setup_.levels_hash), x.type, 0, length, buckets,
-                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters), step,
-                 [&](int field) {
+                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters),
+                 step, [&](int field) {
                    return field == agreement::type   ? std::string(name_of(x.type))
                           : field == agreement::step ? std::to_string(step)
                                                      : setup_.facts.name;

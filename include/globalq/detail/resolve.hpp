@@ -70,8 +70,8 @@ struct schedule_facts {
 
 /// A hash of all fields. One that is not listed here does not compile.
 inline std::uint64_t fingerprint(schedule_facts const& s) {
-  auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms, encoders,
-               largest_node] = s;
+  auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms,
+               encoders, largest_node] = s;
   return hash_fields(0, name, height, combines, native, one_addition, roundings, varying, operation,
                      most_terms, encoders, largest_node);
 }
@@ -130,15 +130,15 @@ struct resolution {
 /// A hash of all that shapes results, except the values of levels, which may change between calls. A field that is not listed
 /// here does not compile.
 inline std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p, bucket, local,
-               fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes, wire, reduce,
-               policies] = op;
+  auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
+               bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes,
+               wire, reduce, policies] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, order, quantum,
-                  in_byte, p, bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code,
-                  wire_bits, most_bytes, wire, reduce, policies);
+      hash_fields(0, name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit,
+                  order, quantum, in_byte, p, bucket, local, fixed_unit, unbiased, shifts, integer_wire,
+                  largest_code, wire_bits, most_bytes, wire, reduce, policies);
   return hash_fields(h, how, resolved_size, headroom, refusal);
 }
 

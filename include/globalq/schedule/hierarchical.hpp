@@ -316,7 +316,8 @@ class hierarchical {
       for (int p = 0; p < size; ++p) {
         int const rank = nodes.leader(v) + p;
         std::uint64_t const below = children[static_cast<std::size_t>(p)];
-        std::uint64_t const up = p == 0 ? outer_.sent(all, nodes.count(), v) : (sums_in_nodes ? 0 : all.all());
+        std::uint64_t const up =
+            p == 0 ? outer_.sent(all, nodes.count(), v) : (sums_in_nodes ? 0 : all.all());
         most.sends(detail::capped_sum(before.sent(rank),
                                       detail::capped_sum(up, detail::capped_product(below, all.all()))));
         if (!asked || (p != 0 && below < most_below)) continue;  // another one holds as much
