@@ -514,11 +514,12 @@ class host_call {
     agreement agreed(type, operator_hash, setup_.schedule_hash, n, setup_.settings.seed,
                      setup_.settings.non_finite, length);
     if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
-    opening_record const mine = agreed.record(step, top, relative);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
-    transport::allgather(workers_, std::as_bytes(std::span(&mine, 1)),
-                         std::as_writable_bytes(std::span(records)));
+    // in memory that outlasts a call that is given up
+    auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers_.rank()), 1);
+    mine[0] = agreed.record(step, top, relative);
+    transport::allgather(workers_, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
     check_agreement(workers_, records, setup_.operation, setup_.forced, [&](int field) {
       if (field == agreement::schedule)
         return schedule.facts(n).name + (" of " + std::to_string(n) + " workers");
