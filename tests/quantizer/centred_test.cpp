@@ -252,13 +252,16 @@ TEST(CentredRules, a_fixed_unit_is_that_of_values_around_midpoints) {
       std::vector<float> x(300, 100.0F);
       if (workers.rank() == 1) x[7] += static_cast<float>(2 * spread);
       gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"sra"}};
-      if (spread > 4)
+      if (spread > 4) {
         EXPECT_THROW(mean(x, 1), gq::configuration_error);
-      else
+      } else {
         mean(x, 1);
+      }
       EXPECT_NEAR(x[0], 100, 4);
       auto a = x, b = x;
-      if (spread > 4) EXPECT_THROW(mean(gq::vector_group{}.add(a).add(b), 1), gq::configuration_error);
+      if (spread > 4) {
+        EXPECT_THROW(mean(gq::vector_group{}.add(a).add(b), 1), gq::configuration_error);
+      }
     });
   }
 }

@@ -510,8 +510,7 @@ TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
   EXPECT_THROW(codec.encode(x, {.step = std::uint64_t{1} << 48}, frame), gq::configuration_error);
   EXPECT_THROW(codec.frame_bytes(std::uint64_t{1} << 48), gq::configuration_error);
   EXPECT_THROW(gq::vector_codec{gq::uncompressed{}}, gq::configuration_error);
-  EXPECT_GT(codec.frame_bytes(std::uint64_t{1} << 48), std::size_t{1} << 48);
-  EXPECT_THROW(codec.frame_bytes((std::uint64_t{1} << 48) + 1), gq::configuration_error);
+  EXPECT_GT(codec.frame_bytes((std::uint64_t{1} << 48) - 1), std::size_t{1} << 48);
 }
 
 TEST(VectorCodec, strided_views_are_refused_and_contiguous_ones_taken) {

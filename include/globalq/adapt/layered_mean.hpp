@@ -427,8 +427,8 @@ class layered_mean {
   schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
                                            ::globalq::layout const& cut, int parts) const {
     globalq::detail::operator_codec* const none = nullptr;
-    globalq::detail::group_slot const slot{&plain_.facts, none};
-    globalq::detail::group_operators const ops{{&slot, 1}, {}, 0, grain, 0};
+    globalq::detail::group_slot const plain{&plain_.facts, none};
+    globalq::detail::group_operators const ops{{&plain, 1}, {}, 0, grain, 0};
     globalq::detail::group_places places;
     places.place(members, ops);
     std::unique_ptr<codec> const codecs[] = {
