@@ -7,6 +7,7 @@
 /// Inputs are made of integers and correctly rounded operations, seeds are fixed, and results of the library do not depend
 /// on machine or threads: the same text everywhere, so a test can compare it with the file in the repository.
 
+#include <globalq/allreduce_mean.hpp>
 #include <globalq/plan.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/threads.hpp>
