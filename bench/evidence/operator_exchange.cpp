@@ -19,7 +19,7 @@ class operator_exchange final : public exchange {
   operator_exchange(setting const& with, compose::named_operator const& asked, std::string const& schedule)
       : all_(with.all),
         asked_(asked),
-        mean_(with.all, compose::make(asked), gq::schedule::any{schedule}, {.seed = with.seed}),
+        mean_(with.all, compose::operator_of(asked), gq::schedule::any{schedule}, {.seed = with.seed}),
         learning_(asked.words, asked.learns, gq::learn::schedule_for(with.steps)) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override {

@@ -486,7 +486,7 @@ std::string names() {
 
 std::span<entry const> operators() { return registry; }
 
-globalq::any_quantizer make(named_operator const& asked) {
+globalq::any_quantizer operator_of(named_operator const& asked) {
   globalq::any_quantizer op = make(asked.words);
   if (asked.centred) op = globalq::centred{op};
   return op;

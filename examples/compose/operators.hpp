@@ -77,7 +77,7 @@ struct named_operator {
 };
 
 /// @brief Its operator, centred where that was asked for.
-globalq::any_quantizer make(named_operator const& asked);
+globalq::any_quantizer operator_of(named_operator const& asked);
 
 /// @brief A named operator.
 struct entry {

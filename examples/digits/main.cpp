@@ -94,7 +94,7 @@ void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
   visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, compose::named_operator{});
   for (std::string const& name : names) {
     auto const chosen = compose::read_operator(name);
-    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::make(chosen),
+    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::operator_of(chosen),
           gq::schedule::any{chosen.schedule}, chosen);
   }
 }

@@ -84,7 +84,7 @@ double energy(vectors const& x) {
 
 /// E||result - mean||^2 over the calls, all roundings on the way included.
 double measured(compose::named_operator const& op, vectors const& x) {
-  gq::any_quantizer const quantiser = compose::make(op);
+  gq::any_quantizer const quantiser = compose::operator_of(op);
   double error = 0;
   gq::transport::threads cluster{workers};
   cluster.run([&](auto& endpoint) {
@@ -156,7 +156,7 @@ std::string levels(compose::named_operator const& op, gq::plan const& plan) {
 
 std::string row(std::string_view example) {
   compose::named_operator const op = compose::read_operator(example);
-  gq::any_quantizer const quantiser = compose::make(op);
+  gq::any_quantizer const quantiser = compose::operator_of(op);
   gq::plan const plan = gq::plan_for(quantiser, gq::schedule::any{op.schedule}, workers, length);
   gq::plan const single = gq::plan_for(quantiser, gq::schedule::any{"allgather"}, 1, length);
   double bits = plan.bytes_are_most ? measured_bits(quantiser) : plan.bits_per_value;

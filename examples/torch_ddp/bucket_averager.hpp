@@ -192,7 +192,7 @@ class bucket_averager {
           "globalq_ddp: operator \"" + name +
           "\" clips or learns levels, which takes more than one call for all layers; give it without "
           "that (or with levels of its own)");
-    return {compose::make(found), found.schedule};
+    return {compose::operator_of(found), found.schedule};
   }
 
   static gq::dtype type_of(at::Tensor const& t) {

@@ -75,7 +75,7 @@ choice choice_of(std::string const& name) {
         "torch_trainer: operator \"" + name +
         "\" clips or learns levels, which examples/digits shows; give it without that (or with levels of its "
         "own)");
-  return {compose::make(found), found.schedule};
+  return {compose::operator_of(found), found.schedule};
 }
 
 /// Layers that are to have an operator of their own.

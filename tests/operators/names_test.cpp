@@ -99,7 +99,8 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
     EXPECT_EQ(read.facts().name, function.facts().name) << words;
     EXPECT_EQ(read.facts().wire_bits, function.facts().wire_bits) << words;
     EXPECT_EQ(read.magnitudes(), function.magnitudes()) << words;
-    EXPECT_EQ(read.parameter_hash(), function.parameter_hash()) << words;
+    EXPECT_EQ(gq::detail::fingerprint(read.facts(), {}), gq::detail::fingerprint(function.facts(), {}))
+        << words;
     if (words != "float32") {
       EXPECT_EQ(frame_of(read), frame_of(function)) << words;
     }

@@ -245,8 +245,7 @@ TEST(CentredRules, a_short_last_bucket_may_stay_as_it_is) {
 /// A unit is for values around midpoints, whatever these are.
 TEST(CentredRules, a_fixed_unit_is_that_of_values_around_midpoints) {
   gq::any_quantizer const op =
-      compose::make(
-      compose::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
+      compose::make(compose::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
   for (double spread : {3.0, 5.0}) {
     gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {
