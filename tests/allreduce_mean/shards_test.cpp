@@ -146,7 +146,7 @@ TEST(Shards, of_workers_that_disagree_are_an_error_on_all_that_names_the_call) {
       mean(x, 0);
     }
   });
-  for (std::string const& text : mixed) EXPECT_THAT(text, testing::HasSubstr("in the schedule"));
+  for (std::string const& text : mixed) EXPECT_THAT(text, testing::HasSubstr("the schedule (rank 0"));
 }
 
 TEST(Shards, with_a_value_that_is_not_finite_are_not_a_number_on_all_workers) {

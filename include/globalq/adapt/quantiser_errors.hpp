@@ -134,7 +134,8 @@ family quantisers(std::vector<any_quantizer> const& operators, Space const& spac
   if (operators.empty()) throw configuration_error("globalq: quantisers: no operators; give at least one");
   std::vector<one> all;
   for (any_quantizer const& op : operators)
-    all.push_back(one{quantiser_error(op, space), std::make_shared<vector_codec>(op, space)});
+    all.push_back(
+        one{quantiser_error(op, space), std::make_shared<vector_codec>(op, space, frame_checksum::none)});
   return [all = std::move(all)](layer const& l, std::span<float const> x) {
     std::vector<candidate> of;
     for (one const& o : all) of.push_back({o.bytes(l.size), o.error(x)});

@@ -65,7 +65,11 @@ GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
     low[0] = v < low[0] ? v : low[0];
     high[0] = high[0] < v ? v : high[0];
   }
-  Wide const least = *std::min_element(low, low + lanes), most = *std::max_element(high, high + lanes);
+  Wide least = low[0], most = high[0];
+  for (std::uint64_t k = 1; k < lanes; ++k) {
+    least = low[k] < least ? low[k] : least;
+    most = most < high[k] ? high[k] : most;
+  }
   if constexpr (std::is_same_v<Wide, float>) {
     if (least == most) return least;  // exactly, also where half of it is no number
     return static_cast<float>((static_cast<double>(least) + static_cast<double>(most)) / 2);

@@ -303,6 +303,9 @@ class hierarchical {
     detail::busiest_worker most;
     std::vector<std::uint64_t> children;
     std::vector<int> const ask = all.owners_to_ask(nodes.count());
+    // of a piece, that go down in a node
+    std::uint64_t const frames =
+        outer_.facts(nodes.count()).combines ? 1 : static_cast<std::uint64_t>(nodes.count());
     int largest = 0;
     for (int v = 0; v < nodes.count(); ++v) {
       int const size = nodes.size(v);
@@ -318,8 +321,8 @@ class hierarchical {
         std::uint64_t const below = children[static_cast<std::size_t>(p)];
         std::uint64_t const up =
             p == 0 ? outer_.sent(all, nodes.count(), v) : (sums_in_nodes ? 0 : all.all());
-        most.sends(detail::capped_sum(before.sent(rank),
-                                      detail::capped_sum(up, detail::capped_product(below, all.all()))));
+        most.sends(detail::capped_sum(
+            before.sent(rank), detail::capped_sum(up, detail::capped_product(below * frames, all.all()))));
         if (!asked || (p != 0 && below < most_below)) continue;  // another one holds as much
         if (p != 0) most_below = below + 1;
         detail::slot_sizes slots = before.slots(rank);
@@ -330,8 +333,7 @@ class hierarchical {
         if (!sums_in_nodes)
           slots.hold(detail::slot_sizes::shared, below + (p != 0), all.largest());
         else if (p != 0)  // what arrives from the leader at once
-          slots.hold(detail::slot_sizes::shared, outer_.facts(nodes.count()).combines ? 1 : nodes.count(),
-                     all.largest());
+          slots.hold(detail::slot_sizes::shared, frames, all.largest());
         most.holds(slots);
       }
     }
