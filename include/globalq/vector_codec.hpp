@@ -131,7 +131,7 @@ class vector_codec {
   template <Vector V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
-    read({&one, 1}, key, y, [this](segment all, auto frames) { codec_->add_decoded(all, frames); });
+    read({&one, 1}, key, y, [this](segment all, auto const& frames) { codec_->add_decoded(all, frames); });
   }
 
   /// Writes the mean of several frames, all of terms 1, added in the order given.
@@ -139,7 +139,7 @@ class vector_codec {
   /// @throws        as decode()
   template <Vector V>
   void mean(std::span<source const> frames, encoding_key key, V&& y) {
-    read(frames, key, y, [this](segment all, auto valid) { codec_->finish(all, valid); });
+    read(frames, key, y, [this](segment all, auto const& valid) { codec_->finish(all, valid); });
   }
 
  private:
