@@ -57,8 +57,9 @@ vectors<T> results(vectors<T> const& x, std::string const& words, std::string co
     EXPECT_TRUE(same_bytes(in_place, y[r]));
   });
   for (auto const& each : y) EXPECT_TRUE(same_bytes(each, y[0])) << words << " on " << schedule;
-  if (y[0].empty() || std::isfinite(to_double(y[0][0])))  // nothing is sent of values that are not
+  if (y[0].empty() || std::isfinite(to_double(y[0][0]))) {  // nothing is sent of values that are not
     EXPECT_EQ(*std::max_element(sent.begin(), sent.end()), planned) << words << " on " << schedule;
+  }
   return y;
 }
 
