@@ -222,8 +222,9 @@ class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
   }
   schedule::detail::slot_sizes slots(int rank) const override {
     int const node = nodes_.node_of(rank), size = nodes_.size(node);
-    schedule::detail::slot_sizes all = opening_.slots(rank);
-    schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), all);
+    schedule::detail::slot_sizes all = opening_.slots(rank), sums;
+    schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), sums);
+    all.hold(schedule::detail::slot_sizes::shared, 1, sums.bytes());  // as if the schedule used other slots
     return all;
   }
 

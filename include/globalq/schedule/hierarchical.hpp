@@ -323,7 +323,8 @@ class hierarchical {
             p == 0 ? outer_.sent(all, nodes.count(), v) : (sums_in_nodes ? 0 : all.all());
         most.sends(detail::capped_sum(
             before.sent(rank), detail::capped_sum(up, detail::capped_product(below * frames, all.all()))));
-        if (!asked || (p != 0 && below < most_below)) continue;  // another one holds as much
+        if (!asked || (!sums_in_nodes && p != 0 && below < most_below))
+          continue;  // another one holds as much
         if (p != 0) most_below = below + 1;
         detail::slot_sizes slots = before.slots(rank);
         if (p == 0)
