@@ -13,6 +13,7 @@
 #include <globalq/learn/nearest.hpp>
 #include <globalq/learn/optimal.hpp>
 #include <globalq/operators.hpp>
+#include <globalq/reduce_scatter_mean.hpp>
 
 #include <torch/torch.h>
 
