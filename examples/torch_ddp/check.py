@@ -199,7 +199,7 @@ def infinity():
 
 def refusals():
     for settings, text in [(dict(operator="cgx:9"), "bits"), (dict(operator="nonsense"), "nonsense"),
-                           (dict(operator="qsdp:8,scale=min-max"), "midpoints"),
+                           (dict(operator="alq:3"), "learns levels"),
                            (dict(operator="cgx:4", layers={"heat.*": "float32"}), "heat.*"),
                            (dict(operator="cgx:4", deadline=-1.0), "deadline")]:
         try:
