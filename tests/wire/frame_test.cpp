@@ -152,7 +152,7 @@ TEST(Checksum, every_burst_of_up_to_32_bits_changes_it) {
       for (int k = 0; k < 32; ++k)
         bytes[(bit + k) / 8] ^= static_cast<std::byte>((burst >> k & 1U) << ((bit + k) % 8));
       ASSERT_NE(gq::wire::checksum(bytes, 0), 0U) << burst << " at bit " << bit;
-      std::fill_n(bytes.begin() + bit / 8, 5, std::byte{0});
+      std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(bit / 8), bytes.end(), std::byte{0});
     }
 }
 
