@@ -504,8 +504,7 @@ class layered_mean {
   }
 
   std::string message(std::string const& what) const {
-    return std::string("globalq: ") + operation + ": rank " + std::to_string(workers_.rank()) + " of " +
-           std::to_string(workers_.size()) + ": " + what;
+    return globalq::detail::worker_message(operation, workers_.rank(), workers_.size(), what);
   }
 
   Transport& workers_;

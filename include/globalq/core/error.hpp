@@ -51,25 +51,22 @@ struct frame_error : error {
 
 namespace detail {
 
-/// @brief Puts a message together: `globalq: <operation>: rank R of N: <what>; <remedy>`.
+/// @brief Puts a message together: `globalq: <operation>: rank R of N: <what>`.
 /// @param operation  what was called, for instance "recv"
 /// @param rank       the worker that reports, in [0, workers)
 /// @param workers    how many workers there are
-/// @param what       what happened, with its numbers
-/// @param remedy     what the reader can do about it
-inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what,
-                                  std::string_view remedy) {
-  std::string text{"globalq: "};
-  text.append(operation).append(": rank ").append(std::to_string(rank)).append(" of ");
-  text.append(std::to_string(workers)).append(": ").append(what).append("; ").append(remedy);
-  return text;
-}
-
-/// The same where @p what has its remedy already.
+/// @param what       what happened, with its numbers, and the remedy
 inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what) {
   std::string text{"globalq: "};
   text.append(operation).append(": rank ").append(std::to_string(rank)).append(" of ");
   return text.append(std::to_string(workers)).append(": ").append(what);
+}
+
+/// `<what>; <remedy>`.
+/// @param remedy  what the reader can do about it
+inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what,
+                                  std::string_view remedy) {
+  return worker_message(operation, rank, workers, what).append("; ").append(remedy);
 }
 
 }  // namespace detail
