@@ -122,7 +122,7 @@ class stream_vector_codec {
   std::uint32_t levels() const { return levels_; }
 
   /// Bytes of the frame of a vector; where frames differ in length (wire::sparse), the most.
-  /// @throws configuration_error above 2^48 values
+  /// @throws configuration_error above 2^48 - 1 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     if (length >> 48 != 0)
       throw configuration_error("globalq: stream_vector_codec: " + std::to_string(length) +

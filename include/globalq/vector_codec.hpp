@@ -56,9 +56,8 @@ class vector_codec {
   std::uint32_t levels() const { return levels_; }
 
   /// Bytes of the frame of a vector; the most where frames differ in length (wire::elias, huffman, sparse).
-  /// @throws configuration_error above 2^48 values
+  /// @throws configuration_error above 2^48 - 1 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
-    detail::expect_length(length, "vector_codec");
     prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
     return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
   }

@@ -569,6 +569,18 @@ TEST(Refusal, of_another_shard_is_told_to_the_others) {
   });
 }
 
+TEST(Refusal, of_too_many_values_is_told_to_the_others) {
+  expect_told("281474976710657 values", [&](endpoint& workers) {
+    return holding(
+        std::make_unique<gq::all_gather<endpoint, gq::any_quantizer>>(workers, even(7, gq::wire::int8{})),
+        [](auto& gather, auto& x, auto& y, bool refused) {
+          // a length by itself: nothing is read or written
+          std::span const all(y.data(), refused ? beyond + 1 : y.size());
+          gather(std::span(x).first(gather.shard(600).count), all, 9);
+        });
+  });
+}
+
 TEST(Refusal, of_vectors_that_are_no_layers_is_told_to_the_others) {
   auto const make = [](endpoint& workers) {
     gq::adapt::layout model;

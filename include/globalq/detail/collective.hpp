@@ -95,7 +95,7 @@ class collective {
     if (rank < 0 || rank >= workers_.size())
       throw configuration_error(message("there is no worker " + std::to_string(rank)));
     expect_length(length, schedule_.facts(workers_.size()).operation);
-    return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
+    return part_of(length, rank);
   }
   /// That of this worker.
   segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers_.rank()); }
@@ -188,10 +188,10 @@ class collective {
     constexpr dtype type = dtype_of<value>::value;
     std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
     if constexpr (scatters) {
-      segment const own = shard(brought);
+      segment const own = part_of(brought, workers_.rank());
       return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
     } else if constexpr (gathers<Schedule>) {
-      segment const own = shard(got);
+      segment const own = part_of(got, workers_.rank());
       return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
     } else {
       return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
@@ -214,9 +214,7 @@ class collective {
     if (step > random::max_step)
       return "step " + std::to_string(step) +
              " is above 2^48 - 1; count steps from 0 and change the seed instead";
-    if (length > random::max_length)
-      return std::to_string(length) + " values are more than 2^48; pass them in parts";
-    return {};
+    return length_refusal(length);
   }
 
   /// Throws; the others are told, but on a stream, where they wait until their deadline.
@@ -294,6 +292,11 @@ class collective {
     f.bucket = op.bucket;
     f.centre = op.centre;
     return f;
+  }
+
+  /// A shard of any length: one that is refused is refused by the call, which tells the others.
+  segment part_of(std::uint64_t length, int rank) const {
+    return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
   }
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {

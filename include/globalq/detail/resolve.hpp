@@ -144,11 +144,15 @@ inline std::uint64_t fingerprint(operator_facts const& op, resolution const& r) 
 
 inline std::string number(std::uint64_t x) { return std::to_string(x); }
 
-/// @throws configuration_error above the number of values that random bits can tell apart
+/// Why vectors are not that long: random bits cannot tell more values apart; empty: they may be.
+inline std::string length_refusal(std::uint64_t length) {
+  if (length <= random::max_length) return {};
+  return number(length) + " values are more than 2^48; pass them in parts";
+}
+/// @throws configuration_error
 inline void expect_length(std::uint64_t length, char const* operation) {
-  if (length > random::max_length)
-    throw configuration_error("globalq: " + std::string(operation) + ": " + number(length) +
-                              " values are more than 2^48; pass them in parts");
+  std::string const why = length_refusal(length);
+  if (!why.empty()) throw configuration_error("globalq: " + std::string(operation) + ": " + why);
 }
 
 /// The narrowest integer wire that holds a code; empty when none does.
