@@ -141,11 +141,16 @@ inline std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std
   return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
 }
 
-/// Norms that are exchanged after the opening records: of buckets, and of vectors that are made after it.
+/// f(units, type) for each exchange of norms between the opening and the schedule: of buckets, and of vectors that are made after
+/// the opening.
 /// @param sums  whether nodes add before anything is encoded
-inline std::uint64_t exchanged_units(operator_facts const& op, std::uint64_t length, bool sums) {
-  if (op.plain || op.local || op.fixed_unit > 0) return 0;
-  return op.bucket != 0 || op.centred || sums ? buckets_of(op, length) : 0;
+template <class F>
+void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
+  if (shares_unit(op)) f(std::uint64_t{1}, dtype::float64);
+  bool const measured = !op.plain && !op.local && op.fixed_unit == 0;
+  if (std::uint64_t const units = buckets_of(op, length);
+      measured && units != 0 && (op.bucket != 0 || op.centred || sums))
+    f(units, type);
 }
 
 /// Sends what a call sends between its opening and its schedule, over a transport that counts.
@@ -157,10 +162,9 @@ void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_
     counting_sums sums;
     schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
   }
-  if (op.centred && op.fixed_unit > 0)
-    agree_on_units(t, std::span<double>(no_values, 1), infinity, dtype::float64, frames);
-  if (std::uint64_t const units = exchanged_units(op, length, SumsInNodes<S>); units != 0)
-    agree_on_units(t, std::span<double>(no_values, units), op.p, type, frames);
+  each_exchange(op, length, type, SumsInNodes<S>, [&](std::uint64_t units, dtype of) {
+    agree_on_units(t, std::span<double>(no_values, units), op.p, of, frames);
+  });
 }
 
 inline constexpr std::size_t record_bytes = 64;
@@ -314,9 +318,8 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
   counting_codec c(op, r.size, type);
   opening_bytes before(workers);
-  if (op.centred && op.fixed_unit > 0) before.add(1, scale_bytes(dtype::float64));
-  if (std::uint64_t const units = exchanged_units(op, length, SumsInNodes<S>); units != 0)
-    before.add(units, scale_bytes(type));
+  each_exchange(op, length, type, SumsInNodes<S>,
+                [&](std::uint64_t units, dtype of) { before.add(units, scale_bytes(of)); });
   using schedule::detail::piece_sizes;
   auto const sums_of = [](layout const& pieces, int count) {
     return piece_sizes::of(pieces, count, counting_sums());

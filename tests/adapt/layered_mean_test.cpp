@@ -9,6 +9,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
+#include <globalq/centred.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -208,12 +209,11 @@ TEST(LayeredMean, sends_what_its_plan_says) {
   for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"})
     for (int n : {1, 2, 3, 5}) {
       std::vector<std::uint64_t> sent(static_cast<std::size_t>(n)), planned = sent;
+      std::vector<gq::any_quantizer> ops = operators(model);
+      if (n != 2) ops[model.find("fixed")] = gq::centred{ops[model.find("fixed")]};  // one exchange more
       on_threads(n, [&](auto& workers) {
-        layered_mean mean{workers,
-                          model,
-                          operators(model),
-                          gq::schedule::any{schedule},
-                          {.call = {.chunk_values = n == 3 ? 256U : 0U}}};
+        layered_mean mean{
+            workers, model, ops, gq::schedule::any{schedule}, {.call = {.chunk_values = n == 3 ? 256U : 0U}}};
         std::vector<float> x = values(model.length(), workers.rank());
         std::uint64_t const before = workers.bytes_sent();
         mean(x, 0);

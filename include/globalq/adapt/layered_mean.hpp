@@ -286,6 +286,9 @@ class layered_mean {
     ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
     each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
+    if (std::any_of(slots_.begin(), slots_.end(),
+                    [](slot const& s) { return globalq::detail::shares_unit(s.facts); }))
+      before.add(1, globalq::scale_bytes(dtype::float64));
     auto const sums_of = [&](::globalq::layout const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };

@@ -160,7 +160,7 @@ class host_call {
         enter(schedule, c, {&scale, 1});
         c.x = entered_[0];
         measure_entered(schedule, op, at(c.x, brought.first), brought.count, first_bucket(op, brought));
-        if (op.centred && op.fixed_unit > 0) expect_within_unit(share_of_unit(op, 0, buckets));
+        if (shares_unit(op)) expect_within_unit(share_of_unit(op, 0, buckets));
       }
       scale_buckets(c.x.type, buckets, d, rule_of(op, x.type, enters).by_bucket);
       c.units = scales(buckets);
@@ -283,7 +283,7 @@ class host_call {
       inside_[k].x = entered_[k];
       if (!enters_other<Schedule>(op)) continue;
       measure_entered(schedule, op, inside_[k].x, inside_[k].length, places_.first_bucket(k));
-      if (!op.centred || op.fixed_unit == 0) continue;
+      if (!shares_unit(op)) continue;
       asks = true;
       share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, members[k].length)));
     }
@@ -300,6 +300,12 @@ class host_call {
     else
       std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets_of(op, count),
                   norm::statistic{});
+  }
+
+  /// The scale of a bucket as this worker knows it, in units of 2^wide.
+  static double own_unit(operator_facts const& op, norm::statistic const& s, dtype type, decision const& d) {
+    return op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
+                             : norm::local_unit(s, op.q, type, d.wide);
   }
 
   /// The largest share of the unit of norm::fixed that a value of consecutive buckets has.
@@ -355,9 +361,7 @@ class host_call {
       std::span<norm::statistic const> const mine = statistics_of(ops, members, k);
       double* const units = units_.data() + places_.first_bucket(k);
       if (op.plain || mine.empty()) continue;
-      for (std::size_t b = 0; b < mine.size(); ++b)
-        units[b] = op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
-                                     : norm::local_unit(mine[b], op.q, members[k].x.type, d.wide);
+      for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
       if (op.local || op.fixed_unit > 0) continue;
       norm_kind const kind{op.p, members[k].y.type};
       if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
@@ -444,16 +448,20 @@ class host_call {
 
   /// What of a call does not depend on its vectors.
   template <class Schedule>
-  call common_call(Schedule const& schedule, std::uint64_t step, decision const& d, dtype type) const {
+  call common_call([[maybe_unused]] Schedule const& schedule, std::uint64_t step, decision const& d,
+                   dtype type) const {
     call c;
-    schedule_facts const s = schedule.facts(workers_.size());
     plain_scale const plain = plain_scale_of(d.top, workers_.size(), type);
     c.plain_unit = plain.unit;
     c.plain_wide = plain.wide;
     c.rank = workers_.rank();
-    if constexpr (SumsInNodes<Schedule>) c.rank = schedule.node_of(workers_.rank(), workers_.size());
-    c.workers = gathers<Schedule> ? 1 : s.vectors(workers_.size());
-    c.weight = s.weight(workers_.size());
+    c.workers = gathers<Schedule> ? 1 : workers_.size();
+    if constexpr (SumsInNodes<Schedule>) {
+      schedule_facts const s = schedule.facts(workers_.size());
+      c.rank = schedule.node_of(workers_.rank(), workers_.size());
+      c.workers = s.vectors(workers_.size());
+      c.weight = s.weight(workers_.size());
+    }
     c.seed = setup_.settings.seed;
     c.step = step;
     c.wide = d.wide;
@@ -549,9 +557,7 @@ class host_call {
       std::fill_n(units_.begin(), buckets, d.unit);
       return;
     }
-    for (std::uint64_t b = 0; b < buckets; ++b)
-      units_[b] = op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
-                                    : norm::local_unit(statistics_[b], op.q, type, d.wide);
+    for (std::uint64_t b = 0; b < buckets; ++b) units_[b] = own_unit(op, statistics_[b], type, d);
     if (op.local || op.fixed_unit > 0) return;
     auto const timed = meter_.enter(phase::opening);
     agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);

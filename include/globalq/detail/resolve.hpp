@@ -118,6 +118,9 @@ inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) 
   return length == 0 ? 0 : (op.bucket == 0 ? 1 : divide_up(length, op.bucket));
 }
 
+/// Whether workers exchange which share of a fixed unit they need, after the opening, as midpoints are taken off only then.
+inline bool shares_unit(operator_facts const& op) { return op.centred && op.fixed_unit > 0; }
+
 /// The outcome: a method with its numbers, or a sentence.
 struct resolution {
   method how = method::none;
