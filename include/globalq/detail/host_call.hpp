@@ -124,8 +124,7 @@ class host_call {
   template <class F>
   void guarded(F const& f) {
     kernel::float_environment const exact;
-    if (memory_.use_count() > 1) memory_ = std::make_shared<workspace>();  // the transport keeps it
-    transport::keeping(workers_, memory_, f);
+    transport::keeping_reused(workers_, memory_, f);
   }
 
   /// Everything a transfer may still touch when a call is given up.

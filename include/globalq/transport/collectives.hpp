@@ -103,6 +103,13 @@ auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const
   }
 }
 
+/// @brief The same for memory that calls reuse: what the transport has kept is replaced before the next call.
+template <Transport T, class Memory, class F>
+auto keeping_reused(T& t, std::shared_ptr<Memory>& memory, F const& f) {
+  if (memory.use_count() > 1) memory = std::make_shared<Memory>();
+  return keeping(t, memory, f);
+}
+
 /// @brief Gives every worker the values of all: `all[r]` becomes what worker r calls `mine`.
 ///
 /// The object representation travels: workers must share it, padding included. When the exchange is given up, transfers may

@@ -41,10 +41,10 @@ class own_workspace {
 
   workspace& operator*() const { return *memory_; }
   workspace* operator->() const { return memory_.get(); }
-  /// For transport::keeping(). Where a transport has kept it, renew() gets another one.
-  std::shared_ptr<workspace> const& shared() const { return memory_; }
-  void renew() {
-    if (memory_.use_count() > 1) memory_ = std::make_shared<workspace>();
+  /// f(), whose transfers use it.
+  template <Transport T, class F>
+  auto keeping(T& workers, F const& f) {
+    return transport::keeping_reused(workers, memory_, f);
   }
 
  private:
@@ -190,8 +190,7 @@ class caller {
   outcome checked(T& workers, kernel::host_executor const& on, std::span<float const> x,
                   std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
                   Body const& body) {
-    memory_.renew();
-    return transport::keeping(workers, memory_.shared(), [&] {
+    return memory_.keeping(workers, [&] {
       std::string why;
       if (step > random::max_step)
         why = "step " + std::to_string(step) + " is 2^48 or more; count steps from 0";
