@@ -3,8 +3,8 @@
 /// @file
 /// @brief quantizer: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
 
-#include "any_quantizer.hpp"
 #include "detail/centred_codec.hpp"
+#include "detail/paired_operator.hpp"
 
 #include <string>
 
@@ -35,15 +35,17 @@ namespace globalq {
 /// @determinism      as the operator's; the buckets of midpoints are compared in the fingerprint
 /// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
 template <class Operator>
-class centred {
+class centred : public detail::paired_operator<Operator, detail::centred_codec> {
+  using base = detail::paired_operator<Operator, detail::centred_codec>;
+  using base::op_;
   static_assert(!std::is_same_v<Operator, uncompressed>,
                 "globalq: uncompressed values need no midpoints; use uncompressed by itself");
 
  public:
   /// Values that share a scale share a midpoint.
-  centred(Operator op) : op_(std::move(op)), bucket_(detail::facts_of(op_).bucket) {}
+  centred(Operator op) : base(std::move(op)), bucket_(detail::facts_of(op_).bucket) {}
   /// @param bucket  values that share a midpoint; 0: the whole vector
-  centred(Operator op, std::uint64_t bucket) : op_(std::move(op)), bucket_(bucket) {}
+  centred(Operator op, std::uint64_t bucket) : base(std::move(op)), bucket_(bucket) {}
 
   detail::operator_facts facts() const {
     detail::operator_facts f = detail::facts_of(op_);
@@ -53,24 +55,8 @@ class centred {
     if (bucket_ != f.bucket) f.name += " in buckets of " + std::to_string(bucket_);
     return f;
   }
-  std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
-  std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
-
-  /// @throws configuration_error on a stream
-  template <class Executor>
-  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
-                                                     detail::resolution const& r, Executor const& on) const {
-    if constexpr (std::is_same_v<Executor, kernel::host_executor>)
-      return std::make_unique<detail::centred_codec>(detail::make_codec(op_, f, r, on), f, on);
-    else
-      throw configuration_error(
-          "globalq: " + f.name +
-          ": midpoints are taken off in host memory; on a stream scale by magnitude (norm::local<infinity>), "
-          "or take the midpoints off in a kernel of your own before the call");
-  }
 
  private:
-  Operator op_;
   std::uint64_t bucket_;
 };
 

@@ -3,7 +3,7 @@
 /// @file
 /// @brief quantizer: an operator for whole buckets; the values they leave over travel as float32.
 
-#include "any_quantizer.hpp"
+#include "detail/paired_operator.hpp"
 #include "detail/tail_codec.hpp"
 
 #include <string>
@@ -29,13 +29,15 @@ namespace globalq {
 /// @determinism      as the operator's; tails are compared in the fingerprint
 /// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, the last one in full precision if it is short
 template <class Operator>
-class float32_tail {
+class float32_tail : public detail::paired_operator<Operator, detail::tail_codec> {
+  using base = detail::paired_operator<Operator, detail::tail_codec>;
+  using base::op_;
   static_assert(!std::is_same_v<Operator, uncompressed>,
                 "globalq: all of an uncompressed vector is float32 already; use uncompressed by itself");
 
  public:
   /// @throws configuration_error for a centred operator: that is centred{float32_tail{op}}
-  float32_tail(Operator op) : op_(std::move(op)) {
+  float32_tail(Operator op) : base(std::move(op)) {
     if (detail::facts_of(op_).centred)
       throw configuration_error("globalq: float32_tail: " + detail::facts_of(op_).name +
                                 ": a tail is left as it is before anything is centred; write "
@@ -48,24 +50,6 @@ class float32_tail {
     f.name += ", tail float32";
     return f;
   }
-  std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
-  std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
-
-  /// @throws configuration_error on a stream
-  template <class Executor>
-  std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
-                                                     detail::resolution const& r, Executor const& on) const {
-    if constexpr (std::is_same_v<Executor, kernel::host_executor>)
-      return std::make_unique<detail::tail_codec>(detail::make_codec(op_, f, r, on), f.bucket, on);
-    else
-      throw configuration_error(
-          "globalq: " + f.name +
-          ": on a stream all of a vector goes through one codec; leave out float32_tail, "
-          "which leaves a short last bucket a scale of its own, or average in host memory");
-  }
-
- private:
-  Operator op_;
 };
 
 }  // namespace globalq

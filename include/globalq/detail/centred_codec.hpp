@@ -122,6 +122,10 @@ inline void centre(kernel::host_executor const& on, operator_facts const& op, co
 
 class centred_codec final : public paired_codec {
  public:
+  static constexpr char const* stream_refusal =
+      "midpoints are taken off in host memory; on a stream scale by magnitude (norm::local<infinity>), or "
+      "take the midpoints off in a kernel of your own before the call";
+
   /// @param op  with what is centred, and the codec of the operator by itself
   centred_codec(std::unique_ptr<operator_codec> quantised, operator_facts const& op,
                 kernel::host_executor const& on)

@@ -7,15 +7,20 @@
 /// a segment is left over of the vector.
 
 #include "paired_codec.hpp"
+#include "resolve.hpp"
 
 namespace globalq::detail {
 
 class tail_codec final : public paired_codec {
  public:
-  /// @param whole   the codec of the operator
-  /// @param bucket  its bucket, above 0
-  tail_codec(std::unique_ptr<operator_codec> whole, std::uint64_t bucket, kernel::host_executor const& on)
-      : paired_codec(std::move(whole), on), bucket_(bucket) {}
+  static constexpr char const* stream_refusal =
+      "on a stream all of a vector goes through one codec; leave out float32_tail, which leaves a short last "
+      "bucket a scale of its own, or average in host memory";
+
+  /// @param whole  the codec of the operator
+  /// @param op     with its bucket, above 0
+  tail_codec(std::unique_ptr<operator_codec> whole, operator_facts const& op, kernel::host_executor const& on)
+      : paired_codec(std::move(whole), on), bucket_(op.bucket) {}
 
   void begin(call const& c) override {
     operator_codec::begin(c);
