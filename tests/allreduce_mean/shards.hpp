@@ -44,11 +44,11 @@ inline bool same_bits(float const* a, float const* b, std::uint64_t count) {
 
 /// A shard of the mean is a part of the mean over schedule::allgather, whether it is written in place or alone.
 template <class T>
-void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::size_t d) {
+void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::vector<float> const& x) {
+  std::size_t const d = x.size();
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
   gq::allreduce_mean whole{workers, op, gq::schedule::allgather{}, settings};
   gq::reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
-  std::vector<float> const x = values(d, workers.rank());
   std::vector<float> expected = x, in_place = x;
   whole(expected, 7);
   gq::segment const own = mean.shard(d);
@@ -69,17 +69,19 @@ void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::siz
   EXPECT_EQ(covered, d);
 }
 
-/// All workers hold the same bits; each value is one of the two levels around what its owner brought.
+/// All workers hold the same bits, whole or in chunks.
+/// @param x  the same on all workers
+/// @return what is gathered
 template <class T>
-void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t d) {
+std::vector<float> expect_gathered_shards(T& workers, gq::any_quantizer const& op,
+                                          std::vector<float> const& x) {
+  std::size_t const d = x.size();
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
   gq::all_gather gather{workers, op, settings}, cut{workers, op, chunks};
   gq::segment const own = gather.shard(d);
   // what lies outside of the own shard is not looked at
   std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d);
-  std::vector<float> const x = values(d, 99);
-  std::vector<float> const mine(x.begin() + static_cast<std::ptrdiff_t>(own.first),
-                                x.begin() + static_cast<std::ptrdiff_t>(own.first + own.count));
+  auto const mine = std::span(x).subspan(own.first, own.count);
   std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<std::ptrdiff_t>(own.first));
   gather(in_place, 5);
   cut(mine, other, 5);
@@ -90,10 +92,11 @@ void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t
                              std::as_writable_bytes(std::span(all)));
   for (int r = 0; r < workers.size(); ++r)
     EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
-        << op.facts().name;
+        << op.facts().name << ' ' << d;
   if (op.facts().plain) {
     EXPECT_TRUE(same_bits(in_place.data(), x.data(), d));
   }
+  return in_place;
 }
 
 /// Gathering is n times the mean of vectors that are zero outside of the own shard: exact where n is a power of two, codes
@@ -129,58 +132,47 @@ inline std::vector<gq::any_quantizer> exact_operators() {
   };
 }
 
-/// This worker's shard of a mean, in chunks by itself, and that of another mean. In place the first has the same bits, and
-/// shards of others are left alone.
-template <class Mean, class Cut, class Flat>
-void expect_shards_in_place_and_alone(Mean& mean, Cut& cut, Flat& flat, std::vector<float> const& x,
-                                      std::string const& what, std::vector<float>& alone,
-                                      std::vector<float>& expected) {
+/// A shard of the mean over nodes, whole or in chunks, in place or alone.
+/// @param exact  the bits are those of a mean without nodes
+/// @return this worker's shard
+template <class T>
+std::vector<float> expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& op,
+                                                        std::vector<int> const& split,
+                                                        std::vector<float> const& x, bool exact) {
+  gq::schedule::hierarchical<> const nodes{split};
+  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
+  Kokkos::Serial const on_one_core;  // as many threads as workers are enough
+  gq::reduce_scatter_mean flat{workers, op, settings, on_one_core},
+      mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
   std::size_t const d = x.size();
-  std::vector<float> in_place = x;
-  mean(in_place, 7);
+  std::string const what = op.facts().name + ", nodes " + support::text(split);
   gq::segment const own = mean.shard(d);
-  ASSERT_EQ(own.first, flat.shard(d).first);
-  ASSERT_EQ(own.count, flat.shard(d).count);
-  alone.resize(own.count);
-  expected.resize(own.count);
+  std::vector<float> in_place = x, alone(own.count), expected(own.count);
+  mean(in_place, 7);
   cut(x, alone, 7);
   flat(x, expected, 7);
   EXPECT_TRUE(same_bits(in_place.data() + own.first, alone.data(), own.count)) << what;
   EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
   std::size_t const end = own.first + own.count;
   EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
-}
-
-/// A shard of the mean over nodes, whole or in chunks, in place or alone.
-/// @param exact  the bits are those of a mean without nodes
-template <class T>
-void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& op,
-                                          std::vector<int> const& split, std::size_t d, bool exact) {
-  gq::schedule::hierarchical<> const nodes{split};
-  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  Kokkos::Serial const on_one_core;  // as many threads as workers are enough
-  gq::reduce_scatter_mean flat{workers, op, settings, on_one_core},
-      mean{workers, op, nodes, settings, on_one_core}, cut{workers, op, nodes, chunks, on_one_core};
-  std::vector<float> const x = values(d, workers.rank());
-  std::string const what = op.facts().name + ", nodes " + support::text(split);
-  std::vector<float> alone, expected;
-  expect_shards_in_place_and_alone(mean, cut, flat, x, what, alone, expected);
-  if (::testing::Test::HasFatalFailure()) return;
+  EXPECT_EQ(own.first, flat.shard(d).first);
   if (exact) {
-    EXPECT_TRUE(same_bits(alone.data(), expected.data(), alone.size())) << what;
+    EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
   }
+  return alone;
 }
 
 /// What is gathered over nodes, whole or in chunks, are the bits of a gathering without.
+/// @param x  the same on all workers
 template <class T>
 void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, std::vector<int> const& split,
-                                       std::size_t d) {
+                                       std::vector<float> const& x) {
+  std::size_t const d = x.size();
   gq::schedule::hierarchical<> const nodes{split};
   gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
   Kokkos::Serial const on_one_core;
   gq::all_gather flat{workers, op, settings, on_one_core}, gather{workers, op, nodes, settings, on_one_core},
       cut{workers, op, nodes, chunks, on_one_core};
-  std::vector<float> const x = values(d, 99);
   gq::segment const own = flat.shard(d);
   std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d), expected = x;
   std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(own.first), own.count,

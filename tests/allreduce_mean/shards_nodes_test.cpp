@@ -77,7 +77,7 @@ TEST(ShardsOfNodes, have_the_bits_of_no_nodes_where_sums_are_exact) {
       on_threads(n, [&](auto& workers) {
         for (gq::any_quantizer const& op : shards::exact_operators())
           for (std::size_t d : {std::size_t{0}, std::size_t{1}, std::size_t{257}, std::size_t{3001}})
-            shards::expect_shards_of_the_mean_over_nodes(workers, op, split, d, true);
+            shards::expect_shards_of_the_mean_over_nodes(workers, op, split, values(d, workers.rank()), true);
       });
 }
 
@@ -87,7 +87,8 @@ TEST(ShardsOfNodes, do_not_depend_on_chunks) {
       on_threads(n, [&](auto& workers) {
         for (gq::any_quantizer const& op : operators())
           for (std::size_t d : {std::size_t{1}, n == 5 ? std::size_t{6007} : std::size_t{3001}})
-            shards::expect_shards_of_the_mean_over_nodes(workers, op, split, d, split.size() == 1);
+            shards::expect_shards_of_the_mean_over_nodes(workers, op, split, values(d, workers.rank()),
+                                                         split.size() == 1);
       });
 }
 
@@ -120,7 +121,8 @@ TEST(ShardsOfNodes, in_frames_of_different_lengths_have_the_bits_of_requantised_
 TEST(ShardsOfNodes, each_of_one_worker_are_those_of_no_nodes) {
   on_threads(5, [](auto& workers) {
     for (gq::any_quantizer const& op : operators())
-      shards::expect_shards_of_the_mean_over_nodes(workers, op, {1, 1, 1, 1, 1}, 3001, true);
+      shards::expect_shards_of_the_mean_over_nodes(workers, op, {1, 1, 1, 1, 1}, values(3001, workers.rank()),
+                                                   true);
   });
 }
 
@@ -131,7 +133,7 @@ TEST(ShardsOfNodes, gathered_have_the_bits_of_no_nodes) {
         for (gq::any_quantizer const& op : operators())
           for (std::size_t d : {std::size_t{0}, std::size_t{1}, std::size_t{257},
                                 n == 5 ? std::size_t{6007} : std::size_t{3001}})
-            shards::expect_gathered_shards_over_nodes(workers, op, split, d);
+            shards::expect_gathered_shards_over_nodes(workers, op, split, values(d, 99));
       });
 }
 

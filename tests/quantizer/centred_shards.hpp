@@ -5,23 +5,16 @@
 
 #include "tests/allreduce_mean/shards.hpp"
 
-#include <globalq/all_gather.hpp>
-#include <globalq/allreduce_mean.hpp>
 #include <globalq/centred.hpp>
 #include <globalq/operators.hpp>
 #include <globalq/reduce_scatter_mean.hpp>
-#include <globalq/schedule/any.hpp>
 
 #include <algorithm>
-#include <limits>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace centred_shards {
 
 namespace gq = globalq;
-using shards::same_bits;
 
 struct bounded {
   gq::any_quantizer op;
@@ -76,106 +69,39 @@ inline std::vector<double> half_ranges(std::vector<float> const& x, std::uint64_
   return half;
 }
 
-/// A shard is a part of the mean over allgather, whether it is written in place, alone or in chunks.
-template <class T>
-void expect_shards_of_the_mean(T& workers, gq::any_quantizer const& op, std::size_t d) {
-  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::allreduce_mean whole{workers, op, gq::schedule::any{"allgather"}, settings};
-  gq::reduce_scatter_mean mean{workers, op, settings}, cut{workers, op, chunks};
-  std::vector<float> const x = far_from_zero(d, workers.rank());
-  std::vector<float> expected(d), in_place = x;
-  whole(x, expected, 7);
-  mean(in_place, 7);
-  gq::segment const own = mean.shard(d);
-  std::vector<float> alone(own.count);
-  cut(x, alone, 7);
-  EXPECT_TRUE(same_bits(alone.data(), expected.data() + own.first, own.count)) << op.facts().name << ' ' << d;
-  std::copy(alone.begin(), alone.end(), expected.begin() + static_cast<std::ptrdiff_t>(own.first));
-  std::copy_n(x.begin(), own.first, expected.begin());
-  std::size_t const end = own.first + own.count;
-  std::copy(x.begin() + static_cast<std::ptrdiff_t>(end), x.end(),
-            expected.begin() + static_cast<std::ptrdiff_t>(end));
-  EXPECT_TRUE(same_bits(in_place.data(), expected.data(), d)) << "shards of others are left alone";
-}
-
-/// All workers hold the same bits, whole or in chunks.
+/// What is gathered is near what the owners brought.
 /// @param gap  the error of a value over half the range of its bucket, at most
 template <class T>
 void expect_gathered_shards(T& workers, gq::any_quantizer const& op, std::size_t d, double gap) {
-  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  gq::all_gather gather{workers, op, settings}, cut{workers, op, chunks};
-  gq::segment const own = gather.shard(d);
   std::vector<float> const x = far_from_zero(d, 0);
-  // what lies outside of the own shard is not looked at
-  std::vector<float> in_place(d, std::numeric_limits<float>::quiet_NaN()), other(d);
-  auto const mine = std::span(x).subspan(own.first, own.count);
-  std::copy(mine.begin(), mine.end(), in_place.begin() + static_cast<std::ptrdiff_t>(own.first));
-  gather(in_place, 5);
-  cut(mine, other, 5);
-  EXPECT_TRUE(same_bits(in_place.data(), other.data(), d)) << op.facts().name;
-  std::vector<float> all(d * static_cast<std::size_t>(workers.size()));
-  if (d != 0)
-    gq::transport::allgather(workers, std::as_bytes(std::span<float const>(in_place)),
-                             std::as_writable_bytes(std::span(all)));
-  for (int r = 0; r < workers.size(); ++r)
-    EXPECT_TRUE(same_bits(in_place.data(), all.data() + d * static_cast<std::size_t>(r), d))
-        << op.facts().name << ' ' << d;
+  std::vector<float> const gathered = shards::expect_gathered_shards(workers, op, x);
   // shards begin at buckets, so theirs are those of the vector; values below 16 are rounded to multiples of 2^-20
   std::vector<double> const half = half_ranges(x, op.facts().bucket);
   for (std::size_t i = 0; i < d; ++i)
-    ASSERT_NEAR(static_cast<double>(in_place[i]), static_cast<double>(x[i]), gap * half[i] + 0x1p-18)
+    ASSERT_NEAR(static_cast<double>(gathered[i]), static_cast<double>(x[i]), gap * half[i] + 0x1p-18)
         << op.facts().name << ' ' << i << " of " << d;
 }
 
-/// What is gathered over nodes, whole or in chunks, are the bits of a gathering without.
-template <class T>
-void expect_gathered_shards_over_nodes(T& workers, gq::any_quantizer const& op, std::vector<int> const& split,
-                                       std::size_t d) {
-  gq::schedule::hierarchical<> const nodes{split};
-  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  Kokkos::Serial const on_one_core;
-  gq::all_gather flat{workers, op, settings}, gather{workers, op, nodes, settings, on_one_core},
-      cut{workers, op, nodes, chunks, on_one_core};
-  std::vector<float> const x = far_from_zero(d, 0);
-  std::vector<float> expected = x, in_place = x, other(d);
-  gq::segment const own = flat.shard(d);
-  flat(expected, 5);
-  gather(in_place, 5);
-  cut(std::span(x).subspan(own.first, own.count), other, 5);
-  std::string const what = op.facts().name + ", nodes " + support::text(split);
-  EXPECT_TRUE(same_bits(in_place.data(), expected.data(), d)) << what;
-  EXPECT_TRUE(same_bits(other.data(), expected.data(), d)) << what;
-}
-
-/// A shard of the mean over nodes, in place, alone or in chunks.
+/// A shard of the mean over nodes is near the mean.
 /// @param gap  the error of an encoding over half the range of its bucket, at most; 0: the bits are those without nodes
 template <class T>
 void expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quantizer const& op,
                                           std::vector<int> const& split, std::size_t d, double gap) {
-  gq::schedule::hierarchical<> const nodes{split};
-  gq::options const settings{.seed = 3}, chunks{.seed = 3, .chunk_values = 300};
-  Kokkos::Serial const on_one_core;
-  gq::reduce_scatter_mean flat{workers, op, settings}, mean{workers, op, nodes, settings, on_one_core},
-      cut{workers, op, nodes, chunks, on_one_core};
-  std::vector<float> const x = far_from_zero(d, workers.rank());
-  std::string const what = op.facts().name + ", nodes " + support::text(split);
-  std::vector<float> alone, expected;
-  shards::expect_shards_in_place_and_alone(mean, cut, flat, x, what, alone, expected);
-  if (::testing::Test::HasFatalFailure()) return;
-  if (gap == 0) {
-    EXPECT_TRUE(same_bits(alone.data(), expected.data(), alone.size())) << what;
-    return;
-  }
+  std::vector<float> const shard = shards::expect_shards_of_the_mean_over_nodes(
+      workers, op, split, far_from_zero(d, workers.rank()), gap == 0);
+  if (gap == 0) return;
   // worker r brings (r + 1) times what worker 0 does, so the mean is (n + 1) / 2 times that, and so are mean half ranges. A
   // worker's error is at most gap H; that of its share in a node's sum gap (1 + gap) H; float32 rounds values below 2^7
   double const factor = (workers.size() + 1) / 2.0;
   std::vector<float> const one = far_from_zero(d, 0);
   std::vector<double> const half = half_ranges(one, op.facts().bucket);
-  gq::segment const own = mean.shard(d);
-  for (std::uint64_t i = own.first; i < own.first + own.count; ++i)
-    ASSERT_NEAR(static_cast<double>(alone[i - own.first]), factor * static_cast<double>(one[i]),
+  std::uint64_t i = gq::reduce_scatter_mean{workers, op}.shard(d).first;
+  for (float const v : shard) {
+    ASSERT_NEAR(static_cast<double>(v), factor * static_cast<double>(one[i]),
                 gap * (2 + gap) * factor * half[i] + 0x1p-14)
-        << what << ' ' << i << " of " << d;
+        << op.facts().name << ", nodes " << support::text(split) << ' ' << i << " of " << d;
+    ++i;
+  }
 }
 
 /// Both calls over nodes, even and uneven.
@@ -188,7 +114,7 @@ void expect_nodes_of_any_size(T& workers) {
         expect_shards_of_the_mean_over_nodes(workers, op, split, d, 0);
       for (auto const& [op, gap] : operators()) {
         expect_shards_of_the_mean_over_nodes(workers, op, split, d, no_nodes ? 0 : gap);
-        expect_gathered_shards_over_nodes(workers, op, split, d);
+        shards::expect_gathered_shards_over_nodes(workers, op, split, far_from_zero(d, 0));
       }
     }
 }
