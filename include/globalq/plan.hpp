@@ -118,7 +118,7 @@ class counting_codec final : public codec {
 class counting_sums final : public codec {
  public:
   std::size_t frame_bytes(segment part, int) const override {
-    return part.empty() ? 0 : grouped_codec::padded(wire::header_bytes + 4 * part.count);
+    return part.empty() ? 0 : wire::padded(wire::header_bytes + 4 * part.count);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}

@@ -20,7 +20,7 @@ class counting_group final : public codec {
     if (part.empty()) return 0;
     std::size_t bytes = head_;
     places_.for_each(part, [&](std::size_t k, segment sub) {
-      bytes += grouped_codec::padded(codecs_[ops_.slot_of(k)]->frame_bytes(sub, terms));
+      bytes += wire::padded(codecs_[ops_.slot_of(k)]->frame_bytes(sub, terms));
     });
     return bytes;
   }
@@ -36,8 +36,7 @@ class counting_group final : public codec {
               // each has as many grains of the vector as fit, or one more
               std::uint64_t const fewer = piece.count / b.grain, more = b.grains - fewer * b.rounds;
               auto const bytes = [&](std::uint64_t grains) {
-                return head_ +
-                       grouped_codec::padded(codecs_[ops_.slot_of(k)]->frame_bytes({0, grains * b.grain}, 1));
+                return head_ + wire::padded(codecs_[ops_.slot_of(k)]->frame_bytes({0, grains * b.grain}, 1));
               };
               return schedule::detail::chunk_run{b.rounds,
                                                  more * bytes(fewer + 1) + (b.rounds - more) * bytes(fewer),

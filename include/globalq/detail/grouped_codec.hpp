@@ -112,9 +112,6 @@ class group_places {
 /// a call by itself.
 class grouped_codec final : public codec {
  public:
-  /// Bytes that a vector's frame takes inside of a group's.
-  static constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
-
   /// @param common  of all vectors; what differs is filled in for each
   /// @param units   of all buckets, in units of 2^common.wide
   /// @param plain   what float32 values of each vector are divided by; empty: nothing is
@@ -145,8 +142,8 @@ class grouped_codec final : public codec {
   std::size_t frame_bytes(segment part, int terms) const override {
     if (part.empty()) return 0;
     std::size_t bytes = head_bytes();
-    places_->for_each(part,
-                      [&](std::size_t k, segment sub) { bytes += padded(enter(k).frame_bytes(sub, terms)); });
+    places_->for_each(
+        part, [&](std::size_t k, segment sub) { bytes += wire::padded(enter(k).frame_bytes(sub, terms)); });
     return bytes;
   }
 
@@ -161,7 +158,9 @@ class grouped_codec final : public codec {
       auto const frame = out.subspan(at, inner.frame_bytes(sub, terms));
       inner.combine(sub, own, next(inner, sub), frame);
       collect(k, inner);
-      at += padded(inner.length_of(frame, call_.rank));
+      std::size_t const used = inner.length_of(frame, call_.rank);
+      wire::pad(out.subspan(at), used);
+      at += wire::padded(used);
     });
     expect_end();
     if (head_bytes() == 0) return;
@@ -237,7 +236,7 @@ class grouped_codec final : public codec {
       auto const left = s.frame.subspan(at_[i], room);
       std::size_t const bytes = inner.length_of(left, s.worker);
       parts_[i] = {left.first(bytes), s.terms, s.worker, s.first};
-      at_[i] = std::min(at_[i] + padded(bytes), s.frame.size());
+      at_[i] = std::min(at_[i] + wire::padded(bytes), s.frame.size());
     }
     return parts_;
   }

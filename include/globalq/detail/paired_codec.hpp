@@ -30,7 +30,7 @@ class paired_codec : public operator_codec {
   /// @param differ     whether frames of the operator differ in length
   /// @param quantised  bytes of its frame
   static std::size_t bytes(bool differ, std::size_t quantised, std::uint64_t plain) {
-    return (differ ? wire::long_header_bytes : 0) + padded(quantised) + wire::header_bytes +
+    return (differ ? wire::long_header_bytes : 0) + wire::padded(quantised) + wire::header_bytes +
            plain * sizeof(float);
   }
 
@@ -61,13 +61,13 @@ class paired_codec : public operator_codec {
         auto const frame = out.subspan(head, quantised_->frame_bytes(quantised, terms));
         quantised_->combine(quantised, own, first_, frame);
         used = quantised_->length_of(frame, call_.rank);
-        std::memset(frame.data() + used, 0, padded(used) - used);
+        wire::pad(out.subspan(head), used);
       }
-      auto const numbers = out.subspan(head + padded(used), plain_.frame_bytes(plain, terms));
+      auto const numbers = out.subspan(head + wire::padded(used), plain_.frame_bytes(plain, terms));
       plain_.combine(plain, own, second_, numbers);
       if (head != 0) {
         wire::write_header(out, several, terms, part.count);
-        wire::write_length(out, head + padded(used) + numbers.size());
+        wire::write_length(out, head + wire::padded(used) + numbers.size());
       }
     }
     collect_faults();
@@ -106,7 +106,6 @@ class paired_codec : public operator_codec {
 
  private:
   static constexpr std::uint8_t several = 0;  ///< wire format of a frame of frames
-  static constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
 
   /// The frames inside the sources. What is wrong with one of them is found by the codec that reads it.
   /// @throws frame_error naming the worker, where the frame around them is bad
@@ -126,7 +125,7 @@ class paired_codec : public operator_codec {
             s.frame.subspan(at, std::min(quantised_->frame_bytes(quantised, s.terms), s.frame.size() - at));
         std::size_t const used = quantised_->length_of(room, s.worker);
         first_.push_back({room.first(used), s.terms, s.worker, s.first});
-        at = std::min(at + padded(used), s.frame.size());
+        at = std::min(at + wire::padded(used), s.frame.size());
       }
       second_.push_back({s.frame.subspan(at), s.terms, s.worker, s.first});
     }

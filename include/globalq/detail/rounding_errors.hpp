@@ -40,12 +40,12 @@ class own_rounding {
   /// The same vectors, with results in memory of this object.
   void place(std::span<vector_group::member const> members) {
     std::size_t bytes = 0;
-    for (auto const& m : members) bytes += grouped_codec::padded(m.length * size_of(m.x.type));
+    for (auto const& m : members) bytes += wire::padded(m.length * size_of(m.x.type));
     std::byte* to = rounded_.get(bytes).data();
     alone_.assign(members.begin(), members.end());
     for (auto& m : alone_) {
       m.y = {to, m.x.type};
-      to += grouped_codec::padded(m.length * size_of(m.x.type));
+      to += wire::padded(m.length * size_of(m.x.type));
     }
   }
 

@@ -74,6 +74,14 @@ constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
   return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 
+/// Bytes that a frame takes inside of another one.
+constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
+/// Zeros what is behind a frame there: what memory held before does not travel.
+/// @param room  the frame's and the rest of the other one's
+inline void pad(std::span<std::byte> room, std::size_t bytes) {
+  std::memset(room.data() + bytes, 0, padded(bytes) - bytes);
+}
+
 /// The bytes of a scale, for an error.
 inline std::string scales_named(frame_traits traits) {
   static constexpr char const* names[4] = {"0 bytes", "1 byte", "4 bytes", "8 bytes"};
