@@ -8,10 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/golden/golden.hpp"
+#include "tests/support/hash.hpp"
 #include "tests/support/on_threads.hpp"
 
 namespace cases {
@@ -193,9 +196,18 @@ void expect_manners(Make const& make) {
   EXPECT_THROW(make(half, gq::options{}), gq::configuration_error);
 }
 
+/// An outcome of the running test is the one in tests/golden/compressors.txt: the first, second, ... of that test.
+inline void expect_recorded(std::string const& outcome) {
+  static std::map<std::string, int> counts;
+  ::testing::TestInfo const& test = *::testing::UnitTest::GetInstance()->current_test_info();
+  std::string const name = std::string(test.test_suite_name()) + '.' + test.name();
+  golden::record("compressors.txt").expect({{name + ' ' + std::to_string(++counts[name]), outcome}});
+}
+
 /// What every compressor promises of world sizes and lengths. check(x, got) sees each case.
 template <class Make, class Check>
 void for_worlds(Make const& make, Check const& check) {
+  std::uint64_t hash = 0;
   for (int n = 1; n <= 9; ++n)
     for (std::uint64_t d : lengths()) {
       if (n > 4 && n != 9 && d > 300) continue;
@@ -206,7 +218,11 @@ void for_worlds(Make const& make, Check const& check) {
       for (auto o : got.outcome) EXPECT_EQ(o, gq::compressor::outcome::mean);
       expect_same_means(got);
       check(x, got);
+      for (auto const& vectors : {got.mean, got.rest})
+        for (vector const& v : vectors)
+          hash = support::mix(hash, support::hash_bytes(v.data(), v.size() * sizeof(float)));
     }
+  expect_recorded(golden::text(hash));
 }
 
 }  // namespace cases
