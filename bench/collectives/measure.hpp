@@ -9,8 +9,8 @@
 #include "options.hpp"
 #include "report.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/telemetry.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 
 #include <algorithm>
 #include <chrono>

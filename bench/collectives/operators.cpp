@@ -5,7 +5,7 @@
 
 #include "operators.hpp"
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace globalq::bench {
 

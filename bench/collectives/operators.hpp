@@ -4,7 +4,7 @@
 /// @file
 /// @brief collectives: what is compared.
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 
 #include <string>

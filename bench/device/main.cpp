@@ -12,9 +12,9 @@
 #include "device.hpp"
 
 #include <globalq/core/quad.hpp>
-#include <globalq/norm/reduction.hpp>
+#include <globalq/kernel/reduction.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/schedule/ring.hpp>
-#include <globalq/stream_vector_codec.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -5,8 +5,8 @@
 #include "../support/data.hpp"
 #include "device.hpp"
 
+#include <globalq/kernel/stream_sparse.hpp>
 #include <globalq/wire/coded.hpp>
-#include <globalq/wire/stream_sparse.hpp>
 
 #include <cstring>
 

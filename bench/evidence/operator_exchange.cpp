@@ -5,8 +5,8 @@
 
 #include "exchange.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/clip.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/clip.hpp>
 #include <globalq/schedule/any.hpp>
 
 #include <compose/learning.hpp>

@@ -2,7 +2,7 @@
 #include "../support/floors.hpp"
 #include "operators.hpp"
 
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 namespace globalq::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include "../support/data.hpp"
 #include "../support/measure.hpp"
 
-#include <globalq/any_quantizer.hpp>
-#include <globalq/norm/reduction.hpp>
+#include <globalq/kernel/reduction.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/ring.hpp>
 
 namespace globalq::bench {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operators.hpp"
 
-#include <globalq/quantizer.hpp>
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/quantizer.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <cmath>
 

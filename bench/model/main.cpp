@@ -11,7 +11,7 @@
 
 #include "buckets.hpp"
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/model/calibrate.hpp>
 #include <globalq/model/formulas.hpp>
 #include <globalq/transport/threads.hpp>

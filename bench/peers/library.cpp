@@ -5,9 +5,9 @@
 
 #include "peer.hpp"
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
+#include <globalq/operator/vector_codec.hpp>
 #include <globalq/schedule/ring.hpp>
-#include <globalq/vector_codec.hpp>
 
 namespace globalq::bench {
 namespace {

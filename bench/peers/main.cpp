@@ -15,7 +15,7 @@
 
 #include "peer.hpp"
 
-#include <globalq/norm/reduction.hpp>
+#include <globalq/kernel/reduction.hpp>
 
 #include <chrono>
 #include <cstdio>

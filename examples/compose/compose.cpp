@@ -8,7 +8,7 @@
 #include "parts.hpp"
 #include "text.hpp"
 
-#include <globalq/float32_tail.hpp>
+#include <globalq/operator/float32_tail.hpp>
 
 #include <algorithm>
 #include <span>

@@ -6,7 +6,7 @@
 ///
 /// The kernels of all compositions are compiled once, in the library globalq_compose.
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 
 #include <cstdint>
 #include <string>

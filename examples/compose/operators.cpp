@@ -7,8 +7,8 @@
 
 #include "text.hpp"
 
-#include <globalq/centred.hpp>
-#include <globalq/operators.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <algorithm>
 #include <charconv>

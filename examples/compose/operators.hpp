@@ -4,7 +4,7 @@
 /// @file
 /// @brief compose: the operators of the papers by name, in one registry that parses, explains and tabulates them.
 ///
-/// The same names as in globalq/operators.hpp; a test holds the two together. All with buckets take tail=float32 as well.
+/// The same names as in globalq/operator/operators.hpp; a test holds the two together. All with buckets take tail=float32 as well.
 
 #include "compose.hpp"
 

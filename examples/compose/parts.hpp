@@ -7,7 +7,7 @@
 /// Kernels depend on levels, rounding and wire alone. Each function of this header is defined in a source file
 /// of its own, so that every kernel is compiled once and the files compile side by side.
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 
 #include <cstdint>
 #include <type_traits>

@@ -6,8 +6,8 @@
 #include "largest_signs.hpp"
 #include "regression.hpp"
 
-#include <globalq/all_gather.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/transport/collectives.hpp>
 
 #include <algorithm>

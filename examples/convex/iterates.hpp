@@ -6,9 +6,9 @@
 #include "claims.hpp"
 #include "regression.hpp"
 
-#include <globalq/all_gather.hpp>
-#include <globalq/operators.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 
 #include "regression.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/operators.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/operators.hpp>
 #include <globalq/schedule/allgather.hpp>
 #include <globalq/transport/collectives.hpp>
 

@@ -6,14 +6,14 @@
 /// mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
 
 #include <globalq/adapt/filter.hpp>
-#include <globalq/all_gather.hpp>
-#include <globalq/any_quantizer.hpp>
-#include <globalq/centred.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/learn/agree.hpp>
 #include <globalq/learn/nearest.hpp>
 #include <globalq/learn/optimal.hpp>
-#include <globalq/operators.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/operator/any_quantizer.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <torch/torch.h>
 

@@ -9,9 +9,9 @@
 #include "options.hpp"
 #include "report.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/centred.hpp>
-#include <globalq/clip.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/clip.hpp>
 
 #include <compose/learning.hpp>
 

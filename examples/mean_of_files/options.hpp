@@ -4,7 +4,7 @@
 /// @file
 /// @brief mean_of_files: what the user asked for.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 
 #include <compose/operators.hpp>
 

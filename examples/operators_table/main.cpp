@@ -7,11 +7,11 @@
 /// Inputs are made of integers and correctly rounded operations, seeds are fixed, and results of the library do not depend
 /// on machine or threads: the same text everywhere, so a test can compare it with the file in the repository.
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/plan.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/plan/plan.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/threads.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <compose/operators.hpp>
 
@@ -200,7 +200,7 @@ std::string page() {
   std::string out = R"(# The operators of the papers {#operators_table}
 
 Written by `scripts/operators-table` from the registry in `examples/compose/operators.cpp`; a test compares. Each
-name is a function of `globalq/operators.hpp`, and a word of `mean_of_files --operator`.
+name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_files --operator`.
 
 )";
   out += std::to_string(workers) + " workers, " + std::to_string(length) + R"( float32 values each.

@@ -8,9 +8,9 @@
 #include <globalq/adapt/filter.hpp>
 #include <globalq/adapt/layered_mean.hpp>
 #include <globalq/adapt/layout.hpp>
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
-#include <globalq/telemetry.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <compose/operators.hpp>

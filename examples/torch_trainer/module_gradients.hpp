@@ -5,8 +5,8 @@
 /// and a backward pass that hands each over as soon as it is there. A file to copy.
 
 #include <globalq/adapt/layout.hpp>
+#include <globalq/call/vector_group.hpp>
 #include <globalq/transport/collectives.hpp>
-#include <globalq/vector_group.hpp>
 
 #include <torch/torch.h>
 

@@ -3,23 +3,23 @@
 /// @file
 /// @brief Everything: workers agree on the mean of their vectors while sending a fraction of the bytes.
 
-#include "all_gather.hpp"
-#include "allreduce_mean.hpp"
-#include "any_quantizer.hpp"
-#include "centred.hpp"
-#include "clip.hpp"
-#include "float32_tail.hpp"
-#include "operators.hpp"
-#include "plan.hpp"
-#include "quantizer.hpp"
-#include "reduce_scatter_mean.hpp"
+#include "call/vector_group.hpp"
+#include "collective/all_gather.hpp"
+#include "collective/allreduce_mean.hpp"
+#include "collective/reduce_scatter_mean.hpp"
+#include "operator/any_quantizer.hpp"
+#include "operator/centred.hpp"
+#include "operator/clip.hpp"
+#include "operator/float32_tail.hpp"
+#include "operator/operators.hpp"
+#include "operator/quantizer.hpp"
+#include "operator/stream_vector_codec.hpp"
+#include "operator/vector_codec.hpp"
+#include "plan/plan.hpp"
 #include "schedule/any.hpp"
-#include "stream_vector_codec.hpp"
-#include "telemetry.hpp"
+#include "telemetry/telemetry.hpp"
 #include "transport/staged.hpp"
 #include "transport/threads.hpp"
-#include "vector_codec.hpp"
-#include "vector_group.hpp"
 #if __has_include(<globalq/version.hpp>)
 #include <globalq/version.hpp>
 #endif

@@ -9,7 +9,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/centred.hpp>
+#include <globalq/operator/centred.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

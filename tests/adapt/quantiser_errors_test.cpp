@@ -3,7 +3,7 @@
 /// @brief Expected errors of quantisers against the errors of many encodings.
 
 #include <globalq/adapt/quantiser_errors.hpp>
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <compose/compose.hpp>
 

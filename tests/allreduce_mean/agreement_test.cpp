@@ -7,18 +7,18 @@
 #include "tests/support/on_threads.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/all_gather.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/one_bit.hpp>
 #include <globalq/compressor/rand_k.hpp>
 #include <globalq/compressor/send_first.hpp>
 #include <globalq/compressor/sign_sgd.hpp>
 #include <globalq/compressor/top_k.hpp>
-#include <globalq/float32_tail.hpp>
 #include <globalq/learn/agree.hpp>
 #include <globalq/learn/optimal.hpp>
 #include <globalq/model/bypass.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/operator/float32_tail.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,8 +15,9 @@
 #include <globalq/adapt/layered_mean.hpp>
 #include <globalq/adapt/overlapped_mean.hpp>
 #include <globalq/adapt/time_weights.hpp>
-#include <globalq/all_gather.hpp>
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/int_sgd.hpp>
 #include <globalq/compressor/one_bit.hpp>
@@ -25,11 +26,10 @@
 #include <globalq/compressor/thc.hpp>
 #include <globalq/compressor/top_k.hpp>
 #include <globalq/learn/histogram.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
-#include <globalq/telemetry.hpp>
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 #include <globalq/transport/group.hpp>
 #include <globalq/transport/threads.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 

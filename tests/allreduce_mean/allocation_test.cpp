@@ -6,9 +6,9 @@
 #include "tests/support/allocations.hpp"
 #include "tests/support/cases.hpp"
 
-#include <globalq/all_gather.hpp>
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/transport/threads.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <globalq/adapt/quantiser_errors.hpp>
 #include <globalq/globalq.hpp>
-#include <globalq/stream_vector_codec.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 
 #include <cstdio>
 #include <cstring>

@@ -7,7 +7,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
-#include <globalq/stream_vector_codec.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>

@@ -5,11 +5,11 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/centred.hpp>
-#include <globalq/detail/group_plan.hpp>
-#include <globalq/float32_tail.hpp>
-#include <globalq/plan.hpp>
+#include <globalq/call/detail/group_plan.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/float32_tail.hpp>
+#include <globalq/plan/plan.hpp>
 #include <globalq/schedule/detail/shards.hpp>
 #include <globalq/transport/threads.hpp>
 

@@ -6,7 +6,7 @@
 #include "tests/support/reference.hpp"
 #include "tests/support/cases.hpp"
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 #include "tests/support/nodes.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/all_gather.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
 
 #include <gtest/gtest.h>
 

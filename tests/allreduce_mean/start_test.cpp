@@ -7,7 +7,7 @@
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/call_queue.hpp>
+#include <globalq/call/call_queue.hpp>
 #include <globalq/globalq.hpp>
 
 #include <gmock/gmock.h>

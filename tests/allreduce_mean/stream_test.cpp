@@ -11,8 +11,8 @@
 #include "tests/support/space.hpp"
 #include "tests/support/values.hpp"
 
+#include <globalq/call/options.hpp>
 #include <globalq/globalq.hpp>
-#include <globalq/options.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 /// @file
 /// @brief transport::threads is the whole cluster; a worker holds an endpoint.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

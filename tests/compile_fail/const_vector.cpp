@@ -4,7 +4,7 @@
 /// @file
 /// @brief A mean in place needs a vector to write to.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

@@ -4,7 +4,7 @@
 /// @file
 /// @brief Uniform codes are added as integers.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

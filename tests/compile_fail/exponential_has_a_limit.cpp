@@ -4,7 +4,7 @@
 /// @file
 /// @brief 2^-126 is the smallest normal float32.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

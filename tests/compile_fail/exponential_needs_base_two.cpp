@@ -4,7 +4,7 @@
 /// @file
 /// @brief Only powers of two are added as codes.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief A tail is what an operator does not quantise; uncompressed quantises nothing.
 
-#include <globalq/float32_tail.hpp>
+#include <globalq/operator/float32_tail.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief Workers with other levels must find out.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

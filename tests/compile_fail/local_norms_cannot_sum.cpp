@@ -4,7 +4,7 @@
 /// @file
 /// @brief Each worker's codes have a unit of their own.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

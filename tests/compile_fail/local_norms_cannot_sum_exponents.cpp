@@ -4,7 +4,7 @@
 /// @file
 /// @brief The same for powers of two.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

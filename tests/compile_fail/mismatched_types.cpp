@@ -4,7 +4,7 @@
 /// @file
 /// @brief Nothing is converted unseen.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

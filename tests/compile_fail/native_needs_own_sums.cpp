@@ -4,7 +4,7 @@
 /// @file
 /// @brief A transport without allreduce_sum serves all other schedules.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

@@ -4,7 +4,7 @@
 /// @file
 /// @brief The order of the arguments: transport, operator, schedule.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

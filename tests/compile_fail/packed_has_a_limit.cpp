@@ -4,7 +4,7 @@
 /// @file
 /// @brief Longer codes are whole integers.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief A reduce operator of one's own would be ignored.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief Bounds and error feedback need to know whether a rounding is unbiased.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief A shared exponent belongs to the format of the values.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

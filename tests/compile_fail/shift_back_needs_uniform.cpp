@@ -4,7 +4,7 @@
 /// @file
 /// @brief Decoding adds a shift in units of the gap: the gaps must be equal.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief A call that is started outlives a vector without a name; views of vectors pass.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <span>

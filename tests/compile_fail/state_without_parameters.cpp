@@ -4,7 +4,7 @@
 /// @file
 /// @brief Workers whose roundings have other members must find out.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief Indices of a table are no numbers to be added.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

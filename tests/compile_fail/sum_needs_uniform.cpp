@@ -4,7 +4,7 @@
 /// @file
 /// @brief Integer sums need evenly spaced levels.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @file
 /// @brief A group refers to its vectors, so they need names; views of vectors pass.
 
-#include <globalq/vector_group.hpp>
+#include <globalq/call/vector_group.hpp>
 
 #include <span>
 #include <vector>

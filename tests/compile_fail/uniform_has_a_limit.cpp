@@ -4,7 +4,7 @@
 /// @file
 /// @brief Beyond 2^24 a float32 has no fraction left.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 namespace gq = globalq;
 

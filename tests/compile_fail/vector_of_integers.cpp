@@ -4,7 +4,7 @@
 /// @file
 /// @brief Only float32, float64, float16 and bfloat16 are averaged.
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <vector>

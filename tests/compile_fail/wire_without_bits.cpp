@@ -4,7 +4,7 @@
 /// @file
 /// @brief Plans and chunks are computed from the bits of a code.
 
-#include <globalq/quantizer.hpp>
+#include <globalq/operator/quantizer.hpp>
 
 #include <cstring>
 

@@ -10,10 +10,10 @@
 #include <globalq/kernel/combine.hpp>
 #include <globalq/kernel/mean.hpp>
 #include <globalq/kernel/stream.hpp>
+#include <globalq/kernel/stream_reduction.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
-#include <globalq/norm/stream_reduction.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/reduce/reduce.hpp>
 #include <globalq/rounding/one_word.hpp>

@@ -4,7 +4,7 @@
 
 #include "../support/space.hpp"
 
-#include <globalq/wire/stream_sparse.hpp>
+#include <globalq/kernel/stream_sparse.hpp>
 
 namespace gq = globalq;
 

@@ -4,7 +4,7 @@
 /// @brief Which reduce and how many levels: the choice never depends on what fits, and every refusal has its
 /// numbers and remedies that work: they are read from the sentence, applied, and must then fit.
 
-#include "globalq/detail/resolve.hpp"
+#include "globalq/operator/detail/resolve.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "globalq/quantizer.hpp"
+#include "globalq/operator/quantizer.hpp"
 #include "globalq/schedule/allgather.hpp"
 #include "globalq/schedule/native.hpp"
 #include "globalq/schedule/ring.hpp"

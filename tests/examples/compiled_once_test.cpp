@@ -6,7 +6,7 @@
 #include "examples/compiled_once/gradient_operator.hpp"
 #include "tests/support/compositions.hpp"
 
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 

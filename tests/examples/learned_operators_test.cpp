@@ -5,7 +5,7 @@
 #include <digits/data.hpp>
 #include <digits/train.hpp>
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/collectives.hpp>
 #include <globalq/transport/threads.hpp>

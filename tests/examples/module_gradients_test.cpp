@@ -9,7 +9,7 @@
 #include <globalq/adapt/filter.hpp>
 #include <globalq/adapt/layered_mean.hpp>
 #include <globalq/adapt/overlapped_mean.hpp>
-#include <globalq/operators.hpp>
+#include <globalq/operator/operators.hpp>
 #include <globalq/schedule/allgather.hpp>
 #include <globalq/transport/threads.hpp>
 

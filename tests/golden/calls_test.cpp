@@ -11,11 +11,11 @@
 #include "tests/support/cases.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/all_gather.hpp>
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/operator/vector_codec.hpp>
 #include <globalq/transport/threads.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <compose/operators.hpp>
 

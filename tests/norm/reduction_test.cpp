@@ -3,10 +3,10 @@
 /// @file
 /// @brief Statistics of buckets: the same bits on every space, with any number of threads and in any order.
 
-#include "globalq/norm/reduction.hpp"
+#include "globalq/kernel/reduction.hpp"
 
 #include "globalq/kernel/stream.hpp"
-#include "globalq/norm/stream_reduction.hpp"
+#include "globalq/kernel/stream_reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "globalq/norm/reduction.hpp"
+#include "globalq/kernel/reduction.hpp"
 #include "tests/norm/suite.hpp"
 
 namespace globalq_test {

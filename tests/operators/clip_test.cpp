@@ -4,11 +4,11 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/clip.hpp>
-#include <globalq/operators.hpp>
-#include <globalq/plan.hpp>
+#include <globalq/operator/clip.hpp>
+#include <globalq/operator/operators.hpp>
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/plan/plan.hpp>
 #include <globalq/schedule/allgather.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include "tests/support/compositions.hpp"
 
-#include <globalq/operators.hpp>
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/operators.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <compose/operators.hpp>
 

@@ -8,11 +8,11 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/operators.hpp>
-#include <globalq/plan.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/operators.hpp>
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/plan/plan.hpp>
 #include <globalq/transport/threads.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 #include <compose/operators.hpp>

@@ -3,7 +3,7 @@
 /// @brief Block-scaled formats (MXFP4, MXFP6, MXFP8): their bytes, no bias, all magnitudes, all schedules.
 
 #include <globalq/globalq.hpp>
-#include <globalq/operators.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

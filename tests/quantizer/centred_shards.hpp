@@ -5,9 +5,9 @@
 
 #include "tests/allreduce_mean/shards.hpp"
 
-#include <globalq/centred.hpp>
-#include <globalq/operators.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <algorithm>
 #include <vector>

@@ -8,7 +8,7 @@
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/operators.hpp>
+#include <globalq/operator/operators.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,11 +5,11 @@
 
 #include "tests/support/cases.hpp"
 
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/centred.hpp>
-#include <globalq/float32_tail.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/float32_tail.hpp>
+#include <globalq/operator/vector_codec.hpp>
 #include <globalq/transport/threads.hpp>
-#include <globalq/vector_codec.hpp>
 
 #include <gtest/gtest.h>
 #include <compose/operators.hpp>

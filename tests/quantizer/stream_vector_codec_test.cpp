@@ -10,7 +10,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
-#include <globalq/stream_vector_codec.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 
 #include <gtest/gtest.h>
 

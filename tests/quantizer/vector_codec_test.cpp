@@ -4,7 +4,7 @@
 
 #include "tests/support/compositions.hpp"
 
-#include <globalq/vector_codec.hpp>
+#include <globalq/operator/vector_codec.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

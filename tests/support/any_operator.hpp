@@ -7,7 +7,7 @@
 
 #include "tests/support/space.hpp"
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 
 #include <functional>
 

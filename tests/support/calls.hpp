@@ -5,7 +5,7 @@
 
 #include "tests/support/compositions.hpp"
 
-#include <globalq/allreduce_mean.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/schedule/detail/shards.hpp>
 #include <globalq/transport/threads.hpp>

@@ -8,7 +8,7 @@
 #include "tests/support/calls.hpp"
 #include "tests/support/hash.hpp"
 
-#include <globalq/any_quantizer.hpp>
+#include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 
 #include <compose/compose.hpp>

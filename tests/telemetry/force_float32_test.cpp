@@ -7,11 +7,11 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/centred.hpp>
 #include <globalq/compressor/error_feedback.hpp>
 #include <globalq/compressor/top_k.hpp>
-#include <globalq/float32_tail.hpp>
-#include <globalq/telemetry.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/operator/float32_tail.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>

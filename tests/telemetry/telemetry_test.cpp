@@ -9,9 +9,9 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/adapt/layered_mean.hpp>
-#include <globalq/all_gather.hpp>
-#include <globalq/allreduce_mean.hpp>
-#include <globalq/centred.hpp>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/compressor/int_sgd.hpp>
 #include <globalq/compressor/one_bit.hpp>
 #include <globalq/compressor/rand_k.hpp>
@@ -19,8 +19,8 @@
 #include <globalq/compressor/sign_sgd.hpp>
 #include <globalq/compressor/thc.hpp>
 #include <globalq/compressor/top_k.hpp>
-#include <globalq/reduce_scatter_mean.hpp>
-#include <globalq/telemetry.hpp>
+#include <globalq/operator/centred.hpp>
+#include <globalq/telemetry/telemetry.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "tests/support/space.hpp"
 
-#include "globalq/wire/stream_sparse.hpp"
+#include "globalq/kernel/stream_sparse.hpp"
 
 #include <gtest/gtest.h>
 

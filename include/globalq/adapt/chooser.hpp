@@ -9,7 +9,7 @@
 #include "quantiser_errors.hpp"
 #include "selector.hpp"
 
-#include "../operators.hpp"
+#include "../operator/operators.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -3,8 +3,8 @@
 /// @file
 /// @brief adapt: the mean of all layers of a model in one call, each layer with an operator of its own.
 
-#include "../allreduce_mean.hpp"
-#include "../detail/group_plan.hpp"
+#include "../call/detail/group_plan.hpp"
+#include "../collective/allreduce_mean.hpp"
 #include "detail/layer_difference.hpp"
 #include "filter.hpp"
 #include "layout.hpp"

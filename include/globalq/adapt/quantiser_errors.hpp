@@ -3,7 +3,7 @@
 /// @file
 /// @brief adapt: the expected squared error of a quantiser on given values, exactly and without encoding them.
 
-#include "../vector_codec.hpp"
+#include "../operator/vector_codec.hpp"
 #include "error_table.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 /// @brief compressor: what the methods of other papers have in common, so that they can be compared and wrapped.
 
 #include "../adapt/layout.hpp"
-#include "../options.hpp"
+#include "../call/options.hpp"
 #include "../transport/concept.hpp"
 
 #include <concepts>

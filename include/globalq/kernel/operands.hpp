@@ -43,7 +43,7 @@ GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, d
   return {loaded, static_cast<float>(target / (unit * power_of_two(loaded + wide)))};
 }
 
-/// What a call on a stream finds out behind the host's back, for the kernels that follow: see detail/stream_call.hpp.
+/// What a call on a stream finds out behind the host's back, for the kernels that follow: see call/detail/stream_call.hpp.
 struct agreed_call {
   bool writes = false;  ///< whether there is a mean to write
   int wide = 0;

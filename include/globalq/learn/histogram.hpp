@@ -8,7 +8,7 @@
 /// even near zero and have a constant ratio above, so that buckets of 64 values and vectors of 10^9 are resolved alike.
 
 #include "../kernel/executor.hpp"
-#include "../norm/reduction.hpp"
+#include "../kernel/reduction.hpp"
 #include "bins.hpp"
 
 #include <cstring>

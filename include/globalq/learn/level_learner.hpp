@@ -3,8 +3,8 @@
 /// @file
 /// @brief learn: what a trainer calls each step: at some of them, levels are learned from the gradient at hand.
 
-#include "../detail/units.hpp"
-#include "../detail/vector.hpp"
+#include "../core/vector.hpp"
+#include "../schedule/detail/units.hpp"
 #include "agree.hpp"
 #include "optimal.hpp"
 #include "schedule.hpp"

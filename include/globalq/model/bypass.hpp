@@ -3,7 +3,7 @@
 /// @file
 /// @brief model: what is compressed where the model says that this is faster, and float32 where it is not.
 
-#include "../allreduce_mean.hpp"
+#include "../collective/allreduce_mean.hpp"
 #include "calibrate.hpp"
 
 #include <bit>

@@ -6,7 +6,7 @@
 /// All workers measure at the same time, since that is how they will work: links, memory and cores that they share are shared
 /// here too. Worker 0 decides on the numbers and tells them to all.
 
-#include "../norm/reduction.hpp"
+#include "../kernel/reduction.hpp"
 #include "predict.hpp"
 
 #include <chrono>

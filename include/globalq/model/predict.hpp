@@ -3,7 +3,7 @@
 /// @file
 /// @brief model: how long a call would take on a network, and which operator and schedule to take, with the reason in words.
 
-#include "../plan.hpp"
+#include "../plan/plan.hpp"
 #include "../schedule/any.hpp"
 #include "../transport/collectives.hpp"
 #include "simulation.hpp"

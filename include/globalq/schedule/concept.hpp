@@ -17,7 +17,7 @@
 /// combined it and by all others from the same bytes, so all results are bit-identical.
 
 #include "../core/codec.hpp"
-#include "../detail/resolve.hpp"
+#include "../operator/detail/resolve.hpp"
 #include "../transport/concept.hpp"
 
 #include <string_view>

@@ -3,8 +3,8 @@
 /// @file
 /// @brief adapt: which layer workers disagree about, once they know that it is the operator of some.
 
+#include "../../call/detail/worker_texts.hpp"
 #include "../../core/error.hpp"
-#include "../../detail/worker_texts.hpp"
 #include "../../transport/collectives.hpp"
 
 #include <cstdint>

@@ -3,12 +3,12 @@
 /// @file
 /// @brief compressor: what every call does first and last: do all workers mean the same, is all finite, who keeps memory.
 
-#include "../../detail/call_meter.hpp"
-#include "../../detail/float32_forced.hpp"
-#include "../../detail/metered_codec.hpp"
-#include "../../detail/opening.hpp"
-#include "../../detail/value_errors.hpp"
+#include "../../call/detail/float32_forced.hpp"
+#include "../../call/detail/opening.hpp"
 #include "../../schedule/scatter_reduce_allgather.hpp"
+#include "../../telemetry/detail/call_meter.hpp"
+#include "../../telemetry/detail/metered_codec.hpp"
+#include "../../telemetry/detail/value_errors.hpp"
 #include "../../transport/collectives.hpp"
 #include "../concept.hpp"
 #include "blocks.hpp"

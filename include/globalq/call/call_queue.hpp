@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: calls that were started and not yet waited for: a thread that runs them in order.
+
+#include "../core/dtype.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace globalq {
+
+namespace detail {
+
+/// How far the calls of a queue are; handles share it with the queue.
+struct queue_progress {
+  struct trouble {
+    std::uint64_t ticket;
+    std::exception_ptr what;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t started = 0, ended = 0;
+  std::vector<trouble> errors;
+
+  /// The last one that could have waited for a call is gone.
+  ~queue_progress() {
+    for (trouble const& t : errors) {
+      try {
+        std::rethrow_exception(t.what);
+      } catch (std::exception const& e) {
+        std::cerr << "globalq: call_queue: call " << t.ticket
+                  << " failed and was not waited for: " << e.what() << std::endl;
+      } catch (...) {
+        std::cerr << "globalq: call_queue: call " << t.ticket << " failed and was not waited for"
+                  << std::endl;
+      }
+    }
+  }
+
+  [[noreturn]] void rethrow(std::unique_lock<std::mutex>& lock, std::size_t k) {
+    std::exception_ptr const error = errors[k].what;
+    errors.erase(errors.begin() + static_cast<std::ptrdiff_t>(k));
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+};
+
+}  // namespace detail
+
+/// @brief A call that was started. May be copied, and may outlive its queue, which ends when its calls have. An error that
+/// nobody waited for is written to std::cerr when the queue and all handles of its calls are gone.
+class started_call {
+ public:
+  started_call() = default;
+
+  /// Whether the call has ended, well or not. Does not wait.
+  bool test() const {
+    if (!progress_) return true;
+    std::lock_guard const lock(progress_->mutex);
+    return progress_->ended >= ticket_;
+  }
+
+  /// Returns when the call has ended.
+  /// @throws what the call threw, once
+  void wait() const {
+    if (!progress_) return;
+    std::unique_lock lock(progress_->mutex);
+    progress_->changed.wait(lock, [this] { return progress_->ended >= ticket_; });
+    for (std::size_t k = 0; k < progress_->errors.size(); ++k)
+      if (progress_->errors[k].ticket == ticket_) progress_->rethrow(lock, k);
+  }
+
+ private:
+  friend class call_queue;
+  started_call(std::shared_ptr<detail::queue_progress> progress, std::uint64_t ticket)
+      : progress_(std::move(progress)), ticket_(ticket) {}
+  std::shared_ptr<detail::queue_progress> progress_;
+  std::uint64_t ticket_ = 0;
+};
+
+/// @brief Runs calls on a thread of its own, one after the other, in the order in which they were started.
+///
+/// A transport takes part in one call at a time, so calls over one transport share one queue, and every worker must start
+/// the same calls in the same order. What else a program does meanwhile changes no bit. Nothing is allocated for a call
+/// once as many have been under way at a time.
+class call_queue {
+ public:
+  /// What is run: f(object, ...), with plain data.
+  struct job {
+    void (*run)(job const&) = nullptr;
+    void* object = nullptr;
+    const_vector x;
+    mutable_vector y;
+    std::uint64_t length = 0;
+    std::uint64_t step = 0;
+    void const* members = nullptr;  ///< of several vectors: length of what run knows
+  };
+
+  call_queue() : thread_([this] { work(); }) {}
+  call_queue(call_queue const&) = delete;
+  call_queue& operator=(call_queue const&) = delete;
+
+  /// Waits for all calls.
+  ~call_queue() {
+    {
+      std::lock_guard const lock(progress_->mutex);
+      ends_ = true;
+    }
+    progress_->changed.notify_all();
+    thread_.join();
+  }
+
+  /// Puts a call behind all others. Used by the calls' own start().
+  started_call start(job const& what) {
+    std::unique_lock lock(progress_->mutex);
+    if (jobs_.size() == waiting_) {  // the ring is full: a longer one, its oldest job first
+      std::vector<job> longer(std::max<std::size_t>(8, 2 * jobs_.size()));
+      for (std::size_t k = 0; k < waiting_; ++k) longer[k] = jobs_[(first_ + k) % jobs_.size()];
+      jobs_ = std::move(longer);
+      first_ = 0;
+    }
+    // room for the errors of all calls under way: the thread that runs them could tell nobody that there is none
+    std::size_t const most = progress_->errors.size() + progress_->started - progress_->ended + 1;
+    if (progress_->errors.capacity() < most) progress_->errors.reserve(2 * most);
+    jobs_[(first_ + waiting_++) % jobs_.size()] = what;
+    std::uint64_t const ticket = ++progress_->started;
+    lock.unlock();
+    progress_->changed.notify_all();
+    return {progress_, ticket};
+  }
+
+  /// Returns when all calls that were started have ended, well or not.
+  void settle() {
+    std::unique_lock lock(progress_->mutex);
+    settle(lock);
+  }
+
+  /// The same.
+  /// @throws what the first of them threw that nobody has waited for
+  void wait() {
+    std::unique_lock lock(progress_->mutex);
+    settle(lock);
+    if (!progress_->errors.empty()) progress_->rethrow(lock, 0);
+  }
+
+ private:
+  void settle(std::unique_lock<std::mutex>& lock) {
+    progress_->changed.wait(lock, [this] { return progress_->ended == progress_->started; });
+  }
+
+  void work() {
+    std::unique_lock lock(progress_->mutex);
+    for (;;) {
+      progress_->changed.wait(lock, [this] { return waiting_ != 0 || ends_; });
+      if (waiting_ == 0) return;
+      job const next = jobs_[first_];
+      first_ = (first_ + 1) % jobs_.size();
+      --waiting_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        next.run(next);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      ++progress_->ended;
+      if (error) progress_->errors.push_back({progress_->ended, error});
+      progress_->changed.notify_all();
+    }
+  }
+
+  std::shared_ptr<detail::queue_progress> progress_ = std::make_shared<detail::queue_progress>();
+  std::vector<job> jobs_;  ///< a ring
+  std::size_t first_ = 0, waiting_ = 0;
+  bool ends_ = false;
+  std::thread thread_;  ///< last: it uses the others
+};
+
+}  // namespace globalq

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: what is encoded in place of the caller's vectors: sums of nodes, and values around midpoints.
+
+#include "../../operator/detail/centred_codec.hpp"
+#include "grouped_codec.hpp"
+
+namespace globalq::detail {
+
+/// A schedule that adds the values of a node in float32; its leader encodes the sum.
+template <class S>
+concept SumsInNodes = requires {
+  requires S::sums_in_nodes;
+};
+
+/// The vectors of one call, in memory that the next call reuses.
+class entered_vectors {
+ public:
+  explicit entered_vectors(kernel::host_executor const& on) : on_(on), plain_(on) {
+    plain_facts_.plain = true;
+  }
+
+  void clear() { items_.clear(); }
+
+  /// @param x     a vector of finite values
+  /// @param part  the part of it that this worker brings; begins at a bucket
+  /// @param sums  whether it is replaced by the sum of a node
+  void add(const_vector x, std::uint64_t length, segment part, operator_facts const& op, bool sums) {
+    item i{x, {}, length, part, &op};
+    if (memory_.size() == items_.size()) memory_.emplace_back();
+    if (sums || op.centred) {
+      i.room.type = centred_type(x.type);
+      std::uint64_t const values = op.centred ? centred_places(op.centre, length).end : length;
+      i.room.data = memory_[items_.size()].get(values * size_of(i.room.type)).data();
+    }
+    items_.push_back(i);
+  }
+
+  /// What vector @p k encodes.
+  const_vector operator[](std::size_t k) const { return items_[k].x; }
+
+  /// Replaces all vectors by the sums of this worker's node, divided by the size of the largest node.
+  /// @param c       of the call
+  /// @param scales  what float32 values of each vector are divided by; empty: nothing is
+  template <SumsInNodes Schedule, class T>
+  void sum_nodes(Schedule const& schedule, T& workers, call c, std::span<plain_scale const> scales,
+                 std::uint64_t chunk_values, frame_pool& frames) {
+    members_.clear();
+    for (item const& i : items_) members_.push_back({i.x, i.room, i.length});
+    group_slot const slot{&plain_facts_, &plain_};
+    group_operators const ops{{&slot, 1}, {}, 0, random::tile_values, chunk_values};
+    places_.place(members_, ops);
+    c.workers = schedule.facts(workers.size()).largest_node;
+    c.weight = 1;
+    group_.begin(ops, c, members_, places_, {}, scales);
+    schedule.sum_in_node(workers, group_, places_.length(), chunk_values, frames);
+    for (item& i : items_) i.x = {i.room.data, i.room.type};
+  }
+
+  /// Takes the midpoints off where the operator is centred.
+  void centre() {
+    for (item& i : items_) {
+      if (!i.op->centred) continue;
+      globalq::detail::centre(on_, *i.op, i.x, i.length, i.part, i.room);
+      i.x = {i.room.data, i.room.type};
+    }
+  }
+
+ private:
+  struct item {
+    const_vector x;
+    mutable_vector room;  ///< memory of this object, where the vector is replaced
+    std::uint64_t length;
+    segment part;
+    operator_facts const* op;
+  };
+
+  kernel::host_executor on_;
+  plain_codec plain_;
+  operator_facts plain_facts_;
+  grouped_codec group_;
+  group_places places_;
+  std::vector<item> items_;
+  std::vector<vector_group::member> members_;
+  std::vector<byte_buffer> memory_;
+};
+
+}  // namespace globalq::detail

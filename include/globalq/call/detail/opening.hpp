@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: the opening exchange: do all workers mean the same call, what do they bring, and what scale
+///        follows? Plain functions of the records, for host and device.
+
+#include "../../operator/detail/operator_codec.hpp"
+#include "../../operator/detail/resolve.hpp"
+#include "../../schedule/detail/units.hpp"
+#include "../../wire/frame.hpp"
+#include "../options.hpp"
+#include "float32_forced.hpp"
+#include "worker_texts.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace globalq::detail {
+
+/// What each worker says first. 64 bytes, the same on every worker, whatever it is about to do.
+struct opening_record {
+  std::uint64_t fingerprint[2] = {};  ///< of everything that must agree
+  std::uint32_t fields[6] =
+      {};  ///< hashes of: type, operator, schedule and workers, seed, step, modes and version
+  std::uint64_t length = mark;  ///< with a mark above, which other exchanges of 64 bytes do not have
+  std::uint64_t max_bits = 0;   ///< of max|x| as a double; the sign bit says: NaN or infinity
+  double statistic = 0;  ///< ||x||_q / 2^exponent of the maximum (never its power: that would overflow)
+
+  static constexpr std::uint64_t lengths = (std::uint64_t{2} << 48) - 1, mark = std::uint64_t{0x6c71} << 49;
+
+  /// Whether it is a record: another kind of call, or another version, has sent something else.
+  bool known() const { return (length & ~lengths) == mark; }
+  std::uint64_t values() const { return length & lengths; }
+
+  /// That of a worker whose arguments no call can have: it takes part so that the others need not wait for it.
+  static opening_record refusal() {
+    opening_record r;
+    r.length |= lengths;
+    return r;
+  }
+  bool refuses() const { return length == (mark | lengths); }
+
+  GLOBALQ_FUNCTION bool non_finite() const { return (max_bits >> 63) != 0; }
+  GLOBALQ_FUNCTION double max() const { return double_of(max_bits & double_magnitude); }
+  GLOBALQ_FUNCTION bool agrees_with(opening_record const& other) const {
+    return fingerprint[0] == other.fingerprint[0] && fingerprint[1] == other.fingerprint[1] &&
+           length == other.length;
+  }
+};
+static_assert(sizeof(opening_record) == 64);
+
+inline constexpr char const* field_names[6] = {
+    "the type of the values or their grouping", "the operator", "the schedule", "the seed", "the step",
+    "the mode or the library's version"};
+
+/// Everything that must agree.
+struct agreement {
+  std::uint64_t fields[6] = {};
+  std::uint64_t length = 0;
+  enum field : int { type, what, schedule, seed, step, mode };
+
+  /// @param of       hash of the operator
+  /// @param over     that of the schedule
+  agreement(dtype values, std::uint64_t of, std::uint64_t over, int workers, std::uint64_t seeded,
+            non_finite then, std::uint64_t count)
+      : fields{hash(1, static_cast<std::uint64_t>(values)),
+               hash(2, of),
+               hash(hash(3, over), static_cast<std::uint64_t>(workers)),
+               hash(4, seeded),
+               0,
+               hash(hash(6, static_cast<std::uint64_t>(then)), wire::format_version)},
+        length(count) {}
+
+  /// @param top       bit pattern of max|x|
+  /// @param relative  norm::relative_norm() where the vector is one bucket and finite, else 0
+  GLOBALQ_FUNCTION opening_record record(std::uint64_t number, std::uint64_t top, double relative) const {
+    opening_record r;
+    std::uint64_t a = 0x243F6A8885A308D3ULL, b = 0x13198A2E03707344ULL;
+    for (int i = 0; i < 6; ++i) {
+      std::uint64_t const each = i == step ? hash(5, number) : fields[i];
+      r.fields[i] = static_cast<std::uint32_t>(each >> 32);
+      a = hash(a, each);
+      b = hash(b, ~each);
+    }
+    r.fingerprint[0] = hash(a, length);
+    r.fingerprint[1] = hash(b, length);
+    r.length |= length;
+    r.max_bits = top | (top < double_infinity ? 0 : std::uint64_t{1} << 63);
+    r.statistic = relative;
+    return r;
+  }
+};
+
+/// For errors.
+inline std::string mode_text(non_finite mode) {
+  return (mode == non_finite::error ? "non_finite::error" : "non_finite::propagate") +
+         (", frames of version " + std::to_string(wire::format_version));
+}
+
+/// The worker that refused its arguments first; none: -1.
+inline int first_refusal(std::span<opening_record const> all) {
+  auto const found = std::find_if(all.begin(), all.end(), [](auto const& r) { return r.refuses(); });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
+/// Throws the same error on every worker when two records differ, naming the first worker that differs and in what.
+/// @param forced  whether the own operator is float32 because the environment says so
+/// @param values  values(field, worker): what rank 0 and that worker have, in brackets; or nothing
+template <class Values>
+void check_agreement(std::span<opening_record const> all, char const* operation, bool forced,
+                     Values const& values) {
+  opening_record const& a = all[0];
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    opening_record const& b = all[i];
+    if (b.agrees_with(a)) continue;
+    std::string what;
+    auto const add = [&](std::string const& text) { what += (what.empty() ? "" : ", ") + text; };
+    bool const known = a.known() && b.known();
+    if (!known) add("the kind of call or the library's version");
+    if (known && a.length != b.length)
+      add("the length (rank 0 has " + std::to_string(a.values()) + " values, rank " + std::to_string(i) +
+          " has " + std::to_string(b.values()) + ")");
+    for (int k = 0; known && k < 6; ++k)
+      if (a.fields[k] != b.fields[k]) add(field_names[k] + values(k, static_cast<int>(i)));
+    throw disagreement_error(
+        "globalq: " + std::string(operation) + ": workers disagree: rank " + std::to_string(i) +
+        " differs from rank 0 in " + what + "; every worker must make the same call (nothing was changed)" +
+        float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what]));
+  }
+}
+/// The same where workers cannot exchange more than their records.
+inline void check_agreement(std::span<opening_record const> all, char const* operation, bool forced = false) {
+  check_agreement(all, operation, forced, [](int, int) { return std::string(); });
+}
+
+/// Whether all workers exchange texts after their records: not with one that makes another kind of call.
+inline bool all_known(std::span<opening_record const> all) {
+  return std::all_of(all.begin(), all.end(), [](auto const& r) { return r.known(); });
+}
+
+/// The same where they can: it names the values, and a worker that refused its arguments. All workers call with the same records,
+/// so all take the same way.
+/// @param text  text(field): what this worker has
+template <Transport T, class Text>
+void check_agreement(T& t, std::span<opening_record const> all, char const* operation, bool forced,
+                     Text const& text) {
+  if (int const who = first_refusal(all); who >= 0) {
+    std::string const why = all_known(all) ? texts_of_workers(t, {})(who) : std::string();
+    throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
+                             std::to_string(who) + " refused its arguments" +
+                             (why.empty() ? std::string() : " (" + why + ")") +
+                             "; every worker must make the same call (nothing was changed)");
+  }
+  bool lost = !all_known(all);
+  check_agreement(all, operation, forced, [&](int field, int who) {
+    if (lost) return std::string();
+    auto const of = texts_of_workers(t, text(field));
+    std::string const values = values_text(of(0), of(who), who);
+    lost = values.empty();
+    return values;
+  });
+}
+
+/// Takes part in the opening exchange of a call whose arguments this worker refuses, so that the others are told why.
+/// @throws nothing where the transport fails: what is wrong with the arguments is the better error
+template <Transport T>
+void share_refusal(T& t, std::string const& why) {
+  auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(t.size()));
+  try {
+    transport::keeping(
+        t, records, [&] { transport::allgather_value(t, opening_record::refusal(), std::span(*records)); });
+    if (all_known(*records)) static_cast<void>(texts_of_workers(t, why));
+  } catch (transport_error const&) {
+  }
+}
+
+/// Whether workers agree in all but their operators.
+inline bool only_operators_differ(std::span<opening_record const> all) {
+  opening_record const& a = all[0];
+  bool differ = false;
+  for (opening_record const& b : all) {
+    if (a.length != b.length || !a.known()) return false;
+    for (int k = 0; k < 6; ++k) {
+      if (a.fields[k] == b.fields[k]) continue;
+      if (k != agreement::what) return false;
+      differ = true;
+    }
+  }
+  return differ;
+}
+
+/// What the records come to.
+enum class outcome : std::uint32_t {
+  mean,         ///< go on
+  zero,         ///< every value of every worker is zero, and so is the mean
+  not_finite,   ///< a worker brought NaN or infinity
+  beyond_unit,  ///< a value is larger than the unit of norm::fixed
+  disagree      ///< not all workers made the same call
+};
+
+struct decision {
+  outcome what = outcome::mean;
+  std::int32_t who = 0;  ///< the worker that brought NaN or infinity
+  std::int32_t wide = 0;
+  double top = 0;   ///< max|x| over all workers
+  double unit = 0;  ///< the scale where all values share one that no bucket has, in units of 2^wide
+};
+
+/// What of an operator decides on a scale.
+struct scale_rule {
+  dtype type = dtype::float32;
+  bool plain = false;
+  bool by_bucket = false;  ///< scales of buckets, or own ones: nothing is decided here
+  double fixed_unit = 0;
+  norm::order q;
+  std::uint32_t p = 0;
+
+  scale_rule(operator_facts const& op, dtype of)
+      : type(of),
+        plain(op.plain),
+        by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0)),
+        fixed_unit(op.fixed_unit),
+        q(op.q),
+        p(op.p) {}
+};
+
+/// What float32 frames are divided by: a power of two, 1 where neither values nor their sum leave float32's range.
+struct plain_scale {
+  double unit = 1;  ///< in units of 2^wide
+  std::int32_t wide = 0;
+};
+
+/// @param top  max|x| over all workers, above 0
+GLOBALQ_FUNCTION plain_scale plain_scale_of(double top, int n, dtype type) {
+  int const e = exponent_of(top), growth = log2_ceil(static_cast<std::uint64_t>(n)) + 1;
+  if (e + growth < 127 && (type != dtype::float64 || e > -60)) return {};
+  auto const within = [e](int low, int high) { return e < low ? low : (e > high ? high : e); };
+  std::int32_t const wide = e > 900 ? 128 : 0;
+  return {type == dtype::float64 ? power_of_two(within(-1022, 1022) - wide) : power_of_two(within(-126, 126)),
+          wide};
+}
+
+/// @param all  the records of @p n workers, in rank order
+/// @determinism the same bits on every worker, host and device
+GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule const& rule) {
+  decision d;
+  for (int i = 1; i < n; ++i)
+    if (!all[i].agrees_with(all[0])) {
+      d.what = outcome::disagree;
+      return d;
+    }
+  for (int i = n; i-- > 0;) {
+    d.top = all[i].max() < d.top ? d.top : all[i].max();
+    if (!all[i].non_finite()) continue;
+    d.what = outcome::not_finite;
+    d.who = i;
+  }
+  if (d.what != outcome::mean) return d;
+  if (d.top == 0) {
+    d.what = outcome::zero;
+    return d;
+  }
+  int const e = exponent_of(d.top);
+  // float64 near its largest: sums and norms may exceed it where the mean does not
+  d.wide = e > 900 ? 128 : 0;
+  if (rule.plain) {
+    plain_scale const scale = plain_scale_of(d.top, n, rule.type);
+    d.unit = scale.unit;
+    d.wide = scale.wide;
+  } else if (rule.fixed_unit > 0) {
+    if (d.top > rule.fixed_unit) d.what = outcome::beyond_unit;
+    d.unit = rounded(rule.fixed_unit * power_of_two(-d.wide));
+  } else if (!rule.by_bucket) {
+    // relative to the largest maximum: nothing overflows
+    auto const norm_of = [&](int i) {
+      int const below = exponent_of(all[i].max()) - e;
+      return all[i].max() == 0 ? 0.0 : all[i].statistic * power_of_two(below < -1074 ? -1074 : below);
+    };
+    double const relative = combine_norms(n, norm_of, rule.p);
+    int const shift = e - d.wide;
+    double const top_share = shift < -1022 ? relative * power_of_two(-1022) * power_of_two(shift + 1022)
+                                           : relative * power_of_two(shift);
+    double const max_share = e > 900 ? d.top * power_of_two(-d.wide) : d.top;
+    d.unit = rule.q.scale(top_share < max_share ? max_share : top_share);
+  }
+  return d;
+}
+
+inline std::string non_finite_text(char const* operation, std::string const& why, bool changed) {
+  return "globalq: " + std::string(operation) + ": " + why + "; " +
+         (changed ? "the output is unspecified now" : "nothing was changed") +
+         "; skip this step, or lower the loss scale";
+}
+inline std::string brought_text(int who) {
+  return "rank " + std::to_string(who) + " brought NaN or infinity";
+}
+inline std::string beyond_range_text(dtype type) {
+  return std::string("a value of the mean is beyond the range of ") + name_of(type);
+}
+inline std::string beyond_unit_text(char const* operation, double top, double unit) {
+  return "globalq: " + std::string(operation) + ": a value of magnitude " + std::to_string(top) +
+         " exceeds the unit " + std::to_string(unit) +
+         " of norm::fixed and would be cut off; use a larger unit or a measured norm";
+}
+/// @param share  of the unit that the largest value is; above 1
+inline std::string beyond_unit_text(char const* operation, double share) {
+  return "globalq: " + std::string(operation) + ": a value is " + std::to_string(share) +
+         " times the unit of norm::fixed of its vector and would be cut off; use a larger unit or a measured "
+         "norm";
+}
+
+}  // namespace globalq::detail

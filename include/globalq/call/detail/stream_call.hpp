@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: a call over a transport of a stream: decided by kernels, driven by nothing but the stream.
+///
+/// The same steps as host_call, each of them enqueued: statistics, records, the decision, scales, the schedule. What went
+/// wrong is found by kernels too, on every worker alike; they leave word in pinned memory, and the next call throws.
+
+#include "../../kernel/stream.hpp"
+#include "../../kernel/stream_reduction.hpp"
+#include "../../operator/detail/stream_state.hpp"
+#include "../../telemetry/detail/value_errors.hpp"
+#include "host_call.hpp"
+#include "rounding_errors.hpp"
+
+namespace globalq::detail {
+
+/// Where the vectors are that a transport averages.
+template <class Transport>
+struct vectors_of {
+  using space = Kokkos::HostSpace;
+};
+template <transport::OnStream Transport>
+struct vectors_of<Transport> {
+  using space = typename Transport::execution_space;
+};
+
+struct write_record {
+  agreement agreed;
+  call_step step;
+  stream_state const* state;
+  norm::statistic const* whole;  ///< of the vector, where it is one bucket; else null
+  std::uint32_t q;
+  opening_record* mine;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    bool const relative = whole != nullptr && state->top < double_infinity;
+    *mine = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
+  }
+};
+
+struct decide_call {
+  opening_record const* records;
+  std::int32_t workers;
+  scale_rule rule;
+  call_step step;
+  bool throws;  ///< non_finite::error
+  stream_state* state;
+  double* unit;
+  stream_word* word;
+  opening_record* told;  ///< a copy of the records for the host
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    decision const d = decide(records, workers, rule);
+    state->what = d.what;
+    state->agreed.writes = d.what == outcome::mean;
+    state->agreed.wide = d.wide;
+    state->agreed.step = step();
+    *unit = d.unit;
+    word->brought = d.what == outcome::not_finite ? d.who : -1;
+    std::uint32_t trouble = stream_word::fine;
+    if (step() > random::max_step) trouble = stream_word::bad_step;
+    if (d.what == outcome::beyond_unit) trouble = stream_word::beyond_unit;
+    if (d.what == outcome::not_finite && throws) trouble = stream_word::not_finite;
+    if (d.what == outcome::disagree) trouble = stream_word::disagree;
+    if (trouble == stream_word::fine) return;
+    state->agreed.writes = false;
+    if (!word->is_first(trouble)) return;
+    for (int i = 0; i < workers; ++i) told[i] = records[i];
+    word->who = d.who;
+    word->top = d.top;
+    word->note(trouble);
+  }
+};
+
+/// Statistics of buckets of which a worker brings nothing.
+struct no_statistics {
+  norm::statistic* statistics;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { statistics[b] = norm::statistic{}; }
+};
+
+/// Fills the result where there is no mean, tells the host what went wrong, and counts the step.
+struct conclude_call {
+  stream_state* state;
+  mutable_vector y;
+  std::uint64_t length, items;
+  call_step step;
+  bool throws;
+  stream_word* word;
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    // where there is no mean, the frames that travelled all the same hold anything
+    std::uint32_t const faults = state->agreed.writes ? state->agreed.faults : 0;
+    bool const overflow = (faults & kernel::out_of_range) != 0;
+    bool const not_finite = overflow || state->what == outcome::not_finite;
+    if (item == 0) {
+      word->non_finite = not_finite;
+      if (step.where != nullptr) ++*step.where;
+      std::uint32_t trouble = overflow && throws ? stream_word::beyond_range : stream_word::fine;
+      if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0) trouble = stream_word::bad_frame;
+      word->note(trouble);
+    }
+    bool const nan = !throws && not_finite;
+    if (!nan && state->what != outcome::zero) return;
+    for (std::uint64_t i = item; i < length; i += items) fill_value(y, i, nan);
+  }
+};
+
+/// Zeros and errors of values beside what became of them, by threads that take turns; nothing where there is no mean.
+struct compare_values {
+  const_vector x;
+  mutable_vector rounded;
+  std::uint64_t count, items;
+  stream_state const* state;
+  block_errors* sums;
+
+  static GLOBALQ_FUNCTION double value(void const* data, dtype type, std::uint64_t i) {
+    switch (type) {
+      case dtype::float64:
+        return static_cast<double const*>(data)[i];
+      case dtype::float16:
+        return static_cast<double>(float16::widen(static_cast<std::uint16_t const*>(data)[i]));
+      case dtype::bfloat16:
+        return static_cast<double>(bfloat16::widen(static_cast<std::uint16_t const*>(data)[i]));
+      default:
+        return static_cast<double>(static_cast<float const*>(data)[i]);
+    }
+  }
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    block_errors sum;
+    bool const zeros = state->what == outcome::zero;  // of which nothing is written
+    for (std::uint64_t i = item; (state->agreed.writes || zeros) && i < count; i += items) {
+      double const v = value(x.data, x.type, i), r = zeros ? 0.0 : value(rounded.data, rounded.type, i),
+                   off = r - v;
+      sum.energy += v * v;
+      sum.error += off * off;
+      sum.zeros += r == 0 ? 1U : 0U;
+      ++sum.values;
+    }
+    sums[item] = sum;
+  }
+};
+
+/// Forgets what went wrong with values that nobody gets.
+struct clear_faults {
+  stream_state* state;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const { state->agreed.faults = 0; }
+};
+
+/// The calls of one operator over one transport, with the memory that they reuse.
+template <class Transport>
+class stream_call {
+ public:
+  using space = typename Transport::execution_space;
+  using memory_space = typename space::memory_space;
+
+  /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
+  static constexpr bool host_driven = [] {
+    if constexpr (requires { Transport::host_driven; }) return bool{Transport::host_driven};
+    return false;
+  }();
+
+  template <class Operator>
+  stream_call(Transport& workers, Operator const& op, call_setup const& setup, space const& instance)
+      : workers_(workers),
+        setup_(setup),
+        on_(instance),
+        codec_(make_codec(op, setup.facts, setup.resolved, on_)),
+        meter_(setup.settings.telemetry, [this] { settle(); }) {
+    told_ = told_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
+    records_ = records_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
+    state_ = state_memory_.get_values<stream_state>(1);
+  }
+  stream_call(stream_call const&) = delete;
+  stream_call& operator=(stream_call const&) = delete;
+  ~stream_call() {
+    on_.fence();  // kernels may still use what goes now
+    report_unclaimed([this] { throw_trouble(); });
+  }
+
+  void set_levels(levels::detail::level_table const& levels) {
+    codec_->set_levels(levels);
+    setup_.levels_hash = level_hash(levels);
+  }
+
+  /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
+  /// @throws what went wrong in a call before
+  template <class Schedule>
+  void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
+    throw_trouble();
+    bool const capturing = on_.capturing();
+    // nobody is told of a call that is captured: that would wait
+    if (capturing) return enqueue(schedule, x, y, length, step, capturing);
+    meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
+                 setup_.facts.plain, [&] {
+                   enqueue(schedule, x, y, length, step, capturing);
+                   if (!meter_.waits()) return;
+                   settle();
+                   meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
+                   if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
+                 });
+  }
+
+  /// Returns when all that was enqueued has run.
+  /// @throws what went wrong; transport_error
+  void wait() {
+    settle();
+    throw_trouble();
+  }
+
+  bool good() const { return report_.good(); }
+
+ private:
+  /// Threads that look whether there is something to fill in, and that compare values.
+  static constexpr std::uint64_t most_concluding = 1U << 16, most_comparing = 1U << 12;
+
+  /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
+  void settle() {
+    if constexpr (requires { workers_.synchronize(); })
+      workers_.synchronize();
+    else
+      on_.fence();
+  }
+
+  /// The whole of a call.
+  template <class Schedule>
+  void enqueue(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+               call_step step, bool capturing) {
+    bool const known = seen(length, x.type);
+    if (capturing && !known) kernel::refuse_unprepared_capture();
+    if (capturing && step.where == nullptr)
+      throw configuration_error(
+          "globalq: " + std::string(setup_.operation) +
+          ": a graph is being captured with a step number of the host, so every "
+          "replay "
+          "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+    if (capturing && codec_->head_bytes() != 0)
+      throw configuration_error(
+          "globalq: " + std::string(setup_.operation) +
+          ": a graph is being captured, and frames of this wire format differ in length, which the host has "
+          "to read before it sends them; use wire::packed or wire::int8 in graphs");
+    int const n = workers_.size();
+    std::uint64_t const buckets = setup_.buckets(length);
+    layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
+    segment const written = writes_of(schedule, cut, workers_.rank());
+    segment const brought = reads_of(schedule, cut, workers_.rank());
+    on_.items(1, reset_state{state_});
+    double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
+    open(x, length, brought, step, units);
+    if (!known || host_driven) {
+      on_.fence();
+      throw_trouble();
+    }
+    if (length != 0) {
+      scale_buckets(x.type, buckets, units);
+      call c;
+      c.x = x;
+      c.y = y;
+      c.length = length;
+      c.rank = workers_.rank();
+      c.workers = gathers<Schedule> ? 1 : n;
+      c.seed = setup_.settings.seed;
+      c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
+      c.agreed = &state_->agreed;
+      c.wait = [this] { settle(); };
+      if (meter_.wants_errors() && !setup_.facts.plain) measure_errors(c, cut, schedule.parts(n), brought);
+      codec_->begin(c);
+      run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
+    }
+    std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
+    on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
+                                   report_.word()});
+    if (!known) seen_.push_back({length, x.type});
+  }
+
+  /// Tells the report of the call what encoding does to own values.
+  void measure_errors(call const& c, layout const& cut, int parts, segment brought) {
+    vector_group::member const mine{at(c.x, brought.first), {}, brought.count};
+    auto const begin = [&](std::span<vector_group::member const> alone) {
+      call own = c;
+      own.workers = 1;
+      own.y = at(alone[0].y, -brought.first);
+      codec_->begin(own);
+    };
+    auto const compare = [&](const_vector x, mutable_vector rounded, std::uint64_t count) {
+      std::uint64_t const items = std::min(count, most_comparing);
+      block_errors* const sums = errors_memory_.get_values<block_errors>(items);
+      on_.items(items, compare_values{x, rounded, count, items, state_, sums});
+      on_.items(1, clear_faults{state_});
+      settle();
+      for (std::uint64_t i = 0; i < items; ++i) add_errors(sums[i], meter_.report());
+    };
+    rounding_.measure(*codec_, cut, parts, brought, c.rank, {&mine, 1}, begin, compare);
+  }
+
+  bool throws() const { return setup_.settings.non_finite == non_finite::error; }
+
+  bool seen(std::uint64_t length, dtype type) const {
+    return std::any_of(seen_.begin(), seen_.end(),
+                       [&](auto const& s) { return s.length == length && s.type == type; });
+  }
+
+  /// The statistics of the input, the exchange of records, and what they come to.
+  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units) {
+    int const n = workers_.size();
+    std::uint32_t const q = setup_.inner_order();
+    std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
+    statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
+    auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, bucket));
+    if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
+    {
+      auto const timed = meter_.enter(phase::norm);
+      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, parts,
+                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
+    }
+    auto const timed = meter_.enter(phase::opening);
+    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), setup_.schedule_hash, n,
+                           setup_.settings.seed, setup_.settings.non_finite, length);
+    opening_record* const mine = records_ + workers_.rank();
+    on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
+    transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
+                         std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
+    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
+                             report_.word(), told_});
+  }
+
+  void scale_buckets(dtype type, std::uint64_t buckets, double* units) {
+    operator_facts const& op = setup_.facts;
+    bool const by_bucket = scale_rule(op, type).by_bucket;
+    if (by_bucket || buckets > 1)
+      on_.items(buckets, scale_units{state_, by_bucket ? statistics_ : nullptr, op.q, type, units});
+    if (!by_bucket || op.local) return;
+    auto const timed = meter_.enter(phase::opening);
+    agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
+  }
+
+  /// Throws what the kernels found, once.
+  void throw_trouble() {
+    if (good()) return;
+    stream_word const word = report_.take(on_);
+    std::string const late = host_driven ? "" : report_.late;
+    switch (word.trouble) {
+      case stream_word::disagree:
+        check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())),
+                        setup_.operation, setup_.forced);
+        break;
+      case stream_word::not_finite:
+        meter_.not_finite(word.who);
+        throw non_finite_error(non_finite_text(setup_.operation, brought_text(word.who), false) + late);
+      case stream_word::beyond_unit:
+        throw configuration_error(beyond_unit_text(setup_.operation, word.top, setup_.facts.fixed_unit) +
+                                  late);
+      case stream_word::beyond_range:
+        meter_.not_finite(-1);
+        throw non_finite_error(
+            non_finite_text(setup_.operation, "a value of the mean is beyond the range of its type", true) +
+            late);
+      case stream_word::bad_step:
+        throw configuration_error("globalq: " + std::string(setup_.operation) +
+                                  ": a step is above 2^48 - 1; count steps from 0 and change the seed "
+                                  "instead" +
+                                  late);
+      default:
+        throw frame_error(
+            "globalq: " + std::string(setup_.operation) + ": rank " + std::to_string(workers_.rank()) +
+            " of " + std::to_string(workers_.size()) +
+            ": a frame that arrived is damaged or was made by another operator, and the output is "
+            "unspecified" +
+            late);
+    }
+  }
+
+  struct averaged {
+    std::uint64_t length;
+    dtype type;
+  };
+
+  Transport& workers_;
+  call_setup setup_;
+  kernel::stream_executor<space> on_;
+  std::unique_ptr<operator_codec> codec_;
+  call_meter meter_;
+  std::vector<averaged> seen_;
+  stream_report<space> report_;
+  byte_buffer told_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
+  byte_buffer records_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer state_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer units_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer errors_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
+  frame_pool frames_{kernel::memory_of<memory_space>()};
+  own_rounding rounding_{kernel::memory_of<memory_space>()};  ///< for telemetry
+  opening_record *told_ = nullptr, *records_ = nullptr;
+  stream_state* state_ = nullptr;
+  norm::statistic* statistics_ = nullptr;
+};
+
+}  // namespace globalq::detail

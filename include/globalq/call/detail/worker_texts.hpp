@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: short texts of all workers, for the errors of workers that disagree.
+
+#include "../../core/error.hpp"
+#include "../../transport/collectives.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace globalq::detail {
+
+/// 256 bytes: so much transport::threads exchanges in one meeting, after which no worker waits for another. One that throws at
+/// once and leaves the run therefore takes no text from the others.
+struct worker_text {
+  char bytes[256] = {};
+
+  worker_text() = default;
+  explicit worker_text(std::string const& text) {
+    std::size_t const most = sizeof bytes - 1, count = std::min(text.size(), most);
+    std::copy_n(text.begin(), count, bytes);
+    if (text.size() > most) std::fill_n(bytes + most - 3, 3, '.');
+  }
+  /// What was received is not trusted: it ends, and has no control characters.
+  std::string text() const {
+    std::string s(bytes, std::find(bytes, bytes + sizeof bytes, '\0'));
+    std::replace_if(
+        s.begin(), s.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    return s;
+  }
+};
+
+/// @brief Each worker gives a text; returns text(worker), the same on every worker. All call.
+///
+/// Where the transport fails (a worker of another version may not answer, say), texts are empty: the error that they are for
+/// is thrown without them.
+template <Transport T>
+auto texts_of_workers(T& t, std::string const& mine) {
+  struct memory {  // what a transfer may touch when the exchange is given up
+    worker_text own;
+    std::vector<worker_text> all;
+  };
+  auto const kept = std::make_shared<memory>();
+  kept->own = worker_text(mine);
+  kept->all.resize(static_cast<std::size_t>(t.size()));
+  bool fine = true;
+  try {
+    transport::keeping(t, kept, [&] {
+      transport::allgather(t, std::as_bytes(std::span(&kept->own, 1)),
+                           std::as_writable_bytes(std::span(kept->all)));
+    });
+  } catch (transport_error const&) {
+    fine = false;
+  }
+  return [kept, fine](int who) {
+    return fine ? kept->all[static_cast<std::size_t>(who)].text() : std::string();
+  };
+}
+
+/// " (rank 0: a, rank 2: b)"; nothing where neither is known.
+inline std::string values_text(std::string const& first, std::string const& other, int who) {
+  if (first.empty() && other.empty()) return {};
+  if (first == other) return " (both: " + first + ", with other parameters)";
+  return " (rank 0: " + first + ", rank " + std::to_string(who) + ": " + other + ")";
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: several vectors that are averaged in one call.
+
+#include "../core/vector.hpp"
+
+#include <vector>
+
+namespace globalq {
+
+/// @brief A list of vectors in host memory, of any types; refers to them.
+///
+/// @code
+/// gq::vector_group layers;
+/// for (auto& layer : model) layers.add(layer.gradient);
+/// mean(layers, step);                       // uses the steps step, .., step + layers.size() - 1
+/// @endcode
+class vector_group {
+ public:
+  /// One of them.
+  struct member {
+    const_vector x;
+    mutable_vector y;
+    std::uint64_t length = 0;
+  };
+
+  /// Adds a vector that is averaged in place.
+  template <Vector V>
+  vector_group& add(V&& x) {
+    expect_lasting<V>();
+    return add(x, x);
+  }
+
+  /// Adds a vector that is averaged into another one of its length and type.
+  template <Vector X, Vector Y>
+  vector_group& add(X&& x, Y&& y) {
+    expect_lasting<X, Y>();
+    auto const [in, out, length] = detail::pair_of(x, y, "vector_group");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    members_.push_back({{in, type}, {out, type}, length});
+    return *this;
+  }
+
+  void clear() { members_.clear(); }
+  std::size_t size() const { return members_.size(); }
+  bool empty() const { return members_.empty(); }
+  std::vector<member> const& members() const { return members_; }
+
+ private:
+  template <class... V>
+  static constexpr void expect_lasting() {
+    static_assert(
+        (detail::outlasts_call<V> && ...),
+        "globalq: the vector is a temporary, which is gone before the group is averaged; give it a name");
+  }
+
+  std::vector<member> members_;
+};
+
+}  // namespace globalq

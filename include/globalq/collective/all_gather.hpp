@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief all_gather: every worker gets the shards of all, quantised: weights of a sharded trainer.
+
+#include "../schedule/detail/shards.hpp"
+#include "detail/collective.hpp"
+
+namespace globalq {
+
+/// @brief Puts the shards of all workers side by side; every worker holds the same bits afterwards.
+///
+/// Worker r brings values shard(length, r). A shard is encoded once, and its owner too gets what the others decode, so
+/// that replicas do not drift apart: keep the exact weights elsewhere if they are needed. Norms are those of the vector
+/// that comes out, or of its buckets: each has one owner. (Where norm::l<q, p> has another p than q and no buckets, the
+/// norms q of the shards are combined by p.)
+///
+/// Workers may form nodes, as with schedule::hierarchical: a shard then goes to each other node once, and is passed on
+/// there; between nodes of g workers go 1/g of the bytes. No bit of the result depends on nodes.
+///
+/// @code
+/// gq::all_gather gather{workers, op, {.seed = 42}};
+/// gather(weights, step);                                 // in place: the own shard of weights is read
+///
+/// gq::all_gather by_nodes{workers, op, gq::schedule::hierarchical<>{8}, {.seed = 42}};
+/// @endcode
+/// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
+/// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
+/// @source Markov 2024 (thesis), chapter 5 (QSDP): quantised weights before each AllGather
+template <class Transport, class Operator>
+class all_gather : public detail::collective<Transport, Operator, schedule::detail::gather> {
+  using base = detail::collective<Transport, Operator, schedule::detail::gather>;
+
+ public:
+  /// @param workers  this worker's endpoint; kept by reference
+  /// @pre Kokkos is initialised
+  all_gather(Transport& workers, Operator op, options const& settings = {})
+      : base(workers, std::move(op), schedule::detail::gather(), settings,
+             static_cast<std::nullptr_t const*>(nullptr)) {}
+  /// @param space  execution-space instance that the kernels run on
+  template <class Space>
+  requires Kokkos::is_execution_space_v<Space> all_gather(Transport& workers, Operator op,
+                                                          options const& settings, Space const& space)
+      : base(workers, std::move(op), schedule::detail::gather(), settings, &space) {}
+
+  /// @param nodes  schedule::hierarchical<>: which workers form a node
+  /// @throws configuration_error also when the nodes have another number of workers together
+  template <Schedule Nodes>
+  all_gather(Transport& workers, Operator op, Nodes const& nodes, options const& settings = {})
+      : base(workers, std::move(op), schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)),
+             settings, static_cast<std::nullptr_t const*>(nullptr)) {}
+  template <Schedule Nodes, class Space>
+  requires Kokkos::is_execution_space_v<Space> all_gather(Transport& workers, Operator op, Nodes const& nodes,
+                                                          options const& settings, Space const& space)
+      : base(workers, std::move(op), schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)),
+             settings, &space) {}
+};
+
+template <class T, class Op>
+all_gather(T&, Op) -> all_gather<T, Op>;
+template <class T, class Op>
+all_gather(T&, Op, options) -> all_gather<T, Op>;
+template <class T, class Op, class Space>
+all_gather(T&, Op, options, Space) -> all_gather<T, Op>;
+template <class T, class Op, Schedule Nodes>
+all_gather(T&, Op, Nodes) -> all_gather<T, Op>;
+template <class T, class Op, Schedule Nodes>
+all_gather(T&, Op, Nodes, options) -> all_gather<T, Op>;
+template <class T, class Op, Schedule Nodes, class Space>
+all_gather(T&, Op, Nodes, options, Space) -> all_gather<T, Op>;
+
+}  // namespace globalq

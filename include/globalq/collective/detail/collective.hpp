@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
+
+#include "../../call/call_queue.hpp"
+#include "../../call/detail/host_call.hpp"
+#include "../../call/detail/stream_call.hpp"
+#include "../../call/options.hpp"
+#include "../../core/vector.hpp"
+#include "../../operator/any_quantizer.hpp"
+#include "../../plan/plan.hpp"
+#include "../../schedule/any.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace globalq::detail {
+
+/// @tparam Schedule  what the workers do together; it says what each of them reads and writes
+template <class Transport, class Operator, class Schedule>
+class collective {
+  static constexpr bool on_stream = transport::OnStream<Transport>;
+  /// Whether the own shard is all that a worker gets, or all that it brings.
+  static constexpr bool scatters = requires(Schedule const& s, layout const& cut) { s.writes(cut, 0); };
+  static constexpr bool is_sharded = scatters || gathers<Schedule>;
+
+ public:
+  collective(collective const&) = delete;
+  collective& operator=(collective const&) = delete;
+  ~collective() {
+    if (queue_) queue_->settle();  // its jobs name this object
+  }
+
+  /// @brief A call in place.
+  /// @param x     this worker's vector; all workers bring the same length and type
+  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once
+  /// @throws disagreement_error when workers disagree, or when another one's arguments are refused; configuration_error when
+  ///         the own ones are; non_finite_error if so configured; transport_error
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    run(in_place(x), {step, nullptr});
+  }
+
+  /// @brief A call in place, on a stream; its number is where the stream finds it, and is counted up at its end.
+  ///
+  /// So a call can be captured in a graph, and every replay draws fresh random bits. The same number on every worker.
+  /// @shape step: one value, in the memory of the transport's execution space
+  template <Vector V, class Step>
+  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(V&& x, Step const& step) {
+    run(in_place(x), step_at(step));
+  }
+
+  /// @brief A call from @p x into @p y, of one type. They may be the same memory, but not overlap otherwise.
+  /// @shape one length; but the output of reduce_scatter_mean and the input of all_gather are shard(length).count values:
+  ///        the own shard by itself, which may lie inside the other vector at its place
+  template <Vector X, Vector Y>
+  void operator()(X&& x, Y&& y, std::uint64_t step) {
+    run(between(x, y), {step, nullptr});
+  }
+
+  /// The same on a stream, with the number of the call where the stream finds it.
+  template <Vector X, Vector Y, class Step>
+  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(X&& x, Y&& y, Step const& step) {
+    run(between(x, y), step_at(step));
+  }
+
+  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  ///
+  /// Until it has ended the vectors belong to it (declare them before this object, which waits for its calls when it
+  /// goes), and so does the transport: other calls over it must be started on the
+  /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that
+  /// never starts the call is an error of all others when the transport's deadline has passed.
+  /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
+  /// @throws   configuration_error when the arguments are refused; the other workers' calls then end by an error
+  template <Vector V>
+  started_call start(V&& x, std::uint64_t step) {
+    expect_lasting<V>();
+    return start_job(in_place(x), step);
+  }
+  template <Vector X, Vector Y>
+  started_call start(X&& x, Y&& y, std::uint64_t step) {
+    expect_lasting<X, Y>();
+    return start_job(between(x, y), step);
+  }
+
+  /// @brief The part of a vector that worker @p rank gets (reduce_scatter_mean) or brings (all_gather).
+  ///
+  /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. Both calls have the
+  /// same with the same bucket.
+  /// @throws configuration_error when there is no such worker, or length is above 2^48
+  segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
+    if (rank < 0 || rank >= workers_.size())
+      throw configuration_error(message("there is no worker " + std::to_string(rank)));
+    expect_length(length, schedule_.facts(workers_.size()).operation);
+    return part_of(length, rank);
+  }
+  /// That of this worker.
+  segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers_.rank()); }
+
+  /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
+  ///
+  /// On a queue that other calls use as well, those of all; errors that nobody has asked a handle for are thrown by
+  /// whoever waits first.
+  /// @throws what went wrong in a call since the last error that was thrown; transport_error
+  void wait() {
+    if constexpr (on_stream)
+      call_->wait();
+    else if (queue_)
+      queue_->wait();
+  }
+
+  /// @brief Lets start() use a queue that other calls over the same transport use as well, instead of one of its own.
+  /// @throws what a call threw that was started before and that nobody has waited for
+  void run_on(std::shared_ptr<call_queue> queue) {
+    static_assert(!on_stream, "globalq: calls on a stream are asynchronous already; they need no queue");
+    if (queue_) queue_->wait();
+    expect_threads();
+    queue_ = std::move(queue);
+  }
+
+  /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
+  bool good() const {
+    if constexpr (transport::OnStream<Transport>)
+      return call_->good();
+    else
+      return true;
+  }
+
+  /// @brief Other levels from the next call on, for an operator whose levels are a table (learned ones, say).
+  ///
+  /// Nothing is allocated. Calls that were started before are waited for: they keep the levels that they were started with.
+  /// Every worker must do so between the same two calls: the levels are part of what the opening
+  /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
+  /// they are arguments of the kernels: capture a graph again.
+  /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
+  /// @throws configuration_error when they are not; nothing is changed then
+  template <class Table>
+  requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
+  void set_levels(Table const& changed) {
+    if (queue_) queue_->settle();
+    if (setup_.forced) return;
+    call_->set_levels(changed);
+    for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
+      magnitudes_[code - 1] =
+          static_cast<double>(changed.value(code)) / static_cast<double>(changed.extent());
+    std::sort(magnitudes_.begin(), magnitudes_.end());
+  }
+
+  /// Whether the operator was replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
+  bool forced_to_float32() const { return setup_.forced; }
+
+  /// How codes are added, how many levels there are, and how many codes are kept free for growth.
+  method reduce() const { return setup_.resolved.how; }
+  std::uint32_t levels() const { return setup_.resolved.size; }
+  std::uint32_t headroom() const { return setup_.resolved.headroom; }
+
+ protected:
+  using memory = typename vectors_of<Transport>::space;
+  using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
+
+  /// A call whose vectors have been told apart.
+  struct job {
+    const_vector x;
+    mutable_vector y;
+    std::uint64_t length;
+    std::string refusal = {};  ///< why there is no such call; empty: there is
+  };
+
+  template <class V>
+  job in_place(V& x) const {
+    auto* const data = data_of<memory>(x);
+    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(data)>>,
+                  "globalq: the vector is const; pass one to write to: mean(input, output, step)");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(data)>>>::value;
+    return {{data, type}, {data, type}, size_of_vector(x)};
+  }
+
+  template <class X, class Y>
+  job between(X& x, Y& y) const {
+    auto* const in = data_of<memory>(x);
+    auto* const out = data_of<memory>(y);
+    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
+                  "globalq: input and output have different types; use one type for both");
+    constexpr dtype type = dtype_of<value>::value;
+    std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
+    if constexpr (scatters) {
+      segment const own = part_of(brought, workers_.rank());
+      return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
+    } else if constexpr (gathers<Schedule>) {
+      segment const own = part_of(got, workers_.rank());
+      return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
+    } else {
+      return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
+    }
+  }
+
+  template <class Step>
+  static call_step step_at(Step const& step) {
+    static_assert(reaches<Step, memory>,
+                  "globalq: the step is in memory that the stream does not reach; use a view of the "
+                  "transport's execution space");
+    if (step.size() != 1)
+      throw configuration_error("globalq: the step is a view of " + std::to_string(step.size()) +
+                                " values; pass one of a single value");
+    return {0, step.data()};
+  }
+
+  /// Why there is no call of so many values at a step; empty: there is.
+  static std::string refusal_of(std::uint64_t length, std::uint64_t step) {
+    if (step > random::max_step)
+      return "step " + std::to_string(step) +
+             " is above 2^48 - 1; count steps from 0 and change the seed instead";
+    return length_refusal(length);
+  }
+
+  /// Throws; the others are told, but on a stream, where they wait until their deadline.
+  [[noreturn]] void refuse(std::string const& why) {
+    if constexpr (on_stream)
+      throw configuration_error(message(why));
+    else
+      call_->refuse(why);
+  }
+
+  /// @param space  where kernels run, or null: chosen by the transport
+  template <class Space>
+  collective(Transport& workers, Operator op, Schedule schedule, options const& settings, Space const* space)
+      : workers_(workers), schedule_(std::move(schedule)), magnitudes_(magnitudes(op)) {
+    static_assert(
+        globalq::Transport<Transport>,
+        "globalq: the first argument is no transport: it needs rank, size, send_async, "
+        "recv_async "
+        "and wait (transport/concept.hpp); for transport::threads pass the endpoint that run() hands out");
+    static_assert(
+        on_stream || !requires { Transport::on_stream; },
+        "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "
+        "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
+    static_assert(globalq::Schedule<Schedule>,
+                  "globalq: allreduce_mean: the third argument is no schedule; use "
+                  "schedule::ring, tree, scatter_reduce_allgather, allgather or native");
+    static_assert(
+        !on_stream || !SumsInNodes<Schedule>,
+        "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
+    if (!Kokkos::is_initialized())
+      throw configuration_error(
+          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+                  "call of globalq"));
+    setup_.settings = settings;
+    setup_.facts = facts_of(op);
+    setup_.forced = !setup_.facts.plain && float32_forced();
+    if (setup_.forced) setup_.facts = float32_instead_of(setup_.facts);
+    setup_.resolved = resolve(setup_.facts, schedule_.facts(workers_.size()), workers_.size());
+    if (!setup_.resolved.fits()) throw configuration_error(setup_.resolved.refusal);
+    if constexpr (on_stream) {
+      if (!engine::host_driven && settings.chunk_values != 0 && workers_.size() > 1 &&
+          std::string_view(schedule_.facts(workers_.size()).name) == globalq::schedule::tree::name)
+        throw configuration_error(
+            message("chunk_values is " + std::to_string(settings.chunk_values) +
+                    ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+                    "chunk_values at 0, or use another schedule"));
+    }
+    setup_.operation = schedule_.facts(workers_.size()).operation;
+    setup_.operator_hash = fingerprint(setup_.facts, setup_.resolved);
+    setup_.schedule_hash = schedule_fingerprint(schedule_, workers_.size());
+    setup_.levels_hash = setup_.forced ? 0 : levels_hash(op);
+    if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();
+    if (setup_.forced)
+      call_.emplace(workers_, uncompressed{}, setup_, make_executor(space));
+    else
+      call_.emplace(workers_, op, setup_, make_executor(space));
+  }
+
+  template <class Space>
+  auto make_executor([[maybe_unused]] Space const* space) {
+    if constexpr (on_stream) {
+      static_assert(std::is_same_v<Space, std::nullptr_t>,
+                    "globalq: this transport has a stream of its own; give the space to the transport");
+      return workers_.execution();
+    } else if constexpr (!std::is_same_v<Space, std::nullptr_t>) {
+      return kernel::host_executor(*space);
+    } else {
+      return kernel::host_executor(execution_of(workers_));
+    }
+  }
+
+  /// float32, on vectors that are cut as the operator cuts them: shards stay what they were.
+  static operator_facts float32_instead_of(operator_facts const& op) {
+    operator_facts f = facts_of(uncompressed{});
+    f.bucket = op.bucket;
+    f.centre = op.centre;
+    return f;
+  }
+
+  /// A shard of any length: one that is refused is refused by the call, which tells the others.
+  segment part_of(std::uint64_t length, int rank) const {
+    return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
+  }
+
+  static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
+    if (own == given) return {};
+    return "the shard given has " + std::to_string(given) + " values, and the one of " +
+           std::to_string(length) + " values has " + std::to_string(own) + "; ask shard(length)";
+  }
+
+  /// Where a vector would begin of which this is value @p first: only values from there on are touched.
+  template <class Value>
+  static Value* before(Value* part, std::uint64_t first) {
+    return reinterpret_cast<Value*>(reinterpret_cast<std::uintptr_t>(part) - first * sizeof(Value));
+  }
+
+  std::string message(std::string const& what) const {
+    return worker_message(schedule_.facts(workers_.size()).operation, workers_.rank(), workers_.size(), what);
+  }
+
+  void run(job const& j, call_step step) {
+    if (queue_) queue_->settle();
+    std::string const why = j.refusal.empty() ? refusal_of(j.length, step.value) : j.refusal;
+    if (!why.empty()) refuse(why);
+    run_now(j, step);
+  }
+
+  void run_now(job const& j, call_step step) {
+    if constexpr (on_stream)
+      call_->run(schedule_, j.x, j.y, j.length, step);
+    else
+      call_->run(schedule_, j.x, j.y, j.length, step.value);
+  }
+
+  void run_group(vector_group const& group, std::uint64_t step) {
+    static_assert(!on_stream,
+                  "globalq: groups are averaged in host memory; on a stream call for each vector");
+    std::uint64_t values = 0;
+    for (auto const& m : group.members()) values += m.length;
+    std::string why = refusal_of(values, step);
+    if (why.empty() && !group.empty()) why = refusal_of(values, step + (group.size() - 1));
+    if (schedule_.facts(workers_.size()).native)
+      why =
+          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
+          "group, or call for each vector";
+    if (queue_) queue_->settle();
+    if (!why.empty()) refuse(why);
+    call_->run_group(schedule_, group.members(), step);
+  }
+
+  template <class... V>
+  static constexpr void expect_lasting() {
+    static_assert(
+        (outlasts_call<V> && ...),
+        "globalq: the vector is a temporary, which is gone before the call that is started; give it a name, "
+        "and keep it until the call has ended");
+  }
+
+  started_call start_job(job const& j, std::uint64_t step) {
+    static_assert(!on_stream,
+                  "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
+    if (!queue_) run_on(std::make_shared<call_queue>());
+    std::string const why = j.refusal.empty() ? refusal_of(j.length, step) : j.refusal;
+    if (!why.empty()) call_->start_refusal(*queue_, why);
+    call_queue::job const next{run_started, this,     j.x,
+                               j.y,         j.length, step};  // nvcc cannot read this in the call
+    return queue_->start(next);
+  }
+
+  globalq::plan plan_of(std::uint64_t length, dtype type) const {
+    return make_plan(setup_.facts, magnitudes_, schedule_, workers_.size(), length, type,
+                     setup_.settings.chunk_values, setup_.chunk_bytes);
+  }
+
+  static void run_started(call_queue::job const& what) {
+    job const j{what.x, what.y, what.length};
+    call_step const step{what.step, nullptr};
+    static_cast<collective*>(what.object)->run_now(j, step);
+  }
+
+  /// Whether another thread may move messages.
+  void expect_threads() {
+    if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
+  }
+
+  Transport& workers_;
+  Schedule schedule_;
+  call_setup setup_;
+  std::vector<double> magnitudes_;
+  std::optional<engine> call_;
+  std::shared_ptr<call_queue> queue_;
+};
+
+}  // namespace globalq::detail

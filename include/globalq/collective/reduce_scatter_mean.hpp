@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief reduce_scatter_mean: every worker gets its shard of the mean: gradients of a sharded trainer.
+
+#include "../schedule/detail/shards.hpp"
+#include "detail/collective.hpp"
+
+namespace globalq {
+
+/// @brief Averages vectors over the workers of a transport; worker r gets values shard(length, r) of the mean.
+///
+/// Each worker encodes the shards of all others, and adds the frames of its own in rank order: the bits of an
+/// allreduce_mean over schedule::allgather, for (n-1)/n of a frame sent. One rounding, no headroom.
+///
+/// Workers may form nodes, as with schedule::hierarchical: each node sends its sum of a shard to the shard's owner, so
+/// between nodes of g workers go 1/g of the bytes. Sums are added as the operator's reduce says, with room for the workers
+/// of the largest node; requantised ones are a second rounding. Shards are the same, and so are all bits where codes
+/// are added as integers, no shifts are drawn, and the levels are as many. All workers in one node, or each
+/// alone, is the same as no nodes.
+///
+/// @code
+/// gq::reduce_scatter_mean mean{workers, op, {.seed = 42}};
+/// mean(gradient, step);                                  // in place: the other shards keep what they held
+///
+/// gq::reduce_scatter_mean by_nodes{workers, op, gq::schedule::hierarchical<>{8}, {.seed = 42}};
+/// @endcode
+/// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
+/// @determinism  independent of threads, execution space and chunks
+/// A result beyond the range of its type is known to the worker whose shard it is in, and to no other.
+template <class Transport, class Operator>
+class reduce_scatter_mean : public detail::collective<Transport, Operator, schedule::detail::reduce_scatter> {
+  using base = detail::collective<Transport, Operator, schedule::detail::reduce_scatter>;
+
+ public:
+  /// @param workers  this worker's endpoint; kept by reference
+  /// @pre Kokkos is initialised
+  reduce_scatter_mean(Transport& workers, Operator op, options const& settings = {})
+      : base(workers, std::move(op), schedule::detail::reduce_scatter(), settings,
+             static_cast<std::nullptr_t const*>(nullptr)) {}
+  /// @param space  execution-space instance that the kernels run on
+  template <class Space>
+  requires Kokkos::is_execution_space_v<Space> reduce_scatter_mean(Transport& workers, Operator op,
+                                                                   options const& settings,
+                                                                   Space const& space)
+      : base(workers, std::move(op), schedule::detail::reduce_scatter(), settings, &space) {}
+
+  /// @param nodes  schedule::hierarchical<>: which workers form a node
+  /// @throws configuration_error also when the nodes have another number of workers together
+  template <Schedule Nodes>
+  reduce_scatter_mean(Transport& workers, Operator op, Nodes const& nodes, options const& settings = {})
+      : base(workers, std::move(op),
+             schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)), settings,
+             static_cast<std::nullptr_t const*>(nullptr)) {}
+  template <Schedule Nodes, class Space>
+  requires Kokkos::is_execution_space_v<Space> reduce_scatter_mean(Transport& workers, Operator op,
+                                                                   Nodes const& nodes,
+                                                                   options const& settings,
+                                                                   Space const& space)
+      : base(workers, std::move(op),
+             schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)), settings, &space) {}
+
+  /// What a call with vectors of @p length values does and costs. theta is that of the mean whose shards workers get.
+  globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
+    return this->plan_of(length, type);
+  }
+};
+
+template <class T, class Op>
+reduce_scatter_mean(T&, Op) -> reduce_scatter_mean<T, Op>;
+template <class T, class Op>
+reduce_scatter_mean(T&, Op, options) -> reduce_scatter_mean<T, Op>;
+template <class T, class Op, class Space>
+reduce_scatter_mean(T&, Op, options, Space) -> reduce_scatter_mean<T, Op>;
+template <class T, class Op, Schedule Nodes>
+reduce_scatter_mean(T&, Op, Nodes) -> reduce_scatter_mean<T, Op>;
+template <class T, class Op, Schedule Nodes>
+reduce_scatter_mean(T&, Op, Nodes, options) -> reduce_scatter_mean<T, Op>;
+template <class T, class Op, Schedule Nodes, class Space>
+reduce_scatter_mean(T&, Op, Nodes, options, Space) -> reduce_scatter_mean<T, Op>;
+
+}  // namespace globalq

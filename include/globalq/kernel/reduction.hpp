@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief norm: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
+
+#include "../norm/statistic.hpp"
+#include "executor.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace globalq::norm {
+
+/// The statistic of a block of a vector.
+struct input_block {
+  const_vector x;
+  std::uint32_t q;
+  GLOBALQ_FUNCTION statistic operator()(std::uint64_t first, int count) const {
+    return block_statistic(x, first, count, q);
+  }
+};
+
+/// One item of work: whole buckets, several where they are short.
+template <class Block>
+struct whole_buckets {
+  Block block;
+  statistic* result;
+  std::uint64_t count, width, buckets, group;
+
+  GLOBALQ_ANY_FUNCTION
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    std::uint64_t const end = (item + 1) * group < buckets ? (item + 1) * group : buckets;
+    for (std::uint64_t b = item * group; b < end; ++b) {
+      std::uint64_t const first = b * width, last = first + width < count ? first + width : count;
+      result[b] = block(first, static_cast<int>(last - first));
+    }
+  }
+};
+
+/// One item of work: one block of a bucket longer than a block.
+template <class Block>
+struct bucket_blocks {
+  Block block;
+  statistic* parts;
+  std::uint64_t count, width, blocks;
+
+  GLOBALQ_ANY_FUNCTION
+  GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
+    std::uint64_t const start = item / blocks * width, first = start + item % blocks * block_values;
+    std::uint64_t last = start + width < first + block_values ? start + width : first + block_values;
+    last = last < count ? last : count;
+    parts[item] = first < last ? block(first, static_cast<int>(last - first)) : statistic{};
+  }
+};
+
+/// Statistics of consecutive buckets of values [0, count).
+///
+/// @param bucket  values of a bucket; 0: all
+/// @param block   block(first, count) -> statistic of at most block_values values; copied to where the kernel runs
+/// @param result  one a bucket
+/// @param parts   reused memory
+/// @complexity    one pass; O(count / block_values) memory where buckets are longer than a block
+/// @determinism   the same bits for every number of threads
+template <class Executor, class Block>
+void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q,
+                       Block const& block, std::span<statistic> result, std::vector<statistic>& parts) {
+  if (count == 0) return;
+  std::uint64_t const width = bucket == 0 ? count : std::min(bucket, count);
+  std::uint64_t const buckets = divide_up(count, width);
+  if (width <= block_values) {
+    std::uint64_t const group = std::max<std::uint64_t>(1, block_values / width);
+    on.items(divide_up(buckets, group),
+             whole_buckets<Block>{block, result.data(), count, width, buckets, group});
+    return;
+  }
+  std::uint64_t const blocks = divide_up<std::uint64_t>(width, block_values);  // of one bucket
+  if (parts.size() < buckets * blocks) parts.resize(buckets * blocks);
+  on.items(buckets * blocks, bucket_blocks<Block>{block, parts.data(), count, width, blocks});
+  for (std::uint64_t b = 0; b < buckets; ++b) {
+    std::span<statistic> const tree(parts.data() + b * blocks, blocks);
+    for (std::uint64_t stride = 1; stride < blocks; stride *= 2)
+      for (std::uint64_t i = 0; i + stride < blocks; i += 2 * stride)
+        tree[i] = merge(tree[i], tree[i + stride], q);
+    result[b] = tree[0];
+  }
+}
+
+}  // namespace globalq::norm

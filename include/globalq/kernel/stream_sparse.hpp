@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief wire: the bodies of coded<sparse> in the memory of a device, made and read by kernels on a stream.
+
+#include "../wire/sparse.hpp"
+#include "detail/compact_blocks.hpp"
+#include "detail/expand_blocks.hpp"
+#include "stream.hpp"
+
+namespace globalq::wire {
+
+namespace detail {
+
+/// The index of a body -> where its blocks are; a sum over all blocks before.
+template <class Lane>
+struct place_blocks {
+  using value_type = std::uint64_t;
+
+  sparse_layout<Lane> of;
+  std::uint16_t const* index;
+  std::uint64_t const* readable;  ///< null, or 0 there: the index is not looked at
+  std::uint64_t* places;
+  std::uint64_t* total;         ///< where the bytes of the body go, or null
+  std::uint64_t more;           ///< added to them
+  std::uint64_t const* expect;  ///< what they must be, or null
+  std::uint32_t* faults;
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b, std::uint64_t& at, bool final) const {
+    bool const reads = readable == nullptr || *readable != 0;
+    std::uint64_t const size = reads ? index[b] : 0;
+    std::uint64_t const dense = of.dense.bytes(static_cast<std::uint64_t>(of.values_of(b)));
+    if (final) places[b] = of.head_bytes() + at;
+    at += size == 0 || size > dense ? dense : size;
+    if (!final || b + 1 != of.blocks()) return;
+    std::uint64_t const body = of.head_bytes() + at;
+    if (total != nullptr) *total = body + more;
+    if (expect != nullptr && *expect != body)
+      Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
+  }
+};
+
+}  // namespace detail
+
+/// @brief What wire::coded<sparse<Lane>> is on a host: the same bytes of the same codes, and the same bytes refused.
+///
+/// Three kernels make a body: how many bytes each block gets, the sum over the blocks before each, the blocks. Two read
+/// one. Calls enqueue and do not wait; memory that is needed between the kernels is kept for the next call.
+/// @tparam Space  a Kokkos execution space
+/// @determinism   the bytes depend on the codes only
+template <class Lane, class Space>
+class stream_sparse {
+  using layout_type = detail::sparse_layout<Lane>;
+
+ public:
+  /// @param max_code   the largest magnitude that occurs
+  /// @param zero_free  0 does not occur: the levels have no zero
+  /// @throws configuration_error when max_code is 0 or more than the code can take
+  explicit stream_sparse(std::uint32_t max_code, bool zero_free = false)
+      : max_code_(coded<sparse<Lane>>({}, max_code, zero_free).max_code()), zero_free_(zero_free) {}
+
+  /// The most bytes of a body.
+  std::size_t capacity(std::uint64_t count) const { return count == 0 ? 0 : layout_of(count).capacity(); }
+
+  /// The fewest bytes that a body may have for anything in it to be looked at: its index.
+  std::size_t least(std::uint64_t count) const { return layout_of(count).head_bytes(); }
+
+  /// @brief Enqueues the body of some codes.
+  /// @param on     what launches: kernel::stream_executor<Space>
+  /// @param codes  in the memory of the space, aligned to 16 bytes; of magnitude up to max_code, else the body is one that
+  ///               decode() refuses
+  /// @param body   capacity(count) bytes, aligned to 2; what is behind the body is left as it was
+  /// @param total  becomes the bytes of the body plus @p more
+  /// @pre          count > 0
+  /// @complexity   reads the codes twice
+  template <class Executor>
+  void encode(Executor const& on, Lane const* codes, std::uint64_t count, std::byte* body,
+              std::uint64_t* total, std::uint64_t more) {
+    layout_type const of = layout_of(count);
+    auto* const index = reinterpret_cast<std::uint16_t*>(body);
+    std::uint64_t* const places = places_for(on, of);
+    detail::measure_blocks<Lane> const measure{of, codes, index};
+    detail::place_blocks<Lane> const place{of, index, nullptr, places, total, more, nullptr, nullptr};
+    detail::compact_blocks<Lane> const compact{of, codes, index, places, body};
+    on.teams(of.blocks(), measure);
+    on.scan(of.blocks(), place);
+    on.teams(of.blocks(), compact);
+  }
+
+  /// @brief Enqueues the codes of a body, which may be any bytes.
+  /// @param body    aligned to 2
+  /// @param bytes   of the body, in the memory of the space; at least least(count), or 0: it is known to be bad
+  /// @param codes   count of them, aligned to 16 bytes; those of a bad block are 0
+  /// @param faults  kernel::bad_frame is or-ed into it for bytes that encode() could not have written
+  /// @pre           count > 0
+  template <class Executor>
+  void decode(Executor const& on, std::byte const* body, std::uint64_t const* bytes, std::uint64_t count,
+              Lane* codes, std::uint32_t* faults) {
+    layout_type const of = layout_of(count);
+    std::uint64_t* const places = places_for(on, of);
+    detail::place_blocks<Lane> const place{
+        of, reinterpret_cast<std::uint16_t const*>(body), bytes, places, nullptr, 0, bytes, faults};
+    detail::expand_blocks<Lane> const expand{
+        of, body, bytes, places, codes, faults, static_cast<std::uint32_t>(kernel::bad_frame)};
+    on.scan(of.blocks(), place);
+    on.teams(of.blocks(), expand);
+  }
+
+ private:
+  layout_type layout_of(std::uint64_t count) const {
+    return {count, max_code_, zero_free_, detail::fixed_width<Lane>(max_code_, zero_free_)};
+  }
+
+  template <class Executor>
+  std::uint64_t* places_for(Executor const& on, layout_type const& of) {
+    if (of.blocks() * sizeof(std::uint64_t) > places_.capacity() && on.capturing())
+      kernel::refuse_unprepared_capture();
+    return places_.get_values<std::uint64_t>(of.blocks());
+  }
+
+  std::uint32_t max_code_;
+  bool zero_free_;
+  byte_buffer places_{kernel::memory_of<typename Space::memory_space>()};
+};
+
+}  // namespace globalq::wire

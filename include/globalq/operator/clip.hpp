@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief clip: cuts a vector off at some standard deviations, before an operator sees it (TernGrad).
+///
+/// No part of an operator: it changes what is averaged, is biased, and is each worker's own business, so nothing of it is
+/// exchanged. It stands where a trainer clips by norm, too: between the gradient and the mean.
+
+#include "../core/vector.hpp"
+#include "../kernel/executor.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace globalq {
+
+namespace detail {
+
+/// Sums of blocks of a bucket, added up in the order of the blocks: the same bits for every number of threads.
+template <class Term>
+double sum_of_blocks(kernel::host_executor const& on, std::uint64_t count, std::vector<double>& parts,
+                     Term const& term) {
+  constexpr std::uint64_t width = 4096;
+  parts.assign(divide_up(count, width), 0.0);
+  on.items(parts.size(), [&](std::uint64_t b) {
+    double sums[8] = {};
+    std::uint64_t const first = b * width, end = std::min(first + width, count);
+    std::uint64_t i = first;
+    for (; i + 8 <= end; i += 8)
+      for (std::uint64_t j = 0; j < 8; ++j) sums[j] += term(i + j);
+    for (std::uint64_t j = 0; i + j < end; ++j) sums[j] += term(i + j);
+    parts[b] = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+  });
+  double sum = 0;
+  for (double part : parts) sum += part;
+  return sum;
+}
+
+inline double widened(double x) { return x; }
+inline double widened(float x) { return static_cast<double>(x); }
+template <class Short>
+double widened(Short x) {
+  return static_cast<double>(static_cast<float>(x));
+}
+
+template <class Value>
+Value narrowed(double x) {
+  if constexpr (sizeof(Value) >= 4)
+    return static_cast<Value>(x);
+  else
+    return static_cast<Value>(static_cast<float>(x));
+}
+
+}  // namespace detail
+
+/// @brief x becomes min(max(x, -c sigma), c sigma), sigma the standard deviation of the values (around their mean).
+///
+/// Biased by what is cut off, the sum of (|x| - c sigma) over the values beyond c sigma: the mean of clipped vectors is
+/// an unbiased estimate of the mean of the clipped vectors only. Of a normal distribution c = 2.5 cuts off 1.2 % of the
+/// values. What it buys: the maximum norm, and with it the variance of ternary levels, falls to at most c sigma.
+/// @param x           this worker's vector, in host memory; one call a layer, as TernGrad does, or give buckets
+/// @param deviations  c, above 0; TernGrad uses 2.5
+/// @param bucket      values that share a sigma; 0: all
+/// @param space       where it runs; a host execution space
+/// @throws configuration_error unless c is above 0 and finite
+/// @complexity  three passes over a bucket
+/// Vectors with NaN or infinity, or whose squares overflow a double, are left as they are: the mean reports them.
+/// @source Wen et al. 2017 (TernGrad), gradient clipping
+template <Vector V, class Space = Kokkos::DefaultHostExecutionSpace>
+void clip_deviations(V&& x, double deviations, std::uint64_t bucket = 0, Space const& space = Space()) {
+  using value = detail::value_of<std::remove_reference_t<V>>;
+  static_assert(!std::is_const_v<std::remove_pointer_t<decltype(detail::data_of(x))>>,
+                "globalq: clip_deviations: the vector is const; it is clipped in place");
+  if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
+    throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
+                              " standard deviations; give a number above 0, such as 2.5");
+  kernel::host_executor const on(space);
+  value* const all = detail::data_of(x);
+  std::uint64_t const length = detail::size_of_vector(x), width = bucket == 0 ? length : bucket;
+  std::vector<double> parts;
+  for (std::uint64_t first = 0; first < length; first += width) {
+    value* const part = all + first;
+    std::uint64_t const count = std::min(width, length - first);
+    double const n = static_cast<double>(count);
+    double const mean = detail::sum_of_blocks(on, count, parts,
+                                              [part](std::uint64_t i) { return detail::widened(part[i]); }) /
+                        n;
+    double const squares = detail::sum_of_blocks(on, count, parts, [part, mean](std::uint64_t i) {
+      double const off = detail::widened(part[i]) - mean;
+      return off * off;
+    });
+    double const limit = deviations * std::sqrt(squares / n);
+    if ((bits_of(limit) & double_magnitude) >= double_infinity) continue;
+    value const top = detail::narrowed<value>(limit), bottom = detail::narrowed<value>(-limit);
+    on.items(divide_up<std::uint64_t>(count, 4096), [=](std::uint64_t b) {
+      for (std::uint64_t i = b * 4096, end = std::min<std::uint64_t>(i + 4096, count); i < end; ++i) {
+        double const v = detail::widened(part[i]);
+        part[i] = v > limit ? top : (v < -limit ? bottom : part[i]);
+      }
+    });
+    if (length - first <= width) break;
+  }
+}
+
+}  // namespace globalq

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: the codec of a composition whose codes travel in frames of different lengths.
+///
+/// The codec of whole integers does all the work; here its frames are coded before they leave and decoded when they
+/// arrive. Between the two lies a frame of integers, of a chunk, in a cache. Only the code is part of the type, so that one
+/// coded_codec serves all levels and roundings.
+
+#include "../../wire/coded.hpp"
+#include "../../wire/integer.hpp"
+#include "operator_codec.hpp"
+#include "resolve.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace globalq::detail {
+
+/// @tparam Code  the code of blocks of lanes
+template <wire::BlockCode Code>
+class coded_codec final : public operator_codec {
+  using lane = typename Code::lane;
+
+ public:
+  using inner_wire = wire::integer<lane>;
+
+  /// @param inner  the codec of the same composition with inner_wire
+  coded_codec(std::unique_ptr<operator_codec> inner, Code code, operator_facts const& facts,
+              resolution const& r, kernel::host_executor const& on)
+      : inner_(std::move(inner)), body_(code, r.size, facts.zero_free), on_(on) {}
+
+  void begin(call const& c) override {
+    operator_codec::begin(c);
+    inner_->begin(c);
+  }
+
+  void set_levels(levels::detail::level_table const& levels) override { inner_->set_levels(levels); }
+
+  std::size_t head_bytes() const override { return wire::long_header_bytes; }
+  std::size_t length_of(std::span<std::byte const> room, int worker) const override {
+    return wire::read_length(room, worker, wire::long_header_bytes, room.size());
+  }
+
+  std::size_t frame_bytes(segment part, int /*terms*/) const override {
+    return part.empty() ? 0 : wire::long_header_bytes + scale_bytes_of(part) + body_.capacity(part.count);
+  }
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    auto const lanes = integers(part);
+    std::span<source const> const expanded = expand(part, sources);
+    inner_->combine(part, own, expanded, lanes);
+    faults_ |= inner_->faults();
+    write(part, lanes, terms_of(own, sources), out);
+  }
+
+  bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
+    if (all.empty()) return false;
+    auto const lanes = integers(all);
+    bool const done = inner_->encode_measured(all, units, lanes);
+    faults_ |= inner_->faults();
+    if (done) write(all, lanes, 1, out);
+    return done;
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    inner_->finish(part, verified(part, sources));
+    faults_ |= inner_->faults();
+  }
+
+  void add_decoded(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    inner_->add_decoded(part, verified(part, sources));
+    faults_ |= inner_->faults();
+  }
+
+  void verify(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    inner_->verify(part, expand(part, sources));
+    verified_ = true;
+  }
+
+  wire::frame_traits traits() const override { return inner_->traits(); }
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+
+ private:
+  std::size_t scale_bytes_of(segment part) const {
+    return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
+  }
+
+  /// Room for the frame that the codec of integers makes.
+  std::span<std::byte> integers(segment part) { return own_.get(inner_->frame_bytes(part, 1)); }
+
+  /// The sources of a call that verify() may have expanded already.
+  std::span<source const> verified(segment part, std::span<source const> sources) {
+    return std::exchange(verified_, false) ? std::span<source const>(sources_) : expand(part, sources);
+  }
+
+  /// Frames of integers that say what the sources say.
+  /// @throws frame_error naming the worker; nothing that a caller sees was written then
+  std::span<source const> expand(segment part, std::span<source const> sources) {
+    verified_ = false;
+    sources_.clear();
+    while (expanded_.size() < sources.size()) expanded_.emplace_back();
+    std::size_t const scales = scale_bytes_of(part), least = wire::long_header_bytes + scales,
+                      most = frame_bytes(part, 1);
+    for (source const& s : sources) {
+      std::size_t const bytes = wire::read_length(s.frame, s.worker, least, most);
+      wire::check_header(s, Code::identifier(), part.count, bytes, traits());
+      auto const frame = expanded_[sources_.size()].get(inner_->frame_bytes(part, 1));
+      wire::write_header(frame, inner_wire::identifier(), s.terms, part.count, traits());
+      std::memcpy(frame.data() + wire::header_bytes, s.frame.data() + wire::long_header_bytes, scales);
+      lane* const lanes = reinterpret_cast<lane*>(frame.data() + wire::header_bytes + scales);
+      if (body_.decode(on_, s.frame.subspan(least), part.count, lanes))
+        throw frame_error("globalq: decode: rank " + std::to_string(call_.rank) + ": the " + Code::name() +
+                          " codes of a frame from worker " + std::to_string(s.worker) +
+                          " cannot be read; the bytes were damaged or made by another operator");
+      sources_.push_back({frame, s.terms, s.worker, s.first});
+    }
+    return sources_;
+  }
+
+  /// Codes a frame of integers.
+  void write(segment part, std::span<std::byte const> integers, int terms, std::span<std::byte> out) {
+    std::size_t const scales = scale_bytes_of(part), start = wire::long_header_bytes + scales;
+    std::memcpy(out.data() + wire::long_header_bytes, integers.data() + wire::header_bytes, scales);
+    lane const* const lanes = reinterpret_cast<lane const*>(integers.data() + wire::header_bytes + scales);
+    std::size_t const bytes = body_.encode(on_, lanes, part.count, out.subspan(start));
+    wire::write_header(out, Code::identifier(), terms, part.count, traits());
+    wire::write_length(out, start + bytes);
+  }
+
+  std::unique_ptr<operator_codec> inner_;
+  wire::coded<Code> body_;
+  kernel::host_executor on_;
+  byte_buffer own_;
+  std::vector<byte_buffer> expanded_;
+  std::vector<source> sources_;  ///< what was expanded last
+  bool verified_ = false;        ///< the sources of the next finish() or add_decoded() are
+};
+
+}  // namespace globalq::detail

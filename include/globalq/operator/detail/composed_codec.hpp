@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
+
+#include "../../kernel/reduction.hpp"
+#include "composition.hpp"
+
+#include <utility>
+
+namespace globalq::detail {
+
+/// @tparam Levels,Rounding  kernel types
+template <class Levels, class Rounding, class Wire>
+class composed_codec final : public composition<Levels, Rounding, Wire> {
+  using base = composition<Levels, Rounding, Wire>;
+  using base::bucket_;
+  using base::call_;
+  using base::faults_;
+  using base::how_;
+  using base::local_;
+  using base::q_;
+  using base::scale_bytes_of;
+  using base::scales_of;
+  using base::wire_;
+  using typename base::operands;
+
+ public:
+  composed_codec(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how,
+                 kernel::host_executor on)
+      : base(levels, rounding, wire, facts, how), on_(std::move(on)) {}
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    int const terms = base::terms_of(own, sources);
+    operands const o = prepare(part, own, sources, terms);
+    std::byte* const scales = out.data() + wire::header_bytes;
+    std::byte* const codes = scales + scale_bytes_of(part);
+    bool const leaf = sources.empty();
+    if (leaf && local_) write_scales(o, part, scales, [&](std::uint64_t b) { return call_.units[b]; });
+    if (leaf || base::adds_codes()) {
+      base::with_reduce(leaf, [&]<class Op>(Op) {
+        on_.values(part.count, kernel::add_codes<operands, Op>{o, codes});
+      });
+    } else {
+      bool const fit = local_ && kernel::buckets_fit(bucket_);
+      if (fit)
+        std::memset(scales, 0, scale_bytes_of(part));
+      else if (local_)
+        measure_sum(o, part, scales);
+      on_.values(part.count, kernel::add_values<operands>{o, codes, scales, fit, q_});
+    }
+    this->check_codes(sources);
+    wire::write_header(out, wire_.identifier(), terms, part.count, this->traits());
+  }
+
+  bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
+    if (!local_ || !kernel::buckets_fit(bucket_) || all.empty()) return false;
+    operands o = prepare(all, true, {}, 1);
+    o.units = units.data();
+    std::byte* const scales = out.data() + wire::header_bytes;
+    std::byte* const codes = scales + scale_bytes_of(all);
+    std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
+    on_.values(all.count, kernel::encode_measured<operands>{{o, codes}, scales, units.data(), q_});
+    if ((faults_ & kernel::not_finite) != 0) return false;
+    wire::write_header(out, wire_.identifier(), 1, all.count, this->traits());
+    return true;
+  }
+
+  void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+
+  void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
+
+  void verify(segment part, std::span<source const> sources) override {
+    if (part.empty()) return;
+    operands const o = prepare(part, false, sources, call_.workers);
+    on_.values(part.count, kernel::check_codes<operands>{o});
+    this->check_codes(sources);
+    verified_ = true;
+  }
+
+ private:
+  template <bool Add>
+  void write(segment part, std::span<source const> sources) {
+    if (part.empty()) return;
+    operands o = prepare(part, false, sources, call_.workers);
+    o.verified = std::exchange(verified_, false);
+    kernel::write_mean<operands, Add> body{o, call_.y};
+    body.settle();
+    on_.values(part.count, body);
+    this->check_codes(sources);
+  }
+
+  /// Checks the headers of all sources and lays everything out for the kernels.
+  operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
+    views_.clear();
+    for (source const& s : sources) {
+      std::size_t const bytes = this->frame_bytes(part, s.terms);
+      wire::check_header(s, wire_.identifier(), part.count, bytes, this->traits());
+      if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
+      views_.push_back(base::view_of(part, s));
+    }
+    operands o = base::lay_out(part, own, terms);
+    o.sources = views_.data();
+    o.source_count = static_cast<int>(views_.size());
+    o.faults = &faults_;
+    o.settle();
+    return o;
+  }
+
+  /// A scale that travelled must be a finite number that is not negative.
+  void check_scales(segment part, source const& s, std::byte const* scales) const {
+    if (q_.format(call_.x.type).in_a_byte()) {
+      for (std::uint64_t b = 0; b < scales_of(part); ++b)
+        if (std::to_integer<std::uint8_t>(scales[b]) > largest_scale_byte)
+          throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) +
+                            ": scale " + std::to_string(b) + " is not a number; the bytes were damaged");
+      return;
+    }
+    if (call_.x.type != dtype::float64) return;  // every word is a scale
+    for (std::uint64_t b = 0; b < scales_of(part); ++b) {
+      double u = 0;
+      std::memcpy(&u, scales + 8 * b, 8);
+      if (bits_of(u) >= double_infinity)
+        throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) + ": scale " +
+                          std::to_string(b) + " is negative or not finite; the bytes were damaged");
+    }
+  }
+
+  /// @param unit  unit(b) for each bucket b of the vector, already representable
+  template <class Unit>
+  void write_scales(operands const& o, segment part, std::byte* scales, Unit const& unit) const {
+    std::memset(scales, 0, scale_bytes_of(part));
+    for (std::uint64_t b = base::first_bucket(part), end = b + scales_of(part); b < end; ++b)
+      o.write_scale(scales, b, unit(b));
+  }
+
+  /// Local norms: the norm of the sum, recomputed, bucket by bucket.
+  void measure_sum(operands const& o, segment part, std::byte* scales) {
+    statistics_.resize(scales_of(part));
+    auto const block = [&](std::uint64_t first, int count) {
+      constexpr int N = kernel::tile_values;
+      float values[norm::block_values];
+      float row_sum[N];
+      std::uint64_t const end = first + static_cast<std::uint64_t>(count);
+      for (std::uint64_t tile = first / N; tile * N < end; ++tile) {
+        kernel::row const r = kernel::row_of<16>(tile, 0, 0, part.count);
+        o.template accumulate<N>(r, true, row_sum);
+        std::uint64_t const from = std::max(first, r.first),
+                            to = std::min(end, r.first + static_cast<std::uint64_t>(r.count));
+        for (std::uint64_t i = from; i < to; ++i) values[i - first] = row_sum[i - r.first];
+      }
+      return norm::block_statistic({values, dtype::float32}, 0, count, q_);
+    };
+    norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
+    write_scales(o, part, scales, [&, first = base::first_bucket(part)](std::uint64_t b) {
+      return norm::local_unit(statistics_[b - first], q_, call_.x.type, -o.reference(b));
+    });
+  }
+
+  bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
+  kernel::host_executor on_;
+  std::vector<kernel::source_view> views_;
+  std::vector<norm::statistic> statistics_, parts_;
+};
+
+}  // namespace globalq::detail

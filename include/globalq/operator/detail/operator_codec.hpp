@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: what allreduce_mean asks of any operator: a codec that is told about each call.
+
+#include "../../core/codec.hpp"
+#include "../../core/dtype.hpp"
+#include "../../core/error.hpp"
+#include "../../kernel/operands.hpp"
+#include "../../levels/table.hpp"
+#include "../../wire/frame.hpp"
+
+#include <functional>
+
+namespace globalq::detail {
+
+/// One call of one worker.
+struct call {
+  const_vector x;
+  mutable_vector y;
+  std::uint64_t length = 0;
+  int rank = 0;
+  int workers = 1;
+  double weight = 1;  ///< the mean is multiplied by it: see schedule_facts::weight
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
+  int wide = 0;
+  double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
+  int plain_wide = 0;
+  kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
+  std::function<void()> wait;             ///< on a stream: returns when what was enqueued has run
+};
+
+/// A codec between calls.
+class operator_codec : public codec {
+ public:
+  /// Takes note of a call, so that frame_bytes() can be asked. Enqueues nothing.
+  virtual void note(call const& c) {
+    call_ = c;
+    faults_ = 0;
+  }
+
+  virtual void begin(call const& c) { note(c); }
+
+  /// Codes from now on by other levels, of the same number and kind.
+  /// @throws configuration_error when these levels are none that can change
+  virtual void set_levels(levels::detail::level_table const&) {
+    throw configuration_error(
+        "globalq: set_levels: this operator's levels follow from their number; make it with levels::table or "
+        "levels::symmetric");
+  }
+
+  /// Writes the frame of own values and their local norms in one pass, where buckets are short enough.
+  /// @param units  one a bucket, written
+  /// @returns false when that was not done, or values are NaN or infinity: the frame is none then
+  virtual bool encode_measured(segment, std::span<double> /*units*/, std::span<std::byte> /*out*/) {
+    return false;
+  }
+
+  /// Checks every code of the sources, so that finish() or add_decoded(), which must follow with the same sources, need
+  /// not.
+  /// @throws frame_error naming the worker
+  virtual void verify(segment, std::span<source const>) {}
+
+  /// finish(), added to what the output holds; for operators that vector_codec takes.
+  virtual void add_decoded(segment, std::span<source const>) {
+    throw configuration_error("globalq: decode_add: this operator has no codes");
+  }
+
+  /// What decoding a frame of this call depends on besides its wire format.
+  virtual wire::frame_traits traits() const { return 0; }
+
+  /// What the kernels found since begin().
+  std::uint32_t faults() const { return faults_; }
+
+  void declare(std::span<std::byte> frame, int terms) const override {
+    if (frame.empty()) return;
+    std::uint32_t const t = static_cast<std::uint32_t>(terms);
+    std::memcpy(frame.data() + offsetof(wire::frame_header, terms), &t, sizeof t);
+  }
+
+ protected:
+  /// Workers in the sum of own values and sources.
+  static int terms_of(bool own, std::span<source const> sources) {
+    int terms = own ? 1 : 0;
+    for (source const& s : sources) terms += s.terms;
+    return terms;
+  }
+
+  /// Throws the error of a frame that the kernels found bad.
+  void check_codes(std::span<source const> sources) {
+    if ((faults_ & kernel::bad_code) == 0) return;
+    std::string who;
+    for (source const& s : sources) who += (who.empty() ? "" : ", ") + std::to_string(s.worker);
+    throw frame_error(
+        "globalq: decode: rank " + std::to_string(call_.rank) +
+        ": a code out of range in a frame from worker " + who +
+        "; the bytes were damaged or made by another operator, and the output is now unspecified");
+  }
+
+  call call_;
+  std::uint32_t faults_ = 0;
+};
+
+}  // namespace globalq::detail

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: float32 frames, without quantisation: the baseline over the same schedules.
+
+#include "../../kernel/plain.hpp"
+#include "operator_codec.hpp"
+
+namespace globalq::detail {
+
+/// What float32 frames are, wherever they lie.
+class plain_frames : public operator_codec {
+ public:
+  /// The unit is a power of two: values travel as x / unit. 1 wherever the sum of all workers stays in range.
+  std::size_t frame_bytes(segment part, int /*terms*/) const override {
+    return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
+  }
+
+  payload numbers(segment part, std::span<std::byte> frame) const override {
+    if (part.empty()) return {};
+    return {payload::kind::float32, frame.data() + wire::header_bytes, part.count};
+  }
+
+ protected:
+  static kernel::source_view view_of(source const& s) {
+    std::byte const* const values = s.frame.data() + wire::header_bytes;
+    return {values, values, s.terms, s.worker};
+  }
+};
+
+/// Adds float32 values in the order of the schedule. Values are divided by 2^k, exactly, where their sum would overflow.
+class plain_codec final : public plain_frames {
+ public:
+  explicit plain_codec(kernel::host_executor on) : on_(std::move(on)) {}
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    add(part, own, sources, reinterpret_cast<float*>(out.data() + wire::header_bytes));
+    wire::write_header(out, wire::float32_identifier, terms_of(own, sources), part.count);
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (!part.empty()) add(part, false, sources, nullptr);
+  }
+
+ private:
+  void add(segment part, bool own, std::span<source const> sources, float* out) {
+    views_.clear();
+    for (source const& s : sources) {
+      wire::check_header(s, wire::float32_identifier, part.count, frame_bytes(part, s.terms));
+      views_.push_back(view_of(s));
+    }
+    on_.values(part.count, kernel::add_floats{call_.x, part, own, call_.workers / call_.weight,
+                                              call_.units.data(), call_.wide, views_.data(),
+                                              static_cast<int>(views_.size()), out, call_.y, &faults_});
+  }
+
+  kernel::host_executor on_;
+  std::vector<kernel::source_view> views_;
+};
+
+}  // namespace globalq::detail

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
+
+#include "../../kernel/plain.hpp"
+#include "../../kernel/stream.hpp"
+#include "../../kernel/stream_reduction.hpp"
+#include "composition.hpp"
+#include "plain_codec.hpp"
+
+namespace globalq::detail {
+
+/// The first word of a frame's header but for the number of workers.
+inline std::uint64_t header_word(std::uint8_t wire) {
+  wire::frame_header h;
+  h.wire = wire;
+  h.terms = 0;
+  std::uint64_t word = 0;
+  std::memcpy(&word, &h, sizeof word);
+  return word;
+}
+
+/// Declares how many workers a frame sums.
+struct declare_terms {
+  std::byte* frame;
+  std::uint32_t terms;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    *reinterpret_cast<std::uint32_t*>(frame + offsetof(wire::frame_header, terms)) = terms;
+  }
+};
+
+/// What the scale of the whole vector comes to, for the kernels that follow.
+struct settle_scales {
+  kernel::agreed_call* agreed;
+  double const* units;
+  dtype type;
+  double extent;
+  int workers;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    agreed->whole = kernel::input_scale_of(type, units[0], agreed->wide, extent);
+    agreed->mean = kernel::mean_scale(units[0], agreed->wide, extent * static_cast<double>(workers));
+    agreed->single = kernel::mean_scale(units[0], agreed->wide, extent);
+  }
+};
+
+/// Scales of a segment's buckets, and zeros up to the codes.
+template <class Operands>
+struct write_scales {
+  Operands o;
+  std::byte* scales;
+  std::uint64_t first, count;  ///< buckets
+  norm::statistic const* sums =
+      nullptr;  ///< of sums that are encoded again; else the scales are the own units
+  norm::order q{};
+
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    if (i >= count) {
+      write_scale(scales, i, o.scale_form, 0);
+      return;
+    }
+    std::uint64_t const b = first + i;
+    o.write_scale(scales, b,
+                  sums == nullptr ? o.unit(b) : norm::local_unit(sums[i], q, o.x.type, -o.reference(b)));
+  }
+};
+
+/// Scales of float64 vectors that travelled must be finite and not negative, bytes not 255; any word of the others is one.
+struct check_scales {
+  kernel::source_view const* sources;
+  std::uint64_t count;  ///< of a source
+  std::uint32_t* faults;
+  bool in_bytes;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    std::byte const* const scales = sources[i / count].scales;
+    bool const bad = in_bytes ? reinterpret_cast<std::uint8_t const*>(scales)[i % count] > largest_scale_byte
+                              : bits_of(read_scale(scales, i % count, dtype::float64)) >= double_infinity;
+    if (bad) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
+  }
+};
+
+/// The sums of a segment's values, in units of 2^reference of their bucket.
+template <class Operands>
+struct write_sums {
+  Operands o;
+  float* out;
+  template <int Lanes>
+  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
+    constexpr int N = kernel::row_values<Lanes>;
+    for (int r = 0; r < kernel::rows<Lanes>; ++r) {
+      kernel::row const part = kernel::row_of<Lanes>(index, lane, r, o.count);
+      if (part.count == 0) continue;
+      float sum[N];
+      o.template accumulate<N>(part, true, sum);
+      for (int i = 0; i < part.count; ++i) out[part.first + static_cast<std::uint64_t>(i)] = sum[i];
+    }
+  }
+};
+
+/// The codec of a composition in the memory of a space.
+template <class Levels, class Rounding, class Wire, class Space>
+class stream_codec final : public composition<Levels, Rounding, Wire> {
+  using base = composition<Levels, Rounding, Wire>;
+  using base::bucket_;
+  using base::call_;
+  using base::local_;
+  using base::q_;
+  using base::scale_bytes_of;
+  using base::scales_of;
+  using base::wire_;
+  using typename base::operands;
+
+ public:
+  stream_codec(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how,
+               kernel::stream_executor<Space> const& on)
+      : base(levels, rounding, wire, facts, how), on_(on) {}
+
+  void begin(call const& c) override {
+    base::begin(c);
+    on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type,
+                               static_cast<double>(base::levels_.extent()), c.workers});
+  }
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    int const terms = base::terms_of(own, sources);
+    operands const o = prepare(part, own, sources, terms);
+    std::byte* const scales = out.data() + wire::header_bytes;
+    std::byte* const codes = scales + scale_bytes_of(part);
+    bool const leaf = sources.empty();
+    if (leaf && local_)
+      enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
+    if (leaf || base::adds_codes()) {
+      base::with_reduce(leaf, [&]<class Op>(Op) {
+        enqueue(o, out.data(), terms, kernel::add_codes<operands, Op>{o, codes});
+      });
+    } else {
+      if (local_) measure_sum(o, part, scales);
+      enqueue(o, out.data(), terms, kernel::add_values<operands>{o, codes, scales, false, q_});
+    }
+  }
+
+  void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+
+  void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
+
+  void declare(std::span<std::byte> frame, int terms) const override {
+    if (!frame.empty()) on_.items(1, declare_terms{frame.data(), static_cast<std::uint32_t>(terms)});
+  }
+
+ private:
+  template <bool Add>
+  void write(segment part, std::span<source const> sources) {
+    if (part.empty()) return;
+    operands const o = prepare(part, false, sources, call_.workers);
+    enqueue(o, nullptr, 0, kernel::write_mean<operands, Add>{o, call_.y});
+  }
+
+  operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
+    views_.clear();
+    for (source const& s : sources) views_.push_back(base::view_of(part, s));
+    operands o = base::lay_out(part, own, terms);
+    o.sources = lists_.get(on_, views_);
+    o.source_count = static_cast<int>(views_.size());
+    o.faults = &call_.agreed->faults;
+    bool const in_bytes = o.scale_form.in_a_byte();
+    if (local_ && (in_bytes || call_.x.type == dtype::float64))
+      on_.items(scales_of(part) * views_.size(),
+                check_scales{o.sources, scales_of(part), o.faults, in_bytes});
+    return o;
+  }
+
+  template <class Body>
+  void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
+    on_.values(o.count, kernel::framed<Body>{body, header_word(wire_.identifier()),
+                                             wire::word_of_values(o.count, base::traits()), out, terms,
+                                             o.faults, o.sources, o.source_count});
+  }
+
+  void enqueue_scales(write_scales<operands> const& scales) const {
+    scale_format const f = q_.format(call_.x.type);
+    on_.items(wire::scale_section(scales.count, f) / scale_bytes(f), scales);
+  }
+
+  /// Local norms: the norm of the sum, recomputed.
+  void measure_sum(operands const& o, segment part, std::byte* scales) {
+    float* const sums = sums_.get_values<float>(part.count);
+    auto* const statistics = statistics_.get_values<norm::statistic>(scales_of(part));
+    auto* const parts = parts_.get_values<norm::statistic>(norm::stream_parts(part.count, bucket_));
+    on_.values(part.count, write_sums<operands>{o, sums});
+    norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, parts, statistics,
+                             nullptr);
+    enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
+  }
+
+  kernel::stream_executor<Space> on_;
+  kernel::source_lists<Space> lists_;
+  std::vector<kernel::source_view> views_;
+  byte_buffer sums_{kernel::memory_of<typename Space::memory_space>()};
+  byte_buffer statistics_{kernel::memory_of<typename Space::memory_space>()};
+  byte_buffer parts_{kernel::memory_of<typename Space::memory_space>()};
+};
+
+/// float32 frames in the memory of a space.
+template <class Space>
+class stream_plain_codec final : public plain_frames {
+ public:
+  explicit stream_plain_codec(kernel::stream_executor<Space> const& on) : on_(on) {}
+
+  void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
+    if (part.empty()) return;
+    add(part, own, sources, out.data(), terms_of(own, sources));
+  }
+
+  void finish(segment part, std::span<source const> sources) override {
+    if (!part.empty()) add(part, false, sources, nullptr, 0);
+  }
+
+  void declare(std::span<std::byte> frame, int terms) const override {
+    if (!frame.empty()) on_.items(1, declare_terms{frame.data(), static_cast<std::uint32_t>(terms)});
+  }
+
+ private:
+  void add(segment part, bool own, std::span<source const> sources, std::byte* out, int terms) {
+    views_.clear();
+    for (source const& s : sources) views_.push_back(view_of(s));
+    kernel::source_view const* const list = lists_.get(on_, views_);
+    int const count = static_cast<int>(views_.size());
+    float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
+    kernel::add_floats const body{
+        call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0, list,
+        count,   values, call_.y, &call_.agreed->faults,        call_.agreed};
+    on_.values(part.count,
+               kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier), part.count,
+                                                  out, terms, body.faults, list, count});
+  }
+
+  kernel::stream_executor<Space> on_;
+  kernel::source_lists<Space> lists_;
+  std::vector<kernel::source_view> views_;
+};
+
+}  // namespace globalq::detail

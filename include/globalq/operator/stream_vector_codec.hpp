@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief quantizer: an operator by itself on a stream: vectors and frames in the memory of a device.
+
+#include "../core/vector.hpp"
+#include "any_quantizer.hpp"
+#include "detail/alone.hpp"
+#include "detail/stream_state.hpp"
+#include "vector_codec.hpp"
+
+namespace globalq {
+
+namespace detail {
+
+/// The start of a call of stream_vector_codec.
+struct begin_alone {
+  stream_state* state;
+  call_step step;
+  double* units;
+  double fixed_unit;
+  stream_word* word;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    *state = stream_state{};
+    state->agreed.writes = true;
+    state->agreed.step = step();
+    units[0] = fixed_unit;
+    if (step() > random::max_step) word->note(stream_word::bad_step);
+  }
+};
+
+/// The scales of buckets. Where a norm is beyond the range of float64, so is the largest magnitude then.
+struct scale_alone {
+  scale_units scale;
+  stream_state* state;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
+    scale(b);
+    if (bits_of(scale.units[b]) >= double_infinity)
+      Kokkos::atomic_max(&state->top, std::uint64_t{double_infinity});
+  }
+};
+
+/// Makes a frame invalid whose values have no scale.
+struct conclude_encode {
+  stream_state const* state;
+  double fixed_unit;
+  std::uint64_t* header;
+  stream_word* word;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    double const top = double_of(state->top);
+    std::uint32_t trouble = stream_word::fine;
+    if (state->top >= double_infinity)
+      trouble = stream_word::not_finite;
+    else if (fixed_unit > 0 && top > fixed_unit)
+      trouble = stream_word::beyond_unit;
+    if (trouble == stream_word::fine) return;
+    header[0] = header[1] = 0;
+    if (word->is_first(trouble)) word->top = top;
+    word->note(trouble);
+  }
+};
+
+/// Tells the host of a bad frame, or of values beyond the type's range.
+struct conclude_decode {
+  stream_state const* state;
+  stream_word* word;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    if ((state->agreed.faults & (kernel::bad_code | kernel::bad_frame)) != 0)
+      word->note(stream_word::bad_frame);
+    else if ((state->agreed.faults & kernel::out_of_range) != 0)
+      word->note(stream_word::beyond_range);
+  }
+};
+
+}  // namespace detail
+
+/// @brief vector_codec for vectors and frames in the memory of a device: calls are enqueued on a stream.
+///
+/// Frames hold the bits that vector_codec makes of the same values, and either decodes what the other encoded. They have no
+/// checksum, which would take a pass and a launch more, and the checksum of a frame that vector_codec made is not verified
+/// here: where frames are stored or sent by other means, let a host decode them or check them yourself. What went wrong is found by kernels and thrown by the next call or by wait(), once. Not to be shared by threads.
+///
+/// @code
+/// gq::stream_vector_codec codec{op, Kokkos::Cuda{}};
+/// Kokkos::View<std::byte*, Kokkos::CudaSpace> frame("frame", codec.frame_bytes(x.size()));
+/// codec.encode(x, {.seed = 42, .step = 7}, frame);
+/// codec.decode_add(frame, {.seed = 42, .step = 7}, residual);
+/// @endcode
+/// @tparam Space  a Kokkos execution space; one instance of it is the stream
+/// @determinism   the same frame for the same key on every machine, space and number of threads
+template <class Space = Kokkos::DefaultExecutionSpace>
+class stream_vector_codec {
+ public:
+  using memory_space = typename Space::memory_space;
+
+  /// @param op      a quantizer; on Kokkos::Cuda also any_quantizer
+  /// @param stream  on which everything is enqueued
+  /// @throws configuration_error when the policies do not fit together
+  template <class Operator>
+  explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
+      : on_(stream), facts_(detail::facts_alone(op)) {
+    detail::resolution const r = detail::resolve_alone(facts_);
+    levels_ = r.size;
+    codec_ = detail::make_codec(op, facts_, r, on_);
+    state_ = state_memory_.get_values<detail::stream_state>(1);
+  }
+  stream_vector_codec(stream_vector_codec const&) = delete;
+  stream_vector_codec& operator=(stream_vector_codec const&) = delete;
+  /// Writes what went wrong and was not thrown to std::cerr.
+  ~stream_vector_codec() {
+    detail::report_unclaimed([this] { wait(); });  // kernels may still use what goes now
+  }
+
+  /// @brief Other levels from now on, as many as before and of the same kind; nothing is allocated. They are arguments of
+  /// the kernels: capture a graph again.
+  /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
+  template <class Table>
+  requires std::is_base_of_v<levels::detail::level_table, Table>
+  void set_levels(Table const& levels) { codec_->set_levels(levels); }
+
+  /// Levels above zero.
+  std::uint32_t levels() const { return levels_; }
+
+  /// Bytes of the frame of a vector; where frames differ in length (wire::sparse), the most.
+  /// @throws configuration_error above 2^48 - 1 values
+  std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
+    if (length >> 48 != 0)
+      throw configuration_error("globalq: stream_vector_codec: " + std::to_string(length) +
+                                " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
+    detail::call sized;
+    sized.x.type = type;
+    codec_->note(sized);
+    return codec_->frame_bytes({0, length}, 1);
+  }
+
+  /// @brief Bytes of a frame that are used: all, unless frames differ in length. Waits for the stream then.
+  /// @throws what went wrong in calls before; frame_error when it is no frame
+  template <class Frame>
+  requires detail::KokkosView<Frame> std::size_t used_bytes(Frame const& frame) {
+    std::span<std::byte const> const bytes = bytes_of(frame);
+    if (codec_->head_bytes() == 0 || bytes.empty()) return bytes.size();
+    wait();
+    codec_->note({});
+    return codec_->length_of(bytes, 0);
+  }
+
+  /// Enqueues the frame of @p x.
+  /// @param frame  in the memory of the stream, aligned to 16 bytes
+  /// @shape        frame: frame_bytes(length, type) bytes
+  /// @throws       configuration_error when the frame has another size, or a graph is captured, in which every replay would
+  ///               draw the same bits; what went wrong before. NaN or infinity in x or in a norm makes an invalid frame,
+  ///               and is thrown later
+  template <Vector V, class Frame>
+  requires detail::KokkosView<Frame>
+  void encode(V const& x, encoding_key key, Frame const& frame) {
+    if (on_.capturing())
+      throw configuration_error(
+          "globalq: stream_vector_codec: a graph is being captured with a step number of the host, so every "
+          "replay would "
+          "draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+    encode_at(x, key, {key.step, nullptr}, frame);
+  }
+
+  /// The same with the step where the stream finds it, which is not counted up.
+  /// @shape step: one value
+  template <Vector V, class Frame, class Step>
+  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void encode(V const& x, encoding_key key,
+                                                                           Step const& step,
+                                                                           Frame const& frame) {
+    encode_at(x, key, step_at(step), frame);
+  }
+
+  /// Enqueues: y = what the frame stands for. @p frame has frame_bytes() bytes, or only those that are used. After a damaged frame y is unspecified, and beyond the type's range it is infinity; either is thrown later.
+  template <class Frame, Vector V>
+  requires detail::KokkosView<Frame>
+  void decode(Frame const& frame, encoding_key key, V const& y) {
+    read(frame, key, {key.step, nullptr}, y, false);
+  }
+  template <class Frame, Vector V, class Step>
+  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode(Frame const& frame,
+                                                                           encoding_key key, Step const& step,
+                                                                           V const& y) {
+    read(frame, key, step_at(step), y, false);
+  }
+
+  /// Enqueues: y += what the frame stands for; the rest as decode().
+  template <class Frame, Vector V>
+  requires detail::KokkosView<Frame>
+  void decode_add(Frame const& frame, encoding_key key, V const& y) {
+    read(frame, key, {key.step, nullptr}, y, true);
+  }
+  template <class Frame, Vector V, class Step>
+  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode_add(Frame const& frame,
+                                                                               encoding_key key,
+                                                                               Step const& step, V const& y) {
+    read(frame, key, step_at(step), y, true);
+  }
+
+  /// @brief Returns when all calls have run.
+  /// @throws what went wrong in one of them
+  void wait() {
+    on_.fence();
+    throw_trouble();
+  }
+
+  /// @brief False when a call that has run went wrong, which the next call or wait() throws. Does not wait.
+  bool good() const { return report_.good(); }
+
+ private:
+  template <class V, class Frame>
+  void encode_at(V const& x, encoding_key key, detail::call_step step, Frame const& frame) {
+    auto const* const data = detail::data_of<memory_space>(x);
+    std::uint64_t const length = detail::size_of_vector(x);
+    dtype const type = dtype_of<detail::value_of<V const>>::value;
+    std::span<std::byte> const out = bytes_of(frame);
+    begin({data, type}, {nullptr, type}, length, key, step, out.size());
+    if (length == 0) return;
+    std::uint64_t const buckets = buckets_of(length);
+    auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
+    auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, facts_.bucket));
+    norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, parts, statistics,
+                             &state_->top);
+    norm::statistic const* const measured = facts_.fixed_unit > 0 ? nullptr : statistics;
+    on_.items(buckets, detail::scale_alone{{state_, measured, facts_.q, type, units_}, state_});
+    codec_->begin(call_);
+    codec_->combine({0, length}, true, {}, out);
+    on_.items(1, detail::conclude_encode{state_, facts_.fixed_unit,
+                                         reinterpret_cast<std::uint64_t*>(out.data()), report_.word()});
+  }
+
+  template <class Frame, class V>
+  void read(Frame const& frame, encoding_key key, detail::call_step step, V const& y, bool adds) {
+    auto* const data = detail::data_of<memory_space>(y);
+    std::uint64_t const length = detail::size_of_vector(y);
+    dtype const type = dtype_of<detail::value_of<V const>>::value;
+    std::span<std::byte const> in = bytes_of(frame);
+    // a frame that differs in length may come with the room behind it, or without; a checksum is not looked at
+    std::size_t const need = frame_bytes(length, type), more = in.size() > need ? in.size() - need : 0;
+    bool const varies = codec_->head_bytes() != 0, cut = varies && in.size() < need;
+    if (more == wire::checksum_bytes || (varies && more < wire::checksum_bytes))
+      in = in.first(in.size() - more);
+    begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
+    if (length == 0) return;
+    if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_unit > 0 && buckets > 1)
+      on_.items(buckets, detail::scale_units{state_, nullptr, facts_.q, type, units_});
+    codec_->begin(call_);
+    source const one{in, 1, static_cast<int>(key.worker)};
+    if (adds)
+      codec_->add_decoded({0, length}, {&one, 1});
+    else
+      codec_->finish({0, length}, {&one, 1});
+    on_.items(1, detail::conclude_decode{state_, report_.word()});
+  }
+
+  void begin(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, detail::call_step step,
+             std::size_t bytes) {
+    throw_trouble();
+    if (step.where == nullptr && key.step > random::max_step)
+      throw configuration_error("globalq: stream_vector_codec: step " + std::to_string(key.step) +
+                                " is above 2^48 - 1");
+    if (std::size_t const need = frame_bytes(length, x.type); bytes != need)
+      throw configuration_error("globalq: stream_vector_codec: the frame has " + std::to_string(bytes) +
+                                " bytes and needs " + std::to_string(need) + "; ask frame_bytes()");
+    if (length == 0) return;
+    std::uint64_t const buckets = buckets_of(length);
+    if (on_.capturing() && buckets > prepared_)
+      throw configuration_error(
+          "globalq: stream_vector_codec: a graph is being captured, and this call still has to prepare its "
+          "memory; make "
+          "the same call once before the capture");
+    prepared_ = std::max(prepared_, buckets);
+    units_ = units_memory_.get_values<double>(buckets);
+    on_.items(1, detail::begin_alone{state_, step, units_, facts_.fixed_unit, report_.word()});
+    call_ = {};
+    call_.x = x;
+    call_.y = y;
+    call_.length = length;
+    call_.rank = static_cast<int>(key.worker);
+    call_.seed = key.seed;
+    call_.units = std::span<double const>(units_, buckets);
+    call_.agreed = &state_->agreed;
+  }
+
+  std::uint64_t buckets_of(std::uint64_t length) const {
+    return facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
+  }
+
+  template <class Step>
+  static detail::call_step step_at(Step const& step) {
+    static_assert(detail::reaches<Step, memory_space>,
+                  "globalq: stream_vector_codec: the step is in memory that the stream does not reach; use a "
+                  "view of the "
+                  "stream's space");
+    if (step.size() != 1)
+      throw configuration_error("globalq: stream_vector_codec: the step is a view of " +
+                                std::to_string(step.size()) + " values; pass one of a single value");
+    return {0, const_cast<std::uint64_t*>(step.data())};
+  }
+
+  template <class Frame>
+  static auto bytes_of(Frame const& frame) {
+    using byte = typename Frame::value_type;
+    static_assert(sizeof(byte) == 1,
+                  "globalq: stream_vector_codec: a frame is a Kokkos::View of bytes: std::byte, char or "
+                  "unsigned char");
+    auto* const data = detail::data_of<memory_space>(frame);
+    if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
+      throw configuration_error(
+          "globalq: stream_vector_codec: the frame does not begin at a multiple of 16 bytes; frames of one "
+          "allocation begin "
+          "at such offsets");
+    using out = std::conditional_t<std::is_const_v<byte>, std::byte const, std::byte>;
+    return std::span<out>(reinterpret_cast<out*>(data), frame.size());
+  }
+
+  /// Throws what the kernels found, once.
+  void throw_trouble() {
+    if (good()) return;
+    detail::stream_word const word = report_.take(on_);
+    std::string const late = report_.late;
+    switch (word.trouble) {
+      case detail::stream_word::not_finite:
+        throw non_finite_error(
+            "globalq: encode: values hold NaN or infinity, or their norm is beyond the range of float64; the "
+            "frame was made invalid" +
+            late);
+      case detail::stream_word::beyond_unit:
+        throw configuration_error("globalq: encode: a value of magnitude " + std::to_string(word.top) +
+                                  " exceeds the unit " + std::to_string(facts_.fixed_unit) +
+                                  " of norm::fixed; the frame was made invalid" + late);
+      case detail::stream_word::beyond_range:
+        throw non_finite_error(
+            "globalq: decode: a value is beyond the range of its type, and the output holds infinity there; "
+            "decode into a wider type, or scale vectors down" +
+            late);
+      case detail::stream_word::bad_step:
+        throw configuration_error("globalq: stream_vector_codec: a step is above 2^48 - 1" + late);
+      default:
+        throw frame_error(
+            "globalq: decode: a frame is damaged or was made by another operator or for another length, and "
+            "the output is "
+            "unspecified" +
+            late);
+    }
+  }
+
+  kernel::stream_executor<Space> on_;
+  detail::operator_facts facts_;
+  std::uint32_t levels_ = 0;
+  std::unique_ptr<detail::operator_codec> codec_;
+  detail::call call_;
+  std::uint64_t prepared_ = 0;  ///< buckets that there is memory for
+  detail::stream_report<Space> report_;
+  byte_buffer state_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer units_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
+  byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
+  detail::stream_state* state_ = nullptr;
+  double* units_ = nullptr;
+};
+
+template <class Operator, class Space>
+stream_vector_codec(Operator const&, Space const&) -> stream_vector_codec<Space>;
+template <class Operator>
+stream_vector_codec(Operator const&) -> stream_vector_codec<>;
+
+}  // namespace globalq

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief plan: what a call will do and cost, asked before anything is sent.
+
+#include "../call/detail/entered.hpp"
+#include "../operator/detail/tail_codec.hpp"
+#include "../operator/quantizer.hpp"
+#include "../schedule/concept.hpp"
+#include "../schedule/detail/nodes.hpp"
+#include "../schedule/detail/piece_sizes.hpp"
+#include "../schedule/detail/units.hpp"
+#include "../schedule/scatter_reduce_allgather.hpp"
+#include "detail/bounds.hpp"
+
+#include <cmath>
+#include <map>
+
+namespace globalq {
+
+/// @brief The numbers of one call of an operator on a schedule.
+struct plan {
+  bool fits = false;
+  std::string refusal;  ///< why not, with a remedy; empty when it fits
+  int workers = 1;
+  std::uint64_t length = 0;         ///< values
+  method reduce = method::none;     ///< how codes are added
+  std::uint32_t levels = 0;         ///< above zero; 0: none
+  std::uint32_t headroom = 0;       ///< codes that the exponential reduce keeps free
+  std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
+  bool bytes_are_most = false;      ///< true where frames differ in length: no call sends more
+  bool bytes_modelled = false;      ///< true for native: 2 S (n-1)/n, the library's own count is unknown
+  double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
+  int rounding_steps = 0;           ///< roundings on the longest way from a worker's value to the mean
+  double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
+  double iterations_factor = 1;     ///< 1 + n theta: growth of the iterations to a target
+  std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call, at most
+};
+
+namespace detail {
+
+/// A transport that only counts what is sent.
+class counting_transport {
+ public:
+  struct request {};
+  counting_transport(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  request send_async(int, std::span<std::byte const> b) {
+    bytes_ += b.size();
+    return {};
+  }
+  request recv_async(int, std::span<std::byte>) { return {}; }
+  void wait(request&) {}
+  template <class Lane>
+  void allreduce_sum(std::span<Lane> lanes) {
+    bytes_ +=
+        lanes.size_bytes() * 2 * static_cast<std::uint64_t>(size_ - 1) / static_cast<std::uint64_t>(size_);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  int rank_, size_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// A codec of the right sizes that does nothing.
+class counting_codec final : public codec {
+ public:
+  counting_codec(operator_facts const& op, std::uint32_t levels, dtype type)
+      : op_(op), levels_(levels), type_(type) {}
+
+  std::size_t frame_bytes(segment part, int) const override {
+    if (part.empty()) return 0;
+    if (op_.plain) return wire::header_bytes + 4 * part.count;
+    if (!op_.centred) return quantised_bytes(part);
+    std::uint64_t const last = part.first + part.count,
+                        midpoints =
+                            op_.centre == 0 ? 1 : divide_up(last, op_.centre) - part.first / op_.centre;
+    return paired_codec::bytes(op_.most_bytes != nullptr, quantised_bytes(part), midpoints);
+  }
+  void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
+  void finish(segment, std::span<source const>) override {}
+  payload numbers(segment part, std::span<std::byte>) const override {
+    payload p;
+    p.count = part.count;
+    p.type = op_.plain ? payload::kind::float32
+                       : (op_.wire_bits == 8    ? payload::kind::int8
+                          : op_.wire_bits == 16 ? payload::kind::int16
+                                                : payload::kind::int32);
+    return p;
+  }
+  void declare(std::span<std::byte>, int) const override {}
+
+ private:
+  /// Without midpoints.
+  std::size_t quantised_bytes(segment part) const {
+    if (op_.plain_tail && part.count % op_.bucket != 0) {
+      std::uint64_t const tail = part.count % op_.bucket;
+      std::size_t const whole = tail == part.count ? 0 : quantised_bytes({part.first, part.count - tail});
+      return paired_codec::bytes(op_.most_bytes != nullptr, whole, tail);
+    }
+    std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
+    if (op_.most_bytes != nullptr)
+      return wire::long_header_bytes + wire::scale_section(scales, op_.q.format(type_)) +
+             op_.most_bytes(part.count, levels_, op_.zero_free);
+    std::uint64_t const bits = static_cast<std::uint64_t>(op_.wire_bits);
+    return wire::header_bytes + wire::scale_section(scales, op_.q.format(type_)) + part.count / 8 * bits +
+           divide_up<std::uint64_t>(part.count % 8 * bits, 8);
+  }
+
+  operator_facts const& op_;
+  std::uint32_t levels_;
+  dtype type_;
+};
+
+/// The frames of float32 sums in nodes; see entered_vectors.
+class counting_sums final : public codec {
+ public:
+  std::size_t frame_bytes(segment part, int) const override {
+    return part.empty() ? 0 : wire::padded(wire::header_bytes + 4 * part.count);
+  }
+  void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
+  void finish(segment, std::span<source const>) override {}
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+  void declare(std::span<std::byte>, int) const override {}
+};
+
+/// Bytes of a frame where neither the caller nor the transport names a number: in memory that workers share, shorter ones
+/// cost up to a tenth of the time, longer ones no longer fit a cache.
+inline constexpr std::size_t default_chunk_bytes = std::size_t{256} << 10;
+
+/// Values sent at a time; 0: whole segments.
+///
+/// The norm of a whole segment can't be known from a chunk: sums under local whole-vector norms are not cut.
+/// @param wanted  by the caller; 0: as many as fill frames of @p bytes
+inline std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
+                              std::size_t bytes = default_chunk_bytes) {
+  if (op.local && op.bucket == 0 && r.how == method::requantise) return 0;
+  if (wanted != 0) return wanted;
+  return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
+}
+
+/// f(units, type) for each exchange of norms between the opening and the schedule: of buckets, and of vectors that are made after
+/// the opening.
+/// @param sums  whether nodes add before anything is encoded
+template <class F>
+void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
+  if (shares_unit(op)) f(std::uint64_t{1}, dtype::float64);
+  bool const measured = !op.plain && !op.local && op.fixed_unit == 0;
+  if (std::uint64_t const units = buckets_of(op, length);
+      measured && units != 0 && (op.bucket != 0 || op.centred || sums))
+    f(units, type);
+}
+
+/// Sends what a call sends between its opening and its schedule, over a transport that counts.
+template <class S, class T>
+void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_t length, dtype type,
+                 std::size_t chunk_bytes, frame_pool& frames) {
+  double* const no_values = nullptr;
+  if constexpr (SumsInNodes<S>) {
+    counting_sums sums;
+    schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
+  }
+  each_exchange(op, length, type, SumsInNodes<S>, [&](std::uint64_t units, dtype of) {
+    agree_on_units(t, std::span<double>(no_values, units), op.p, of, frames);
+  });
+}
+
+inline constexpr std::size_t record_bytes = 64;
+
+/// Bytes of the opening: the records, and the norms of buckets as agree_on_units() exchanges them.
+struct opening_bytes final : schedule::detail::bytes_before {
+  explicit opening_bytes(int workers) : workers_(workers) {}
+
+  /// @param width  bytes of a norm
+  void add(std::uint64_t buckets, std::size_t width) {
+    if (workers_ > 1) exchanges_.emplace_back(buckets, width);
+  }
+
+  std::uint64_t sent(int rank) const override {
+    std::uint64_t bytes = record_bytes * others();
+    for (auto const& [buckets, width] : exchanges_) {
+      std::uint64_t const own = own_of(buckets, rank);
+      bytes += width * (buckets - own + others() * own);
+    }
+    return bytes;
+  }
+  schedule::detail::slot_sizes slots(int rank) const override {
+    schedule::detail::slot_sizes all;
+    for (auto const& [buckets, width] : exchanges_) {
+      all.hold(0, 1, width * (others() + 1) * own_of(buckets, rank));
+      all.hold(1, 2, width * buckets);
+    }
+    return all;
+  }
+
+ private:
+  std::uint64_t others() const { return static_cast<std::uint64_t>(workers_ - 1); }
+  std::uint64_t own_of(std::uint64_t buckets, int rank) const {
+    return layout(buckets, workers_, 1, 0).part(rank).count;
+  }
+
+  int workers_;
+  std::vector<std::pair<std::uint64_t, std::size_t>> exchanges_;
+};
+
+/// The same with the float32 sums in nodes, where a schedule has such.
+/// @param sizes  sizes(layout, parts): of the frames of these sums
+template <class S, class Sizes>
+class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
+ public:
+  sums_in_nodes_bytes(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
+                      std::size_t chunk_bytes, Sizes const& sizes)
+      : opening_(opening), nodes_(schedule.nodes_among(workers)) {
+    for (int size : nodes_.sizes)
+      if (!of_size_.contains(size))
+        of_size_.emplace(size,
+                         sizes(layout(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
+  }
+
+  std::uint64_t sent(int rank) const override {
+    int const node = nodes_.node_of(rank), size = nodes_.size(node);
+    return opening_.sent(rank) +
+           schedule::scatter_reduce_allgather::sent(of_size_.at(size), size, rank - nodes_.leader(node));
+  }
+  schedule::detail::slot_sizes slots(int rank) const override {
+    int const node = nodes_.node_of(rank), size = nodes_.size(node);
+    schedule::detail::slot_sizes all = opening_.slots(rank), sums;
+    schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), sums);
+    all.hold(schedule::detail::slot_sizes::shared, 1, sums.bytes());  // as if the schedule used other slots
+    return all;
+  }
+
+ private:
+  opening_bytes const& opening_;
+  schedule::detail::node_map nodes_;
+  std::map<int, schedule::detail::piece_sizes> of_size_;
+};
+
+/// What a call sends before its schedule: the opening, and sums in nodes where the schedule has such.
+template <class S, class Sizes>
+auto sums_before(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
+                 std::size_t chunk_bytes, Sizes const& sizes) {
+  if constexpr (SumsInNodes<S>)
+    return sums_in_nodes_bytes<S, Sizes>(schedule, workers, opening, length, chunk_bytes, sizes);
+  else
+    return opening;
+}
+
+/// Bytes of the busiest workers; where a schedule does not say them, it runs for each worker over a transport that counts.
+template <class S>
+schedule::detail::busiest_worker busiest(S const& schedule, int workers, layout const& cut, codec& c,
+                                         schedule::detail::piece_sizes const& sizes,
+                                         schedule::detail::bytes_before const& before) {
+  if constexpr (requires { schedule::detail::busiest(schedule, sizes, workers, before); }) {
+    return schedule::detail::busiest(schedule, sizes, workers, before);
+  } else {
+    schedule::detail::busiest_worker most;
+    for (int rank = 0; rank < workers; ++rank) {
+      counting_transport t(rank, workers);
+      frame_pool frames = frame_pool::counting();
+      schedule(t, c, cut, frames);
+      most.sends(t.bytes() + before.sent(rank));
+      schedule::detail::slot_sizes slots = before.slots(rank);
+      slots.hold(schedule::detail::slot_sizes::shared, 1, frames.bytes());
+      most.holds(slots);
+    }
+    return most;
+  }
+}
+
+/// Roundings on the way, theta and what follows from it.
+inline void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
+                       std::uint64_t length, std::vector<double> const& magnitudes,
+                       std::vector<std::pair<int, int>> const& additions) {
+  p.rounding_steps = 0;
+  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
+    p.rounding_steps = 1;
+    int const vectors = s.vectors(p.workers);
+    if (vectors > 1 && r.how == method::requantise)
+      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
+    if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
+  }
+  p.theta = variance_bound(op, r, s, p.workers, length, magnitudes, additions);
+  p.iterations_factor = 1 + p.workers * p.theta;
+}
+
+/// The most workers of a plan; it takes a few ns for each.
+inline constexpr int most_planned = 1 << 20;
+
+template <class S>
+plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, S const& schedule,
+               int workers, std::uint64_t length, dtype type, std::uint64_t chunk,
+               std::size_t chunk_bytes = default_chunk_bytes) {
+  plan p;
+  p.workers = workers;
+  p.length = length;
+  schedule_facts s;
+  try {
+    if (workers < 1 || workers > most_planned)
+      throw configuration_error("globalq: plan: " + std::to_string(workers) + " workers; ask for 1 to " +
+                                std::to_string(most_planned));
+    expect_length(length, "plan");
+    s = schedule.facts(workers);  // throws for nodes of another number of workers, say
+  } catch (configuration_error const& e) {
+    p.refusal = e.what();
+    return p;
+  }
+  resolution const r = resolve(op, s, workers);
+  p.refusal = r.refusal;
+  p.fits = r.fits();
+  p.reduce = r.how;
+  if (!p.fits) return p;
+  p.levels = r.size;
+  p.headroom = r.headroom;
+  int const parts = schedule.parts(workers);
+  layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
+  counting_codec c(op, r.size, type);
+  opening_bytes before(workers);
+  each_exchange(op, length, type, SumsInNodes<S>,
+                [&](std::uint64_t units, dtype of) { before.add(units, scale_bytes(of)); });
+  using schedule::detail::piece_sizes;
+  auto const sums_of = [](layout const& pieces, int count) {
+    return piece_sizes::of(pieces, count, counting_sums());
+  };
+  auto const most = busiest(schedule, workers, cut, c, piece_sizes::of(cut, parts, c),
+                            sums_before(schedule, workers, before, length, chunk_bytes, sums_of));
+  p.bytes_sent = most.sent;
+  p.workspace_bytes = most.held;
+  p.bytes_modelled = s.native;
+  p.bytes_are_most = op.most_bytes != nullptr;
+  if (length > 0)
+    p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
+  add_errors(p, op, r, s, length, magnitudes,
+             needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
+                                                       : std::vector<std::pair<int, int>>());
+  return p;
+}
+
+}  // namespace detail
+
+/// @brief What averaging vectors of @p length values would do and cost, without a transport.
+/// @param op        a quantizer, any_quantizer or uncompressed
+/// @param workers   n >= 1; thousands are fine
+/// @returns         a plan; with fits == false and the reason when the policies do not work together, when there are fewer
+///                  than 1 or more than 2^20 workers, and above 2^48 values
+/// @complexity      O(n), some ns a worker; of no length, chunk or frame
+template <class Operator, class S>
+plan plan_for(Operator const& op, S const& schedule, int workers, std::uint64_t length,
+              dtype type = dtype::float32, std::uint64_t chunk_values = 0) {
+  return detail::make_plan(detail::facts_of(op), detail::magnitudes(op), schedule, workers, length, type,
+                           chunk_values);
+}
+
+}  // namespace globalq

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief allreduce_mean: the statistics of all workers become one scale: the exchange of bucket norms.
+
+#include "../../core/codec.hpp"
+#include "../../core/scale_word.hpp"
+#include "../../norm/statistic.hpp"
+#include "../concept.hpp"
+
+namespace globalq::detail {
+
+/// (sum_i a_i^p)^(1/p) over n workers, added in rank order in double; the same bits wherever it is computed.
+/// @param a  a(i): norm of worker i, finite and not negative; asked for twice
+GLOBALQ_ANY_FUNCTION
+template <class Norms>
+GLOBALQ_FUNCTION double combine_norms(int n, Norms const& a, std::uint32_t p) {
+  double top = 0;
+  for (int i = 0; i < n; ++i) {
+    double const v = a(i);
+    top = top < v ? v : top;
+  }
+  if (p == infinity || top == 0) return top;
+  double sum = 0;
+  for (int i = 0; i < n; ++i) {
+    double const share = rounded(a(i) / rounded(top));  // else -ffast-math multiplies by a reciprocal
+    double power = share;
+    for (std::uint32_t k = 1; k < p; ++k) power = rounded(power * share);
+    sum = rounded(sum + power);
+  }
+  return rounded(norm::root(sum, p) * top);  // sum is in [1, n]
+}
+inline double combine_norms(std::span<double const> a, std::uint32_t p) {
+  return combine_norms(
+      static_cast<int>(a.size()), [&](int i) { return a[static_cast<std::size_t>(i)]; }, p);
+}
+
+/// What is computed for each bucket while units are agreed on.
+struct write_units {
+  double const* units;
+  std::byte* scales;
+  dtype type;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { write_scale(scales, b, type, units[b]); }
+};
+struct read_units {
+  std::byte const* scales;
+  dtype type;
+  double* units;
+  std::uint64_t own_first, own_end;  ///< buckets that are known already
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
+    if (b < own_first || b >= own_end) units[b] = read_scale(scales, b, type);
+  }
+};
+struct combine_units {
+  std::byte const* theirs;  ///< those of each worker for the buckets of this one
+  std::uint64_t count;
+  int rank, workers;
+  std::uint32_t p;
+  dtype type;
+  double* units;  ///< in: own; out: of all
+  std::byte* scales;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    double const own = units[i];
+    auto const norm_of = [&](int w) {
+      return w == rank ? own : read_scale(theirs, static_cast<std::uint64_t>(w) * count + i, type);
+    };
+    units[i] = representable(combine_norms(workers, norm_of, p), type);
+    write_scale(scales, i, type, units[i]);
+  }
+};
+
+/// Runs what units need in the calling thread.
+struct serial_items {
+  template <class F>
+  void items(std::uint64_t count, F const& f) const {
+    for (std::uint64_t i = 0; i < count; ++i) f(i);
+  }
+};
+
+/// Turns the own norms of all buckets into the scales of all workers, on every worker alike.
+///
+/// Each worker owns a range of buckets: it gets the norms of that range from all, combines them in rank order and sends
+/// the scales to all. Two rounds; 2 (n-1)/n of the norms' bytes are sent.
+/// @param on     runs items in the memory of units and frames
+/// @param units  in: own norms, representable; out: scales
+template <Transport T, class Executor = serial_items>
+void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
+                    Executor const& on = {}) {
+  int const n = t.size(), r = t.rank();
+  if (n == 1) return;
+  layout const cut(units.size(), n, 1, 0);
+  std::size_t const width = scale_bytes(type);
+  bool const counting = units.data() == nullptr;
+  segment const mine = cut.part(r);
+  std::size_t const mine_bytes = mine.count * width;
+  auto const theirs = frames.get(0, mine_bytes * static_cast<std::size_t>(n));
+  auto const norms = frames.get(1, units.size() * width), scales = frames.get(2, units.size() * width);
+  auto const part_of = [&](std::span<std::byte> all, int q) {
+    segment const s = cut.part(q);
+    return counting ? std::span<std::byte>(all.data(), s.count * width)
+                    : all.subspan(s.first * width, s.count * width);
+  };
+  auto const from = [&](int q) {
+    return counting ? std::span<std::byte>(theirs.data(), mine_bytes)
+                    : theirs.subspan(static_cast<std::size_t>(q) * mine_bytes, mine_bytes);
+  };
+  schedule::detail::transfers<T> under_way;
+  for (int q = 0; q < n; ++q)
+    if (q != r) under_way.recv(t, q, from(q));
+  if (!counting) on.items(units.size(), write_units{units.data(), norms.data(), type});
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(norms, (r + k) % n));
+  under_way.wait_all(t);
+  if (!counting)
+    on.items(mine.count, combine_units{theirs.data(), mine.count, r, n, p, type, units.data() + mine.first,
+                                       part_of(scales, r).data()});
+  for (int q = 0; q < n; ++q)
+    if (q != r) under_way.recv(t, q, part_of(scales, q));
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(scales, r));
+  under_way.wait_all(t);
+  if (!counting)
+    on.items(units.size(),
+             read_units{scales.data(), type, units.data(), mine.first, mine.first + mine.count});
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief telemetry: watches the calls of an operator: clocks, counters, and regions of Kokkos Tools.
+
+#include "../../transport/concept.hpp"
+#include "../telemetry.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace globalq::detail {
+
+/// @brief Where a call is, for telemetry and for profilers.
+///
+/// Regions are named "globalq::allreduce_mean" (the operation) and, inside it, "globalq::encode" (the phase).
+class call_meter {
+  using clock = std::chrono::steady_clock;
+
+ public:
+  /// @param to      who is told; null: nobody, and only profilers are
+  /// @param settle  returns when all that was enqueued has run; empty where nothing is
+  explicit call_meter(telemetry* to = nullptr, std::function<void()> settle = {})
+      : to_(to), settle_(std::move(settle)) {}
+
+  /// Whether a call is under way that someone wants to know of.
+  bool watching() const { return watching_; }
+  bool wants_errors() const { return watching_ && timed_ && to_->what().errors; }
+  /// Whether a call is under way whose phases wait for what was enqueued.
+  bool waits() const { return watching_ && timed_ && settle_; }
+  /// That of the call under way.
+  call_report& report() { return report_; }
+  /// The call under way has no finite result.
+  /// @param rank  the first that brought NaN or infinity; -1: the mean overflowed
+  void not_finite(int rank) {
+    report_.non_finite = 1;
+    report_.non_finite_rank = rank;
+  }
+
+  /// @brief f(), as a call.
+  /// @param plain  whether the operator is float32
+  template <class T, class F>
+  auto watch(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, bool plain,
+             F const& f) {
+    bool const profiled = Kokkos::Tools::profileLibraryLoaded();
+    if (to_ == nullptr && !profiled) return f();
+    report_ = {};
+    report_.operation = operation;
+    report_.step = step;
+    report_.calls = 1;
+    report_.values = values;
+    report_.uncompressed = plain ? 1 : 0;
+    timed_ = to_ != nullptr;
+    profiled_ = profiled;
+    std::uint64_t const sent = bytes_sent_by(workers);
+    if (profiled_) Kokkos::Tools::pushRegion(std::string("globalq::") + operation);
+    watching_ = true;
+    wait();
+    began_ = since_ = clock::now();
+    ending<T> const end{*this, workers, sent, std::uncaught_exceptions()};
+    return f();
+  }
+
+  /// @brief A phase, until it goes out of scope; the phase around it pauses.
+  class scope {
+   public:
+    scope(call_meter& meter, phase p) : meter_(meter.watching_ ? &meter : nullptr) {
+      if (meter_ == nullptr) return;
+      outer_ = meter_->turn_to(static_cast<std::size_t>(p));
+      if (meter_->profiled_)
+        Kokkos::Tools::pushRegion(std::string("globalq::") + phase_names[static_cast<std::size_t>(p)]);
+    }
+    scope(scope const&) = delete;
+    scope& operator=(scope const&) = delete;
+    ~scope() {
+      if (meter_ == nullptr) return;
+      meter_->turn_to(outer_);
+      if (meter_->profiled_) Kokkos::Tools::popRegion();
+    }
+
+   private:
+    call_meter* meter_;
+    std::size_t outer_ = phases;
+  };
+  [[nodiscard]] scope enter(phase p) { return {*this, p}; }
+
+ private:
+  template <class T>
+  struct ending {
+    call_meter& meter;
+    T const& workers;
+    std::uint64_t sent;
+    int exceptions;
+    ~ending() { meter.end(bytes_sent_by(workers) - sent, std::uncaught_exceptions() > exceptions); }
+  };
+
+  template <class T>
+  static std::uint64_t bytes_sent_by([[maybe_unused]] T const& workers) {
+    if constexpr (transport::OwnBytesSent<T>)
+      return workers.bytes_sent();
+    else
+      return 0;
+  }
+
+  /// The time until now belongs to the phase that was; returns it. phases: to none.
+  std::size_t turn_to(std::size_t next) {
+    if (timed_) {
+      wait();
+      clock::time_point const now = clock::now();
+      if (phase_ < phases) report_.phase_seconds[phase_] += seconds(now - since_);
+      since_ = now;
+    }
+    return std::exchange(phase_, next);
+  }
+
+  void end(std::uint64_t bytes, bool failed) {
+    wait();
+    report_.seconds = seconds(clock::now() - began_);
+    report_.bytes_sent = bytes;
+    if (failed) report_.failed = 1;
+    watching_ = false;
+    phase_ = phases;
+    if (profiled_) Kokkos::Tools::popRegion();
+    if (timed_) to_->record(report_);
+  }
+
+  /// Errors are those of the call, which meets them when it waits itself.
+  void wait() const {
+    if (!timed_ || !settle_) return;
+    try {
+      settle_();
+    } catch (std::exception const&) {
+    }
+  }
+
+  static double seconds(clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+  telemetry* to_;
+  std::function<void()> settle_;
+  call_report report_;
+  clock::time_point began_, since_;
+  std::size_t phase_ = phases;
+  bool watching_ = false, timed_ = false, profiled_ = false;
+};
+
+}  // namespace globalq::detail
