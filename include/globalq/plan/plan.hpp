@@ -3,7 +3,6 @@
 /// @file
 /// @brief plan: what a call will do and cost, asked before anything is sent.
 
-#include "../call/detail/entered.hpp"
 #include "../operator/detail/tail_codec.hpp"
 #include "../operator/quantizer.hpp"
 #include "../schedule/concept.hpp"

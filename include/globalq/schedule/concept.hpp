@@ -35,6 +35,12 @@ concept Schedule = requires(S const& schedule, int workers) {
 
 namespace detail {
 
+/// A schedule that adds the values of a node in float32; its leader encodes the sum.
+template <class S>
+concept SumsInNodes = requires {
+  requires S::sums_in_nodes;
+};
+
 /// The part of its vector that a worker brings: all, unless the schedule says otherwise by `reads(layout, rank)`.
 template <class S>
 segment reads_of(S const& schedule, layout const& cut, int rank) {

@@ -8,12 +8,6 @@
 
 namespace globalq::detail {
 
-/// A schedule that adds the values of a node in float32; its leader encodes the sum.
-template <class S>
-concept SumsInNodes = requires {
-  requires S::sums_in_nodes;
-};
-
 /// The vectors of one call, in memory that the next call reuses.
 class entered_vectors {
  public:

@@ -4,6 +4,7 @@
 /// @brief allreduce_mean: the opening exchange: do all workers mean the same call, what do they bring, and what scale
 ///        follows? Plain functions of the records, for host and device.
 
+#include "../../core/detail/outcome.hpp"
 #include "../../operator/detail/operator_codec.hpp"
 #include "../../operator/detail/resolve.hpp"
 #include "../../schedule/detail/units.hpp"
@@ -189,15 +190,6 @@ inline bool only_operators_differ(std::span<opening_record const> all) {
   }
   return differ;
 }
-
-/// What the records come to.
-enum class outcome : std::uint32_t {
-  mean,         ///< go on
-  zero,         ///< every value of every worker is zero, and so is the mean
-  not_finite,   ///< a worker brought NaN or infinity
-  beyond_unit,  ///< a value is larger than the unit of norm::fixed
-  disagree      ///< not all workers made the same call
-};
 
 struct decision {
   outcome what = outcome::mean;

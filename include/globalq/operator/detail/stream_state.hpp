@@ -3,7 +3,7 @@
 /// @file
 /// @brief quantizer: what the kernels of a call on a stream tell each other, and the host.
 
-#include "../../call/detail/opening.hpp"
+#include "../../core/detail/outcome.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief core: what becomes of a call, as its workers agree before anything is encoded.
+
+#include <cstdint>
+
+namespace globalq::detail {
+
+/// What the records of an opening exchange come to.
+enum class outcome : std::uint32_t {
+  mean,         ///< go on
+  zero,         ///< every value of every worker is zero, and so is the mean
+  not_finite,   ///< a worker brought NaN or infinity
+  beyond_unit,  ///< a value is larger than the unit of norm::fixed
+  disagree      ///< not all workers made the same call
+};
+
+}  // namespace globalq::detail
