@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of the library includes only folders above it.
+"""A folder of the library includes only folders above it, and scalars need no Kokkos.
 
 usage: tests/header_test/folder_order.py INCLUDE_DIR
 The order is the road of a vector, as docs/design.md tells it. Folders of one line do not include one another.
@@ -27,6 +27,10 @@ adapt
 compressor model
 """
 
+# Above the kernels there is none of Kokkos, but for what tells its views from other vectors.
+SCALARS = ("core", "random", "levels", "rounding", "wire", "reduce", "norm")
+VIEWS = "core/vector.hpp"
+
 
 def main() -> int:
     place = {folder: k for k, line in enumerate(ORDER.split("\n")) for folder in line.split()}
@@ -39,10 +43,13 @@ def main() -> int:
         if folder not in place:
             wrong.append(f"{folder}/ has no place in the order; give it one in {pathlib.Path(__file__).name}")
             continue
-        for name in re.findall(r'^\s*#include "(.*)"', header.read_text(), re.MULTILINE):
+        text, name_here = header.read_text(), str(header.relative_to(root))
+        if folder in SCALARS and name_here != VIEWS and "include <Kokkos" in text:
+            wrong.append(f"{name_here} includes Kokkos; scalars are compiled for each instruction set, without it")
+        for name in re.findall(r'^\s*#include "(.*)"', text, re.MULTILINE):
             other = (header.parent / name).resolve().relative_to(root).parts[0]
             if other != folder and place.get(other, len(place)) >= place[folder]:
-                wrong.append(f"{header.relative_to(root)} includes {name}, and {other}/ is not above {folder}/")
+                wrong.append(f"{name_here} includes {name}, and {other}/ is not above {folder}/")
     print("\n".join(dict.fromkeys(wrong)) or f"{len(place)} folders include only folders above them")
     return 1 if wrong else 0
 

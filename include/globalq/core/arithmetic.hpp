@@ -6,7 +6,6 @@
 /// Every function here is exact or correctly rounded, branch-free where a hot loop calls it, and callable on host and
 /// device. Numbers are taken apart as integers, so that neither -ffast-math nor flush-to-zero can change a result.
 
-#include <Kokkos_Core.hpp>
 #include <bit>
 #include <cstdint>
 
@@ -35,7 +34,13 @@
 #endif
 
 /// Marks a function that kernels inline on host and device.
-#define GLOBALQ_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define GLOBALQ_FUNCTION __host__ __device__ __forceinline__
+#elif defined(__GNUC__)
+#define GLOBALQ_FUNCTION inline __attribute__((always_inline))
+#else
+#define GLOBALQ_FUNCTION inline
+#endif
 
 /// Before a template marked so: it may also be called with a function of the host only, on the host.
 #if defined(__CUDACC__)
@@ -84,10 +89,10 @@ inline constexpr std::uint32_t dynamic = 0;
 /// The order of a maximum norm.
 inline constexpr std::uint32_t infinity = 0xffffffffU;
 
-GLOBALQ_FUNCTION std::uint32_t bits_of(float x) { return Kokkos::bit_cast<std::uint32_t>(x); }
-GLOBALQ_FUNCTION std::uint64_t bits_of(double x) { return Kokkos::bit_cast<std::uint64_t>(x); }
-GLOBALQ_FUNCTION float float_of(std::uint32_t bits) { return Kokkos::bit_cast<float>(bits); }
-GLOBALQ_FUNCTION double double_of(std::uint64_t bits) { return Kokkos::bit_cast<double>(bits); }
+GLOBALQ_FUNCTION std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+GLOBALQ_FUNCTION std::uint64_t bits_of(double x) { return __builtin_bit_cast(std::uint64_t, x); }
+GLOBALQ_FUNCTION float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+GLOBALQ_FUNCTION double double_of(std::uint64_t bits) { return __builtin_bit_cast(double, bits); }
 
 inline constexpr std::uint32_t float_sign = 0x80000000U;
 inline constexpr std::uint32_t float_magnitude = 0x7fffffffU;
@@ -103,8 +108,11 @@ GLOBALQ_FUNCTION bool is_finite(double x) { return (bits_of(x) & double_magnitud
 
 /// A float product rounded once, never fused into a following sum by a device compiler.
 GLOBALQ_FUNCTION float multiply(float a, float b) {
-  KOKKOS_IF_ON_DEVICE((return __fmul_rn(a, b);))
-  KOKKOS_IF_ON_HOST((return a * b;))
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
 }
 
 /// The magnitude of @p a with the sign bit of @p sign. Also keeps a product in @p a from being fused into a sum.

@@ -6,6 +6,7 @@
 #include "dtype.hpp"
 #include "error.hpp"
 
+#include <Kokkos_Core.hpp>
 #include <ranges>
 #include <string>
 #include <type_traits>

@@ -22,6 +22,7 @@
 #include "../random/stream.hpp"
 #include "float_environment.hpp"
 
+#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <atomic>
 #include <exception>

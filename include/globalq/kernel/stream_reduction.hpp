@@ -9,6 +9,7 @@
 #include "../norm/statistic.hpp"
 #include "detail/device.hpp"
 
+#include <Kokkos_Core.hpp>
 #include <algorithm>
 
 namespace globalq::norm {

@@ -12,6 +12,8 @@
 #include "detail/avx512.hpp"
 #include "order.hpp"
 
+#include <cmath>
+
 namespace globalq::norm {
 
 /// Values of a block of the tree.
@@ -222,7 +224,7 @@ GLOBALQ_FUNCTION statistic block_statistic(const_vector x, std::uint64_t first, 
 /// @pre x = 0 or 1 <= x < 2^1000, 1 <= q <= 64
 GLOBALQ_FUNCTION double root(double x, std::uint32_t q) {
   if (q == 1 || x == 0) return x;
-  if (q == 2) return rounded(Kokkos::sqrt(x));
+  if (q == 2) return rounded(std::sqrt(x));
   double const order = static_cast<double>(q);
   double y = globalq::power_of_two(exponent_of(x) / static_cast<int>(q) +
                                    1);  // from above: Newton falls monotonically

@@ -9,6 +9,7 @@
 #include "packed.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace globalq::wire {
 

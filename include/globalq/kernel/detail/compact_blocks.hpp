@@ -5,6 +5,8 @@
 
 #include "sparse_blocks.hpp"
 
+#include <Kokkos_Core.hpp>
+
 namespace globalq::wire::detail {
 
 /// What the parts of this thread say about a block, and those of all threads.

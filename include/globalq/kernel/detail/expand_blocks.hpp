@@ -5,6 +5,8 @@
 
 #include "sparse_blocks.hpp"
 
+#include <Kokkos_Core.hpp>
+
 namespace globalq::wire::detail {
 
 /// A body, its index and the places of its blocks -> codes.
