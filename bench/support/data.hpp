@@ -6,6 +6,7 @@
 #include <globalq/core/codec.hpp>
 #include <globalq/core/dtype.hpp>
 
+#include <Kokkos_Core.hpp>
 #include <bit>
 #include <cmath>
 
