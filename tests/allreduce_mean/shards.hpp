@@ -147,6 +147,8 @@ std::vector<float> expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quan
   std::size_t const d = x.size();
   std::string const what = op.facts().name + ", nodes " + support::text(split);
   gq::segment const own = mean.shard(d);
+  EXPECT_EQ(own.first, flat.shard(d).first);
+  EXPECT_EQ(own.count, flat.shard(d).count);
   std::vector<float> in_place = x, alone(own.count), expected(own.count);
   mean(in_place, 7);
   cut(x, alone, 7);
@@ -155,7 +157,6 @@ std::vector<float> expect_shards_of_the_mean_over_nodes(T& workers, gq::any_quan
   EXPECT_TRUE(same_bits(in_place.data(), x.data(), own.first)) << "shards of others are left alone";
   std::size_t const end = own.first + own.count;
   EXPECT_TRUE(same_bits(in_place.data() + end, x.data() + end, d - end));
-  EXPECT_EQ(own.first, flat.shard(d).first);
   if (exact) {
     EXPECT_TRUE(same_bits(alone.data(), expected.data(), own.count)) << what;
   }
