@@ -6,20 +6,16 @@
 ///
 /// Inputs are made of bit patterns: a generator that divides would change under -ffast-math by itself.
 
+#include "../../support/hash.hpp"
+
 #include <globalq/globalq.hpp>
 
 #include <cstdio>
 
 namespace gq = globalq;
+using support::mix;
 
 namespace {
-
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
 
 /// 40 binades from 2^-20 on; one value in sixteen is subnormal (all are, when asked).
 std::vector<std::uint32_t> floats(std::uint64_t seed, bool subnormal) {
@@ -43,12 +39,6 @@ std::vector<std::uint64_t> doubles(std::uint64_t seed, bool subnormal) {
   return x;
 }
 
-std::uint64_t hash(std::uint64_t h, void const* data, std::size_t bytes) {
-  auto const* p = static_cast<unsigned char const*>(data);
-  for (std::size_t i = 0; i < bytes; ++i) h = (h ^ p[i]) * 0x100000001B3ULL;
-  return h;
-}
-
 template <class T, class Word>
 std::uint64_t run(gq::any_quantizer const& op, char const* schedule,
                   std::vector<Word> (*make)(std::uint64_t, bool), bool subnormal) {
@@ -65,8 +55,8 @@ std::uint64_t run(gq::any_quantizer const& op, char const* schedule,
     std::memcpy(x.data(), values.data(), x.size() * sizeof(Word));
     all[r] = x;
   });
-  std::uint64_t h = 14695981039346656037ULL;
-  for (auto const& x : all) h = hash(h, x.data(), x.size() * sizeof(Word));
+  std::uint64_t h = 0;
+  for (auto const& x : all) h = mix(h, support::hash_bytes(x.data(), x.size() * sizeof(Word)));
   return h;
 }
 
