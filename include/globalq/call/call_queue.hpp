@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: calls that were started and not yet waited for: a thread that runs them in order.
+/// @brief call: calls that were started and not yet waited for: a thread that runs them in order.
 
 #include "../core/dtype.hpp"
 

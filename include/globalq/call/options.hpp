@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: what a caller may choose besides operator, schedule and transport.
+/// @brief call: what a caller may choose besides operator, schedule and transport.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: several vectors that are averaged in one call.
+/// @brief call: several vectors that are averaged in one call.
 
 #include "../core/vector.hpp"
 

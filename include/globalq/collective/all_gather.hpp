@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief all_gather: every worker gets the shards of all, quantised: weights of a sharded trainer.
+/// @brief collective: every worker gets the shards of all, quantised: weights of a sharded trainer.
 
 #include "../schedule/detail/shards.hpp"
 #include "detail/collective.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: the one call: all workers agree on the mean of their vectors.
+/// @brief collective: the one call: all workers agree on the mean of their vectors.
 
 #include "detail/collective.hpp"
 

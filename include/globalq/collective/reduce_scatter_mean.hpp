@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce_scatter_mean: every worker gets its shard of the mean: gradients of a sharded trainer.
+/// @brief collective: every worker gets its shard of the mean: gradients of a sharded trainer.
 
 #include "../schedule/detail/shards.hpp"
 #include "detail/collective.hpp"

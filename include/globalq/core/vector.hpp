@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: what users may pass as a vector: a span, a container, or a Kokkos::View.
+/// @brief core: what users may pass as a vector: a span, a container, or a Kokkos::View.
 
 #include "dtype.hpp"
 #include "error.hpp"

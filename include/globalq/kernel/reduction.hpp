@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
+/// @brief kernel: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
 
 #include "../norm/statistic.hpp"
 #include "executor.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the statistics of buckets by kernels on a stream; the bits of kernel/reduction.hpp.
+/// @brief kernel: the statistics of buckets by kernels on a stream; the bits of kernel/reduction.hpp.
 ///
 /// Four threads share a block: value i of a block belongs to partial sum i % 16, and thread t keeps sums 4 t to 4 t + 3.
 /// So each sum is added in the order of the values, and four threads read 64 bytes that lie side by side.

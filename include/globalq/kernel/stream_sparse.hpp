@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: the bodies of coded<sparse> in the memory of a device, made and read by kernels on a stream.
+/// @brief kernel: the bodies of coded<sparse> in the memory of a device, made and read by kernels on a stream.
 
 #include "../wire/sparse.hpp"
 #include "detail/compact_blocks.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: any operator behind one type, for programs that compose at run time.
+/// @brief operator: any operator behind one type, for programs that compose at run time.
 
 #include "quantizer.hpp"
 

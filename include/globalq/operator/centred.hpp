@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
+/// @brief operator: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
 
 #include "detail/centred_codec.hpp"
 #include "detail/paired_operator.hpp"

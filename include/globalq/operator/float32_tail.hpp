@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator for whole buckets; the values they leave over travel as float32.
+/// @brief operator: an operator for whole buckets; the values they leave over travel as float32.
 
 #include "detail/paired_operator.hpp"
 #include "detail/tail_codec.hpp"

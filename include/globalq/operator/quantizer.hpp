@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: the operator: a norm, levels, a rounding, a wire format and a reduce, composed.
+/// @brief operator: the quantizer: a norm, levels, a rounding, a wire format and a reduce, composed.
 
 #include "../levels/exponential.hpp"
 #include "../levels/minifloat.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator by itself on a stream: vectors and frames in the memory of a device.
+/// @brief operator: an operator by itself on a stream: vectors and frames in the memory of a device.
 
 #include "../core/vector.hpp"
 #include "any_quantizer.hpp"

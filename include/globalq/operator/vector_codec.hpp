@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator by itself: one vector to a frame and back, for research code and parameter servers.
+/// @brief operator: an operator by itself: one vector to a frame and back, for research code and parameter servers.
 
 #include "../core/vector.hpp"
 #include "../kernel/reduction.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: what is encoded in place of the caller's vectors: sums of nodes, and values around midpoints.
+/// @brief call: what is encoded in place of the caller's vectors: sums of nodes, and values around midpoints.
 
 #include "../../operator/detail/centred_codec.hpp"
 #include "grouped_codec.hpp"

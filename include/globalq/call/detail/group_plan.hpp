@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief plan: what a call for several vectors, each with an operator of its own, will do and cost.
+/// @brief call: what a call for several vectors, each with an operator of its own, will do and cost.
 
 #include "../../plan/plan.hpp"
 #include "grouped_codec.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: several vectors behind one codec: a frame is the frames of the vectors that a segment touches.
+/// @brief call: several vectors behind one codec: a frame is the frames of the vectors that a segment touches.
 ///
 /// The vectors lie one after the other in a vector that a schedule cuts; each begins at a multiple of the grain, so that
 /// no random tile has values of two. What lies between has no values and takes no bytes. Where a vector has longer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: a call over a transport that moves host memory, decided and driven by the calling thread.
+/// @brief call: a call over a transport that moves host memory, decided and driven by the calling thread.
 
 #include "../../kernel/reduction.hpp"
 #include "../../operator/any_quantizer.hpp"

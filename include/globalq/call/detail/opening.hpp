@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: the opening exchange: do all workers mean the same call, what do they bring, and what scale
+/// @brief call: the opening exchange: do all workers mean the same call, what do they bring, and what scale
 ///        follows? Plain functions of the records, for host and device.
 
 #include "../../core/detail/outcome.hpp"

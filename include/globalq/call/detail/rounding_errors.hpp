@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief telemetry: what becomes of the own values of a call: they are encoded and decoded by themselves.
+/// @brief call: what becomes of the own values of a call: they are encoded and decoded by themselves.
 
 #include "grouped_codec.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: a call over a transport of a stream: decided by kernels, driven by nothing but the stream.
+/// @brief call: a call over a transport of a stream: decided by kernels, driven by nothing but the stream.
 ///
 /// The same steps as host_call, each of them enqueued: statistics, records, the decision, scales, the schedule. What went
 /// wrong is found by kernels too, on every worker alike; they leave word in pinned memory, and the next call throws.

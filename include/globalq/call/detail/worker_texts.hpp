@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: short texts of all workers, for the errors of workers that disagree.
+/// @brief call: short texts of all workers, for the errors of workers that disagree.
 
 #include "../../core/error.hpp"
 #include "../../transport/collectives.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
+/// @brief collective: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
 
 #include "../../call/call_queue.hpp"
 #include "../../call/detail/host_call.hpp"

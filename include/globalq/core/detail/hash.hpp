@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: hashes: fingerprints, and what else is computed from a name.
+/// @brief core: hashes: fingerprints, and what else is computed from a name.
 
 #include "../arithmetic.hpp"
 

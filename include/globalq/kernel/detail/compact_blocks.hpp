@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: kernels from codes to a sparse body: how long each block gets, and its bytes.
+/// @brief kernel: kernels from codes to a sparse body: how long each block gets, and its bytes.
 
 #include "sparse_blocks.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: the kernel from a sparse body to codes. It refuses what the host refuses, and then leaves zeros.
+/// @brief kernel: the kernel from a sparse body to codes. It refuses what the host refuses, and then leaves zeros.
 
 #include "sparse_blocks.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: what the kernels of sparse bodies share: blocks and parts of them, fields of one width, moving bytes.
+/// @brief kernel: what the kernels of sparse bodies share: blocks and parts of them, fields of one width, moving bytes.
 ///
 /// A team of threads has a block. A part of it is 32 codes, a word of its bitmap: a GPU thread has one, the one thread of a
 /// host team all. Fields go in groups of eight, which are whole bytes, so no two threads write to the same one. A block is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator by itself, without other workers: every vector has the scale of its own norm.
+/// @brief operator: an operator by itself, without other workers: every vector has the scale of its own norm.
 
 #include "../any_quantizer.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: values around the midpoints of their buckets by an operator, the midpoints as float32.
+/// @brief operator: values around the midpoints of their buckets by an operator, the midpoints as float32.
 ///
 /// mean(x) = mean(x - m) + mean(m). A call takes the midpoints off before it measures (centre()); frames carry both, and
 /// the codec adds the mean of the midpoints to the operator's mean.

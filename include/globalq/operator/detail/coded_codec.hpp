@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: the codec of a composition whose codes travel in frames of different lengths.
+/// @brief operator: the codec of a composition whose codes travel in frames of different lengths.
 ///
 /// The codec of whole integers does all the work; here its frames are coded before they leave and decoded when they
 /// arrive. Between the two lies a frame of integers, of a chunk, in a cache. Only the code is part of the type, so that one

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
+/// @brief operator: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
 
 #include "../../kernel/reduction.hpp"
 #include "composition.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: what the codecs of a composition of levels, rounding and wire share, wherever its kernels run.
+/// @brief operator: what the codecs of a composition of levels, rounding and wire share, wherever its kernels run.
 
 #include "../../kernel/combine.hpp"
 #include "../../kernel/mean.hpp"

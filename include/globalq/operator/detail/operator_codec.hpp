@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: what allreduce_mean asks of any operator: a codec that is told about each call.
+/// @brief operator: what allreduce_mean asks of any operator: a codec that is told about each call.
 
 #include "../../core/codec.hpp"
 #include "../../core/dtype.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: a codec whose frames hold two: that of an operator, and float32 numbers beside it.
+/// @brief operator: a codec whose frames hold two: that of an operator, and float32 numbers beside it.
 ///
 /// | bytes | content |
 /// | --- | --- |

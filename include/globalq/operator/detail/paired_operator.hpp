@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: an operator made of an operator, whose frames hold float32 numbers beside those of the other one.
+/// @brief operator: an operator made of an operator, whose frames hold float32 numbers beside those of the other one.
 
 #include "../any_quantizer.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: float32 frames, without quantisation: the baseline over the same schedules.
+/// @brief operator: float32 frames, without quantisation: the baseline over the same schedules.
 
 #include "../../kernel/plain.hpp"
 #include "operator_codec.hpp"

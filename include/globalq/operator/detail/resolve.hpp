@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
+/// @brief operator: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
 
 #include "../../core/detail/hash.hpp"
 #include "../../core/error.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
+/// @brief operator: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
 
 #include "../../kernel/plain.hpp"
 #include "../../kernel/stream.hpp"

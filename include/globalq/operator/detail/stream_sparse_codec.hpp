@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: the codec of a composition whose codes travel in sparse frames, in the memory of a space.
+/// @brief operator: the codec of a composition whose codes travel in sparse frames, in the memory of a space.
 ///
 /// What coded_codec is on a host: the codec of whole integers does all the work, its frames are coded before they leave
 /// and decoded when they arrive, all by kernels on the stream. Only a schedule that asks how long a frame is makes the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: what the kernels of a call on a stream tell each other, and the host.
+/// @brief operator: what the kernels of a call on a stream tell each other, and the host.
 
 #include "../../core/detail/outcome.hpp"
 #include "../../kernel/stream.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief quantizer: whole buckets by an operator, the values left over as float32.
+/// @brief operator: whole buckets by an operator, the values left over as float32.
 ///
 /// Segments begin at multiples of the bucket, and only the last one of a vector may end elsewhere, so what is left over of
 /// a segment is left over of the vector.

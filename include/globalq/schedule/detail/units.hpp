@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief allreduce_mean: the statistics of all workers become one scale: the exchange of bucket norms.
+/// @brief schedule: the statistics of all workers become one scale: the exchange of bucket norms.
 
 #include "../../core/codec.hpp"
 #include "../../core/scale_word.hpp"
