@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Compiles every kernel body for the CUDA space: host and device run the same code.
+/// @brief Compiles every kernel body of a device for the CUDA space.
 ///
 /// Only compiled: no GPU is needed; scripts/sass-report says what became of them. Without CUDA in Kokkos it compiles for
 /// Kokkos::Serial.
 
 #include "../support/space.hpp"
 
-#include <globalq/kernel/combine.hpp>
-#include <globalq/kernel/mean.hpp>
+#include <globalq/kernel/device/combine.hpp>
+#include <globalq/kernel/device/mean.hpp>
 #include <globalq/kernel/stream.hpp>
 #include <globalq/kernel/stream_reduction.hpp>
 #include <globalq/levels/exponential.hpp>
@@ -36,15 +36,15 @@ void enqueue(executor const& on, Operands const& o, Body const& body) {
 
 template <class Op, class Operands>
 void launch(executor const& on, Operands const& o, std::byte* out, gq::mutable_vector y) {
-  enqueue(on, o, gq::kernel::add_codes<Operands, Op>{o, out});
-  enqueue(on, o, gq::kernel::add_values<Operands>{o, out, out});
-  enqueue(on, o, gq::kernel::check_codes<Operands>{o});
-  enqueue(on, o, gq::kernel::write_mean<Operands>{o, y});
-  enqueue(on, o, gq::kernel::write_mean<Operands, true>{o, y});
+  enqueue(on, o, gq::kernel::device::add_codes<Operands, Op>{o, out});
+  enqueue(on, o, gq::kernel::device::add_values<Operands>{o, out, out});
+  enqueue(on, o, gq::kernel::device::check_codes<Operands>{o});
+  enqueue(on, o, gq::kernel::device::write_mean<Operands>{o, y});
+  enqueue(on, o, gq::kernel::device::write_mean<Operands, true>{o, y});
 }
 
 template <class L, class R, class W>
-using operands = gq::kernel::operands<L, R, W>;
+using operands = gq::kernel::device::operands<L, R, W>;
 
 using gq::levels::detail::level_table;
 using gq::rounding::stochastic;
@@ -54,7 +54,7 @@ template void launch<gq::reduce::sum>(executor const&,
                                       operands<gq::levels::uniform<>, stochastic, gq::wire::int8> const&,
                                       std::byte*, gq::mutable_vector);
 template void launch<gq::reduce::sum>(executor const&,
-                                      operands<gq::levels::uniform<7>, one_word, gq::wire::int16> const&,
+                                      operands<gq::levels::uniform<>, one_word, gq::wire::int16> const&,
                                       std::byte*, gq::mutable_vector);
 template void launch<gq::reduce::exponential>(
     executor const&, operands<gq::levels::exponential<>, stochastic, gq::wire::int8> const&, std::byte*,

@@ -52,10 +52,10 @@ void expect_decoded(Levels const& levels, float factor, gq::store_scale const& s
   int const count = static_cast<int>(codes.size());
   for (float start : {0.0F, 3.0F, -0x1p-130F}) {
     std::vector<float> written(codes.size()), added(codes.size(), start);
-    gq::kernel::decode<256, false>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
-                                   written.data());
-    gq::kernel::decode<256, true>(levels, codes.data(), count, 0.0F, factor, scale, levels.max_code(),
-                                  added.data());
+    gq::kernel::decode<256, false>(levels, codes.data(), count, 0.0F, factor, scale.factor, scale.post,
+                                   levels.max_code(), written.data());
+    gq::kernel::decode<256, true>(levels, codes.data(), count, 0.0F, factor, scale.factor, scale.post,
+                                  levels.max_code(), added.data());
     for (std::size_t i = 0; i < codes.size(); ++i) {
       float const v = scale(gq::kernel::value_of(levels, std::int32_t{codes[i]}, 0.0F, factor));
       float volatile const expected = v, sum = start + v;

@@ -3,7 +3,7 @@
 
 /// @file
 /// @brief Tests: what every rounding keeps to, through the loop that encodes (codes() in
-/// kernel/operands.hpp). A new rounding joins with one line, `INSTANTIATE_TYPED_TEST_SUITE_P(name,
+/// kernel/loops.hpp). A new rounding joins with one line, `INSTANTIATE_TYPED_TEST_SUITE_P(name,
 /// rounding_scheme_suite, type);`, and an unbiased one with a second line,
 /// `INSTANTIATE_TYPED_TEST_SUITE_P(name, unbiased_rounding_suite, type);`.
 
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "globalq/kernel/operands.hpp"
+#include "globalq/kernel/loops.hpp"
 #include "globalq/levels/exponential.hpp"
 #include "globalq/levels/table.hpp"
 #include "globalq/levels/uniform.hpp"

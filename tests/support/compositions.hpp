@@ -18,8 +18,7 @@
   instantiate(levels::uniform<>, rounding::stochastic, wire::int16);     \
   instantiate(levels::uniform<>, rounding::stochastic, wire::packed<>);  \
   instantiate(levels::uniform<>, rounding::stochastic, wire::packed<3>); \
-  instantiate(levels::uniform<>, rounding::stochastic, wire::packed<4>); \
-  instantiate(levels::uniform<7>, rounding::stochastic, wire::packed<4>)
+  instantiate(levels::uniform<>, rounding::stochastic, wire::packed<4>)
 #define GLOBALQ_TEST_EXPONENTIAL(instantiate)                               \
   instantiate(levels::exponential<>, rounding::stochastic, wire::int8);     \
   instantiate(levels::exponential<>, rounding::stochastic, wire::int16);    \
@@ -31,11 +30,11 @@
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::packed<>);  \
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::packed<3>); \
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::packed<4>)
-#define GLOBALQ_TEST_ONE_WORD(instantiate)                                              \
-  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int8);       \
-  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int16);      \
-  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::packed<5>);  \
-  instantiate(levels::uniform<1>, kernel_rounding<rounding::nearest>, wire::packed<2>); \
+#define GLOBALQ_TEST_ONE_WORD(instantiate)                                             \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int8);      \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int16);     \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::packed<5>); \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::packed<2>); \
   instantiate(kernel_levels<levels::table>, kernel_rounding<rounding::nearest>, wire::int32)
 /// On a stream.
 #define GLOBALQ_TEST_STREAMS(instantiate)                                          \
@@ -43,7 +42,7 @@
   instantiate(levels::uniform<>, rounding::stochastic, wire::int16);               \
   instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int8);  \
   instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int16); \
-  instantiate(levels::uniform<7>, rounding::stochastic, wire::packed<4>);          \
+  instantiate(levels::uniform<>, rounding::stochastic, wire::packed<4>);           \
   instantiate(levels::exponential<>, rounding::stochastic, wire::int8);            \
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::int8);     \
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::packed<3>)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Compares what the loop bodies do in the shape of a GPU thread (16 to 64 values, in registers) with what they do in
-/// that of a host thread (1,024): the same bytes and the same reports.
+/// @brief Compares what the loop bodies of a device do (16 to 64 values of a thread, in registers) with what those of a host
+/// do (1,024 values): the same bytes and the same reports.
 
-#include <globalq/kernel/combine.hpp>
-#include <globalq/kernel/mean.hpp>
+#include <globalq/kernel/device/combine.hpp>
+#include <globalq/kernel/device/mean.hpp>
+#include <globalq/kernel/host/combine.hpp>
+#include <globalq/kernel/host/mean.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
@@ -68,7 +70,10 @@ class buffer {
 template <class Levels, class Rounding, class Wire>
 void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free,
              char const* name) {
-  using operands = gq::kernel::operands<Levels, Rounding, Wire>;
+  using lane = typename Wire::lane;
+  using operands = gq::kernel::device::operands<Levels, Rounding, Wire>;
+  using on_host = gq::kernel::host::operands<lane>;
+  auto const sum = &gq::kernel::host::reduce_leaves_of<gq::reduce::sum, lane>;
   constexpr bool binary = requires { levels.with_headroom(2U); };
   gq::kernel::host_executor const host{Kokkos::Serial()};
   gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
@@ -98,7 +103,8 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         std::vector<double> units(buckets);
         for (std::uint64_t b = 0; b < buckets; ++b) units[b] = 2.0 + static_cast<double>(b % 5) / 8;
         std::uint32_t faults = 0;
-        operands o{levels, rounding, wire, gq::const_vector{values.data(), type}};
+        operands o(levels, rounding, wire);
+        o.x = {values.data(), type};
         o.first = first;
         o.count = count;
         o.bucket = bucket;
@@ -120,10 +126,38 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             o.write_scale(scales[k].data(), b, k == 2 ? 6.0 : 1.5 + static_cast<double>(b % 3) / 4 + k);
         }
         std::size_t const bytes = wire.bytes(count);
-        auto const both = [&](char const* what, std::size_t size, std::size_t off, auto const& body) {
+        // the operands of a host, with what those of the device have
+        auto const host_of = [&](operands const& from) {
+          on_host h;
+          h.by = gq::kernel::host::policies_of(levels, rounding, wire);
+          h.rounding = h.by.rounding;
+          h.extent = from.extent;
+          h.max_code = from.max_code;
+          h.x = from.x;
+          h.first = from.first;
+          h.count = from.count;
+          h.bucket = from.bucket;
+          h.units = from.units;
+          h.local = from.local;
+          h.zero_free = from.zero_free;
+          h.summed = from.summed;
+          h.rank = from.rank;
+          h.workers = from.workers;
+          h.seed = from.seed;
+          h.step = from.step;
+          h.sources = from.sources;
+          h.source_count = from.source_count;
+          h.own = from.own;
+          h.terms = from.terms;
+          h.whole = from.whole;
+          h.faults = from.faults;
+          return h;
+        };
+        auto const both = [&](char const* what, std::size_t size, std::size_t off, auto const& host_body,
+                              auto const& device_body) {
           buffer a(size, off), b(size, off);
-          host.values(count, body(a.data()));
-          device.values(count, body(b.data()));
+          host.values(count, host_body(host_of(o), a.data()));
+          device.values(count, device_body(b.data()));
           EXPECT_TRUE(a.all() == b.all())
               << name << ": " << what << ", " << gq::name_of(type) << ", bucket " << bucket << ", count "
               << count << ", first " << first << ", off " << at.off << (at.local ? ", local" : "");
@@ -133,9 +167,14 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         buffer frames[2] = {{0, 0}, {0, 0}};
         for (int k = 0; k < 2; ++k) {
           o.rank = 2 * k;
-          frames[k] = both("encode", bytes, code_off, [&](std::byte* out) {
-            return gq::kernel::add_codes<operands, gq::reduce::sum>{o, out};
-          });
+          frames[k] = both(
+              "encode", bytes, code_off,
+              [&](on_host const& h, std::byte* out) {
+                return gq::kernel::host::add_codes<lane>{h, out};
+              },
+              [&](std::byte* out) {
+                return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
+              });
         }
         gq::kernel::source_view const sources[2] = {{frames[0].data(), scales[0].data(), 1, 0},
                                                     {frames[1].data(), scales[1].data(), 1, 2}};
@@ -147,34 +186,59 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
           o.terms = own ? 3 : 2;
           // three codes of at most 5 fit any of these wires
           if (!zero_free && !binary && !at.local && bytes >= count)
-            both("sum", bytes, code_off, [&](std::byte* out) {
-              return gq::kernel::add_codes<operands, gq::reduce::sum>{o, out};
-            });
-          both("requantise", bytes, code_off, [&](std::byte* out) {
-            return gq::kernel::add_values<operands>{o, out, scales[2].data()};
-          });
+            both(
+                "sum", bytes, code_off,
+                [&](on_host const& h, std::byte* out) {
+                  return gq::kernel::host::add_codes<lane>{h, out, sum};
+                },
+                [&](std::byte* out) {
+                  return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
+                });
+          both(
+              "requantise", bytes, code_off,
+              [&](on_host const& h, std::byte* out) {
+                return gq::kernel::host::add_values<lane>{h, out, scales[2].data()};
+              },
+              [&](std::byte* out) {
+                return gq::kernel::device::add_values<operands>{o, out, scales[2].data()};
+              });
           if constexpr (binary) {
             if (at.local) continue;
             o.summed = true;
-            both("exponential sum", bytes, code_off, [&](std::byte* out) {
-              return gq::kernel::add_codes<operands, gq::reduce::exponential>{o, out};
-            });
+            both(
+                "exponential sum", bytes, code_off,
+                [&](on_host const& h, std::byte* out) {
+                  return gq::kernel::host::add_codes<lane>{
+                      h, out, &gq::kernel::host::reduce_leaves_of<gq::reduce::exponential, lane>};
+                },
+                [&](std::byte* out) {
+                  return gq::kernel::device::add_codes<operands, gq::reduce::exponential>{o, out};
+                });
             o.summed = false;
           }
         }
         std::vector<std::byte> const before = values.all();
-        auto const mean = [&](std::byte* out) {
-          return gq::kernel::write_mean<operands>{o, gq::mutable_vector{out, type}};
-        };
-        auto const add_mean = [&](std::byte* out) {
-          std::memcpy(out, values.data(), d * width);
-          return gq::kernel::write_mean<operands, true>{o, gq::mutable_vector{out, type}};
+        auto const expect_mean = [&](char const* what, auto add) {
+          constexpr bool adds = decltype(add)::value;
+          auto const fill = [&](std::byte* out) {
+            if (adds) std::memcpy(out, values.data(), d * width);
+            return gq::mutable_vector{out, type};
+          };
+          both(
+              what, d * width, at.off * width,
+              [&](on_host const& h, std::byte* out) {
+                return gq::kernel::host::write_mean<lane>(h, fill(out), adds);
+              },
+              [&](std::byte* out) {
+                return gq::kernel::device::write_mean<operands, adds>{o, fill(out)};
+              });
         };
         o.workers = 2;
-        both("mean of all frames", d * width, at.off * width, mean);
+        expect_mean("mean of all frames", std::false_type{});
+        expect_mean("mean of all frames, added", std::true_type{});
         o.source_count = 1;
-        both("mean of one frame", d * width, at.off * width, mean);
-        both("mean of one frame, added", d * width, at.off * width, add_mean);
+        expect_mean("mean of one frame", std::false_type{});
+        expect_mean("mean of one frame, added", std::true_type{});
         EXPECT_TRUE(values.all() == before);
         EXPECT_EQ(faults, 0U) << name;
 
@@ -187,9 +251,9 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             std::uint32_t reports[2] = {0, 0};
             operands checked = o;
             checked.faults = &reports[0];
-            host.values(count, gq::kernel::check_codes<operands>{checked});
+            host.values(count, gq::kernel::host::check_codes<lane>{host_of(checked)});
             checked.faults = &reports[1];
-            device.values(count, gq::kernel::check_codes<operands>{checked});
+            device.values(count, gq::kernel::device::check_codes<operands>{checked});
             EXPECT_EQ(reports[0], reports[1])
                 << name << ": byte " << damaged << " is " << pattern << ", count " << count;
             frames[0].data()[damaged] = good;

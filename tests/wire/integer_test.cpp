@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "globalq/kernel/operands.hpp"
+#include "globalq/kernel/loops.hpp"
 #include "tests/wire/suite.hpp"
 
 namespace globalq_test {

@@ -3,19 +3,21 @@
 /// @file
 /// @brief kernel: the only place that launches: runs a loop body over the values of a segment on an execution space.
 ///
-/// A body is a small trivially copyable value with
-/// `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`. On a host thread Lanes is 64:
-/// the index-th 1,024 values (four random tiles, in L1). It may have `void prefetch(std::uint64_t index) const`, called on
-/// the host some time before 1,024 whole values are due.
+/// A body is a small trivially copyable value. One for a host has `void work(std::uint64_t index) const` for the index-th
+/// 1,024 values (four random tiles, in L1). It may have `void prefetch(std::uint64_t index) const`, called some time before
+/// 1,024 whole values are due.
 ///
 /// On a GPU thread Lanes is 1, 2 or 4: groups lane to lane + Lanes of random tile index, four rows of 4 Lanes consecutive
-/// values. There a body may be written for registers, with
+/// values. A body for a device is written for registers, with
 /// - `template <int Lanes, int Rows> GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const`,
 /// - `static constexpr int device_lanes`, and `code_lanes` for a body that may have no values, only codes:
 ///   `bool has_values() const`,
 /// - `static constexpr int blocks(int lanes, int rows)`: of 256 threads on a multiprocessor, which bounds the registers,
-/// - `bool fits_registers() const`: whether Rows is to be 4: all rows at once, else 1: one after the other.
-/// All give the same bits.
+/// - `bool fits_registers() const`: whether Rows is to be 4: all rows at once, else 1: one after the other. Where it is
+///   `static constexpr`, nothing is compiled for what it is not.
+///
+/// A body for both has `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`; on a host
+/// thread Lanes is 64. All give the same bits.
 
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
@@ -89,7 +91,10 @@ class host_executor {
         if constexpr (requires { ctx.body->prefetch(i); })
           if (ctx.count >= prefetch_from && (i + 1) * host_values + values_ahead <= ctx.count)
             ctx.body->prefetch(i + values_ahead / host_values);
-        ctx.body->template tile<host_lanes>(i, 0);
+        if constexpr (requires { ctx.body->work(i); })
+          ctx.body->work(i);
+        else
+          ctx.body->template tile<host_lanes>(i, 0);
       }
     });
   }
@@ -194,6 +199,8 @@ class device_executor {
   void values(std::uint64_t count, Body const& body) const {
     if constexpr (!requires { Body::device_lanes; }) {
       launch<2, 4>(count, body);
+    } else if constexpr (requires { typename std::bool_constant<Body::fits_registers()>; }) {
+      launch<Body::device_lanes, Body::fits_registers() ? 4 : 1>(count, body);
     } else {
       if constexpr (requires { Body::code_lanes; })
         if (!body.has_values()) return launch<Body::code_lanes, 4>(count, body);
@@ -298,11 +305,9 @@ GLOBALQ_FUNCTION row row_of(std::uint64_t index, int lane, int r, std::uint64_t 
 GLOBALQ_ANY_FUNCTION
 template <class F>
 GLOBALQ_FUNCTION void for_each_run(std::uint64_t first, int count, std::uint64_t bucket, F&& f) {
-  if (bucket == 0) {
-    if (count > 0) f(std::uint64_t{0}, 0, count);
-    return;
-  }
-  std::uint64_t b = first / bucket, left = (b + 1) * bucket - first;
+  // one place that calls f: it is inlined, and compiled once
+  std::uint64_t b = bucket == 0 ? 0 : first / bucket,
+                left = bucket == 0 ? static_cast<std::uint64_t>(count) : (b + 1) * bucket - first;
   for (int at = 0; at < count;) {
     int const m = left < static_cast<std::uint64_t>(count - at) ? static_cast<int>(left) : count - at;
     f(b, at, m);

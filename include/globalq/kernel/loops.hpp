@@ -175,20 +175,21 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
 }
 
 /// The values of count codes, brought to the scale of a float32 vector and written or added to it.
+/// @param times,post  the factors of a store_scale
 /// @param limit  the largest code that can occur: with code 1 it bounds the values, since levels rise or fall with codes
 /// @returns the bit pattern of the largest magnitude, or 0 where nothing can be out of range
 template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
-                                  float factor, store_scale const& to, std::uint32_t limit, float* out) {
+                                  float factor, float times, float post, std::uint32_t limit, float* out) {
 #if GLOBALQ_AVX512
   if constexpr (detail::Tabled<Levels>) {
     float level[N];
     detail::levels_of_codes(levels, lanes, count, level);
-    return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, to, limit, out);
+    return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, times, post, limit,
+                          out);
   }
 #endif
   local_copy<Levels> scheme = levels;
-  store_scale const scale = to;
   std::uint32_t largest = 0;
   globalq::detail::with_count<N>(count, [=, &scheme, &largest](auto n) {
     Lane const* __restrict in = lanes;
@@ -196,21 +197,24 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
     int const end = n;
     float const first = scheme.value(1), last = scheme.value(limit);
     float const most = first < last ? last : first, least = first < last ? first : last;
-    float const times = factor * scale.factor;
+    store_scale scale;
+    scale.factor = times;
+    scale.post = post;
+    float const both = factor * times;
     // as good as always: where one of two products is exact, they are one
-    bool const exact = factor == 1 || (bits_of(scale.factor) & 0x7fffffU) == 0;
-    bool const usual = factor == 1 || (least * factor >= 0x1p-120F && least * times >= 0x1p-120F &&
+    bool const exact = factor == 1 || (bits_of(times) & 0x7fffffU) == 0;
+    bool const usual = factor == 1 || (least * factor >= 0x1p-120F && least * both >= 0x1p-120F &&
                                        most * factor < 0x1p120F && factor >= 0x1p-120F);
     // no value is beyond the range; no sum with a finite number is, where values are below half its last digit
-    bool const fits = most * times < (Add ? 0x1p102F : 0x1p127F);
-    if (shift == 0 && scale.post == 1 && exact && usual && fits) {
+    bool const fits = most * both < (Add ? 0x1p102F : 0x1p127F);
+    if (shift == 0 && post == 1 && exact && usual && fits) {
       GLOBALQ_INDEPENDENT
       for (int i = 0; i < end; ++i) {
         float const level = level_of(scheme, in[i]);
         if constexpr (Add)
-          result[i] += with_sign(multiply(level, times), bits_of(level));
+          result[i] += with_sign(multiply(level, both), bits_of(level));
         else
-          result[i] = multiply(level, times);
+          result[i] = multiply(level, both);
       }
       return;
     }

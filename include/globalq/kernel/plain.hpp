@@ -4,6 +4,7 @@
 /// @brief kernel: the loop body of float32 frames: add in the order given, then send on or write the mean.
 
 #include "../core/codec.hpp"
+#include "executor.hpp"
 #include "operands.hpp"
 
 namespace globalq::kernel {

@@ -7,7 +7,7 @@
 /// So each sum is added in the order of the values, and four threads read 64 bytes that lie side by side.
 
 #include "../norm/statistic.hpp"
-#include "detail/device.hpp"
+#include "device/registers.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>

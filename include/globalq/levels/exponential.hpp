@@ -74,6 +74,11 @@ class exponential {
     return e;
   }
 
+  /// The same scheme with its number as data: kernels are compiled once for all numbers.
+  constexpr exponential<dynamic, Base> at_run_time() const {
+    return exponential<dynamic, Base>().resized(size()).with_headroom(headroom_);
+  }
+
   /// The largest headroom that float32 can decode.
   constexpr std::uint32_t headroom_limit() const { return 127U - static_cast<std::uint32_t>(stretch()); }
 

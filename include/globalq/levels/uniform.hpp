@@ -53,6 +53,9 @@ class uniform {
     return u;
   }
 
+  /// The same scheme with its number as data: kernels are compiled once for all numbers.
+  constexpr uniform<dynamic> at_run_time() const { return uniform<dynamic>().resized(size()); }
+
  private:
   std::uint32_t s_ = S;
 };

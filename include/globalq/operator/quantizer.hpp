@@ -124,8 +124,8 @@ quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
 template <class N, class L, class R, class W, class Op>
 quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
 
-/// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do all roundings that draw one
-/// word for a bucket, or none.
+/// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do levels::uniform<S> of all S
+/// (levels::exponential<S> too), and all roundings that draw one word for a bucket, or none.
 template <class Levels>
 using kernel_levels = detail::kernel_levels<Levels>;
 template <class Rounding>
@@ -155,8 +155,8 @@ template <class Levels, class Rounding, WireFormat Wire>
 std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
     Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
     method how, kernel::host_executor const& on) {
-  return std::make_unique<detail::composed_codec<Levels, Rounding, Wire>>(levels, rounding, wire, facts, how,
-                                                                          on);
+  return std::make_unique<detail::policy_codec<Levels, Rounding, Wire>>(levels, rounding, wire, facts, how,
+                                                                        on);
 }
 
 /// @brief The same for vectors in the memory of a stream of @p Space.
@@ -292,7 +292,11 @@ inline std::uint64_t levels_hash(uncompressed const&) { return 0; }
 /// The levels with the numbers that were decided.
 template <class L>
 kernel_levels<L> sized(L const& levels, resolution const& r) {
-  if constexpr (requires { levels.with_headroom(1U); }) {
+  if constexpr (requires { levels.at_run_time().with_headroom(1U); }) {
+    return levels.at_run_time().resized(r.size).with_headroom(r.headroom);
+  } else if constexpr (requires { levels.at_run_time(); }) {
+    return levels.at_run_time().resized(r.size);
+  } else if constexpr (requires { levels.with_headroom(1U); }) {
     return levels.resized(r.size).with_headroom(r.headroom);
   } else if constexpr (requires { levels.resized(1U); }) {
     return levels.resized(r.size);

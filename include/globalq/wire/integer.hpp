@@ -15,6 +15,7 @@ template <class Int>
 struct integer {
   using lane = Int;
   static constexpr bool is_integer = true;
+  static constexpr bool without_gaps = true;
   static constexpr int quad_bytes = 4 * static_cast<int>(sizeof(Int));  ///< of four codes
 
   static constexpr char const* name() {

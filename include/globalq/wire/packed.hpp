@@ -24,6 +24,8 @@ class packed {
  public:
   using lane = std::int8_t;
   static constexpr bool is_integer = false;
+  static constexpr bool without_gaps = true;
+  static constexpr bool may_be_nibbles = B == 4 || B == dynamic;
   static constexpr char const* name = "packed";
   /// Bytes of four codes, if that is 1, 2 or 4; else 0.
   static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;

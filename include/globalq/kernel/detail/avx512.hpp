@@ -23,12 +23,6 @@ namespace globalq::kernel::detail {
 template <class Levels, class Rounding, class Lane>
 inline constexpr bool has_codes_of_tiles = false;
 
-/// Whether codes can leave codes_of_tiles() as a wire format has them: four bits each.
-template <class Wire>
-GLOBALQ_FUNCTION constexpr bool writes_nibbles(Wire const&) {
-  return false;
-}
-
 template <class Out>
 struct no_output {
   Out* out;
@@ -60,11 +54,6 @@ class exponential;
 
 namespace globalq::rounding {
 struct stochastic;
-}
-
-namespace globalq::wire {
-template <std::uint32_t B>
-class packed;
 }
 
 namespace globalq::kernel::detail {
@@ -360,16 +349,6 @@ struct as_nibbles {
   void advance() { out += tile_values / 2; }
 };
 
-/// Whether codes can leave codes_of_tiles() as a wire format has them: four bits each.
-template <class Wire>
-GLOBALQ_FUNCTION constexpr bool writes_nibbles(Wire const&) {
-  return false;
-}
-template <std::uint32_t B>
-GLOBALQ_FUNCTION constexpr bool writes_nibbles(wire::packed<B> const& wire) {
-  return wire.bits() == 4;
-}
-
 /// codes_of_tiles() by a scheme of bytes.
 template <class Scheme, class Levels, class Rounding, class Value, class Out>
 [[gnu::noinline]] inline void codes_by_bytes(Scheme const& scheme, Levels const& levels,
@@ -389,7 +368,9 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
   for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance(), now = later) {
     std::uint64_t const index = tile + static_cast<std::uint64_t>(k);
     __mmask16 decided = all16;
-    auto const part = [&](int p) { out.part(p, scheme, z, gain, now, turn, ahead, decided); };
+    auto const part = [&](int p) __attribute__((always_inline)) {
+      out.part(p, scheme, z, gain, now, turn, ahead, decided);
+    };
     if (k + 1 < tiles) {
       auto next = source.template begin<group_order::columns>(index + 1);
       constexpr int half = next.inner / 2;

@@ -10,7 +10,7 @@
 #include "../../core/quad.hpp"
 #include "../../wire/coded.hpp"
 #include "../../wire/detail/sparse_form.hpp"
-#include "device.hpp"
+#include "../device/registers.hpp"
 
 #include <Kokkos_BitManipulation.hpp>
 

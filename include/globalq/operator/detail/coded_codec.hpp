@@ -7,6 +7,7 @@
 /// arrive. Between the two lies a frame of integers, of a chunk, in a cache. Only the code is part of the type, so that one
 /// coded_codec serves all levels and roundings.
 
+#include "../../kernel/executor.hpp"
 #include "../../wire/coded.hpp"
 #include "../../wire/integer.hpp"
 #include "operator_codec.hpp"

@@ -3,55 +3,43 @@
 /// @file
 /// @brief operator: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
 
+#include "../../kernel/host/combine.hpp"
+#include "../../kernel/host/mean.hpp"
 #include "../../kernel/reduction.hpp"
+#include "../../reduce/exponential.hpp"
+#include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 
 #include <utility>
 
 namespace globalq::detail {
 
-/// @tparam Levels,Rounding  kernel types
-template <class Levels, class Rounding, class Wire>
-class composed_codec final : public composition<Levels, Rounding, Wire> {
-  using base = composition<Levels, Rounding, Wire>;
-  using base::bucket_;
-  using base::call_;
-  using base::faults_;
-  using base::how_;
-  using base::local_;
-  using base::q_;
-  using base::scale_bytes_of;
-  using base::scales_of;
-  using base::wire_;
-  using typename base::operands;
+/// All but the policies themselves, which policy_codec adds: one class, and so one set of kernels, for each lane.
+template <class Lane>
+class composed_codec : public composition {
+  using operands = kernel::host::operands<Lane>;
 
  public:
-  composed_codec(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how,
-                 kernel::host_executor on)
-      : base(levels, rounding, wire, facts, how), on_(std::move(on)) {}
-
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    int const terms = base::terms_of(own, sources);
+    int const terms = terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
     if (leaf && local_) write_scales(o, part, scales, [&](std::uint64_t b) { return call_.units[b]; });
-    if (leaf || base::adds_codes()) {
-      base::with_reduce(leaf, [&]<class Op>(Op) {
-        on_.values(part.count, kernel::add_codes<operands, Op>{o, codes});
-      });
+    if (leaf || adds_codes()) {
+      on_.values(part.count, kernel::host::add_codes<Lane>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
       bool const fit = local_ && kernel::buckets_fit(bucket_);
       if (fit)
         std::memset(scales, 0, scale_bytes_of(part));
       else if (local_)
         measure_sum(o, part, scales);
-      on_.values(part.count, kernel::add_values<operands>{o, codes, scales, fit, q_});
+      on_.values(part.count, kernel::host::add_values<Lane>{o, codes, scales, fit, q_});
     }
-    this->check_codes(sources);
-    wire::write_header(out, wire_.identifier(), terms, part.count, this->traits());
+    check_codes(sources);
+    wire::write_header(out, identifier_, terms, part.count, traits());
   }
 
   bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
@@ -61,46 +49,68 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(all);
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
-    on_.values(all.count, kernel::encode_measured<operands>{{o, codes}, scales, units.data(), q_});
+    on_.values(all.count, kernel::host::encode_measured<Lane>{{o, codes}, scales, units.data(), q_});
     if ((faults_ & kernel::not_finite) != 0) return false;
-    wire::write_header(out, wire_.identifier(), 1, all.count, this->traits());
+    wire::write_header(out, identifier_, 1, all.count, traits());
     return true;
   }
 
-  void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+  void finish(segment part, std::span<source const> sources) override { write(part, sources, false); }
 
-  void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
+  void add_decoded(segment part, std::span<source const> sources) override { write(part, sources, true); }
 
   void verify(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    on_.values(part.count, kernel::check_codes<operands>{o});
-    this->check_codes(sources);
+    on_.values(part.count, kernel::host::check_codes<Lane>{o});
+    check_codes(sources);
     verified_ = true;
   }
 
+ protected:
+  template <class Levels, class Rounding, class Wire>
+  composed_codec(Levels const& levels, Rounding const& rounding, Wire const& wire,
+                 operator_facts const& facts, method how, kernel::host_executor on)
+      : composition(levels, rounding, wire, facts, how),
+        extent_(levels.extent()),
+        max_code_(levels.max_code()),
+        on_(std::move(on)) {
+    if constexpr (is_binary<Levels>())
+      exponential_ = &kernel::host::reduce_leaves_of<reduce::exponential, Lane>;
+  }
+
+  /// Told once where the policies lie.
+  void keep(kernel::host::policies<Lane> const& by) { by_ = by; }
+
  private:
-  template <bool Add>
-  void write(segment part, std::span<source const> sources) {
+  kernel::host::reduce_leaves<Lane> const* reduce_leaves() const {
+    return how_ == method::exponential ? exponential_ : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
+  }
+
+  void write(segment part, std::span<source const> sources, bool add) {
     if (part.empty()) return;
     operands o = prepare(part, false, sources, call_.workers);
     o.verified = std::exchange(verified_, false);
-    kernel::write_mean<operands, Add> body{o, call_.y};
-    body.settle();
-    on_.values(part.count, body);
-    this->check_codes(sources);
+    on_.values(part.count, kernel::host::write_mean<Lane>(o, call_.y, add));
+    check_codes(sources);
   }
 
   /// Checks the headers of all sources and lays everything out for the kernels.
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
     for (source const& s : sources) {
-      std::size_t const bytes = this->frame_bytes(part, s.terms);
-      wire::check_header(s, wire_.identifier(), part.count, bytes, this->traits());
+      std::size_t const bytes = frame_bytes(part, s.terms);
+      wire::check_header(s, identifier_, part.count, bytes, traits());
       if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
-      views_.push_back(base::view_of(part, s));
+      views_.push_back(view_of(part, s));
     }
-    operands o = base::lay_out(part, own, terms);
+    operands o;
+    o.by = by_;
+    if (auto const* const levels = table()) o.by.has_tiles = levels->has_lines();
+    o.rounding = by_.rounding;
+    o.extent = extent_;
+    o.max_code = max_code_;
+    lay_out(o, part, own, terms);
     o.sources = views_.data();
     o.source_count = static_cast<int>(views_.size());
     o.faults = &faults_;
@@ -131,7 +141,7 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
   template <class Unit>
   void write_scales(operands const& o, segment part, std::byte* scales, Unit const& unit) const {
     std::memset(scales, 0, scale_bytes_of(part));
-    for (std::uint64_t b = base::first_bucket(part), end = b + scales_of(part); b < end; ++b)
+    for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
       o.write_scale(scales, b, unit(b));
   }
 
@@ -139,29 +149,58 @@ class composed_codec final : public composition<Levels, Rounding, Wire> {
   void measure_sum(operands const& o, segment part, std::byte* scales) {
     statistics_.resize(scales_of(part));
     auto const block = [&](std::uint64_t first, int count) {
-      constexpr int N = kernel::tile_values;
       float values[norm::block_values];
-      float row_sum[N];
+      float sum[kernel::tile_values];
       std::uint64_t const end = first + static_cast<std::uint64_t>(count);
-      for (std::uint64_t tile = first / N; tile * N < end; ++tile) {
+      for (std::uint64_t tile = first / kernel::tile_values; tile * kernel::tile_values < end; ++tile) {
         kernel::row const r = kernel::row_of<16>(tile, 0, 0, part.count);
-        o.template accumulate<N>(r, true, row_sum);
+        o.accumulate(r, true, sum);
         std::uint64_t const from = std::max(first, r.first),
                             to = std::min(end, r.first + static_cast<std::uint64_t>(r.count));
-        for (std::uint64_t i = from; i < to; ++i) values[i - first] = row_sum[i - r.first];
+        for (std::uint64_t i = from; i < to; ++i) values[i - first] = sum[i - r.first];
       }
       return norm::block_statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
-    write_scales(o, part, scales, [&, first = base::first_bucket(part)](std::uint64_t b) {
+    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
       return norm::local_unit(statistics_[b - first], q_, call_.x.type, -o.reference(b));
     });
   }
 
+  kernel::host::policies<Lane> by_{};
+  float extent_;
+  std::uint32_t max_code_;
+  kernel::host::reduce_leaves<Lane> const* exponential_ = nullptr;  ///< where levels are powers of two
   bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
+};
+
+/// @tparam Levels,Rounding  kernel types
+template <class Levels, class Rounding, class Wire>
+class policy_codec final : public composed_codec<typename Wire::lane> {
+ public:
+  policy_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
+               method how, kernel::host_executor const& on)
+      : composed_codec<typename Wire::lane>(levels, rounding_for(rounding, facts, how), wire, facts, how, on),
+        levels_(levels),
+        rounding_(rounding_for(rounding, facts, how)),
+        wire_(wire) {
+    this->keep(kernel::host::policies_of(levels_, rounding_, wire_));
+  }
+
+ private:
+  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
+
+  levels::detail::level_table* table() override {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
+    return nullptr;
+  }
+
+  Levels levels_;
+  Rounding rounding_;
+  Wire wire_;
 };
 
 }  // namespace globalq::detail

@@ -3,22 +3,33 @@
 /// @file
 /// @brief operator: what the codecs of a composition of levels, rounding and wire share, wherever its kernels run.
 
-#include "../../kernel/combine.hpp"
-#include "../../kernel/mean.hpp"
-#include "../../kernel/reduction.hpp"
+#include "../../levels/exponential.hpp"
 #include "../../levels/table.hpp"
-#include "../../reduce/exponential.hpp"
-#include "../../reduce/reduce.hpp"
+#include "../../levels/uniform.hpp"
 #include "../../rounding/one_word.hpp"
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 
 namespace globalq::detail {
 
-/// The type that kernels are compiled for: all tables share one, and so do all roundings with one word a bucket.
 template <class L>
-using kernel_levels =
-    std::conditional_t<std::is_base_of_v<levels::detail::level_table, L>, levels::detail::level_table, L>;
+struct levels_of_kernels {
+  using type =
+      std::conditional_t<std::is_base_of_v<levels::detail::level_table, L>, levels::detail::level_table, L>;
+};
+template <std::uint32_t S>
+struct levels_of_kernels<levels::uniform<S>> {
+  using type = levels::uniform<>;
+};
+template <std::uint32_t S>
+struct levels_of_kernels<levels::exponential<S, levels::binary>> {
+  using type = levels::exponential<>;
+};
+
+/// The type that kernels are compiled for: numbers are data, all tables share one, and so do all roundings with one word a
+/// bucket.
+template <class L>
+using kernel_levels = typename levels_of_kernels<L>::type;
 template <class R>
 using kernel_rounding =
     std::conditional_t<std::is_base_of_v<rounding::detail::one_word, R>, rounding::detail::one_word, R>;
@@ -40,28 +51,44 @@ constexpr bool is_integer_wire() {
   return false;
 }
 
-/// A composition with its numbers; norm and method are data.
-/// @tparam Levels,Rounding  kernel types
-template <class Levels, class Rounding, class Wire>
+/// What the codes of a frame stand for, in units of their scale.
+template <class Levels>
+std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_free) {
+  h = hash(hash(h, levels.max_code()), std::uint64_t{bits_of(levels.extent())});
+  for (std::uint32_t code = zero_free ? 1 : 0; code <= levels.max_code() && code <= 256; ++code)
+    h = hash(h, std::uint64_t{bits_of(levels.value(code))});
+  return hash(h, zero_free ? 1U : 0U);
+}
+
+/// A rounding with the numbers that were decided.
+///
+/// A shifted value may pass the norm by half a gap. Where sums are encoded again at k times the norm, the largest would be
+/// cut off, and the mean biased: there the grid is not shifted back.
+template <class Rounding>
+Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how) {
+  if constexpr (requires { rounding.shift_back; })
+    if (keeps_scale_of_sums(facts, how)) rounding.shift_back = false;
+  return rounding;
+}
+
+/// A composition with its numbers: levels, rounding and wire as far as they are data.
 class composition : public operator_codec {
  public:
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
     if (part.empty()) return 0;
-    return wire::header_bytes + scale_bytes_of(part) + wire_.bytes(part.count);
+    return wire::header_bytes + scale_bytes_of(part) + code_bytes(part.count);
   }
 
   void set_levels(levels::detail::level_table const& levels) override {
-    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) {
-      if (!levels_.alike(levels))
-        throw configuration_error("globalq: set_levels: " + number(levels.size()) + " levels " +
-                                  (levels.zero_free() ? "without" : "with") + " zero cannot replace " +
-                                  number(levels_.size()) + (zero_free_ ? " without" : " with") +
-                                  " zero; give as many of the same kind, or make a new operator");
-      levels_ = levels;
-      hash_ = hash_of_levels();
-    } else {
-      operator_codec::set_levels(levels);
-    }
+    levels::detail::level_table* const own = table();
+    if (own == nullptr) return operator_codec::set_levels(levels);
+    if (!own->alike(levels))
+      throw configuration_error("globalq: set_levels: " + number(levels.size()) + " levels " +
+                                (levels.zero_free() ? "without" : "with") + " zero cannot replace " +
+                                number(own->size()) + (zero_free_ ? " without" : " with") +
+                                " zero; give as many of the same kind, or make a new operator");
+    *own = levels;
+    hash_ = hash_of_levels(start_of_hash(), levels, zero_free_);
   }
 
   wire::frame_traits traits() const override {
@@ -71,35 +98,36 @@ class composition : public operator_codec {
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
     payload p;
-    if constexpr (is_integer_wire<Wire>()) {
-      if (how_ != method::sum || part.empty()) return p;
-      constexpr std::size_t width = sizeof(typename Wire::lane);
-      p.type = width == 1 ? payload::kind::int8 : (width == 2 ? payload::kind::int16 : payload::kind::int32);
-      p.data = frame.data() + wire::header_bytes;
-      p.count = part.count;
-    }
+    if (!integer_wire_ || how_ != method::sum || part.empty()) return p;
+    p.type = lane_bytes_ == 1   ? payload::kind::int8
+             : lane_bytes_ == 2 ? payload::kind::int16
+                                : payload::kind::int32;
+    p.data = frame.data() + wire::header_bytes;
+    p.count = part.count;
     return p;
   }
 
  protected:
-  using operands = kernel::operands<Levels, Rounding, Wire>;
-
-  composition(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how)
-      : levels_(levels),
-        rounding_(rounding),
-        wire_(wire),
-        how_(how),
+  template <class Levels, class Rounding, class Wire>
+  composition(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
+              method how)
+      : how_(how),
         bucket_(facts.bucket),
         q_(facts.q),
         local_(facts.local),
         zero_free_(facts.zero_free),
-        fixed_unit_(facts.fixed_unit) {
-    // A shifted value may pass the norm by half a gap. Where sums are encoded again at k times the norm, the largest
-    // would be cut off, and the mean biased: there the grid is not shifted back.
-    if constexpr (requires { rounding_.shift_back; })
-      if (keeps_scale_of_sums(facts, how)) rounding_.shift_back = false;
-    hash_ = hash_of_levels();
-  }
+        fixed_unit_(facts.fixed_unit),
+        shifts_(rounding.shifts()),
+        identifier_(wire.identifier()),
+        integer_wire_(is_integer_wire<Wire>()),
+        lane_bytes_(sizeof(typename Wire::lane)),
+        hash_(hash_of_levels(start_of_hash(), levels, zero_free_)) {}
+
+  /// Bytes of @p n codes on the wire.
+  virtual std::size_t code_bytes(std::uint64_t n) const = 0;
+
+  /// The levels, where they are a table.
+  virtual levels::detail::level_table* table() = 0;
 
   std::uint64_t scales_of(segment part) const {
     return !local_ ? 0 : (bucket_ == 0 ? 1 : divide_up(part.count, bucket_));
@@ -118,17 +146,10 @@ class composition : public operator_codec {
   /// Whether codes are added as they are, by whatever operator.
   bool adds_codes() const { return how_ == method::sum || how_ == method::exponential; }
 
-  /// f(reduce operator) for the one that adds codes in a frame; codes of the own values only need none.
-  template <class F>
-  void with_reduce(bool leaf, F const& f) const {
-    if constexpr (is_binary<Levels>())
-      if (!leaf && how_ == method::exponential) return f(reduce::exponential{});
-    f(reduce::sum{});
-  }
-
-  /// Everything but sources and faults.
-  operands lay_out(segment part, bool own, int terms) const {
-    operands o{levels_, rounding_, wire_, call_.x};
+  /// Fills in everything but policies, sources and faults.
+  template <class Rounding>
+  void lay_out(kernel::segment_operands<Rounding>& o, segment part, bool own, int terms) const {
+    o.x = call_.x;
     o.first = part.first;
     o.count = part.count;
     o.bucket = bucket_;
@@ -147,28 +168,23 @@ class composition : public operator_codec {
     o.agreed = call_.agreed;
     o.own = own;
     o.terms = terms;
-    return o;
   }
 
-  /// What the codes of a frame stand for, in units of their scale.
-  std::uint64_t hash_of_levels() const {
-    std::uint64_t h = hash(hash(bucket_, bits_of(fixed_unit_)), rounding_.shifts() ? 1U : 0U);
-    h = hash(hash(h, levels_.max_code()), std::uint64_t{bits_of(levels_.extent())});
-    for (std::uint32_t code = zero_free_ ? 1 : 0; code <= levels_.max_code() && code <= 256; ++code)
-      h = hash(h, std::uint64_t{bits_of(levels_.value(code))});
-    return hash(h, zero_free_ ? 1U : 0U);
-  }
-
-  Levels levels_;
-  Rounding rounding_;
-  Wire wire_;
   method how_;
   std::uint64_t bucket_;
   norm::order q_;
   bool local_;
   bool zero_free_;
   double fixed_unit_;
-  std::uint64_t hash_ = 0;  ///< hash_of_levels()
+  bool shifts_;
+  std::uint8_t identifier_;  ///< of the wire
+  bool integer_wire_;
+  std::size_t lane_bytes_;
+
+ private:
+  std::uint64_t start_of_hash() const { return hash(hash(bucket_, bits_of(fixed_unit_)), shifts_ ? 1U : 0U); }
+
+  std::uint64_t hash_;  ///< hash_of_levels()
 };
 
 }  // namespace globalq::detail

@@ -3,9 +3,13 @@
 /// @file
 /// @brief operator: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
 
+#include "../../kernel/device/combine.hpp"
+#include "../../kernel/device/mean.hpp"
 #include "../../kernel/plain.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
+#include "../../reduce/exponential.hpp"
+#include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 #include "plain_codec.hpp"
 
@@ -84,59 +88,59 @@ template <class Operands>
 struct write_sums {
   Operands o;
   float* out;
-  template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    constexpr int N = kernel::row_values<Lanes>;
-    for (int r = 0; r < kernel::rows<Lanes>; ++r) {
-      kernel::row const part = kernel::row_of<Lanes>(index, lane, r, o.count);
-      if (part.count == 0) continue;
-      float sum[N];
-      o.template accumulate<N>(part, true, sum);
-      for (int i = 0; i < part.count; ++i) out[part.first + static_cast<std::uint64_t>(i)] = sum[i];
-    }
+  static constexpr int device_lanes = kernel::device::value_lanes<typename Operands::wire_type>;
+  static constexpr bool fits_registers() { return false; }
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    using rows = kernel::device::share<Operands, Lanes, Rows>;
+    rows::for_each(o, index, lane, [&](rows const& part) {
+      typename rows::floats sum;
+      part.template accumulate<true>(true, sum);
+      part.store_floats(sum, out);
+    });
   }
 };
 
 /// The codec of a composition in the memory of a space.
 template <class Levels, class Rounding, class Wire, class Space>
-class stream_codec final : public composition<Levels, Rounding, Wire> {
-  using base = composition<Levels, Rounding, Wire>;
-  using base::bucket_;
-  using base::call_;
-  using base::local_;
-  using base::q_;
-  using base::scale_bytes_of;
-  using base::scales_of;
-  using base::wire_;
-  using typename base::operands;
+class stream_codec final : public composition {
+  using operands = kernel::device::operands<Levels, Rounding, Wire>;
 
  public:
-  stream_codec(Levels levels, Rounding rounding, Wire wire, operator_facts const& facts, method how,
-               kernel::stream_executor<Space> const& on)
-      : base(levels, rounding, wire, facts, how), on_(on) {}
+  stream_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
+               method how, kernel::stream_executor<Space> const& on)
+      : composition(levels, rounding_for(rounding, facts, how), wire, facts, how),
+        levels_(levels),
+        rounding_(rounding_for(rounding, facts, how)),
+        wire_(wire),
+        on_(on) {}
 
   void begin(call const& c) override {
-    base::begin(c);
-    on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type,
-                               static_cast<double>(base::levels_.extent()), c.workers});
+    composition::begin(c);
+    on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, static_cast<double>(levels_.extent()),
+                               c.workers});
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    int const terms = base::terms_of(own, sources);
+    int const terms = terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
     if (leaf && local_)
-      enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
-    if (leaf || base::adds_codes()) {
-      base::with_reduce(leaf, [&]<class Op>(Op) {
-        enqueue(o, out.data(), terms, kernel::add_codes<operands, Op>{o, codes});
-      });
+      enqueue_scales(write_scales<operands>{o, scales, first_bucket(part), scales_of(part)});
+    if (leaf || adds_codes()) {
+      auto const enqueue_with = [&]<class Op>(Op) {
+        enqueue(o, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
+      };
+      if constexpr (is_binary<Levels>())
+        if (!leaf && how_ == method::exponential) return enqueue_with(reduce::exponential{});
+      enqueue_with(reduce::sum{});
     } else {
       if (local_) measure_sum(o, part, scales);
-      enqueue(o, out.data(), terms, kernel::add_values<operands>{o, codes, scales, false, q_});
+      enqueue(o, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
     }
   }
 
@@ -153,13 +157,14 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    enqueue(o, nullptr, 0, kernel::write_mean<operands, Add>{o, call_.y});
+    enqueue(o, nullptr, 0, kernel::device::write_mean<operands, Add>{o, call_.y});
   }
 
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
-    for (source const& s : sources) views_.push_back(base::view_of(part, s));
-    operands o = base::lay_out(part, own, terms);
+    for (source const& s : sources) views_.push_back(view_of(part, s));
+    operands o(levels_, rounding_, wire_);
+    lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
     o.source_count = static_cast<int>(views_.size());
     o.faults = &call_.agreed->faults;
@@ -172,9 +177,9 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
 
   template <class Body>
   void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count, kernel::framed<Body>{body, header_word(wire_.identifier()),
-                                             wire::word_of_values(o.count, base::traits()), out, terms,
-                                             o.faults, o.sources, o.source_count});
+    on_.values(o.count,
+               kernel::framed<Body>{body, header_word(identifier_), wire::word_of_values(o.count, traits()),
+                                    out, terms, o.faults, o.sources, o.source_count});
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
@@ -190,9 +195,19 @@ class stream_codec final : public composition<Levels, Rounding, Wire> {
     on_.values(part.count, write_sums<operands>{o, sums});
     norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, parts, statistics,
                              nullptr);
-    enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
+    enqueue_scales({o, scales, first_bucket(part), scales_of(part), statistics, q_});
   }
 
+  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
+
+  levels::detail::level_table* table() override {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
+    return nullptr;
+  }
+
+  Levels levels_;
+  Rounding rounding_;
+  Wire wire_;
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_;
   std::vector<kernel::source_view> views_;

@@ -3,20 +3,21 @@
 /// @file
 /// @brief kernel: the steps of the loop bodies for a GPU thread's share: four rows of a random tile, in registers.
 ///
-/// The same results as operands' own functions and loops.hpp give for a host thread's 1,024 values in L1, in another
+/// The same results as host/operands.hpp and loops.hpp give for a host thread's 1,024 values in L1, in another
 /// shape: all memory is asked for before the first use, whatever is done is done for all values of a row, also where the
 /// vector has ended (nothing is read or written there), and buckets change the numbers but not the code.
 
 #include "../executor.hpp"
 #include "../loops.hpp"
-#include "device.hpp"
+#include "operands.hpp"
+#include "registers.hpp"
 
 namespace globalq::kernel::device {
 
 /// Whether a thread can do all its rows at once: values are narrow, and no row lies in two buckets.
 template <class Operands>
 GLOBALQ_FUNCTION bool fits_registers(Operands const& o) {
-  constexpr int row = 4 * value_lanes<decltype(Operands::wire)>;
+  constexpr int row = 4 * value_lanes<typename Operands::wire_type>;
   return o.x.type != dtype::float64 && !o.local && o.bucket % row == 0;
 }
 
@@ -30,7 +31,7 @@ class share {
   static constexpr bool may_be_local = Rows == 1;  ///< scales travel
   static_assert(Lanes < 16 && (Rows == 4 || Rows == 1));
   using lane_type = typename Operands::lane;
-  using wire_type = decltype(Operands::wire);
+  using wire_type = typename Operands::wire_type;
   using floats = float[R][N];
   using words = std::uint32_t[R][N];
 
@@ -54,7 +55,7 @@ class share {
   };
   GLOBALQ_FUNCTION static drawn draw(Operands const& o, std::uint64_t index, int lane, int worker,
                                      random::purpose use) {
-    random::stream const s = o.stream(static_cast<std::uint32_t>(worker), use);
+    random::stream const s = o.stream(worker, use);
     drawn d;
     GLOBALQ_UNROLL
     for (int l = 0; l < Lanes; ++l)
@@ -113,7 +114,7 @@ class share {
       }
     }
     if constexpr (is_integer || !has_quads) bad = out_of_range(c, limit);
-    if (bad) o.report(Operands::bad_code_fault);
+    if (bad) o.report(bad_code);
   }
 
   /// Codes into a frame.
@@ -246,8 +247,8 @@ class share {
   /// Values to codes.
   /// @param shared  the word of each value; unused where every coordinate draws its own
   GLOBALQ_FUNCTION void encode(floats const& z, words const& shared, drawn const& d, codes& out) const {
-    using rounding = decltype(Operands::rounding);
-    std::uint32_t const top = bits_of(o.levels.extent());
+    using rounding = typename Operands::rounding_type;
+    std::uint32_t const top = bits_of(o.extent);
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r) out.row[r].clear();
     GLOBALQ_UNROLL
@@ -289,7 +290,7 @@ class share {
     encode(z, shared, d, out);
   }
 
-  /// operands::accumulate().
+  /// The sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
   /// @tparam Own  false: there are no own values
   template <bool Own>
   GLOBALQ_FUNCTION void accumulate(bool multiply_terms, floats& sum) const {
@@ -324,6 +325,16 @@ class share {
           [&](affine const& a, int r, int i) {
             sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);
           });
+    }
+  }
+
+  /// Values to where the segment begins at @p out.
+  GLOBALQ_FUNCTION void store_floats(floats const& v, float* out) const {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) {
+      GLOBALQ_UNROLL
+      for (int i = 0; i < N; ++i)
+        if (i < count(r)) out[first_ + row_start(r) + static_cast<std::uint64_t>(i)] = v[r][i];
     }
   }
 
@@ -493,7 +504,7 @@ class share {
     out.clear();
     if (count(r) == 0) return;
     if (o.wire.unpack(frame + o.wire.bytes(first_ + row_start(r)), count(r), buffer, o.zero_free))
-      o.report(Operands::bad_code_fault);
+      o.report(bad_code);
     for (int i = 0; i < N; ++i)
       if (i < count(r)) out.set(i, buffer[i]);
   }

@@ -175,8 +175,8 @@ inline constexpr int code_lanes = row_bytes<Wire, 4> == 0
 /// @param heavy  whether a thread holds more than its values and what becomes of them
 template <class Operands>
 constexpr int blocks(int lanes, int rows, bool heavy) {
-  bool const shared_word = !decltype(Operands::rounding)::word_per_coordinate;
-  bool const slow_wire = row_bytes<decltype(Operands::wire), 4> == 0;
+  bool const shared_word = !Operands::rounding_type::word_per_coordinate;
+  bool const slow_wire = row_bytes<typename Operands::wire_type, 4> == 0;
   if (rows == 1 || slow_wire || (heavy && (lanes > 1 || shared_word))) return 2;
   return heavy || lanes > 1 || shared_word ? 3 : 4;
 }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop bodies of a device that make frames: add as codes, add as values and encode again; and that check
+/// them. Each reads every input once and writes its output once; what lies between stays in registers.
+
+#include "share.hpp"
+
+namespace globalq::kernel::device {
+
+/// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
+template <class Operands, class Op>
+struct add_codes {
+  static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>,
+                       code_lanes = device::code_lanes<typename Operands::wire_type>;
+
+  Operands o;
+  std::byte* out;
+
+  bool has_values() const { return o.own; }
+  bool fits_registers() const { return device::fits_registers(o); }
+  static constexpr int blocks(int lanes, int rows) {
+    return device::blocks<Operands>(lanes, rows, lanes == device_lanes);
+  }
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    bool const own = device_lanes == code_lanes ? o.own : Lanes == device_lanes;
+    device::share<Operands, Lanes, Rows>::for_each(
+        o, index, lane, [&](auto const& part) { add_rows(part, index, lane, own); });
+  }
+
+ private:
+  /// The work of a GPU thread on one or all of its rows.
+  template <class Share>
+  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane, bool own) const {
+    typename Share::codes sum{}, next{};
+    int k = 0;
+    if (own) {
+      if (o.source_count > 0) part.fetch(o.sources[0].codes, next);
+      part.encode_own(Share::draw(o, index, lane, o.rank, random::purpose::encode), sum);
+    } else {
+      part.fetch(o.sources[0].codes, sum);
+      if (o.source_count > 1) part.fetch(o.sources[1].codes, next);
+      part.unpack(sum, o.limit_of(o.sources[0]));
+      k = 1;
+    }
+    GLOBALQ_NO_UNROLL
+    for (; k < o.source_count; ++k) {
+      source_view const s = o.sources[k];
+      part.unpack(next, o.limit_of(s));
+      part.template add<Op>(sum, next, Share::draw(o, index, lane, s.worker, random::purpose::reduce));
+      if (k + 1 < o.source_count) part.fetch(o.sources[k + 1].codes, next);
+    }
+    part.write(sum, out);
+  }
+};
+
+/// own values + decoded sources -> codes of the sum.
+template <class Operands>
+struct add_values {
+  static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
+  static constexpr int blocks(int lanes, int rows) { return device::blocks<Operands>(lanes, rows, true); }
+  bool fits_registers() const { return device::fits_registers(o); }
+
+  Operands o;
+  std::byte* out;
+  std::byte* scales;  ///< local norms: those of the sum, as they travel
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    device::share<Operands, Lanes, Rows>::for_each(o, index, lane,
+                                                   [&](auto const& part) { add_rows(part, index, lane); });
+  }
+
+ private:
+  /// The work of a GPU thread on one or all of its rows.
+  template <class Share>
+  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane) const {
+    typename Share::floats sum;
+    part.template accumulate<true>(true, sum);
+    struct scale {
+      float gain;
+      std::uint32_t word;
+    };
+    typename Share::words shared;
+    part.for_each_value(
+        !o.local && Operands::rounding_type::word_per_coordinate,
+        [&](std::uint64_t b) {
+          return scale{o.template gain_of_sum<Share::may_be_local>(b, scales),
+                       o.shared_word(b, o.rank, true)};
+        },
+        [&](scale const& s, int r, int i) {
+          sum[r][i] = multiply(sum[r][i], s.gain);
+          shared[r][i] = s.word;
+        });
+    typename Share::codes codes;
+    part.encode(sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantise), codes);
+    part.write(codes, out);
+  }
+};
+
+/// Frames -> nothing but a report of codes out of range.
+template <class Operands>
+struct check_codes {
+  static constexpr int device_lanes = device::code_lanes<typename Operands::wire_type>;
+
+  Operands o;
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    device::share<Operands, Lanes, Rows>::for_each(o, index, lane, [&](auto const& part) {
+      typename std::remove_cvref_t<decltype(part)>::codes codes;
+      GLOBALQ_NO_UNROLL
+      for (int k = 0; k < o.source_count; ++k) {
+        part.fetch(o.sources[k].codes, codes);
+        part.unpack(codes, o.limit_of(o.sources[k]));
+      }
+    });
+  }
+};
+
+}  // namespace globalq::kernel::device

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: what a kernel of a device gets: the operands of a call, and the policies that it was compiled for.
+
+#include "../operands.hpp"
+
+namespace globalq::kernel::device {
+
+/// @tparam Levels,Rounding,Wire  policies, with their numbers as data
+template <class Levels, class Rounding, class Wire>
+struct operands : segment_operands<Rounding> {
+  using lane = typename Wire::lane;
+  using levels_type = Levels;
+  using rounding_type = Rounding;
+  using wire_type = Wire;
+
+  Levels levels;
+  Wire wire;
+
+  operands(Levels const& scheme, Rounding const& decide, Wire const& format) : levels(scheme), wire(format) {
+    this->rounding = decide;
+    this->extent = scheme.extent();
+    this->max_code = scheme.max_code();
+  }
+};
+
+}  // namespace globalq::kernel::device

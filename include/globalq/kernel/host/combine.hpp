@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop bodies of a host that make frames: add as codes, add as values and encode again; and that check
+/// them. Each reads every input once and writes its output once; what lies between stays in L1.
+
+#include "../../norm/statistic.hpp"
+#include "operands.hpp"
+
+namespace globalq::kernel::host {
+
+/// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
+template <class Lane>
+struct add_codes {
+  operands<Lane> o;
+  std::byte* out;
+  reduce_leaves<Lane> const* op = nullptr;  ///< looked at where there is something to add
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    bool const in_place = o.as_lanes(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
+               adds = op != nullptr && op->add_tiles != nullptr && in_place,
+               writes = in_place || (o.source_count == 0 && o.writes_nibbles());
+    if (!encodes) o.prefetch_own(index);
+    if (!adds) o.prefetch_sources(index);
+    if (!(writes && o.own && encodes) && !(adds && o.source_count > 0)) o.prefetch_target(out, index);
+  }
+
+  void work(std::uint64_t index) const {
+    piece const p = o.piece_of(index);
+    Lane buffer[piece_values];
+    Lane const* sum = nullptr;
+    if (o.own) {
+      if (o.source_count == 0 && o.writes_nibbles() && o.encode_own_tiles(p, o.nibbles(p, out))) return;
+      Lane* const codes = o.target(out, p, buffer);
+      if (!o.encode_own_tiles(p, {codes, false})) {
+        std::uint32_t words[piece_values];
+        o.fill_words(index, p, random::purpose::encode, words);
+        o.encode_own(p, words, codes);
+      }
+      sum = codes;
+    }
+    for (int k = 0; k < o.source_count; ++k) {
+      if (sum == nullptr && (op->add_tiles == nullptr || o.source_count == 1 || p.count % tile_values != 0))
+        sum = o.read_checked(o.sources[k], p, buffer);
+      else
+        sum = add(index, p, k, sum, buffer);
+    }
+    o.write(sum, p, out);
+  }
+
+ private:
+  /// sum + the codes of source k.
+  /// @param sum  null: there is none yet, and what becomes one is checked together with the next source
+  Lane const* add(std::uint64_t index, piece const p, int k, Lane const* sum, Lane* buffer) const {
+    source_view const s = o.sources[k];
+    if (sum == nullptr) {
+      sum = o.read(s, p, buffer);
+      if (sum == buffer) o.check(sum, p, s);  // it will be written over
+      return sum;
+    }
+    Lane other[piece_values];
+    Lane const* const theirs = o.read(s, p, other);
+    Lane* const result = o.target(out, p, buffer);
+    random::stream const words_of = o.stream(s.worker, random::purpose::reduce);
+    if (op->add_tiles != nullptr && p.count % tile_values == 0) {
+      std::uint32_t const bits = op->add_tiles(sum, theirs, words_of, o.tile_of(index), p.count / tile_values,
+                                               result, o.as_lanes() ? o.ahead() : 0);
+      if (bits > o.limit_of(s)) {  // perhaps
+        o.check(theirs, p, s);
+        if (k == 1 && !o.own) o.check(o.read(o.sources[0], p, other), p, o.sources[0]);
+      }
+      return result;
+    }
+    o.check(theirs, p, s);
+    std::uint32_t words[piece_values];
+    if (op->draws) random::fill<host_lanes>(words_of, o.tile_of(index), 0, words, p.count);
+    op->add(sum, theirs, p.count, words, result);
+    return result;
+  }
+};
+
+/// own values -> their local norms and their codes: both from L1.
+template <class Lane>
+struct encode_measured {
+  add_codes<Lane> encode;
+  std::byte* scales;
+  double* units;  ///< one a bucket of the vector; what encode reads where it runs by itself
+  norm::order q;
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { encode.prefetch(index); }
+
+  /// @pre buckets_fit()
+  void work(std::uint64_t index) const {
+    operands<Lane> const& o = encode.o;
+    piece const p = o.piece_of(index);
+    std::uint64_t const start = o.first + p.first;
+    if (q == infinity && !q.rounds_up() && o.encode_own_measured(p, scales, encode.out)) return;
+    for_each_run(start, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+      norm::statistic const s = norm::block_statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
+      units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
+      if (!s.finite() || bits_of(units[b]) >= double_infinity) o.report(not_finite);
+      o.write_scale(scales, b, units[b]);
+    });
+    encode.work(index);
+  }
+};
+
+/// own values + decoded sources -> codes of the sum.
+template <class Lane>
+struct add_values {
+  operands<Lane> o;
+  std::byte* out;
+  std::byte* scales;     ///< local norms: those of the sum, as they travel
+  bool measure = false;  ///< local norms: whether to write them; only with buckets_fit()
+  norm::order q{};       ///< of the local norm
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    o.prefetch(index);
+    o.prefetch_target(out, index);
+  }
+
+  void work(std::uint64_t index) const {
+    piece const p = o.piece_of(index);
+    float sum[piece_values];
+    Lane codes[piece_values];
+    o.accumulate(p, true, sum);
+    if (o.has_tiles(p)) {
+      float gains[piece_values / 64];
+      for_each_run(o.first + p.first, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+        o.set_gain(gains, at, m, gain_of(b, sum + at, m));
+      });
+      bool const as_nibbles = o.writes_nibbles();
+      o.tiles_to(p, sum, dtype::float32, gains, random::purpose::requantise, 0,
+                 as_nibbles ? o.nibbles(p, out) : typename operands<Lane>::tile_target{codes, false});
+      if (as_nibbles) return;
+    } else {
+      std::uint32_t words[piece_values];
+      o.fill_words(index, p, random::purpose::requantise, words);
+      o.template each_run<encoded_run>(
+          p,
+          [&](std::uint64_t b, encoded_run& r) {
+            r.values = sum + r.at;
+            r.gain = gain_of(b, sum + r.at, r.count);
+            r.drawn = o.drawn_word(b, true);
+          },
+          [&](encoded_run const* runs, int n) { o.encode_runs(runs, n, words, codes); });
+    }
+    o.write(codes, p, out);
+  }
+
+ private:
+  /// What sums of a bucket are multiplied by; their norm is measured first where that is wanted.
+  GLOBALQ_ALWAYS_INLINE float gain_of(std::uint64_t b, float const* sum, int count) const {
+    if (o.local && measure) {
+      norm::statistic const s = norm::block_statistic({sum, dtype::float32}, 0, count, q);
+      o.write_scale(scales, b, norm::local_unit(s, q, o.x.type, -o.reference(b)));
+    }
+    return o.gain_of_sum(b, scales);
+  }
+};
+
+/// Frames -> nothing but a report of codes out of range.
+template <class Lane>
+struct check_codes {
+  operands<Lane> o;
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { o.prefetch(index); }
+
+  void work(std::uint64_t index) const {
+    Lane buffer[piece_values];
+    for (int k = 0; k < o.source_count; ++k) o.read_checked(o.sources[k], o.piece_of(index), buffer);
+  }
+};
+
+}  // namespace globalq::kernel::host

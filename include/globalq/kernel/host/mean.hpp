@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop body of a host at the end of a call: frames to the mean, written to a vector or added to it.
+
+#include "operands.hpp"
+
+namespace globalq::kernel::host {
+
+/// Frames that together hold every worker -> the mean, written to a vector or added to it.
+template <class Lane>
+struct write_mean {
+  operands<Lane> o;
+  mutable_vector y;
+  bool adds;
+  store_scale whole;  ///< where there are no buckets and, if scales travel, one frame
+  decoded_run run{};  ///< of any piece of one frame without buckets
+
+  write_mean(operands<Lane> const& call, mutable_vector to, bool add) : o(call), y(to), adds(add) {
+    if (o.bucket != 0) return;
+    if (!o.local || o.source_count == 1) whole = o.mean_scale_of(0);
+    if (o.source_count == 1) describe(o.sources[0], 0, run);
+  }
+
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    o.prefetch(index);
+    std::size_t const width = size_of(y.type);
+    auto* const to = static_cast<std::byte*>(y.data) + (o.first + index * host_values) * width;
+    if (adds)
+      globalq::prefetch(to, host_values * width);
+    else
+      globalq::prefetch<true>(to, host_values * width);
+  }
+
+  void work(std::uint64_t index) const {
+    piece const p = o.piece_of(index);
+    if (o.source_count == 1 && y.type == dtype::float32)
+      decode(p, adds, static_cast<float*>(y.data) + o.first + p.first);
+    else if (o.source_count == 1 && y.type != dtype::float64)
+      decode_and_store(p);
+    else
+      add_and_store(p);
+  }
+
+ private:
+  /// What accumulated values are multiplied by in a bucket.
+  GLOBALQ_ALWAYS_INLINE store_scale scale_of(std::uint64_t b) const {
+    return o.bucket == 0 && (!o.local || o.source_count == 1) ? whole : o.mean_scale_of(b);
+  }
+
+  bool store(std::uint64_t at, int count, store_scale const& scale, float const* values) const {
+    std::uint64_t const from = o.first + at;
+    return adds ? kernel_store<true>(from, count, scale, values)
+                : kernel_store<false>(from, count, scale, values);
+  }
+  template <bool Add>
+  bool kernel_store(std::uint64_t from, int count, store_scale const& scale, float const* values) const {
+    return globalq::store<piece_values, Add>(y, from, count, scale, values);
+  }
+
+  void add_and_store(piece const p) const {
+    float sum[piece_values];
+    o.accumulate(p, !o.one_encoded_sum(), sum);
+    for_each_run(o.first + p.first, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
+      if (store(p.first + static_cast<std::uint64_t>(at), m, scale_of(b), sum + at)) o.report(out_of_range);
+    });
+  }
+
+  /// The same for one frame and values of 16 bits.
+  void decode_and_store(piece const p) const {
+    float values[piece_values];
+    decode(p, false, values);
+    if (store(p.first, p.count, store_scale(1.0), values)) o.report(out_of_range);
+  }
+
+  /// The same for one frame and float32: from codes to the vector without a stop.
+  /// @param out  values of the piece
+  GLOBALQ_ALWAYS_INLINE void decode(piece const p, bool add, float* out) const {
+    Lane buffer[piece_values];
+    source_view const s = o.sources[0];
+    Lane const* const codes = o.read_checked(s, p, buffer);
+    auto const leaf = add ? o.by.leaf->decode_and_add : o.by.leaf->decode;
+    std::uint32_t const limit = o.limit_of(s);
+    auto const use = [&](decoded_run const* runs, int n) {
+      if (leaf(o.by.levels, codes, runs, n, limit, out) >= float_infinity) o.report(out_of_range);
+    };
+    if (o.bucket == 0) {
+      decoded_run all = run;
+      all.count = p.count;
+      return use(&all, 1);
+    }
+    o.template each_run<decoded_run>(
+        p, [&](std::uint64_t b, decoded_run& r) { describe(s, b, r); }, use);
+  }
+
+  /// What becomes of the codes of a bucket of one frame.
+  GLOBALQ_ALWAYS_INLINE void describe(source_view const& s, std::uint64_t b, decoded_run& r) const {
+    store_scale const to = scale_of(b);
+    r.shift = o.shift_of(s, b);
+    r.factor = o.factor_of(s, b, !o.one_encoded_sum());
+    r.scale = to.factor;
+    r.post = to.post;
+  }
+};
+
+}  // namespace globalq::kernel::host

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the steps of the loop bodies for a host thread's piece: 1,024 values, in L1.
+///
+/// Nothing here knows a policy but by its leaves: the code is compiled once for each lane. What is called for each bucket
+/// is inlined, or a bucket of 32 values costs as much again.
+
+#include "../../core/prefetch.hpp"
+#include "../operands.hpp"
+#include "leaves.hpp"
+
+#include <cstring>
+
+namespace globalq::kernel::host {
+
+/// The part of a segment that a host thread works on at a time.
+using piece = row;
+
+/// What all bodies of a host have.
+/// @tparam Lane  of the wire format
+template <class Lane>
+struct operands : segment_operands<any_rounding> {
+  policies<Lane> by;
+
+  GLOBALQ_ALWAYS_INLINE piece piece_of(std::uint64_t index) const {
+    return row_of<host_lanes>(index, 0, 0, this->count);
+  }
+
+  /// Bytes of the codes of @p n values on the wire.
+  GLOBALQ_ALWAYS_INLINE std::uint64_t bytes(std::uint64_t n) const {
+    if (by.leaf->bytes != nullptr) return by.leaf->bytes(by.wire, n);
+    return (n * by.bits + 7) / 8;
+  }
+
+  bool as_lanes() const { return by.leaf->as_lanes; }
+
+  /// Whether lanes can be used where they lie. Users' frames may begin at any byte.
+  static bool lies_as_lanes(std::byte const* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % alignof(Lane) == 0;
+  }
+
+  /// The codes of a piece of a frame, not checked: where they lie if lanes travel as they are, else in the buffer.
+  GLOBALQ_ALWAYS_INLINE Lane const* read(source_view const& s, piece const p, Lane* buffer) const {
+    std::byte const* const in = s.codes + bytes(p.first);
+    if (!as_lanes()) {
+      if (by.leaf->unpack(by.wire, in, p.count, buffer, zero_free)) report(bad_code);
+      return buffer;
+    }
+    if (lies_as_lanes(in)) return reinterpret_cast<Lane const*>(in);
+    std::memcpy(buffer, in, static_cast<std::size_t>(p.count) * sizeof(Lane));
+    return buffer;
+  }
+
+  /// Reports codes that are out of range.
+  GLOBALQ_ALWAYS_INLINE void check(Lane const* codes, piece const p, source_view const& s) const {
+    if (!verified && !in_range<piece_values>(codes, p.count, limit_of(s), zero_free)) report(bad_code);
+  }
+
+  /// read() and check().
+  GLOBALQ_ALWAYS_INLINE Lane const* read_checked(source_view const& s, piece const p, Lane* buffer) const {
+    Lane const* const codes = read(s, p, buffer);
+    check(codes, p, s);
+    return codes;
+  }
+
+  /// Where the codes of a piece are written: into the frame if lanes travel as they are, else into the buffer.
+  GLOBALQ_ALWAYS_INLINE Lane* target(std::byte* out, piece const p, Lane* buffer) const {
+    return as_lanes() && lies_as_lanes(out) ? reinterpret_cast<Lane*>(out) + p.first : buffer;
+  }
+
+  /// Brings the codes of a piece into a frame, if target() has not done so.
+  GLOBALQ_ALWAYS_INLINE void write(Lane const* codes, piece const p, std::byte* out) const {
+    if (p.count == 0) return;
+    std::byte* const to = out + bytes(p.first);
+    if (static_cast<void const*>(codes) == to) return;
+    if (as_lanes())
+      std::memcpy(to, codes, static_cast<std::size_t>(p.count) * sizeof(Lane));
+    else
+      by.leaf->pack(by.wire, codes, p.count, to, zero_free);
+  }
+
+  /// Asks for the input of host_values values.
+  GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
+    prefetch_own(index);
+    prefetch_sources(index);
+  }
+  GLOBALQ_ALWAYS_INLINE void prefetch_own(std::uint64_t index) const {
+    std::size_t const width = size_of(x.type);
+    if (own)
+      globalq::prefetch(static_cast<std::byte const*>(x.data) + (first + index * host_values) * width,
+                        host_values * width);
+  }
+  GLOBALQ_ALWAYS_INLINE void prefetch_sources(std::uint64_t index) const {
+    for (int k = 0; k < source_count; ++k)
+      globalq::prefetch(sources[k].codes + bytes(index * host_values), bytes(host_values));
+  }
+  /// Asks for the codes of host_values values of a frame that will be written.
+  GLOBALQ_ALWAYS_INLINE void prefetch_target(std::byte* out, std::uint64_t index) const {
+    globalq::prefetch<true>(out + bytes(index * host_values), bytes(host_values));
+  }
+
+  /// use(runs, how many) for all runs of a piece that lie in one bucket, some at a time.
+  /// @tparam Run  encoded_run or decoded_run
+  /// @param fill  fill(bucket, run), with `at` and `count` filled in. In place: a run that is returned is written in parts
+  ///              and read as a whole, which waits for the parts.
+  template <class Run, class Fill, class Use>
+  GLOBALQ_ALWAYS_INLINE void each_run(piece const p, Fill const& fill, Use const& use) const {
+    Run runs[32];
+    int n = 0;
+    for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
+      Run& r = runs[n++];
+      r.at = at;
+      r.count = m;
+      fill(b, r);
+      if (n < 32 && at + m < p.count) return;
+      use(runs, n);
+      n = 0;
+    });
+  }
+
+  /// The word that a bucket shares, as drawn, where the rounding looks at it.
+  GLOBALQ_ALWAYS_INLINE std::uint32_t drawn_word(std::uint64_t b, bool again) const {
+    return rounding.constant ? 0 : shared_word(b, rank, again);
+  }
+
+  /// The codes of this worker's own values in a piece.
+  /// @param words  one a value, where values have words of their own
+  void encode_own(piece const p, std::uint32_t const* words, Lane* codes) const {
+    float buffer[piece_values];
+    each_run<encoded_run>(
+        p,
+        [&](std::uint64_t b, encoded_run& r) {
+          input_scale const s = scale_of(b);
+          r.values = load<piece_values>(x, first + p.first + static_cast<std::uint64_t>(r.at), r.count,
+                                        s.exponent, buffer + r.at);
+          r.gain = s.gain;
+          r.drawn = drawn_word(b, false);
+        },
+        [&](encoded_run const* runs, int n) { encode_runs(runs, n, words, codes); });
+  }
+  GLOBALQ_ALWAYS_INLINE void encode_runs(encoded_run const* runs, int n, std::uint32_t const* words,
+                                         Lane* codes) const {
+    by.leaf->encode(by.levels, by.rounding.policy, runs, n, words, codes);
+  }
+
+  /// Fills in a word for each value of a piece, where the rounding asks for them.
+  GLOBALQ_ALWAYS_INLINE void fill_words(std::uint64_t index, piece const p, random::purpose use,
+                                        std::uint32_t* words) const {
+    if (rounding.word_per_coordinate)
+      random::fill<host_lanes>(stream(rank, use), tile_of(index), 0, words, p.count);
+  }
+
+  /// The first random tile of a piece.
+  GLOBALQ_ALWAYS_INLINE std::uint64_t tile_of(std::uint64_t index) const {
+    return first / tile_values + index * share_tiles<host_lanes>;
+  }
+
+  // ---- whole random tiles, where there is a loop for this machine
+
+  /// Whether tiles_to() takes a piece: whole random tiles, and scales that change at multiples of 64 values only.
+  bool has_tiles(piece const p) const { return p.count % tile_values == 0 && encodes_tiles(); }
+  bool encodes_tiles() const {
+    return by.has_tiles && by.leaf->bytes_of_tiles[static_cast<int>(dtype::float32)] != nullptr &&
+           bucket % 64 == 0;
+  }
+  /// Whether the codes of whole tiles can be written as they travel, four bits each.
+  bool writes_nibbles() const {
+    return encodes_tiles() && bucket % 128 == 0 && by.bits == 4 &&
+           by.leaf->nibbles_of_tiles[static_cast<int>(dtype::float32)] != nullptr;
+  }
+
+  /// Sets the gain of values [at, at + count), one for every 64.
+  static void set_gain(float* gain, int at, int count, float value) {
+    for (int k = at / 64; k < (at + count) / 64; ++k) gain[k] = value;
+  }
+
+  /// Where the codes of tiles go.
+  struct tile_target {
+    void* out;
+    bool nibbles;  ///< into a frame as it travels; else lanes
+  };
+  tile_target nibbles(piece const p, std::byte* out) const { return {out + bytes(p.first), true}; }
+
+  /// The codes of whole tiles.
+  /// @param values  of a type that is not float64
+  void tiles_to(piece const p, void const* values, dtype type, float const* gain, random::purpose use,
+                std::size_t asked_ahead, tile_target to) const {
+    auto const leaf =
+        (to.nibbles ? by.leaf->nibbles_of_tiles : by.leaf->bytes_of_tiles)[static_cast<int>(type)];
+    leaf(by.levels, by.rounding.policy, values, gain, stream(rank, use), (first + p.first) / tile_values,
+         p.count / tile_values, to.out, zero_free ? 1 : 0, asked_ahead);
+  }
+
+  /// Own values of a piece as they are stored.
+  void const* stored(piece const p) const {
+    return static_cast<std::byte const*>(x.data) + (first + p.first) * size_of(x.type);
+  }
+
+  /// encode_own() of whole tiles.
+  bool encode_own_tiles(piece const p, tile_target to) const {
+    if (!has_tiles(p)) return false;
+    float buffer[piece_values], gain[piece_values / 64];
+    bool scaled = false;
+    for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
+      input_scale const s = scale_of(b);
+      scaled = scaled || s.exponent != 0;
+      set_gain(gain, at, m, s.gain);
+    });
+    if (!scaled && x.type != dtype::float64) {
+      tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), to);
+      return true;
+    }
+    for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
+      std::uint64_t const from = first + p.first + static_cast<std::uint64_t>(at);
+      float const* const part = load<piece_values>(x, from, m, scale_of(b).exponent, buffer + at);
+      if (part != buffer + at)
+        for (int i = 0; i < m; ++i) buffer[at + i] = part[i];
+    });
+    tiles_to(p, buffer, dtype::float32, gain, random::purpose::encode, 0, to);
+    return true;
+  }
+
+  /// Measures the buckets of host_values values by their maximum norm and encodes these, where this machine has loops for
+  /// both. Writes scales and codes of a frame.
+  bool encode_own_measured(piece const p, std::byte* scales, std::byte* out) const {
+    if (!has_tiles(p) || p.count != piece_values || bucket % 128 != 0) return false;
+    std::byte* const words = scales + 4 * scale_index((first + p.first) / bucket);
+    float gain[piece_values / 64];
+    if (!scales_of_piece(stored(p), x.type, words, gain)) return false;
+    if (writes_nibbles()) {
+      tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), nibbles(p, out));
+      return true;
+    }
+    Lane buffer[piece_values];
+    Lane* const codes = target(out, p, buffer);
+    tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), {codes, false});
+    write(codes, p, out);
+    return true;
+  }
+
+  /// How many values ahead a loop that asks for memory by itself does so.
+  std::size_t ahead() const { return count < prefetch_from ? 0 : values_ahead; }
+
+  // ---- values
+
+  /// The sum of own values (unencoded) and decoded sources in a piece; at least one of them is there.
+  ///
+  /// On the scale of segment_operands::sum_scale(). Several frames are added in float32 in the order given.
+  /// @param multiply_terms  false: a single frame is wanted in units of its own scale
+  void accumulate(piece const p, bool multiply_terms, float* sum) const {
+    if (own) {
+      float buffer[piece_values];
+      for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
+        input_scale const s = sum_scale(b);
+        float const* const z = load<piece_values>(x, first + p.first + static_cast<std::uint64_t>(at), m,
+                                                  s.exponent, buffer + at);
+        scaled<piece_values>(z, m, s.gain, sum + at);
+      });
+    }
+    Lane buffer[piece_values];
+    for (int k = 0; k < source_count; ++k) {
+      source_view const s = sources[k];
+      Lane const* const codes = read_checked(s, p, buffer);
+      auto const leaf = k == 0 && !own ? by.leaf->write_values : by.leaf->add_values;
+      each_run<decoded_run>(
+          p,
+          [&](std::uint64_t b, decoded_run& r) {
+            r.shift = shift_of(s, b);
+            r.factor = factor_of(s, b, multiply_terms);
+          },
+          [&](decoded_run const* runs, int n) { leaf(by.levels, codes, runs, n, 0, sum); });
+    }
+  }
+
+ private:
+  bool scales_of_piece(void const* values, dtype type, std::byte* words, float* gain) const {
+    switch (type) {
+      case dtype::float64:
+        return false;
+      case dtype::float16:
+        return kernel::detail::scales_of_piece(static_cast<float16 const*>(values), bucket, extent, words,
+                                               gain);
+      case dtype::bfloat16:
+        return kernel::detail::scales_of_piece(static_cast<bfloat16 const*>(values), bucket, extent, words,
+                                               gain);
+      default:
+        return kernel::detail::scales_of_piece(static_cast<float const*>(values), bucket, extent, words,
+                                               gain);
+    }
+  }
+};
+
+}  // namespace globalq::kernel::host
