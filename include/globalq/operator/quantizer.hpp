@@ -196,11 +196,45 @@ std::string name_of_policy(P const& policy) {
     return P::name;
 }
 /// What a policy declares.
+struct declared {
+  std::string name;
+  std::uint64_t parameters = 0;
+  bool has_parameters = false;
+};
 template <Named P>
-std::uint64_t policy_hash(std::uint64_t h, P const& policy) {
-  h = hash(h, name_of_policy(policy));
-  if constexpr (requires { policy.parameters(); }) h = hash(h, policy.parameters());
-  return h;
+declared declared_by(P const& policy) {
+  declared d{name_of_policy(policy)};
+  if constexpr (requires { policy.parameters(); }) {
+    d.parameters = policy.parameters();
+    d.has_parameters = true;
+  }
+  return d;
+}
+
+/// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
+inline void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
+                       declared const& wire, char const* reduce) {
+  f.policies = 0;
+  for (declared const* d : {&levels, &rounding, &wire}) {
+    f.policies = hash(f.policies, d->name);
+    if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
+  }
+  f.wire = wire.name;
+  if (f.most_bytes != nullptr ? f.wire_bits != 8 : !f.integer_wire)
+    f.wire += (f.most_bytes != nullptr ? ":int" : ":") + number(static_cast<std::uint64_t>(f.wire_bits));
+  f.name = f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : "");
+  if (f.fixed_unit > 0)
+    f.name += "fixed";
+  else if (f.local)
+    f.name += "local:" + order_name(f.q);
+  else if (f.q == infinity && f.p == infinity)
+    f.name += "linf";
+  else
+    f.name += "l:" + order_name(f.q) + "," + order_name(f.p);
+  if (f.bucket != 0) f.name += " bucket " + number(f.bucket);
+  f.name += " " + levels.name;
+  if (f.size != 0) f.name += ":" + number(f.size);
+  f.name += " " + rounding.name + " " + f.wire + " " + reduce;
 }
 
 /// Levels whose parameters are not just their number put them into the fingerprint through their values.
@@ -244,32 +278,18 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     using lane = typename W::lane;
     f.largest_code = W::largest_code();
     f.wire_bits = 8 * static_cast<int>(sizeof(lane));
-    f.wire = W::name();
-    if (sizeof(lane) != 1) f.wire += ":int" + number(static_cast<std::uint64_t>(f.wire_bits));
     f.most_bytes = [](std::uint64_t count, std::uint32_t largest, bool zero_free) -> std::size_t {
       return wire::coded<W>(W{}, largest, zero_free).capacity(count);
     };
   } else {
     f.largest_code = op.wire.largest_code(f.zero_free);
     f.wire_bits = op.wire.bits();
-    f.wire = name_of_policy(op.wire);
-    if (!f.integer_wire) f.wire += ':' + std::to_string(f.wire_bits);
   }
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
   if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
 
-  f.policies = policy_hash(policy_hash(policy_hash(0, op.levels), op.rounding), op.wire);
-  std::string const levels = name_of_policy(op.levels) + (f.size == 0 ? "" : ":" + number(f.size));
-  f.name = (f.q.in_byte       ? "shared-exponent:"
-            : f.q.rounds_up() ? "power-of-two:"
-                              : std::string()) +
-           (f.fixed_unit > 0                     ? "fixed"
-            : f.local                            ? "local:" + order_name(f.q)
-            : f.q == infinity && f.p == infinity ? std::string("linf")
-                                                 : "l:" + order_name(f.q) + "," + order_name(f.p)) +
-           (f.bucket != 0 ? " bucket " + number(f.bucket) : "") + " " + levels + " " +
-           name_of_policy(op.rounding) + " " + f.wire + " " + Op::name();
+  name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire), Op::name());
   return f;
 }
 
