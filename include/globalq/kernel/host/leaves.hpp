@@ -7,6 +7,7 @@
 /// loop over values each, of levels and rounding, of levels, or of a wire format. A leaf works on at most host_values
 /// values, and on all runs of them that share a scale, so that short buckets do not cost a call each.
 
+#include "../../rounding/one_word.hpp"
 #include "../detail/avx512.hpp"
 #include "../executor.hpp"
 #include "../loops.hpp"
@@ -155,8 +156,8 @@ double shift(void const* rounding, std::uint32_t drawn) {
 }
 
 template <class Rounding>
-bool is_constant(Rounding const& rounding) {
-  if constexpr (requires { rounding.constant; }) return rounding.constant;
+bool is_constant([[maybe_unused]] Rounding const& decide) {
+  if constexpr (std::is_same_v<Rounding, rounding::detail::one_word>) return decide.constant;
   return false;
 }
 
