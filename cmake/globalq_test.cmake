@@ -16,7 +16,8 @@
 #   LABELS label...         labels for ctest -L; the folder of the first file is always one
 #   SANITIZE address thread the sanitizer presets that build this suite too (see GLOBALQ_SANITIZER_SUITES)
 #   TIMEOUT seconds         default: 300
-#   KERNELS                 a suite of kernels that it compiles itself: optimised as the preset says; others get -O1
+#   KERNELS                 a suite of kernels that it compiles itself: optimised as the preset says
+#   COMPUTES                a suite that computes for seconds itself: -O1; all others get -O0
 
 set(GLOBALQ_SANITIZER_SUITES
     ""
@@ -31,6 +32,13 @@ set(GLOBALQ_TEST_HEADERS <gtest/gtest.h> <gmock/gmock.h> <Kokkos_Core.hpp>)
 add_library(globalq_test_main OBJECT support/main.cpp)
 target_precompile_headers(globalq_test_main PRIVATE ${GLOBALQ_TEST_HEADERS})
 target_link_libraries(globalq_test_main PUBLIC globalq::globalq globalq_dev GTest::gtest)
+# The same, precompiled for suites without optimisation.
+add_library(globalq_test_plain OBJECT EXCLUDE_FROM_ALL support/main.cpp)
+target_precompile_headers(globalq_test_plain PRIVATE ${GLOBALQ_TEST_HEADERS})
+target_link_libraries(globalq_test_plain PRIVATE globalq_test_main)
+if(NOT GLOBALQ_SANITIZER)
+  target_compile_options(globalq_test_plain PRIVATE -O0)
+endif()
 if(TARGET globalq::mpi)
   add_library(globalq_test_mpi_main OBJECT support/mpi_main.cpp)
   target_link_libraries(globalq_test_mpi_main PUBLIC globalq::mpi globalq_dev GTest::gtest)
@@ -84,15 +92,19 @@ endfunction()
 # What keeps the build short. The files of a suite are compiled as one, so that the library's templates are instantiated once a
 # suite (the nine files of adapt: 38 s instead of 102 s); a file that is no test stays apart, as its suite is about that. What
 # most suites include is precompiled. Only suites of kernels, and globalq_compositions for all others, get the preset's
-# optimisation; for the code around kernels -O1 will do.
-function(_globalq_compile_fast name kernels sources libraries)
-  if(globalq_compositions IN_LIST libraries)
+# optimisation; the code around kernels runs for moments, and compiles in 60 % of the time without any.
+function(_globalq_compile_fast name kernels computes sources libraries)
+  if(kernels OR computes)
+    target_precompile_headers(${name} REUSE_FROM globalq_test_main)
+  elseif(globalq_compositions IN_LIST libraries)
     target_precompile_headers(${name} REUSE_FROM globalq_test_calls)
   else()
-    target_precompile_headers(${name} REUSE_FROM globalq_test_main)
+    target_precompile_headers(${name} REUSE_FROM globalq_test_plain)
   endif()
-  if(NOT kernels AND NOT GLOBALQ_SANITIZER)
+  if(computes AND NOT GLOBALQ_SANITIZER)
     target_compile_options(${name} PRIVATE -O1)
+  elseif(NOT kernels AND NOT GLOBALQ_SANITIZER)
+    target_compile_options(${name} PRIVATE -O0)
   endif()
   # A suite whose flags differ (LibTorch's) reads the headers themselves, which is no reason for a warning.
   set_target_properties(${name} PROPERTIES PCH_WARN_INVALID OFF)
@@ -107,7 +119,7 @@ function(_globalq_compile_fast name kernels sources libraries)
 endfunction()
 
 function(globalq_add_test)
-  cmake_parse_arguments(TEST "KERNELS" "NAME;TIMEOUT" "SOURCES;RANKS;THREADS;LIBRARIES;DEFINITIONS;LABELS;SANITIZE" ${ARGN})
+  cmake_parse_arguments(TEST "KERNELS;COMPUTES" "NAME;TIMEOUT" "SOURCES;RANKS;THREADS;LIBRARIES;DEFINITIONS;LABELS;SANITIZE" ${ARGN})
   list(APPEND TEST_SOURCES ${TEST_UNPARSED_ARGUMENTS})
   foreach(source IN LISTS TEST_SOURCES)
     if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
@@ -150,7 +162,7 @@ function(globalq_add_test)
     target_link_libraries(${name} PRIVATE globalq_test_main)
   endif()
   target_link_libraries(${name} PRIVATE GTest::gmock ${TEST_LIBRARIES})
-  _globalq_compile_fast(${name} "${TEST_KERNELS}" "${TEST_SOURCES}" "${TEST_LIBRARIES}")
+  _globalq_compile_fast(${name} "${TEST_KERNELS}" "${TEST_COMPUTES}" "${TEST_SOURCES}" "${TEST_LIBRARIES}")
 
   if(NOT TEST_RANKS)
     set(TEST_RANKS 0)

@@ -95,11 +95,6 @@ struct compiler_flags {
 #else
   bool finite_only = false;
 #endif
-#if defined(__OPTIMIZE__)
-  bool optimised = true;
-#else
-  bool optimised = false;
-#endif
 #if defined(_GLIBCXX_ASSERTIONS)
   bool assertions = true;
 #else
