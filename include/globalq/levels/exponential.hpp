@@ -75,7 +75,7 @@ class exponential {
   }
 
   /// The same scheme with its number as data: kernels are compiled once for all numbers.
-  constexpr exponential<dynamic, Base> at_run_time() const {
+  constexpr exponential<dynamic, Base> at_run_time() const requires(S != dynamic) {
     return exponential<dynamic, Base>().resized(size()).with_headroom(headroom_);
   }
 

@@ -54,7 +54,9 @@ class uniform {
   }
 
   /// The same scheme with its number as data: kernels are compiled once for all numbers.
-  constexpr uniform<dynamic> at_run_time() const { return uniform<dynamic>().resized(size()); }
+  constexpr uniform<dynamic> at_run_time() const requires(S != dynamic) {
+    return uniform<dynamic>().resized(size());
+  }
 
  private:
   std::uint32_t s_ = S;

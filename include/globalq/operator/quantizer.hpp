@@ -312,10 +312,8 @@ inline std::uint64_t levels_hash(uncompressed const&) { return 0; }
 /// The levels with the numbers that were decided.
 template <class L>
 kernel_levels<L> sized(L const& levels, resolution const& r) {
-  if constexpr (requires { levels.at_run_time().with_headroom(1U); }) {
-    return levels.at_run_time().resized(r.size).with_headroom(r.headroom);
-  } else if constexpr (requires { levels.at_run_time(); }) {
-    return levels.at_run_time().resized(r.size);
+  if constexpr (requires { levels.at_run_time(); }) {
+    return sized(levels.at_run_time(), r);
   } else if constexpr (requires { levels.with_headroom(1U); }) {
     return levels.resized(r.size).with_headroom(r.headroom);
   } else if constexpr (requires { levels.resized(1U); }) {
