@@ -128,29 +128,8 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         std::size_t const bytes = wire.bytes(count);
         // the operands of a host, with what those of the device have
         auto const host_of = [&](operands const& from) {
-          on_host h;
-          h.by = gq::kernel::host::policies_of(levels, rounding, wire);
-          h.rounding = h.by.rounding;
-          h.extent = from.extent;
-          h.max_code = from.max_code;
-          h.x = from.x;
-          h.first = from.first;
-          h.count = from.count;
-          h.bucket = from.bucket;
-          h.units = from.units;
-          h.local = from.local;
-          h.zero_free = from.zero_free;
-          h.summed = from.summed;
-          h.rank = from.rank;
-          h.workers = from.workers;
-          h.seed = from.seed;
-          h.step = from.step;
-          h.sources = from.sources;
-          h.source_count = from.source_count;
-          h.own = from.own;
-          h.terms = from.terms;
-          h.whole = from.whole;
-          h.faults = from.faults;
+          on_host h(levels, rounding, wire);
+          static_cast<gq::kernel::segment_call&>(h) = from;
           return h;
         };
         auto const both = [&](char const* what, std::size_t size, std::size_t off, auto const& host_body,

@@ -85,6 +85,15 @@ concept WireFormat = std::is_trivially_copyable_v<W> && std::signed_integral<typ
   { wire.unpack(bytes, count, lanes, zero_free) } -> std::same_as<bool>;  // true: bad bytes
 };
 
+namespace detail {
+/// Whether codes travel as lanes, as they are: `static constexpr bool is_integer`.
+template <class W>
+constexpr bool is_integer_wire() {
+  if constexpr (requires { W::is_integer; }) return W::is_integer;
+  return false;
+}
+}  // namespace detail
+
 /// Says how codes are added; see reduce/.
 template <class Op>
 concept ReduceOperator = std::is_empty_v<Op> && requires {

@@ -62,14 +62,10 @@ GLOBALQ_FUNCTION store_scale mean_scale(double unit, int wide, double levels) {
   return store_scale(unit / levels);
 }
 
-/// Everything that one call on one segment needs but for levels and wire, whose loops a host and a device call differently:
-/// see host/operands.hpp and device/operands.hpp.
+/// What one call on one segment needs, whatever the policies are.
 ///
 /// Values are indexed within the vector; rows and tiles within the segment, whose start is a multiple of a tile.
-/// @tparam Rounding  word_per_coordinate, shifts(), word() and shift() of a rounding
-template <class Rounding>
-struct segment_operands {
-  Rounding rounding;
+struct segment_call {
   float extent = 1;            ///< of the levels
   std::uint32_t max_code = 1;  ///< of the levels
   const_vector x;
@@ -114,13 +110,6 @@ struct segment_operands {
     return {seed, agreed != nullptr ? agreed->step : step, static_cast<std::uint32_t>(worker), use};
   }
 
-  /// The word that a bucket shares.
-  GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
-    if (rounding.word_per_coordinate) return 0;
-    random::purpose const use = again ? random::purpose::shift_requantise : random::purpose::shift;
-    return rounding.word(stream(worker, use).group(b).word[0]);
-  }
-
   /// Where the scale of a bucket of the vector is among those of the segment.
   GLOBALQ_FUNCTION std::uint64_t scale_index(std::uint64_t b) const {
     return bucket == 0 ? 0 : b - first / bucket;
@@ -146,18 +135,6 @@ struct segment_operands {
     }
     int const e = top > 0 ? exponent_of(top) : 0;
     return e < -1000 ? -1000 : e;
-  }
-
-  /// What must be added to a frame's value in a bucket, in level gaps: the shifts of those who encoded it.
-  GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
-    if (!rounding.shifts()) return 0.0F;
-    double sum = 0;
-    if (summed && s.terms > 1) {
-      for (int w = s.first; w < s.first + s.terms; ++w) sum += rounding.shift(shared_word(b, w, false));
-    } else {
-      sum = rounding.shift(shared_word(b, s.worker, s.terms > 1));
-    }
-    return static_cast<float>(sum);
   }
 
   /// Largest code that a frame may hold.
@@ -212,6 +189,33 @@ struct segment_operands {
     double const share = one_encoded_sum() && !travels ? 1.0 : static_cast<double>(workers);
     double const scale = (travels ? power_of_two(reference(b)) : unit(b)) * weight;
     return mean_scale(scale, power(), travels ? share : static_cast<double>(extent) * share);
+  }
+};
+
+/// The same with a rounding; levels and wire, whose loops a host and a device call differently, are added by
+/// host/operands.hpp and device/operands.hpp.
+/// @tparam Rounding  word_per_coordinate, shifts(), word() and shift() of a rounding
+template <class Rounding>
+struct segment_operands : segment_call {
+  Rounding rounding;
+
+  /// The word that a bucket shares.
+  GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
+    if (rounding.word_per_coordinate) return 0;
+    random::purpose const use = again ? random::purpose::shift_requantise : random::purpose::shift;
+    return rounding.word(stream(worker, use).group(b).word[0]);
+  }
+
+  /// What must be added to a frame's value in a bucket, in level gaps: the shifts of those who encoded it.
+  GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
+    if (!rounding.shifts()) return 0.0F;
+    double sum = 0;
+    if (summed && s.terms > 1) {
+      for (int w = s.first; w < s.first + s.terms; ++w) sum += rounding.shift(shared_word(b, w, false));
+    } else {
+      sum = rounding.shift(shared_word(b, s.worker, s.terms > 1));
+    }
+    return static_cast<float>(sum);
   }
 };
 

@@ -410,10 +410,7 @@ class share {
   }
 
  private:
-  static constexpr bool is_integer = [] {
-    if constexpr (requires { wire_type::is_integer; }) return static_cast<bool>(wire_type::is_integer);
-    return false;
-  }();
+  static constexpr bool is_integer = globalq::detail::is_integer_wire<wire_type>();
   /// Whether a packed wire works in registers.
   static constexpr bool has_quads = [] {
     if constexpr (requires { wire_type::quad_bytes; }) return !is_integer && sizeof(lane_type) == 1;

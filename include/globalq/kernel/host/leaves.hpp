@@ -87,9 +87,7 @@ struct leaves {
 template <class Lane>
 struct policies {
   leaves<Lane> const* leaf;
-  void const* levels;
-  any_rounding rounding;
-  void const* wire;
+  void const *levels, *wire;
   bool has_tiles;      ///< these levels are such that bytes_of_tiles can be called, where there are any
   std::uint32_t bits;  ///< of a code, where there are no gaps
 };
@@ -166,11 +164,6 @@ constexpr bool without_gaps() {
   if constexpr (requires { Wire::without_gaps; }) return Wire::without_gaps;
   return false;
 }
-template <class Wire>
-constexpr bool travels_as_lanes() {
-  if constexpr (requires { Wire::is_integer; }) return Wire::is_integer;
-  return false;
-}
 
 template <class Levels, class Rounding, class Wire>
 constexpr leaves<typename Wire::lane> make_leaves() {
@@ -193,8 +186,8 @@ constexpr leaves<typename Wire::lane> make_leaves() {
   l.add_values = values<true, Levels, lane>;
   l.decode = decode<false, Levels, lane>;
   l.decode_and_add = decode<true, Levels, lane>;
-  l.as_lanes = travels_as_lanes<Wire>();
-  if constexpr (!travels_as_lanes<Wire>()) {
+  l.as_lanes = globalq::detail::is_integer_wire<Wire>();
+  if constexpr (!globalq::detail::is_integer_wire<Wire>()) {
     l.pack = [](void const* wire, lane const* codes, int count, std::byte* out, bool zero_free) {
       as<Wire>(wire).pack(codes, count, out, zero_free);
     };
@@ -224,16 +217,17 @@ constexpr reduce_leaves<Lane> make_reduce_leaves() {
 template <class Op, class Lane>
 inline constexpr reduce_leaves<Lane> reduce_leaves_of = detail::make_reduce_leaves<Op, Lane>();
 
-/// Policies as bodies see them.
+/// A rounding as bodies see it.
+template <class Rounding>
+any_rounding any_rounding_of(Rounding const& rounding) {
+  return {Rounding::word_per_coordinate, rounding.shifts(), detail::is_constant(rounding), &rounding,
+          detail::shift<Rounding>};
+}
+
+/// Levels and wire as bodies see them, with what a rounding makes of them.
 template <class Levels, class Rounding, class Wire>
-policies<typename Wire::lane> policies_of(Levels const& levels, Rounding const& rounding, Wire const& wire) {
-  policies<typename Wire::lane> p{&detail::leaves_of<Levels, Rounding, Wire>,
-                                  &levels,
-                                  {Rounding::word_per_coordinate, rounding.shifts(),
-                                   detail::is_constant(rounding), &rounding, detail::shift<Rounding>},
-                                  &wire,
-                                  true,
-                                  0};
+policies<typename Wire::lane> policies_of(Levels const& levels, Wire const& wire) {
+  policies<typename Wire::lane> p{&detail::leaves_of<Levels, Rounding, Wire>, &levels, &wire, true, 0};
   if constexpr (kernel::detail::Tabled<Levels>) p.has_tiles = levels.has_lines();
   if constexpr (detail::without_gaps<Wire>()) p.bits = static_cast<std::uint32_t>(wire.bits());
   return p;

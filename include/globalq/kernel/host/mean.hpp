@@ -50,12 +50,8 @@ struct write_mean {
 
   bool store(std::uint64_t at, int count, store_scale const& scale, float const* values) const {
     std::uint64_t const from = o.first + at;
-    return adds ? kernel_store<true>(from, count, scale, values)
-                : kernel_store<false>(from, count, scale, values);
-  }
-  template <bool Add>
-  bool kernel_store(std::uint64_t from, int count, store_scale const& scale, float const* values) const {
-    return globalq::store<piece_values, Add>(y, from, count, scale, values);
+    return adds ? globalq::store<piece_values, true>(y, from, count, scale, values)
+                : globalq::store<piece_values, false>(y, from, count, scale, values);
   }
 
   void add_and_store(piece const p) const {

@@ -23,6 +23,17 @@ template <class Lane>
 struct operands : segment_operands<any_rounding> {
   policies<Lane> by;
 
+  operands() = default;
+
+  /// Policies outlive it.
+  template <class Levels, class Rounding, class Wire>
+  operands(Levels const& scheme, Rounding const& decide, Wire const& format)
+      : by(policies_of<Levels, Rounding, Wire>(scheme, format)) {
+    rounding = any_rounding_of(decide);
+    extent = scheme.extent();
+    max_code = scheme.max_code();
+  }
+
   GLOBALQ_ALWAYS_INLINE piece piece_of(std::uint64_t index) const {
     return row_of<host_lanes>(index, 0, 0, this->count);
   }
@@ -141,7 +152,7 @@ struct operands : segment_operands<any_rounding> {
   }
   GLOBALQ_ALWAYS_INLINE void encode_runs(encoded_run const* runs, int n, std::uint32_t const* words,
                                          Lane* codes) const {
-    by.leaf->encode(by.levels, by.rounding.policy, runs, n, words, codes);
+    by.leaf->encode(by.levels, rounding.policy, runs, n, words, codes);
   }
 
   /// Fills in a word for each value of a piece, where the rounding asks for them.
@@ -188,7 +199,7 @@ struct operands : segment_operands<any_rounding> {
                 std::size_t asked_ahead, tile_target to) const {
     auto const leaf =
         (to.nibbles ? by.leaf->nibbles_of_tiles : by.leaf->bytes_of_tiles)[static_cast<int>(type)];
-    leaf(by.levels, by.rounding.policy, values, gain, stream(rank, use), (first + p.first) / tile_values,
+    leaf(by.levels, rounding.policy, values, gain, stream(rank, use), (first + p.first) / tile_values,
          p.count / tile_values, to.out, zero_free ? 1 : 0, asked_ahead);
   }
 

@@ -59,6 +59,11 @@ class composed_codec : public composition {
 
   void add_decoded(segment part, std::span<source const> sources) override { write(part, sources, true); }
 
+  void set_levels(levels::detail::level_table const& levels) override {
+    composition::set_levels(levels);
+    start_.by.has_tiles = levels.has_lines();
+  }
+
   void verify(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
@@ -71,16 +76,12 @@ class composed_codec : public composition {
   template <class Levels, class Rounding, class Wire>
   composed_codec(Levels const& levels, Rounding const& rounding, Wire const& wire,
                  operator_facts const& facts, method how, kernel::host_executor on)
-      : composition(levels, rounding, wire, facts, how),
-        extent_(levels.extent()),
-        max_code_(levels.max_code()),
-        on_(std::move(on)) {
+      : composition(levels, rounding, wire, facts, how), on_(std::move(on)) {
     if constexpr (is_binary<Levels>())
       exponential_ = &kernel::host::reduce_leaves_of<reduce::exponential, Lane>;
   }
 
-  /// Told once where the policies lie.
-  void keep(kernel::host::policies<Lane> const& by) { by_ = by; }
+  operands start_;  ///< of every call; who derives tells once where the policies lie
 
  private:
   kernel::host::reduce_leaves<Lane> const* reduce_leaves() const {
@@ -104,12 +105,7 @@ class composed_codec : public composition {
       if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
       views_.push_back(view_of(part, s));
     }
-    operands o;
-    o.by = by_;
-    if (auto const* const levels = table()) o.by.has_tiles = levels->has_lines();
-    o.rounding = by_.rounding;
-    o.extent = extent_;
-    o.max_code = max_code_;
+    operands o = start_;
     lay_out(o, part, own, terms);
     o.sources = views_.data();
     o.source_count = static_cast<int>(views_.size());
@@ -167,9 +163,6 @@ class composed_codec : public composition {
     });
   }
 
-  kernel::host::policies<Lane> by_{};
-  float extent_;
-  std::uint32_t max_code_;
   kernel::host::reduce_leaves<Lane> const* exponential_ = nullptr;  ///< where levels are powers of two
   bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
@@ -179,28 +172,13 @@ class composed_codec : public composition {
 
 /// @tparam Levels,Rounding  kernel types
 template <class Levels, class Rounding, class Wire>
-class policy_codec final : public composed_codec<typename Wire::lane> {
+class policy_codec final : public with_policies<composed_codec<typename Wire::lane>, Levels, Rounding, Wire> {
  public:
   policy_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
                method how, kernel::host_executor const& on)
-      : composed_codec<typename Wire::lane>(levels, rounding_for(rounding, facts, how), wire, facts, how, on),
-        levels_(levels),
-        rounding_(rounding_for(rounding, facts, how)),
-        wire_(wire) {
-    this->keep(kernel::host::policies_of(levels_, rounding_, wire_));
+      : policy_codec::with_policies(levels, rounding_for(rounding, facts, how), wire, facts, how, on) {
+    this->start_ = {this->levels_, this->rounding_, this->wire_};
   }
-
- private:
-  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
-
-  levels::detail::level_table* table() override {
-    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
-    return nullptr;
-  }
-
-  Levels levels_;
-  Rounding rounding_;
-  Wire wire_;
 };
 
 }  // namespace globalq::detail

@@ -45,12 +45,6 @@ constexpr bool is_binary() {
   return false;
 }
 
-template <class W>
-constexpr bool is_integer_wire() {
-  if constexpr (requires { W::is_integer; }) return W::is_integer;
-  return false;
-}
-
 /// What the codes of a frame stand for, in units of their scale.
 template <class Levels>
 std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_free) {
@@ -147,8 +141,7 @@ class composition : public operator_codec {
   bool adds_codes() const { return how_ == method::sum || how_ == method::exponential; }
 
   /// Fills in everything but policies, sources and faults.
-  template <class Rounding>
-  void lay_out(kernel::segment_operands<Rounding>& o, segment part, bool own, int terms) const {
+  void lay_out(kernel::segment_call& o, segment part, bool own, int terms) const {
     o.x = call_.x;
     o.first = part.first;
     o.count = part.count;
@@ -185,6 +178,31 @@ class composition : public operator_codec {
   std::uint64_t start_of_hash() const { return hash(hash(bucket_, bits_of(fixed_unit_)), shifts_ ? 1U : 0U); }
 
   std::uint64_t hash_;  ///< hash_of_levels()
+};
+
+/// A codec with the policies that it was made for. @tparam Base  composition, or what is made of it
+template <class Base, class Levels, class Rounding, class Wire>
+class with_policies : public Base {
+ protected:
+  /// @param rest  what Base wants besides
+  template <class... Rest>
+  with_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
+                method how, Rest const&... rest)
+      : Base(levels, rounding, wire, facts, how, rest...),
+        levels_(levels),
+        rounding_(rounding),
+        wire_(wire) {}
+
+  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
+
+  levels::detail::level_table* table() override {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
+    return nullptr;
+  }
+
+  Levels levels_;
+  Rounding rounding_;
+  Wire wire_;
 };
 
 }  // namespace globalq::detail

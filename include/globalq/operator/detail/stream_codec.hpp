@@ -104,39 +104,46 @@ struct write_sums {
 
 /// The codec of a composition in the memory of a space.
 template <class Levels, class Rounding, class Wire, class Space>
-class stream_codec final : public composition {
+class stream_codec final : public with_policies<composition, Levels, Rounding, Wire> {
+  using base = with_policies<composition, Levels, Rounding, Wire>;
+  using base::bucket_;
+  using base::call_;
+  using base::identifier_;
+  using base::levels_;
+  using base::local_;
+  using base::q_;
+  using base::rounding_;
+  using base::scale_bytes_of;
+  using base::scales_of;
+  using base::wire_;
   using operands = kernel::device::operands<Levels, Rounding, Wire>;
 
  public:
   stream_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
                method how, kernel::stream_executor<Space> const& on)
-      : composition(levels, rounding_for(rounding, facts, how), wire, facts, how),
-        levels_(levels),
-        rounding_(rounding_for(rounding, facts, how)),
-        wire_(wire),
-        on_(on) {}
+      : base(levels, rounding_for(rounding, facts, how), wire, facts, how), on_(on) {}
 
   void begin(call const& c) override {
-    composition::begin(c);
+    base::begin(c);
     on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, static_cast<double>(levels_.extent()),
                                c.workers});
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    int const terms = terms_of(own, sources);
+    int const terms = base::terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
     if (leaf && local_)
-      enqueue_scales(write_scales<operands>{o, scales, first_bucket(part), scales_of(part)});
-    if (leaf || adds_codes()) {
+      enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
+    if (leaf || base::adds_codes()) {
       auto const enqueue_with = [&]<class Op>(Op) {
         enqueue(o, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
       };
       if constexpr (is_binary<Levels>())
-        if (!leaf && how_ == method::exponential) return enqueue_with(reduce::exponential{});
+        if (!leaf && base::how_ == method::exponential) return enqueue_with(reduce::exponential{});
       enqueue_with(reduce::sum{});
     } else {
       if (local_) measure_sum(o, part, scales);
@@ -162,9 +169,9 @@ class stream_codec final : public composition {
 
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
-    for (source const& s : sources) views_.push_back(view_of(part, s));
+    for (source const& s : sources) views_.push_back(base::view_of(part, s));
     operands o(levels_, rounding_, wire_);
-    lay_out(o, part, own, terms);
+    base::lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
     o.source_count = static_cast<int>(views_.size());
     o.faults = &call_.agreed->faults;
@@ -177,9 +184,9 @@ class stream_codec final : public composition {
 
   template <class Body>
   void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count,
-               kernel::framed<Body>{body, header_word(identifier_), wire::word_of_values(o.count, traits()),
-                                    out, terms, o.faults, o.sources, o.source_count});
+    on_.values(o.count, kernel::framed<Body>{body, header_word(identifier_),
+                                             wire::word_of_values(o.count, base::traits()), out, terms,
+                                             o.faults, o.sources, o.source_count});
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
@@ -195,19 +202,9 @@ class stream_codec final : public composition {
     on_.values(part.count, write_sums<operands>{o, sums});
     norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, parts, statistics,
                              nullptr);
-    enqueue_scales({o, scales, first_bucket(part), scales_of(part), statistics, q_});
+    enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
   }
 
-  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
-
-  levels::detail::level_table* table() override {
-    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
-    return nullptr;
-  }
-
-  Levels levels_;
-  Rounding rounding_;
-  Wire wire_;
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_;
   std::vector<kernel::source_view> views_;
