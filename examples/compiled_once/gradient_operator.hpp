@@ -5,6 +5,7 @@
 /// @brief compiled_once: an operator that many sources of a program use, and one of them compiles.
 
 // [declare]
+#include <globalq/operator/kernels.hpp>
 #include <globalq/operator/quantizer.hpp>
 
 using gradient_operator = globalq::quantizer<globalq::norm::local<2>, globalq::levels::uniform<>,

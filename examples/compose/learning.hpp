@@ -33,7 +33,7 @@ class level_learning {
     if (words.tail == "float32") tail_of_ = facts.bucket;
     now_ = std::make_shared<globalq::learn::level_set>();
     now_->zero_free = facts.zero_free;
-    now_->values = op.magnitudes();
+    now_->values = facts.magnitudes;
     if (!now_->zero_free) now_->values.insert(now_->values.begin(), 0.0);
     local_norm norm;
     norm.q = facts.q.value;

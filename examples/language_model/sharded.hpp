@@ -59,28 +59,32 @@ struct adam {
 /// Values of a bucket share a scale and a midpoint.
 inline constexpr std::uint64_t bucket = 1024;
 
-/// For weights, between minimum and maximum of buckets. They are sent anew from exact ones in each step, so what nearest rounds
+/// For weights, float32 or between minimum and maximum of buckets. They are sent anew from exact ones in each step, so what nearest rounds
 /// off does not add up. Its squared error is half that of stochastic rounding and, for even levels, that of a random shift.
 inline gq::any_quantizer weight_operator(int bits, scheme by) {
+  if (bits == 32) return gq::uncompressed{};
   gq::norm::local<gq::infinity> const norm{bucket};
   gq::levels::table const even = gq::learn::uniform_levels(7).table();
   if (bits == 4 && by == scheme::stochastic)
-    return gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}};
+    return gq::centred{gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
   if (bits == 4 && by != scheme::shifted)
-    return gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}};
-  if (bits == 4) return gq::operators::qsdp<4>(bucket);
-  if (bits == 8) return gq::operators::qsdp<8>(bucket);
+    return gq::centred{gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}}};
+  if (bits == 4) return gq::centred{gq::operators::qsdp<4>(bucket)};
+  if (bits == 8) return gq::centred{gq::operators::qsdp<8>(bucket)};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
-/// For gradients: stochastic rounding, unbiased.
+/// For gradients, float32 or between minimum and maximum: stochastic rounding, unbiased.
 inline gq::any_quantizer gradient_operator(int bits, bool learns) {
+  if (bits == 32) return gq::uncompressed{};
   gq::norm::local<gq::infinity> const norm{bucket};
   gq::rounding::stochastic const dice;
   if (bits == 4 && learns)
-    return gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}};
-  if (bits == 4) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}};
-  if (bits == 8) return gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    return gq::centred{
+        gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}}};
+  if (bits == 4)
+    return gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}};
+  if (bits == 8) return gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}}};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
@@ -121,30 +125,18 @@ class sharded_parameter {
         tensor_(std::move(tensor)),
         by_(p.by),
         learns_weights_(!exact && p.learns() && p.weight_bits == 4),
-        learns_gradients_(!exact && p.learns() && p.gradient_bits == 4) {
-    if (exact || p.weight_bits == 32)
-      plain_gather_ =
-          std::make_unique<gq::all_gather<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
-    else
-      gather_ = std::make_unique<gq::all_gather<Workers, gq::any_quantizer>>(
-          workers, gq::centred{weight_operator(p.weight_bits, p.by)}, gq::options{.seed = seed});
-    if (exact || p.gradient_bits == 32)
-      plain_scatter_ =
-          std::make_unique<gq::reduce_scatter_mean<Workers, gq::uncompressed>>(workers, gq::uncompressed{});
-    else
-      scatter_ = std::make_unique<gq::reduce_scatter_mean<Workers, gq::any_quantizer>>(
-          workers, gq::centred{gradient_operator(p.gradient_bits, p.learns())},
-          gq::options{.seed = seed + 1});
+        learns_gradients_(!exact && p.learns() && p.gradient_bits == 4),
+        gather_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
+        scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()), {.seed = seed + 1}) {
     // Weights and gradients need the same shards. A call with buckets cuts between them, a plain one anywhere: it follows.
+    bool const plain_weights = exact || p.weight_bits == 32, plain_gradients = exact || p.gradient_bits == 32;
     for (int rank = 0; rank < workers.size(); ++rank)
-      shards_.push_back(gather_    ? gather_->shard(length(), rank)
-                        : scatter_ ? scatter_->shard(length(), rank)
-                                   : plain_gather_->shard(length(), rank));
-    if ((plain_gather_ && scatter_) || (gather_ && plain_scatter_)) blocks_ = blocks(shards_);
-    expect_shards_of(gather_, false);
-    expect_shards_of(scatter_, false);
-    expect_shards_of(plain_gather_, !blocks_.empty());
-    expect_shards_of(plain_scatter_, !blocks_.empty());
+      shards_.push_back(plain_weights ? scatter_.shard(length(), rank) : gather_.shard(length(), rank));
+    if (plain_weights != plain_gradients) blocks_ = blocks(shards_);
+    weights_in_blocks_ = plain_weights && !plain_gradients;
+    gradients_in_blocks_ = plain_gradients && !plain_weights;
+    expect_shards_of(gather_, weights_in_blocks_);
+    expect_shards_of(scatter_, gradients_in_blocks_);
     auto const all = own_of(values());
     weights_.assign(all.begin(), all.end());
     first_.assign(weights_.size(), 0);
@@ -155,10 +147,9 @@ class sharded_parameter {
   /// Puts the weights of all shards, as they travel, into the model.
   void gather(std::uint64_t step) {
     std::span<float const> const mine(weights_);
-    if (gather_) return (*gather_)(mine, values(), step);
-    if (blocks_.empty()) return (*plain_gather_)(mine, values(), step);
+    if (!weights_in_blocks_) return gather_(mine, values(), step);
     blocks_.put(workers_.rank(), mine);
-    (*plain_gather_)(blocks_.values(), step);
+    gather_(blocks_.values(), step);
     for (int rank = 0; rank < workers_.size(); ++rank) {
       auto const shard = blocks_.get(rank);
       std::copy(shard.begin(), shard.end(), shard_of(values(), rank).begin());
@@ -185,12 +176,12 @@ class sharded_parameter {
   /// Learns levels from what all workers have: those of the scheme for weights, of least variance for gradients.
   void learn_levels(std::uint64_t step) {
     if (learns_weights_)
-      if (auto const found = weight_levels(step)) gather_->set_levels(found->table());
+      if (auto const found = weight_levels(step)) gather_.set_levels(found->table());
     if (!learns_gradients_) return;
     torch::Tensor const grad = tensor_.grad().contiguous();
     std::span<float const> const all{grad.data_ptr<float>(), length()};
     if (auto const found = levels_of(gq::learn::optimal{.size = 7}, all, step))
-      scatter_->set_levels(found->table());
+      scatter_.set_levels(found->table());
   }
 
  private:
@@ -208,9 +199,9 @@ class sharded_parameter {
 
   /// Throws unless a call moves the shards of this parameter: as they are, or each as a block.
   template <class Call>
-  void expect_shards_of(std::unique_ptr<Call> const& call, bool as_blocks) {
-    for (int rank = 0; call && rank < workers_.size(); ++rank) {
-      gq::segment const is = call->shard(as_blocks ? blocks_.values().size() : length(), rank);
+  void expect_shards_of(Call const& call, bool as_blocks) {
+    for (int rank = 0; rank < workers_.size(); ++rank) {
+      gq::segment const is = call.shard(as_blocks ? blocks_.values().size() : length(), rank);
       gq::segment const wanted = as_blocks ? blocks_.of(rank) : shards_[static_cast<std::size_t>(rank)];
       if (is.first != wanted.first || is.count != wanted.count)
         throw std::runtime_error{
@@ -220,10 +211,9 @@ class sharded_parameter {
 
   /// The own shard of the mean gradient.
   void scatter(std::span<float const> all, std::uint64_t step) {
-    if (scatter_) return (*scatter_)(all, gradient_, step);
-    if (blocks_.empty()) return (*plain_scatter_)(all, gradient_, step);
+    if (!gradients_in_blocks_) return scatter_(all, gradient_, step);
     for (int rank = 0; rank < workers_.size(); ++rank) blocks_.put(rank, shard_of(all, rank));
-    (*plain_scatter_)(blocks_.values(), step);
+    scatter_(blocks_.values(), step);
     auto const mine = blocks_.get(workers_.rank());
     gradient_.assign(mine.begin(), mine.end());
   }
@@ -288,10 +278,9 @@ class sharded_parameter {
   torch::Tensor tensor_;
   scheme by_;
   bool learns_weights_, learns_gradients_;
-  std::unique_ptr<gq::all_gather<Workers, gq::uncompressed>> plain_gather_;
-  std::unique_ptr<gq::all_gather<Workers, gq::any_quantizer>> gather_;
-  std::unique_ptr<gq::reduce_scatter_mean<Workers, gq::uncompressed>> plain_scatter_;
-  std::unique_ptr<gq::reduce_scatter_mean<Workers, gq::any_quantizer>> scatter_;
+  gq::all_gather<Workers> gather_;
+  gq::reduce_scatter_mean<Workers> scatter_;
+  bool weights_in_blocks_, gradients_in_blocks_;
   std::vector<gq::segment> shards_;
   blocks blocks_;  ///< of a plain call beside one with buckets, else empty
   std::optional<gq::learn::level_set> descended_;

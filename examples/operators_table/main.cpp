@@ -147,7 +147,7 @@ std::string levels(compose::named_operator const& op, gq::plan const& plan) {
   std::string const kind = name.substr(0, name.find(':'));
   if (kind == "table" || kind == "symmetric") {
     std::string list = kind == "table" ? "0" : "";
-    for (double const magnitude : compose::make(op.words).magnitudes())
+    for (double const magnitude : compose::make(op.words).facts().magnitudes)
       list += (list.empty() ? "+-" : ", +-") + text("%.3g", magnitude);
     return list;
   }

@@ -11,6 +11,7 @@
 #include "operator/centred.hpp"
 #include "operator/clip.hpp"
 #include "operator/float32_tail.hpp"
+#include "operator/kernels.hpp"
 #include "operator/operators.hpp"
 #include "operator/quantizer.hpp"
 #include "operator/stream_vector_codec.hpp"

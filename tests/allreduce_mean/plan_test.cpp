@@ -91,7 +91,7 @@ void expect_the_run(gq::detail::operator_facts const& facts, S const& s, int n, 
     sent = std::max(sent, t.bytes() + 64 * static_cast<std::uint64_t>(n - 1));
     held = std::max<std::uint64_t>(held, frames.bytes());
   }
-  gq::plan const p = gq::detail::make_plan(facts, {}, s, n, d, type, chunk);
+  gq::plan const p = gq::detail::make_plan(facts, s, n, d, type, chunk);
   std::string const text = facts.name + " on " + s.facts(n).name + ", n = " + std::to_string(n) +
                            ", d = " + std::to_string(d) + ", chunks of " + std::to_string(chunk);
   EXPECT_EQ(p.bytes_sent, sent) << text;
@@ -149,7 +149,7 @@ TEST(Plan, its_numbers_are_those_of_every_one_of_a_thousand_workers) {
   auto const operators = counted_operators();
   for (char const* schedule : {"ring", "sra", "hierarchical:4+900+30+96"}) {
     gq::schedule::any const s{schedule};
-    ASSERT_TRUE(gq::detail::make_plan(operators[2], {}, s, 1030, 1, gq::dtype::float32, 0).fits);
+    ASSERT_TRUE(gq::detail::make_plan(operators[2], s, 1030, 1, gq::dtype::float32, 0).fits);
     expect_the_run(operators[2], s, 1030, 263'681, 0);  // one segment is longer than the others
   }
 }
@@ -212,11 +212,10 @@ TEST(Plan, takes_microseconds_whatever_the_size) {
     for (gq::detail::operator_facts const& op : counted_operators()) {
       gq::schedule::any const s{schedule};
       // measured with -O1: up to 5 and 800; the limits leave room for sanitizers, and none for a run
-      EXPECT_LT(microseconds([&] { gq::detail::make_plan(op, {}, s, 8, longest, gq::dtype::float32, 1); }),
-                5000)
+      EXPECT_LT(microseconds([&] { gq::detail::make_plan(op, s, 8, longest, gq::dtype::float32, 1); }), 5000)
           << schedule;
       EXPECT_LT(
-          microseconds([&] { gq::detail::make_plan(op, {}, s, 10'000, longest - 1, gq::dtype::float32, 1); }),
+          microseconds([&] { gq::detail::make_plan(op, s, 10'000, longest - 1, gq::dtype::float32, 1); }),
           200'000)
           << schedule;
     }

@@ -206,6 +206,33 @@ TEST(Start, an_error_that_nothing_waits_for_is_written_to_standard_error) {
             "globalq: call_queue: call 2 failed and was not waited for: globalq: a call: it fails\n");
 }
 
+TEST(Start, calls_have_one_type_for_all_operators_and_go_on_where_their_object_is_moved) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    std::vector<gq::any_quantizer> const ops{quantised(), gq::uncompressed{}, gq::centred{quantised()}};
+    std::vector<gq::allreduce_mean<std::remove_reference_t<decltype(workers)>, gq::schedule::ring>> means;
+    std::vector<std::vector<float>> direct(ops.size(), values(20000, workers.rank())), started = direct;
+    auto const queue = std::make_shared<gq::call_queue>();
+    std::vector<gq::started_call> calls;
+    for (std::size_t k = 0; k < ops.size(); ++k) {  // a vector that grows moves the calls that it has
+      means.emplace_back(workers, ops[k], gq::schedule::ring{}, gq::options{.seed = 4}, Kokkos::Serial());
+      means.back().run_on(queue);
+      calls.push_back(means.back().start(started[k], k));
+    }
+    for (auto& call : calls) call.wait();
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      means[k](direct[k], k);
+      EXPECT_TRUE(same_bits(started[k], direct[k])) << k;
+    }
+    // an assignment waits for the calls of what it replaces
+    std::vector<float> last = values(20000, workers.rank()), again = last;
+    gq::started_call const under_way = means[0].start(last, 9);
+    means[0] = std::move(means[1]);
+    EXPECT_TRUE(under_way.test());
+    means[0](again, 10);
+    EXPECT_FALSE(same_bits(last, again));
+  });
+}
+
 TEST(Start, an_object_that_goes_waits_for_its_calls) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
     std::vector<float> a = values(200000, workers.rank()), b = a;

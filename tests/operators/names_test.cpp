@@ -98,7 +98,7 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
     gq::any_quantizer const read = compose::make(compose::read_operator(words).words);
     EXPECT_EQ(read.facts().name, function.facts().name) << words;
     EXPECT_EQ(read.facts().wire_bits, function.facts().wire_bits) << words;
-    EXPECT_EQ(read.magnitudes(), function.magnitudes()) << words;
+    EXPECT_EQ(read.facts().magnitudes, function.facts().magnitudes) << words;
     EXPECT_EQ(gq::detail::fingerprint(read.facts(), {}), gq::detail::fingerprint(function.facts(), {}))
         << words;
     if (words != "float32") {

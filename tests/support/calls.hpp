@@ -25,9 +25,9 @@
 #define GLOBALQ_TEST_GROUP_CALL(schedule)                                   \
   template void detail::host_call<transport::threads::endpoint>::run_group( \
       schedule const&, std::span<vector_group::member const>, detail::group_operators const&, std::uint64_t)
-#define GLOBALQ_TEST_PLAN(schedule)                                                          \
-  template plan detail::make_plan(detail::operator_facts const&, std::vector<double> const&, \
-                                  schedule const&, int, std::uint64_t, dtype, std::uint64_t, std::size_t)
+#define GLOBALQ_TEST_PLAN(schedule)                                                                          \
+  template plan detail::make_plan(detail::operator_facts const&, schedule const&, int, std::uint64_t, dtype, \
+                                  std::uint64_t, std::size_t)
 
 #if defined(GLOBALQ_TEST_COMPOSITIONS)
 #define GLOBALQ_TEST_EXTERN_CALL(schedule) extern GLOBALQ_TEST_CALL(schedule)

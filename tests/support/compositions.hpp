@@ -10,7 +10,7 @@
 
 #include "tests/support/space.hpp"
 
-#include <globalq/operator/quantizer.hpp>
+#include <globalq/operator/detail/make_codec.hpp>
 
 // Each list is a macro: instantiate(levels, rounding, wire) is called for each composition.
 #define GLOBALQ_TEST_UNIFORM(instantiate)                                \

@@ -114,7 +114,8 @@ class layered_mean {
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
-    call_.emplace(workers_, uncompressed{}, setup, on_);
+    call_.emplace(workers_, setup, on_,
+                  globalq::detail::make_codec(uncompressed{}, setup.facts, setup.resolved, on_));
     slots_.resize(model_.size());
     of_.resize(model_.size());
     for (std::size_t k = 0; k < model_.size(); ++k) {
@@ -230,11 +231,7 @@ class layered_mean {
     if (forced_) return;
     slot& s = slots_[layer];
     s.codec->set_levels(changed);
-    s.levels_hash = globalq::detail::level_hash(changed);
-    for (std::uint32_t code = 1; code <= changed.max_code(); ++code)  // for plan()
-      s.magnitudes[code - 1] =
-          static_cast<double>(changed.value(code)) / static_cast<double>(changed.extent());
-    std::sort(s.magnitudes.begin(), s.magnitudes.end());
+    globalq::detail::take_values(s.facts, changed);
     refresh();
   }
 
@@ -275,7 +272,7 @@ class layered_mean {
       if (model_[k].size == 0) continue;
       globalq::plan own;
       own.workers = n;
-      globalq::detail::add_errors(own, s.facts, s.resolved, facts, model_[k].size, s.magnitudes, additions);
+      globalq::detail::add_errors(own, s.facts, s.resolved, facts, model_[k].size, additions);
       p.theta = p.theta < own.theta || !(own.theta == own.theta) ? own.theta : p.theta;
       p.rounding_steps = std::max(p.rounding_steps, own.rounding_steps);
       p.bytes_are_most = p.bytes_are_most || s.facts.most_bytes != nullptr;
@@ -312,8 +309,6 @@ class layered_mean {
     globalq::detail::operator_facts facts;
     globalq::detail::resolution resolved;
     std::uint64_t hash = 0;  ///< without the values of its levels
-    std::uint64_t levels_hash = 0;
-    std::vector<double> magnitudes;
     std::unique_ptr<globalq::detail::operator_codec> codec;
   };
 
@@ -333,8 +328,6 @@ class layered_mean {
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
     s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
-    s.levels_hash = op.levels_hash();
-    s.magnitudes = op.magnitudes();
     s.codec = op.make_codec(s.facts, s.resolved, on_);
     return s;
   }
@@ -348,7 +341,7 @@ class layered_mean {
     for (std::size_t k = 0; k < slots_.size(); ++k) {
       slot const& s = slots_[k];
       views_.push_back({&s.facts, s.codec.get()});
-      hash_ = globalq::detail::hash(globalq::detail::hash(hash_, s.hash), s.levels_hash);
+      hash_ = globalq::detail::hash(globalq::detail::hash(hash_, s.hash), s.facts.levels);
       double const size = static_cast<double>(model_[k].size);
       bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
       values += size;
@@ -402,7 +395,7 @@ class layered_mean {
     auto const of = [&](std::size_t k) -> slot const& { return warming_up ? plain_ : slots_[k]; };
     std::vector<std::uint64_t> hashes;
     for (std::size_t k = 0; k < slots_.size(); ++k)
-      hashes.push_back(globalq::detail::hash(of(k).hash, of(k).levels_hash));
+      hashes.push_back(globalq::detail::hash(of(k).hash, of(k).facts.levels));
     std::string const what = detail::layer_difference(
         workers_, hashes, [&](std::size_t k) { return of(k).facts.name; },
         [&](std::size_t k) { return std::to_string(settings_.first + k) + ", \"" + model_[k].name + "\""; });

@@ -57,7 +57,7 @@ class quantiser_error {
     if (facts_.binary) {
       for (std::uint32_t k = size_; k-- > 0;) levels_.push_back(power_of_two(-static_cast<int>(k)));
     } else {
-      levels_ = globalq::detail::magnitudes(op);
+      levels_ = facts_.magnitudes;
     }
     levels_.insert(levels_.begin(), facts_.zero_free ? -levels_.front() : 0.0);
   }

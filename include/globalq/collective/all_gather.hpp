@@ -27,46 +27,29 @@ namespace globalq {
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 /// @source Markov 2024 (thesis), chapter 5 (QSDP): quantised weights before each AllGather
-template <class Transport, class Operator>
-class all_gather : public detail::collective<Transport, Operator, schedule::detail::gather> {
-  using base = detail::collective<Transport, Operator, schedule::detail::gather>;
+template <class Transport>
+class all_gather : public detail::collective<Transport, schedule::detail::gather> {
+  using base = detail::collective<Transport, schedule::detail::gather>;
 
  public:
   /// @param workers  this worker's endpoint; kept by reference
+  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  all_gather(Transport& workers, Operator op, options const& settings = {})
-      : base(workers, std::move(op), schedule::detail::gather(), settings,
-             static_cast<std::nullptr_t const*>(nullptr)) {}
-  /// @param space  execution-space instance that the kernels run on
-  template <class Space>
-  requires Kokkos::is_execution_space_v<Space> all_gather(Transport& workers, Operator op,
-                                                          options const& settings, Space const& space)
-      : base(workers, std::move(op), schedule::detail::gather(), settings, &space) {}
+  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  all_gather(Transport& workers, Operator const& op, options const& settings = {}, Space const& space = {})
+      : base(workers, op, schedule::detail::gather(), settings, space) {}
 
   /// @param nodes  schedule::hierarchical<>: which workers form a node
   /// @throws configuration_error also when the nodes have another number of workers together
-  template <Schedule Nodes>
-  all_gather(Transport& workers, Operator op, Nodes const& nodes, options const& settings = {})
-      : base(workers, std::move(op), schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)),
-             settings, static_cast<std::nullptr_t const*>(nullptr)) {}
-  template <Schedule Nodes, class Space>
-  requires Kokkos::is_execution_space_v<Space> all_gather(Transport& workers, Operator op, Nodes const& nodes,
-                                                          options const& settings, Space const& space)
-      : base(workers, std::move(op), schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)),
-             settings, &space) {}
+  template <class Operator, Schedule Nodes, detail::KernelSpace Space = detail::transports_space>
+  all_gather(Transport& workers, Operator const& op, Nodes const& nodes, options const& settings = {},
+             Space const& space = {})
+      : base(workers, op, schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)), settings,
+             space) {}
 };
 
 template <class T, class Op>
-all_gather(T&, Op) -> all_gather<T, Op>;
-template <class T, class Op>
-all_gather(T&, Op, options) -> all_gather<T, Op>;
-template <class T, class Op, class Space>
-all_gather(T&, Op, options, Space) -> all_gather<T, Op>;
-template <class T, class Op, Schedule Nodes>
-all_gather(T&, Op, Nodes) -> all_gather<T, Op>;
-template <class T, class Op, Schedule Nodes>
-all_gather(T&, Op, Nodes, options) -> all_gather<T, Op>;
-template <class T, class Op, Schedule Nodes, class Space>
-all_gather(T&, Op, Nodes, options, Space) -> all_gather<T, Op>;
+all_gather(T&, Op const&) -> all_gather<T>;
 
 }  // namespace globalq

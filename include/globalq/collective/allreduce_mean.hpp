@@ -17,29 +17,24 @@ namespace globalq {
 /// mean(gradient, step);
 /// @endcode
 /// @tparam Transport  transport::threads' endpoint, transport::mpi or your own
-/// @tparam Operator   quantizer, any_quantizer or uncompressed
 /// @tparam Schedule   schedule::ring, tree, scatter_reduce_allgather, allgather, native, hierarchical or any
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// On a transport of a stream (transport::nccl, transport::staged) a call only enqueues, the vectors are views in the
 /// memory of its space, and what goes wrong is thrown by the next call or by wait().
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
-template <class Transport, class Operator, class Schedule>
-class allreduce_mean : public detail::collective<Transport, Operator, Schedule> {
-  using base = detail::collective<Transport, Operator, Schedule>;
+template <class Transport, class Schedule>
+class allreduce_mean : public detail::collective<Transport, Schedule> {
+  using base = detail::collective<Transport, Schedule>;
 
  public:
   /// @param workers   this worker's endpoint; kept by reference
+  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  allreduce_mean(Transport& workers, Operator op, Schedule schedule, options const& settings = {})
-      : base(workers, std::move(op), std::move(schedule), settings,
-             static_cast<std::nullptr_t const*>(nullptr)) {}
-
-  /// @param space  execution-space instance that the kernels run on
-  template <class Space>
-  requires Kokkos::is_execution_space_v<Space> allreduce_mean(Transport& workers, Operator op,
-                                                              Schedule schedule, options const& settings,
-                                                              Space const& space)
-      : base(workers, std::move(op), std::move(schedule), settings, &space) {}
+  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  allreduce_mean(Transport& workers, Operator const& op, Schedule schedule, options const& settings = {},
+                 Space const& space = {})
+      : base(workers, op, std::move(schedule), settings, space) {}
 
   using base::operator();
 
@@ -63,10 +58,6 @@ class allreduce_mean : public detail::collective<Transport, Operator, Schedule> 
 };
 
 template <class T, class Op, class S>
-allreduce_mean(T&, Op, S) -> allreduce_mean<T, Op, S>;
-template <class T, class Op, class S>
-allreduce_mean(T&, Op, S, options) -> allreduce_mean<T, Op, S>;
-template <class T, class Op, class S, class Space>
-allreduce_mean(T&, Op, S, options, Space) -> allreduce_mean<T, Op, S>;
+allreduce_mean(T&, Op const&, S) -> allreduce_mean<T, S>;
 
 }  // namespace globalq

@@ -28,37 +28,27 @@ namespace globalq {
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// @determinism  independent of threads, execution space and chunks
 /// A result beyond the range of its type is known to the worker whose shard it is in, and to no other.
-template <class Transport, class Operator>
-class reduce_scatter_mean : public detail::collective<Transport, Operator, schedule::detail::reduce_scatter> {
-  using base = detail::collective<Transport, Operator, schedule::detail::reduce_scatter>;
+template <class Transport>
+class reduce_scatter_mean : public detail::collective<Transport, schedule::detail::reduce_scatter> {
+  using base = detail::collective<Transport, schedule::detail::reduce_scatter>;
 
  public:
   /// @param workers  this worker's endpoint; kept by reference
+  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  reduce_scatter_mean(Transport& workers, Operator op, options const& settings = {})
-      : base(workers, std::move(op), schedule::detail::reduce_scatter(), settings,
-             static_cast<std::nullptr_t const*>(nullptr)) {}
-  /// @param space  execution-space instance that the kernels run on
-  template <class Space>
-  requires Kokkos::is_execution_space_v<Space> reduce_scatter_mean(Transport& workers, Operator op,
-                                                                   options const& settings,
-                                                                   Space const& space)
-      : base(workers, std::move(op), schedule::detail::reduce_scatter(), settings, &space) {}
+  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  reduce_scatter_mean(Transport& workers, Operator const& op, options const& settings = {},
+                      Space const& space = {})
+      : base(workers, op, schedule::detail::reduce_scatter(), settings, space) {}
 
   /// @param nodes  schedule::hierarchical<>: which workers form a node
   /// @throws configuration_error also when the nodes have another number of workers together
-  template <Schedule Nodes>
-  reduce_scatter_mean(Transport& workers, Operator op, Nodes const& nodes, options const& settings = {})
-      : base(workers, std::move(op),
-             schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)), settings,
-             static_cast<std::nullptr_t const*>(nullptr)) {}
-  template <Schedule Nodes, class Space>
-  requires Kokkos::is_execution_space_v<Space> reduce_scatter_mean(Transport& workers, Operator op,
-                                                                   Nodes const& nodes,
-                                                                   options const& settings,
-                                                                   Space const& space)
-      : base(workers, std::move(op),
-             schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)), settings, &space) {}
+  template <class Operator, Schedule Nodes, detail::KernelSpace Space = detail::transports_space>
+  reduce_scatter_mean(Transport& workers, Operator const& op, Nodes const& nodes,
+                      options const& settings = {}, Space const& space = {})
+      : base(workers, op, schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)),
+             settings, space) {}
 
   /// What a call with vectors of @p length values does and costs. theta is that of the mean whose shards workers get.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
@@ -67,16 +57,6 @@ class reduce_scatter_mean : public detail::collective<Transport, Operator, sched
 };
 
 template <class T, class Op>
-reduce_scatter_mean(T&, Op) -> reduce_scatter_mean<T, Op>;
-template <class T, class Op>
-reduce_scatter_mean(T&, Op, options) -> reduce_scatter_mean<T, Op>;
-template <class T, class Op, class Space>
-reduce_scatter_mean(T&, Op, options, Space) -> reduce_scatter_mean<T, Op>;
-template <class T, class Op, Schedule Nodes>
-reduce_scatter_mean(T&, Op, Nodes) -> reduce_scatter_mean<T, Op>;
-template <class T, class Op, Schedule Nodes>
-reduce_scatter_mean(T&, Op, Nodes, options) -> reduce_scatter_mean<T, Op>;
-template <class T, class Op, Schedule Nodes, class Space>
-reduce_scatter_mean(T&, Op, Nodes, options, Space) -> reduce_scatter_mean<T, Op>;
+reduce_scatter_mean(T&, Op const&) -> reduce_scatter_mean<T>;
 
 }  // namespace globalq

@@ -197,12 +197,13 @@ class bypass {
 /// mean(gradient, step);
 /// @endcode
 /// @determinism as allreduce_mean; which of the two it is depends on what was measured, and may differ from run to run
-template <class Transport, class Operator, class Schedule>
+template <class Transport, class Schedule>
 class bypassing_mean {
  public:
   /// As bypass; @p compressed are the costs of @p op.
   /// @throws configuration_error, on every worker alike, as bypass does, and where @p compressed are the costs of another operator
-  bypassing_mean(Transport& workers, Operator op, Schedule schedule, options const& settings,
+  template <class Operator>
+  bypassing_mean(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
                  calibration const& links, operator_model const& compressed, operator_model const& plain,
                  bypass::listener tell, bypass_settings const& when = {})
       : bypass_(workers, schedule, links, compressed, plain, std::move(tell), when, settings.chunk_values),
@@ -243,7 +244,7 @@ class bypassing_mean {
   }
 
   /// The mean of the operator, to change its levels, say.
-  allreduce_mean<Transport, Operator, Schedule>& compressed() { return compressed_; }
+  allreduce_mean<Transport, Schedule>& compressed() { return compressed_; }
 
   /// What holds for a length.
   bypass_decision const& decision(std::uint64_t length) const { return bypass_.decision(length); }
@@ -267,8 +268,7 @@ class bypassing_mean {
   }
 
   bypass bypass_;
-  allreduce_mean<Transport, Operator, Schedule> compressed_;
-  allreduce_mean<Transport, uncompressed, Schedule> plain_;
+  allreduce_mean<Transport, Schedule> compressed_, plain_;
   std::shared_ptr<call_queue> queue_;
 };
 

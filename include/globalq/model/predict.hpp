@@ -17,7 +17,6 @@ namespace globalq::model {
 struct operator_model {
   std::string name;
   globalq::detail::operator_facts facts;
-  std::vector<double> magnitudes;  ///< of levels, for bounds
   /// Costs for each way of adding codes, by globalq::method; none where they are not known.
   std::array<std::optional<work>, 5> costs;
 
@@ -26,7 +25,7 @@ struct operator_model {
   /// @param op  a quantizer, any_quantizer or uncompressed
   template <class Operator>
   static operator_model of(std::string name, Operator const& op) {
-    return {std::move(name), globalq::detail::facts_of(op), globalq::detail::magnitudes(op), {}};
+    return {std::move(name), globalq::detail::facts_of(op), {}};
   }
   /// The same with given costs, whatever the way of adding.
   template <class Operator>
@@ -88,8 +87,8 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   p.chunk_values = shape.chunk_values;
   globalq::detail::schedule_facts const facts = schedule.facts(n);
   p.schedule = facts.name;
-  p.plan = globalq::detail::make_plan(op.facts, op.magnitudes, schedule, n, length, shape.type,
-                                      shape.chunk_values, shape.chunk_bytes);
+  p.plan = globalq::detail::make_plan(op.facts, schedule, n, length, shape.type, shape.chunk_values,
+                                      shape.chunk_bytes);
   if (!p.plan.fits) return p;
   std::optional<work> const& costs = op.costs_of(p.plan.reduce);
   if (!costs)

@@ -3,28 +3,32 @@
 /// @file
 /// @brief operator: any operator behind one type, for programs that compose at run time.
 
-#include "quantizer.hpp"
+#include "detail/facts_of.hpp"
+#include "detail/make_codec.hpp"
+
+#include <memory>
 
 namespace globalq {
 
-/// @brief Holds any quantizer, or uncompressed; copies share it, and a move is a copy.
+/// @brief Holds any operator: its facts, and what makes its codecs. Copies share it, and a move is a copy.
 ///
-/// Costs one virtual call a frame. Policies that do not fit together are refused when the call is set up.
+/// Costs nothing in a call: codecs are what they are without it. Policies that do not fit together are refused when the call is
+/// set up.
 class any_quantizer {
  public:
+  /// @param op  a quantizer or uncompressed
   template <class Operator>
-  requires(!std::is_same_v<std::remove_cvref_t<Operator>, any_quantizer>) any_quantizer(Operator const& op)
-      : held_(std::make_shared<model<Operator>>(op)) {}
+  requires detail::is_composed<Operator> any_quantizer(Operator const& op)
+      : any_quantizer(std::shared_ptr<parts const>(std::make_shared<model<Operator>>(op))) {}
   any_quantizer(any_quantizer const&) = default;
   any_quantizer& operator=(any_quantizer const&) = default;
 
-  detail::operator_facts facts() const { return held_->facts(); }
-  std::uint64_t levels_hash() const { return held_->levels_hash(); }
-  std::vector<double> magnitudes() const { return held_->magnitudes(); }
+  detail::operator_facts const& facts() const& { return held_->facts; }
+  detail::operator_facts facts() const&& { return held_->facts; }
   std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
                                                      detail::resolution const& r,
                                                      kernel::host_executor const& on) const {
-    return held_->make_codec(f, r, on);
+    return held_->on_host(*held_, f, r, on);
   }
 
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -32,48 +36,64 @@ class any_quantizer {
   std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
                                                      detail::resolution const& r,
                                                      stream_executor const& on) const {
-    return held_->make_codec(f, r, on);
+    return held_->on_stream(*held_, f, r, on);
   }
 #endif
 
- private:
-  struct door {
-    virtual ~door() = default;
-    virtual detail::operator_facts facts() const = 0;
-    virtual std::uint64_t levels_hash() const = 0;
-    virtual std::vector<double> magnitudes() const = 0;
-    virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
-                                                               detail::resolution const&,
-                                                               kernel::host_executor const&) const = 0;
+ protected:
+  /// An operator without its type.
+  struct parts {
+    template <class Executor>
+    using maker = std::unique_ptr<detail::operator_codec> (*)(parts const&, detail::operator_facts const&,
+                                                              detail::resolution const&, Executor const&);
+
+    detail::operator_facts facts;
+    maker<kernel::host_executor> on_host;
 #if defined(KOKKOS_ENABLE_CUDA)
-    virtual std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const&,
-                                                               detail::resolution const&,
-                                                               stream_executor const&) const = 0;
+    maker<stream_executor> on_stream;
 #endif
   };
 
+  explicit any_quantizer(std::shared_ptr<parts const> held) : held_(std::move(held)) {}
+
+ private:
   template <class Operator>
-  struct model final : door {
-    explicit model(Operator const& o) : op(o) {}
-    detail::operator_facts facts() const override { return detail::facts_of(op); }
-    std::uint64_t levels_hash() const override { return detail::levels_hash(op); }
-    std::vector<double> magnitudes() const override { return detail::magnitudes(op); }
-    std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
-                                                       detail::resolution const& r,
-                                                       kernel::host_executor const& on) const override {
-      return detail::make_codec(op, f, r, on);
-    }
+  struct model : parts {
+    explicit model(Operator const& o) : op(o) {
+      this->facts = detail::facts_of(op);
+      this->on_host = make<kernel::host_executor>;
 #if defined(KOKKOS_ENABLE_CUDA)
-    std::unique_ptr<detail::operator_codec> make_codec(detail::operator_facts const& f,
-                                                       detail::resolution const& r,
-                                                       stream_executor const& on) const override {
-      return detail::make_codec(op, f, r, on);
-    }
+      this->on_stream = make<stream_executor>;
 #endif
+    }
+    template <class Executor>
+    static std::unique_ptr<detail::operator_codec> make(parts const& p, detail::operator_facts const& f,
+                                                        detail::resolution const& r, Executor const& on) {
+      return detail::make_codec(static_cast<model const&>(p).op, f, r, on);
+    }
     Operator op;
   };
 
-  std::shared_ptr<door const> held_;
+  std::shared_ptr<parts const> held_;
 };
 
+namespace detail {
+
+inline operator_facts const& facts_of(any_quantizer const& op) { return op.facts(); }
+
+template <class Erased, class Executor>
+requires std::is_base_of_v<any_quantizer, Erased> std::unique_ptr<operator_codec> make_codec(
+    Erased const& op, operator_facts const& f, resolution const& r, Executor const& on) {
+  static_assert(
+      requires { op.make_codec(f, r, on); },
+      "globalq: any_quantizer holds codecs for the host and for Kokkos::Cuda; with a transport on another "
+      "space use a quantizer with its type");
+  return op.make_codec(f, r, on);
+}
+
+/// What calls take.
+template <class O>
+concept Operator = is_composed<O> || std::is_base_of_v<any_quantizer, O>;
+
+}  // namespace detail
 }  // namespace globalq

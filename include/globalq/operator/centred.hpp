@@ -31,33 +31,31 @@ namespace globalq {
 /// @code
 /// gq::all_gather gather{workers, gq::centred{gq::operators::qsdp<8>(1024)}, {.seed = 42}};
 /// @endcode
-/// @tparam Operator  a quantizer, any_quantizer or float32_tail
-/// @determinism      as the operator's; the buckets of midpoints are compared in the fingerprint
+/// @determinism as the operator's; the buckets of midpoints are compared in the fingerprint
 /// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
-template <class Operator>
-class centred : public detail::paired_operator<Operator, detail::centred_codec> {
-  using base = detail::paired_operator<Operator, detail::centred_codec>;
-  using base::op_;
-  static_assert(!std::is_same_v<Operator, uncompressed>,
-                "globalq: uncompressed values need no midpoints; use uncompressed by itself");
-
+class centred : public detail::paired_operator<detail::centred_codec> {
  public:
   /// Values that share a scale share a midpoint.
-  centred(Operator op) : base(std::move(op)), bucket_(detail::facts_of(op_).bucket) {}
+  /// @param op  a quantizer, any_quantizer or float32_tail
+  template <class Operator>
+  requires(!std::is_same_v<Operator, centred>) centred(Operator const& op)
+      : centred(op, detail::facts_of(op).bucket) {}
   /// @param bucket  values that share a midpoint; 0: the whole vector
-  centred(Operator op, std::uint64_t bucket) : base(std::move(op)), bucket_(bucket) {}
-
-  detail::operator_facts facts() const {
-    detail::operator_facts f = detail::facts_of(op_);
-    f.centred = true;
-    f.centre = bucket_;
-    f.name += ", centred";
-    if (bucket_ != f.bucket) f.name += " in buckets of " + std::to_string(bucket_);
-    return f;
+  template <class Operator>
+  centred(Operator const& op, std::uint64_t bucket)
+      : paired_operator(op, facts_in(detail::facts_of(op), bucket)) {
+    static_assert(!std::is_same_v<Operator, uncompressed>,
+                  "globalq: uncompressed values need no midpoints; use uncompressed by itself");
   }
 
  private:
-  std::uint64_t bucket_;
+  static detail::operator_facts facts_in(detail::operator_facts f, std::uint64_t bucket) {
+    f.centred = true;
+    f.centre = bucket;
+    f.name += ", centred";
+    if (bucket != f.bucket) f.name += " in buckets of " + std::to_string(bucket);
+    return f;
+  }
 };
 
 }  // namespace globalq

@@ -25,27 +25,25 @@ namespace globalq {
 /// @code
 /// gq::allreduce_mean mean{workers, gq::float32_tail{gq::operators::alq(levels, 8192)}, gq::schedule::allgather{}};
 /// @endcode
-/// @tparam Operator  a quantizer or any_quantizer, with a bucket
-/// @determinism      as the operator's; tails are compared in the fingerprint
+/// @determinism as the operator's; tails are compared in the fingerprint
 /// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, the last one in full precision if it is short
-template <class Operator>
-class float32_tail : public detail::paired_operator<Operator, detail::tail_codec> {
-  using base = detail::paired_operator<Operator, detail::tail_codec>;
-  using base::op_;
-  static_assert(!std::is_same_v<Operator, uncompressed>,
-                "globalq: all of an uncompressed vector is float32 already; use uncompressed by itself");
-
+class float32_tail : public detail::paired_operator<detail::tail_codec> {
  public:
+  /// @param op  a quantizer or any_quantizer, with a bucket
   /// @throws configuration_error for a centred operator: that is centred{float32_tail{op}}
-  float32_tail(Operator op) : base(std::move(op)) {
-    if (detail::facts_of(op_).centred)
-      throw configuration_error("globalq: float32_tail: " + detail::facts_of(op_).name +
-                                ": a tail is left as it is before anything is centred; write "
-                                "centred{float32_tail{op}}");
+  template <class Operator>
+  requires(!std::is_same_v<Operator, float32_tail>) float32_tail(Operator const& op)
+      : paired_operator(op, with_tail(detail::facts_of(op))) {
+    static_assert(!std::is_same_v<Operator, uncompressed>,
+                  "globalq: all of an uncompressed vector is float32 already; use uncompressed by itself");
   }
 
-  detail::operator_facts facts() const {
-    detail::operator_facts f = detail::facts_of(op_);
+ private:
+  static detail::operator_facts with_tail(detail::operator_facts f) {
+    if (f.centred)
+      throw configuration_error("globalq: float32_tail: " + f.name +
+                                ": a tail is left as it is before anything is centred; write "
+                                "centred{float32_tail{op}}");
     f.plain_tail = true;
     f.name += ", tail float32";
     return f;

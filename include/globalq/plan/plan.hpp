@@ -3,8 +3,8 @@
 /// @file
 /// @brief plan: what a call will do and cost, asked before anything is sent.
 
+#include "../operator/any_quantizer.hpp"
 #include "../operator/detail/tail_codec.hpp"
-#include "../operator/quantizer.hpp"
 #include "../schedule/concept.hpp"
 #include "../schedule/detail/nodes.hpp"
 #include "../schedule/detail/piece_sizes.hpp"
@@ -271,8 +271,7 @@ schedule::detail::busiest_worker busiest(S const& schedule, int workers, layout 
 
 /// Roundings on the way, theta and what follows from it.
 inline void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
-                       std::uint64_t length, std::vector<double> const& magnitudes,
-                       std::vector<std::pair<int, int>> const& additions) {
+                       std::uint64_t length, std::vector<std::pair<int, int>> const& additions) {
   p.rounding_steps = 0;
   if (!op.plain && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
@@ -281,7 +280,7 @@ inline void add_errors(plan& p, operator_facts const& op, resolution const& r, s
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
     if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
   }
-  p.theta = variance_bound(op, r, s, p.workers, length, magnitudes, additions);
+  p.theta = variance_bound(op, r, s, p.workers, length, additions);
   p.iterations_factor = 1 + p.workers * p.theta;
 }
 
@@ -289,9 +288,8 @@ inline void add_errors(plan& p, operator_facts const& op, resolution const& r, s
 inline constexpr int most_planned = 1 << 20;
 
 template <class S>
-plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, S const& schedule,
-               int workers, std::uint64_t length, dtype type, std::uint64_t chunk,
-               std::size_t chunk_bytes = default_chunk_bytes) {
+plan make_plan(operator_facts const& op, S const& schedule, int workers, std::uint64_t length, dtype type,
+               std::uint64_t chunk, std::size_t chunk_bytes = default_chunk_bytes) {
   plan p;
   p.workers = workers;
   p.length = length;
@@ -331,7 +329,7 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
   p.bytes_are_most = op.most_bytes != nullptr;
   if (length > 0)
     p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
-  add_errors(p, op, r, s, length, magnitudes,
+  add_errors(p, op, r, s, length,
              needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
                                                        : std::vector<std::pair<int, int>>());
   return p;
@@ -348,8 +346,7 @@ plan make_plan(operator_facts const& op, std::vector<double> const& magnitudes, 
 template <class Operator, class S>
 plan plan_for(Operator const& op, S const& schedule, int workers, std::uint64_t length,
               dtype type = dtype::float32, std::uint64_t chunk_values = 0) {
-  return detail::make_plan(detail::facts_of(op), detail::magnitudes(op), schedule, workers, length, type,
-                           chunk_values);
+  return detail::make_plan(detail::facts_of(op), schedule, workers, length, type, chunk_values);
 }
 
 }  // namespace globalq

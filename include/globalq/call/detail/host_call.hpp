@@ -26,7 +26,6 @@ struct call_setup {
   char const* operation = "";       ///< for errors
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
   std::uint64_t schedule_hash = 0;
-  std::uint64_t levels_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
   bool forced = false;  ///< the operator is float32 because the environment says so
 
@@ -51,12 +50,14 @@ auto execution_of(Transport& workers) {
 template <class Transport>
 class host_call {
  public:
-  template <class Operator>
-  host_call(Transport& workers, Operator const& op, call_setup const& setup, kernel::host_executor const& on)
+  using executor = kernel::host_executor;
+
+  host_call(Transport& workers, call_setup const& setup, executor const& on,
+            std::unique_ptr<operator_codec> codec)
       : workers_(workers),
         setup_(setup),
         on_(on),
-        codec_(make_codec(op, setup.facts, setup.resolved, on)),
+        codec_(std::move(codec)),
         meter_(setup.settings.telemetry),
         entered_(on),
         memory_(std::make_shared<workspace>()) {}
@@ -74,7 +75,7 @@ class host_call {
     run_group(schedule, members,
               {{&own, 1},
                {},
-               hash(setup_.operator_hash, setup_.levels_hash),
+               hash(setup_.operator_hash, setup_.facts.levels),
                grain_of(setup_.facts),
                setup_.chunk_values(),
                0},
@@ -105,6 +106,8 @@ class host_call {
     throw configuration_error(refusal_message(why));
   }
 
+  /// What it was made with; levels are those of the next call.
+  call_setup const& setup() const { return setup_; }
   /// That of its operator.
   operator_codec* codec() { return codec_.get(); }
 
@@ -113,7 +116,7 @@ class host_call {
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);
-    setup_.levels_hash = level_hash(levels);
+    take_values(setup_.facts, levels);
   }
 
  private:
@@ -490,7 +493,7 @@ class host_call {
     if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
     measure(setup_.facts, at(x, brought.first), brought.count, first_bucket(setup_.facts, brought), q);
     bool const whole = !enters && buckets == 1 && statistics_[0].max_bits < double_infinity;
-    return agree(schedule, hash(setup_.operator_hash, setup_.levels_hash), x.type, 0, length, buckets,
+    return agree(schedule, hash(setup_.operator_hash, setup_.facts.levels), x.type, 0, length, buckets,
                  whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters),
                  step, [&](int field) {
                    return field == agreement::type   ? std::string(name_of(x.type))
@@ -564,7 +567,7 @@ class host_call {
 
   Transport& workers_;
   call_setup setup_;
-  kernel::host_executor on_;
+  executor on_;
   std::unique_ptr<operator_codec> codec_;
   call_meter meter_;
   entered_vectors entered_;

@@ -23,6 +23,7 @@ struct vectors_of {
 template <transport::OnStream Transport>
 struct vectors_of<Transport> {
   using space = typename Transport::execution_space;
+  using executor = kernel::stream_executor<space>;
 };
 
 struct write_record {
@@ -151,6 +152,7 @@ template <class Transport>
 class stream_call {
  public:
   using space = typename Transport::execution_space;
+  using executor = kernel::stream_executor<space>;
   using memory_space = typename space::memory_space;
 
   /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
@@ -159,12 +161,12 @@ class stream_call {
     return false;
   }();
 
-  template <class Operator>
-  stream_call(Transport& workers, Operator const& op, call_setup const& setup, space const& instance)
+  stream_call(Transport& workers, call_setup const& setup, executor const& on,
+              std::unique_ptr<operator_codec> codec)
       : workers_(workers),
         setup_(setup),
-        on_(instance),
-        codec_(make_codec(op, setup.facts, setup.resolved, on_)),
+        on_(on),
+        codec_(std::move(codec)),
         meter_(setup.settings.telemetry, [this] { settle(); }) {
     told_ = told_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
     records_ = records_memory_.get_values<opening_record>(static_cast<std::uint64_t>(workers_.size()));
@@ -179,7 +181,7 @@ class stream_call {
 
   void set_levels(levels::detail::level_table const& levels) {
     codec_->set_levels(levels);
-    setup_.levels_hash = level_hash(levels);
+    take_values(setup_.facts, levels);
   }
 
   /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
@@ -208,6 +210,9 @@ class stream_call {
   }
 
   bool good() const { return report_.good(); }
+
+  /// What it was made with; levels are those of the next call.
+  call_setup const& setup() const { return setup_; }
 
  private:
   /// Threads that look whether there is something to fill in, and that compare values.
@@ -313,7 +318,7 @@ class stream_call {
                                statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
     }
     auto const timed = meter_.enter(phase::opening);
-    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.levels_hash), setup_.schedule_hash, n,
+    agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record* const mine = records_ + workers_.rank();
     on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
@@ -376,7 +381,7 @@ class stream_call {
 
   Transport& workers_;
   call_setup setup_;
-  kernel::stream_executor<space> on_;
+  executor on_;
   std::unique_ptr<operator_codec> codec_;
   call_meter meter_;
   std::vector<averaged> seen_;

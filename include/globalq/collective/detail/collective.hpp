@@ -19,8 +19,13 @@
 
 namespace globalq::detail {
 
+/// In place of an execution space: the transport chooses.
+struct transports_space {};
+template <class S>
+concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_execution_space_v<S>;
+
 /// @tparam Schedule  what the workers do together; it says what each of them reads and writes
-template <class Transport, class Operator, class Schedule>
+template <class Transport, class Schedule>
 class collective {
   static constexpr bool on_stream = transport::OnStream<Transport>;
   /// Whether the own shard is all that a worker gets, or all that it brings.
@@ -28,11 +33,15 @@ class collective {
   static constexpr bool is_sharded = scatters || gathers<Schedule>;
 
  public:
-  collective(collective const&) = delete;
-  collective& operator=(collective const&) = delete;
-  ~collective() {
-    if (queue_) queue_->settle();  // its jobs name this object
+  /// A moved call is only destroyed, or assigned to.
+  collective(collective&&) = default;
+  collective& operator=(collective&& other) {
+    settle();
+    body_ = std::move(other.body_);
+    queue_ = std::move(other.queue_);
+    return *this;
   }
+  ~collective() { settle(); }
 
   /// @brief A call in place.
   /// @param x     this worker's vector; all workers bring the same length and type
@@ -92,13 +101,13 @@ class collective {
   /// same with the same bucket.
   /// @throws configuration_error when there is no such worker, or length is above 2^48
   segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
-    if (rank < 0 || rank >= workers_.size())
+    if (rank < 0 || rank >= workers().size())
       throw configuration_error(message("there is no worker " + std::to_string(rank)));
-    expect_length(length, schedule_.facts(workers_.size()).operation);
+    expect_length(length, body_->schedule.facts(workers().size()).operation);
     return part_of(length, rank);
   }
   /// That of this worker.
-  segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers_.rank()); }
+  segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers().rank()); }
 
   /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
   ///
@@ -107,7 +116,7 @@ class collective {
   /// @throws what went wrong in a call since the last error that was thrown; transport_error
   void wait() {
     if constexpr (on_stream)
-      call_->wait();
+      body_->call.wait();
     else if (queue_)
       queue_->wait();
   }
@@ -124,7 +133,7 @@ class collective {
   /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
   bool good() const {
     if constexpr (transport::OnStream<Transport>)
-      return call_->good();
+      return body_->call.good();
     else
       return true;
   }
@@ -140,26 +149,23 @@ class collective {
   template <class Table>
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(Table const& changed) {
-    if (queue_) queue_->settle();
-    if (setup_.forced) return;
-    call_->set_levels(changed);
-    for (std::uint32_t code = 1; code <= changed.max_code(); ++code)
-      magnitudes_[code - 1] =
-          static_cast<double>(changed.value(code)) / static_cast<double>(changed.extent());
-    std::sort(magnitudes_.begin(), magnitudes_.end());
+    settle();
+    if (setup().forced) return;
+    body_->call.set_levels(changed);
   }
 
   /// Whether the operator was replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
-  bool forced_to_float32() const { return setup_.forced; }
+  bool forced_to_float32() const { return setup().forced; }
 
   /// How codes are added, how many levels there are, and how many codes are kept free for growth.
-  method reduce() const { return setup_.resolved.how; }
-  std::uint32_t levels() const { return setup_.resolved.size; }
-  std::uint32_t headroom() const { return setup_.resolved.headroom; }
+  method reduce() const { return setup().resolved.how; }
+  std::uint32_t levels() const { return setup().resolved.size; }
+  std::uint32_t headroom() const { return setup().resolved.headroom; }
 
  protected:
   using memory = typename vectors_of<Transport>::space;
   using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
+  using executor = typename engine::executor;
 
   /// A call whose vectors have been told apart.
   struct job {
@@ -167,6 +173,24 @@ class collective {
     mutable_vector y;
     std::uint64_t length;
     std::string refusal = {};  ///< why there is no such call; empty: there is
+  };
+
+  /// What stays where it is when the call is moved.
+  struct body {
+    body(Transport& t, Schedule s, call_setup const& setup, executor const& on,
+         std::unique_ptr<operator_codec> codec)
+        : workers(t), schedule(std::move(s)), call(t, setup, on, std::move(codec)) {}
+
+    void run(job const& j, call_step step) {
+      if constexpr (on_stream)
+        call.run(schedule, j.x, j.y, j.length, step);
+      else
+        call.run(schedule, j.x, j.y, j.length, step.value);
+    }
+
+    Transport& workers;
+    Schedule schedule;
+    engine call;
   };
 
   template <class V>
@@ -188,10 +212,10 @@ class collective {
     constexpr dtype type = dtype_of<value>::value;
     std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
     if constexpr (scatters) {
-      segment const own = part_of(brought, workers_.rank());
+      segment const own = part_of(brought, workers().rank());
       return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
     } else if constexpr (gathers<Schedule>) {
-      segment const own = part_of(got, workers_.rank());
+      segment const own = part_of(got, workers().rank());
       return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
     } else {
       return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
@@ -209,6 +233,11 @@ class collective {
     return {0, step.data()};
   }
 
+  /// Waits for started calls, which name the body.
+  void settle() {
+    if (queue_) queue_->settle();
+  }
+
   /// Why there is no call of so many values at a step; empty: there is.
   static std::string refusal_of(std::uint64_t length, std::uint64_t step) {
     if (step > random::max_step)
@@ -222,13 +251,16 @@ class collective {
     if constexpr (on_stream)
       throw configuration_error(message(why));
     else
-      call_->refuse(why);
+      body_->call.refuse(why);
   }
 
-  /// @param space  where kernels run, or null: chosen by the transport
-  template <class Space>
-  collective(Transport& workers, Operator op, Schedule schedule, options const& settings, Space const* space)
-      : workers_(workers), schedule_(std::move(schedule)), magnitudes_(magnitudes(op)) {
+  template <class Operator, class Space>
+  collective(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
+             Space const& space) {
+    static_assert(
+        detail::Operator<Operator>,
+        "globalq: the second argument is no operator; use a quantizer, uncompressed, any_quantizer, "
+        "centred or float32_tail");
     static_assert(
         globalq::Transport<Transport>,
         "globalq: the first argument is no transport: it needs rank, size, send_async, "
@@ -244,45 +276,56 @@ class collective {
     static_assert(
         !on_stream || !SumsInNodes<Schedule>,
         "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
+    call_setup const setup = set_up(workers, facts_of(op), schedule, settings);
+    auto const on = executor_of(workers, space);
+    body_ = std::make_unique<body>(workers, std::move(schedule), setup, on,
+                                   setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)
+                                                : make_codec(op, setup.facts, setup.resolved, on));
+  }
+
+  /// @throws configuration_error
+  static call_setup set_up(Transport& workers, operator_facts const& facts, Schedule const& schedule,
+                           options const& settings) {
+    int const n = workers.size();
+    schedule_facts const s = schedule.facts(n);
+    auto const refuse = [&](std::string const& why) {
+      throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
+    };
     if (!Kokkos::is_initialized())
-      throw configuration_error(
-          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
-                  "call of globalq"));
-    setup_.settings = settings;
-    setup_.facts = facts_of(op);
-    setup_.forced = !setup_.facts.plain && float32_forced();
-    if (setup_.forced) setup_.facts = float32_instead_of(setup_.facts);
-    setup_.resolved = resolve(setup_.facts, schedule_.facts(workers_.size()), workers_.size());
-    if (!setup_.resolved.fits()) throw configuration_error(setup_.resolved.refusal);
+      refuse(
+          "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+          "call of globalq");
+    call_setup setup;
+    setup.settings = settings;
+    setup.facts = facts;
+    setup.forced = !facts.plain && float32_forced();
+    if (setup.forced) setup.facts = float32_instead_of(facts);
+    setup.resolved = resolve(setup.facts, s, n);
+    if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);
     if constexpr (on_stream) {
-      if (!engine::host_driven && settings.chunk_values != 0 && workers_.size() > 1 &&
-          std::string_view(schedule_.facts(workers_.size()).name) == globalq::schedule::tree::name)
-        throw configuration_error(
-            message("chunk_values is " + std::to_string(settings.chunk_values) +
-                    ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
-                    "chunk_values at 0, or use another schedule"));
+      if (!engine::host_driven && settings.chunk_values != 0 && n > 1 &&
+          std::string_view(s.name) == globalq::schedule::tree::name)
+        refuse("chunk_values is " + std::to_string(settings.chunk_values) +
+               ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+               "chunk_values at 0, or use another schedule");
     }
-    setup_.operation = schedule_.facts(workers_.size()).operation;
-    setup_.operator_hash = fingerprint(setup_.facts, setup_.resolved);
-    setup_.schedule_hash = schedule_fingerprint(schedule_, workers_.size());
-    setup_.levels_hash = setup_.forced ? 0 : levels_hash(op);
-    if constexpr (transport::OwnChunkBytes<Transport>) setup_.chunk_bytes = workers_.chunk_bytes();
-    if (setup_.forced)
-      call_.emplace(workers_, uncompressed{}, setup_, make_executor(space));
-    else
-      call_.emplace(workers_, op, setup_, make_executor(space));
+    setup.operation = s.operation;
+    setup.operator_hash = fingerprint(setup.facts, setup.resolved);
+    setup.schedule_hash = schedule_fingerprint(schedule, n);
+    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
+    return setup;
   }
 
   template <class Space>
-  auto make_executor([[maybe_unused]] Space const* space) {
+  static executor executor_of(Transport& workers, [[maybe_unused]] Space const& space) {
     if constexpr (on_stream) {
-      static_assert(std::is_same_v<Space, std::nullptr_t>,
+      static_assert(std::is_same_v<Space, transports_space>,
                     "globalq: this transport has a stream of its own; give the space to the transport");
-      return workers_.execution();
-    } else if constexpr (!std::is_same_v<Space, std::nullptr_t>) {
-      return kernel::host_executor(*space);
+      return executor(workers.execution());
+    } else if constexpr (!std::is_same_v<Space, transports_space>) {
+      return executor(space);
     } else {
-      return kernel::host_executor(execution_of(workers_));
+      return executor(execution_of(workers));
     }
   }
 
@@ -296,7 +339,7 @@ class collective {
 
   /// A shard of any length: one that is refused is refused by the call, which tells the others.
   segment part_of(std::uint64_t length, int rank) const {
-    return layout(length, schedule_.parts(workers_.size()), grain_of(setup_.facts), 0).part(rank);
+    return layout(length, body_->schedule.parts(workers().size()), grain_of(setup().facts), 0).part(rank);
   }
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
@@ -312,21 +355,15 @@ class collective {
   }
 
   std::string message(std::string const& what) const {
-    return worker_message(schedule_.facts(workers_.size()).operation, workers_.rank(), workers_.size(), what);
+    return worker_message(body_->schedule.facts(workers().size()).operation, workers().rank(),
+                          workers().size(), what);
   }
 
   void run(job const& j, call_step step) {
-    if (queue_) queue_->settle();
+    settle();
     std::string const why = j.refusal.empty() ? refusal_of(j.length, step.value) : j.refusal;
     if (!why.empty()) refuse(why);
-    run_now(j, step);
-  }
-
-  void run_now(job const& j, call_step step) {
-    if constexpr (on_stream)
-      call_->run(schedule_, j.x, j.y, j.length, step);
-    else
-      call_->run(schedule_, j.x, j.y, j.length, step.value);
+    body_->run(j, step);
   }
 
   void run_group(vector_group const& group, std::uint64_t step) {
@@ -336,13 +373,13 @@ class collective {
     for (auto const& m : group.members()) values += m.length;
     std::string why = refusal_of(values, step);
     if (why.empty() && !group.empty()) why = refusal_of(values, step + (group.size() - 1));
-    if (schedule_.facts(workers_.size()).native)
+    if (body_->schedule.facts(workers().size()).native)
       why =
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
           "group, or call for each vector";
-    if (queue_) queue_->settle();
+    settle();
     if (!why.empty()) refuse(why);
-    call_->run_group(schedule_, group.members(), step);
+    body_->call.run_group(body_->schedule, group.members(), step);
   }
 
   template <class... V>
@@ -358,33 +395,32 @@ class collective {
                   "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
     if (!queue_) run_on(std::make_shared<call_queue>());
     std::string const why = j.refusal.empty() ? refusal_of(j.length, step) : j.refusal;
-    if (!why.empty()) call_->start_refusal(*queue_, why);
-    call_queue::job const next{run_started, this,     j.x,
-                               j.y,         j.length, step};  // nvcc cannot read this in the call
+    if (!why.empty()) body_->call.start_refusal(*queue_, why);
+    call_queue::job const next{run_started, body_.get(), j.x,
+                               j.y,         j.length,    step};  // nvcc cannot read this in the call
     return queue_->start(next);
   }
 
   globalq::plan plan_of(std::uint64_t length, dtype type) const {
-    return make_plan(setup_.facts, magnitudes_, schedule_, workers_.size(), length, type,
-                     setup_.settings.chunk_values, setup_.chunk_bytes);
+    return make_plan(setup().facts, body_->schedule, workers().size(), length, type,
+                     setup().settings.chunk_values, setup().chunk_bytes);
   }
 
   static void run_started(call_queue::job const& what) {
     job const j{what.x, what.y, what.length};
     call_step const step{what.step, nullptr};
-    static_cast<collective*>(what.object)->run_now(j, step);
+    static_cast<body*>(what.object)->run(j, step);
   }
 
   /// Whether another thread may move messages.
   void expect_threads() {
-    if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
+    if constexpr (requires { workers().expect_threads(); }) workers().expect_threads();
   }
 
-  Transport& workers_;
-  Schedule schedule_;
-  call_setup setup_;
-  std::vector<double> magnitudes_;
-  std::optional<engine> call_;
+  Transport& workers() const { return body_->workers; }
+  call_setup const& setup() const { return body_->call.setup(); }
+
+  std::unique_ptr<body> body_;  ///< jobs of a queue name it
   std::shared_ptr<call_queue> queue_;
 };
 

@@ -11,26 +11,44 @@ namespace globalq::detail {
 
 /// @tparam Codec  in host memory: Codec(codec of the operator, facts, executor), and `stream_refusal`: why there is none on a
 ///                stream, with the remedy
-template <class Operator, class Codec>
-class paired_operator {
+template <class Codec>
+class paired_operator : public any_quantizer {
  public:
-  std::uint64_t levels_hash() const { return detail::levels_hash(op_); }
-  std::vector<double> magnitudes() const { return detail::magnitudes(op_); }
-
-  /// @throws configuration_error on a stream
-  template <class Executor>
-  std::unique_ptr<operator_codec> make_codec(operator_facts const& f, resolution const& r,
-                                             Executor const& on) const {
-    if constexpr (std::is_same_v<Executor, kernel::host_executor>)
-      return std::make_unique<Codec>(detail::make_codec(op_, f, r, on), f, on);
-    else
-      throw configuration_error("globalq: " + f.name + ": " + Codec::stream_refusal);
+  using any_quantizer::make_codec;
+  /// @throws configuration_error: there is none on a stream
+  template <class Space>
+  std::unique_ptr<operator_codec> make_codec(operator_facts const& f, resolution const&,
+                                             kernel::stream_executor<Space> const&) const {
+    refuse_stream(f);
   }
 
  protected:
-  explicit paired_operator(Operator op) : op_(std::move(op)) {}
+  /// @param facts  of both together
+  template <class Operator>
+  paired_operator(Operator const& op, operator_facts facts)
+      : any_quantizer(std::shared_ptr<parts const>(std::make_shared<model<Operator>>(op, std::move(facts)))) {
+  }
 
-  Operator op_;
+ private:
+  [[noreturn]] static void refuse_stream(operator_facts const& f) {
+    throw configuration_error("globalq: " + f.name + ": " + Codec::stream_refusal);
+  }
+
+  template <class Operator>
+  struct model : parts {
+    model(Operator const& o, operator_facts both) : op(o) {
+      this->facts = std::move(both);
+      this->on_host = [](parts const& p, operator_facts const& f, resolution const& r,
+                         kernel::host_executor const& on) -> std::unique_ptr<operator_codec> {
+        return std::make_unique<Codec>(detail::make_codec(static_cast<model const&>(p).op, f, r, on), f, on);
+      };
+#if defined(KOKKOS_ENABLE_CUDA)
+      this->on_stream = [](parts const&, operator_facts const& f, resolution const&,
+                           stream_executor const&) -> std::unique_ptr<operator_codec> { refuse_stream(f); };
+#endif
+    }
+    Operator op;
+  };
 };
 
 }  // namespace globalq::detail

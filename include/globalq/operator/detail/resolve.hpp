@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <vector>
 
 namespace globalq {
 
@@ -103,6 +104,9 @@ struct operator_facts {
   std::string wire;
   request reduce = request::automatic;
   std::uint64_t policies = 0;  ///< hash of what levels, rounding and wire declare: names and parameters
+  /// What only the values of levels tell, which may change between calls; nothing where the number of levels tells all.
+  std::uint64_t levels = 0;        ///< hash of the values
+  std::vector<double> magnitudes;  ///< as fractions of the norm, ascending, zero left out
 };
 
 /// Vectors are cut at multiples of it: neither buckets nor random tiles are parted.
@@ -135,7 +139,7 @@ struct resolution {
 inline std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
   auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
                bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes,
-               wire, reduce, policies] = op;
+               wire, reduce, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =

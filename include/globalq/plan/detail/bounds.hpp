@@ -55,10 +55,9 @@ inline bool needs_additions(resolution const& r, schedule_facts const& s, int wo
 
 /// theta of an operator on a schedule; NaN where there is no bound (rounding to nearest).
 /// @param d           length of the vector
-/// @param magnitudes  levels above zero as fractions, ascending; empty: from the facts
 /// @param additions   of the schedule; empty unless needs_additions()
 inline double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
-                             int workers, std::uint64_t length, std::vector<double> const& magnitudes,
+                             int workers, std::uint64_t length,
                              std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
   if (op.plain || !op.unbiased || op.fixed_unit > 0) return none;
@@ -67,7 +66,7 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
     // vectors v of nodes, their sums over the size of the largest: ||v||^2 is at most ||x||^2 / largest_node in sum
     schedule_facts between = s;
     between.encoders = 0;
-    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, magnitudes, additions);
+    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions);
   }
   double const n = workers;
   double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
@@ -87,9 +86,9 @@ inline double variance_bound(operator_facts const& op, resolution const& r, sche
     t.first = std::pow(2.0, 1.0 - r.size);
     t.spread = 1.0 / 8;
   } else {
-    t.first = magnitudes.front();
-    for (std::size_t k = 1; k < magnitudes.size(); ++k) {
-      double const ratio = magnitudes[k] / magnitudes[k - 1];
+    t.first = op.magnitudes.front();
+    for (std::size_t k = 1; k < op.magnitudes.size(); ++k) {
+      double const ratio = op.magnitudes[k] / op.magnitudes[k - 1];
       t.spread = std::max(t.spread, (ratio - 1) * (ratio - 1) / (4 * ratio));
     }
   }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: what an operator is made of, as data.
+
+#include "../../wire/coded.hpp"
+#include "../quantizer.hpp"
+
+namespace globalq::detail {
+
+template <class O>
+inline constexpr bool is_composed = std::is_same_v<O, uncompressed>;
+template <class N, class L, class R, class W, class Op>
+inline constexpr bool is_composed<quantizer<N, L, R, W, Op>> = true;
+
+inline std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
+
+template <Named P>
+std::string name_of_policy(P const& policy) {
+  if constexpr (requires { policy.name(); })
+    return std::string(policy.name());
+  else
+    return P::name;
+}
+/// What a policy declares.
+struct declared {
+  std::string name;
+  std::uint64_t parameters = 0;
+  bool has_parameters = false;
+};
+template <Named P>
+declared declared_by(P const& policy) {
+  declared d{name_of_policy(policy)};
+  if constexpr (requires { policy.parameters(); }) {
+    d.parameters = policy.parameters();
+    d.has_parameters = true;
+  }
+  return d;
+}
+
+/// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
+inline void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
+                       declared const& wire, char const* reduce) {
+  f.policies = 0;
+  for (declared const* d : {&levels, &rounding, &wire}) {
+    f.policies = hash(f.policies, d->name);
+    if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
+  }
+  f.wire = wire.name;
+  if (f.most_bytes != nullptr ? f.wire_bits != 8 : !f.integer_wire)
+    f.wire += (f.most_bytes != nullptr ? ":int" : ":") + number(static_cast<std::uint64_t>(f.wire_bits));
+  f.name = f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : "");
+  if (f.fixed_unit > 0)
+    f.name += "fixed";
+  else if (f.local)
+    f.name += "local:" + order_name(f.q);
+  else if (f.q == infinity && f.p == infinity)
+    f.name += "linf";
+  else
+    f.name += "l:" + order_name(f.q) + "," + order_name(f.p);
+  if (f.bucket != 0) f.name += " bucket " + number(f.bucket);
+  f.name += " " + levels.name;
+  if (f.size != 0) f.name += ":" + number(f.size);
+  f.name += " " + rounding.name + " " + f.wire + " " + reduce;
+}
+
+/// Fills in what only the values of levels tell. Allocates nothing where there were as many before.
+template <class L>
+void take_values(operator_facts& f, L const& levels) {
+  f.levels = hash(0, static_cast<std::uint64_t>(bits_of(levels.extent())));
+  f.magnitudes.clear();
+  for (std::uint32_t code = 0; code <= levels.max_code(); ++code) {
+    float const value = levels.value(code);
+    if (code <= 256) f.levels = hash(f.levels, static_cast<std::uint64_t>(bits_of(value)));
+    if (code != 0) f.magnitudes.push_back(static_cast<double>(value) / static_cast<double>(levels.extent()));
+  }
+  std::sort(f.magnitudes.begin(), f.magnitudes.end());
+}
+
+template <class N, class L, class R, class W, class Op>
+operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
+  using levels_type = kernel_levels<L>;
+  operator_facts f;
+  f.evenly_spaced = adds_as_integers<L>();
+  f.binary = is_binary<L>();
+  if constexpr (requires { op.levels.zero_free(); }) f.zero_free = op.levels.zero_free();
+  if constexpr (requires { op.levels.size(); }) {
+    f.size = op.levels.size();
+  } else {
+    f.size = op.levels.max_code();
+  }
+  if constexpr (requires { levels_type::limit; }) {
+    f.limit = levels_type::limit;
+  } else {
+    f.limit = f.size;
+  }
+  f.q = op.norm.inner();
+  if constexpr (requires { op.norm.rounds_up; }) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
+  if constexpr (requires { N::quantum; }) f.q = {f.q.value, N::quantum, true};
+  if constexpr (requires { op.norm.scales(); }) f.q = op.norm.scales();  // known at run time only
+  f.p = op.norm.outer();
+  f.bucket = op.norm.bucket;
+  f.local = N::is_local;
+  f.fixed_unit = op.norm.fixed_unit();
+  f.shifts = op.rounding.shifts();
+  f.unbiased = R::unbiased;
+  f.integer_wire = is_integer_wire<W>();
+  if constexpr (wire::BlockCode<W>) {
+    using lane = typename W::lane;
+    f.largest_code = W::largest_code();
+    f.wire_bits = 8 * static_cast<int>(sizeof(lane));
+    f.most_bytes = [](std::uint64_t count, std::uint32_t largest, bool zero_free) -> std::size_t {
+      return wire::coded<W>(W{}, largest, zero_free).capacity(count);
+    };
+  } else {
+    f.largest_code = op.wire.largest_code(f.zero_free);
+    f.wire_bits = op.wire.bits();
+  }
+  if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
+  if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
+  if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
+
+  if constexpr (!requires { op.levels.resized(1U); }) take_values(f, op.levels);
+
+  name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire), Op::name());
+  return f;
+}
+
+inline operator_facts facts_of(uncompressed const&) {
+  operator_facts f;
+  f.plain = true;
+  f.name = "float32";
+  f.q = f.p = infinity;
+  return f;
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: the codec of an operator, in the memory of a host or of a stream.
+
+#include "../kernels.hpp"
+#include "../quantizer.hpp"
+#include "coded_codec.hpp"
+#include "plain_codec.hpp"
+#include "stream_sparse_codec.hpp"
+
+namespace globalq::detail {
+
+/// The levels with the numbers that were decided.
+template <class L>
+kernel_levels<L> sized(L const& levels, resolution const& r) {
+  if constexpr (requires { levels.at_run_time(); }) {
+    return sized(levels.at_run_time(), r);
+  } else if constexpr (requires { levels.with_headroom(1U); }) {
+    return levels.resized(r.size).with_headroom(r.headroom);
+  } else if constexpr (requires { levels.resized(1U); }) {
+    return levels.resized(r.size);
+  } else {
+    return levels;
+  }
+}
+
+template <class N, class L, class R, class W, class Op>
+std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
+                                           resolution const& r, kernel::host_executor const& on) {
+  if constexpr (wire::BlockCode<W>) {
+    using integers = typename coded_codec<W>::inner_wire;
+    return std::make_unique<coded_codec<W>>(
+        host_kernels<kernel_levels<L>, kernel_rounding<R>, integers>::make(sized(op.levels, r), op.rounding,
+                                                                           integers{}, facts, r.how, on),
+        op.wire, facts, r, on);
+  } else {
+    return host_kernels<kernel_levels<L>, kernel_rounding<R>, W>::make(sized(op.levels, r), op.rounding,
+                                                                       op.wire, facts, r.how, on);
+  }
+}
+inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
+                                                  resolution const&, kernel::host_executor const& on) {
+  return std::make_unique<plain_codec>(on);
+}
+
+template <class W>
+inline constexpr bool is_sparse = false;
+template <class Lane>
+inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
+
+/// The same for vectors in the memory of a stream.
+template <class N, class L, class R, class W, class Op, class Space>
+std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
+                                           resolution const& r, kernel::stream_executor<Space> const& on) {
+  using levels_type = kernel_levels<L>;
+  using rounding_type = kernel_rounding<R>;
+  if constexpr (is_sparse<W>) {
+    using codec_type = stream_sparse_codec<typename W::lane, Space>;
+    using integers = typename codec_type::inner_wire;
+    return std::make_unique<codec_type>(stream_kernels<levels_type, rounding_type, integers, Space>::make(
+                                            sized(op.levels, r), op.rounding, integers{}, facts, r.how, on),
+                                        facts, r, on);
+  } else if constexpr (wire::BlockCode<W>) {
+    throw configuration_error(
+        "globalq: " + facts.name + ": wire::" + W::name() +
+        " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
+        "host memory");
+  } else {
+    return stream_kernels<levels_type, rounding_type, W, Space>::make(sized(op.levels, r), op.rounding,
+                                                                      op.wire, facts, r.how, on);
+  }
+}
+template <class Space>
+std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&, resolution const&,
+                                           kernel::stream_executor<Space> const& on) {
+  return std::make_unique<stream_plain_codec<Space>>(on);
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: where the kernels of a composition are compiled.
+
+#include "detail/composed_codec.hpp"
+#include "detail/stream_codec.hpp"
+
+#include <memory>
+
+namespace globalq {
+
+/// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do levels::uniform<S> of all S
+/// (levels::exponential<S> too), and all roundings that draw one word for a bucket, or none.
+template <class Levels>
+using kernel_levels = detail::kernel_levels<Levels>;
+template <class Rounding>
+using kernel_rounding = detail::kernel_rounding<Rounding>;
+
+/// @brief Where the kernels of a composition for host memory are compiled, and what `extern template` leaves to another source.
+///
+/// Every source that uses a quantizer compiles its kernels. Those of a program that has many declare
+/// `extern template struct globalq::host_kernels<Levels, Rounding, Wire>;` in a header of theirs, and one of them says the same
+/// without `extern`; see docs/composing.md. make() is no inline function for this purpose. Which norm and which reduce makes
+/// no difference to kernels. All sources must be compiled with the same flags.
+/// @tparam Levels,Rounding  kernel_levels and kernel_rounding of what the quantizer has
+/// @tparam Wire             that of the quantizer; for wire::elias<T>, wire::huffman<T> and wire::sparse<T>: wire::integer<T>
+template <class Levels, class Rounding, WireFormat Wire>
+struct host_kernels {
+  static_assert(
+      std::is_same_v<Levels, kernel_levels<Levels>> && std::is_same_v<Rounding, kernel_rounding<Rounding>>,
+      "globalq: these levels or this rounding share their kernels with others: write "
+      "host_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire>; see docs/composing.md");
+
+  static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
+                                                      Wire const& wire, detail::operator_facts const& facts,
+                                                      method how, kernel::host_executor const& on);
+};
+
+template <class Levels, class Rounding, WireFormat Wire>
+std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
+    Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
+    method how, kernel::host_executor const& on) {
+  return std::make_unique<detail::policy_codec<Levels, Rounding, Wire>>(levels, rounding, wire, facts, how,
+                                                                        on);
+}
+
+/// @brief The same for vectors in the memory of a stream of @p Space.
+template <class Levels, class Rounding, WireFormat Wire, class Space>
+struct stream_kernels {
+  static_assert(std::is_same_v<Levels, kernel_levels<Levels>> &&
+                    std::is_same_v<Rounding, kernel_rounding<Rounding>>,
+                "globalq: these levels or this rounding share their kernels with others: write "
+                "stream_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire, Space>; see "
+                "docs/composing.md");
+
+  static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
+                                                      Wire const& wire, detail::operator_facts const& facts,
+                                                      method how, kernel::stream_executor<Space> const& on);
+};
+
+template <class Levels, class Rounding, WireFormat Wire, class Space>
+std::unique_ptr<detail::operator_codec> stream_kernels<Levels, Rounding, Wire, Space>::make(
+    Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
+    method how, kernel::stream_executor<Space> const& on) {
+  return std::make_unique<detail::stream_codec<Levels, Rounding, Wire, Space>>(levels, rounding, wire, facts,
+                                                                               how, on);
+}
+
+}  // namespace globalq
