@@ -19,12 +19,12 @@
   instantiate(schedule::detail::reduce_scatter);   \
   instantiate(schedule::detail::gather)
 
-#define GLOBALQ_TEST_CALL(schedule)                                   \
-  template void detail::host_call<transport::threads::endpoint>::run( \
-      schedule const&, const_vector, mutable_vector, std::uint64_t, std::uint64_t)
-#define GLOBALQ_TEST_GROUP_CALL(schedule)                                   \
-  template void detail::host_call<transport::threads::endpoint>::run_group( \
-      schedule const&, std::span<vector_group::member const>, detail::group_operators const&, std::uint64_t)
+#define GLOBALQ_TEST_CALL(schedule)                                                                  \
+  template void detail::host_call::run(schedule const&, const_vector, mutable_vector, std::uint64_t, \
+                                       std::uint64_t)
+#define GLOBALQ_TEST_GROUP_CALL(schedule)                                                            \
+  template void detail::host_call::run_group(schedule const&, std::span<vector_group::member const>, \
+                                             detail::group_operators const&, std::uint64_t)
 #define GLOBALQ_TEST_PLAN(schedule)                                                                          \
   template plan detail::make_plan(detail::operator_facts const&, schedule const&, int, std::uint64_t, dtype, \
                                   std::uint64_t, std::size_t)

@@ -4,6 +4,9 @@
 
 #include "globalq/transport/threads.hpp"
 
+#include "globalq/transport/endpoint.hpp"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,8 +170,122 @@ struct postman_harness {
   }
 };
 
+/// Transports behind the type that calls talk to.
+struct endpoint_harness {
+  using endpoint = gq::transport::endpoint;
+  static std::vector<int> worlds() { return {1, 2, 3, 5, 8}; }
+  template <class Body>
+  static void run(int workers, options const& settings, Body const& body) {
+    threads_harness::run(workers, settings, [&](auto& each) { body(*gq::transport::make_endpoint(each)); });
+  }
+};
+
 INSTANTIATE_TYPED_TEST_SUITE_P(threads, transport_suite, threads_harness);
+INSTANTIATE_TYPED_TEST_SUITE_P(without_its_type, transport_suite, endpoint_harness);
 INSTANTIATE_TYPED_TEST_SUITE_P(written_by_a_user, transport_suite, postman_harness);
+
+// ---- An endpoint of a transport that has nothing but what it must ----
+
+TEST(Endpoint, gathers_by_messages_and_says_what_its_transport_lacks) {
+  postman_harness::run(3, patient, [](postman& each) {
+    auto const t = gq::transport::make_endpoint(each);
+    std::vector<int> all(3);
+    gq::transport::allgather_value(*t, 10 + t->rank(), std::span(all));
+    EXPECT_EQ(all, (std::vector{10, 11, 12}));
+    EXPECT_FALSE(t->adds());
+    EXPECT_EQ(t->bytes_sent(), 0U);
+    std::int8_t lane = 1;
+    EXPECT_THAT(support::refusal<gq::configuration_error>([&] { t->allreduce_sum(std::span(&lane, 1)); }),
+                ::testing::HasSubstr("does not add such numbers itself; use schedule ring"));
+  });
+}
+
+/// Counts the transfers that were started, waited for and given up.
+struct counting_transport {
+  struct tally {
+    int started = 0, waited = 0, given_up = 0;
+  };
+  class request {
+   public:
+    request() = default;
+    explicit request(tally& t) : tally_(&t) { ++t.started; }
+    request(request&& other) noexcept : tally_(std::exchange(other.tally_, nullptr)) {}
+    request& operator=(request&& other) noexcept {
+      request old(std::move(*this));
+      tally_ = std::exchange(other.tally_, nullptr);
+      return *this;
+    }
+    ~request() {
+      if (tally_ != nullptr) ++tally_->given_up;
+    }
+    tally* release() { return std::exchange(tally_, nullptr); }
+
+   private:
+    tally* tally_ = nullptr;
+  };
+  int rank() const { return 0; }
+  int size() const { return 2; }
+  request send_async(int, std::span<std::byte const>) { return request(count); }
+  request recv_async(int, std::span<std::byte>) {
+    if (refuses) throw gq::transport_error("no");
+    return request(count);
+  }
+  void wait(request& r) {
+    if (fails) throw gq::transport_error("lost");
+    if (auto* const t = r.release()) ++t->waited;
+  }
+  tally count;
+  bool refuses = false, fails = false;
+};
+
+std::size_t allocations_so_far() {
+#if GLOBALQ_TEST_COUNTS_ALLOCATIONS
+  return support::own_allocations;
+#else
+  return 0;
+#endif
+}
+
+TEST(Endpoint, gives_up_what_nobody_waited_for_once_and_reuses_its_slots) {
+  counting_transport sent;
+  auto const t = gq::transport::make_endpoint(sent);
+  std::byte byte{};
+  auto const send = [&] { return t->send_async(1, std::span(&byte, 1)); };
+  gq::transport::endpoint::request none;
+  t->wait(none);
+  {
+    auto a = send(), b = send();
+    t->wait(a);
+    t->wait(a);  // is done
+    EXPECT_EQ(sent.count.waited, 1);
+    a = std::move(b);
+    a = send();  // gives up what it was
+    EXPECT_EQ(sent.count.given_up, 1);
+  }
+  EXPECT_EQ(sent.count.given_up, 2);
+  sent.refuses = true;
+  EXPECT_THROW(static_cast<void>(t->recv_async(1, std::span(&byte, 1))), gq::transport_error);
+  sent.fails = true;
+  {
+    auto c = send();
+    EXPECT_THROW(t->wait(c), gq::transport_error);
+    EXPECT_EQ(sent.count.given_up, 2);
+  }
+  EXPECT_EQ(sent.count.given_up, 3);
+  sent.fails = false;
+  std::vector<gq::transport::endpoint::request> many;
+  for (int turn = 0; turn < 3; ++turn) {
+    auto const before = allocations_so_far();
+    for (int k = 0; k < 100; ++k) many.push_back(send());
+    for (auto& each : many) t->wait(each);
+    many.clear();
+    if (turn != 0) {
+      EXPECT_EQ(allocations_so_far(), before);
+    }
+  }
+  EXPECT_EQ(sent.count.started, 4 + 300);
+  EXPECT_EQ(sent.count.waited, 301);
+}
 
 // ---- transport::threads alone --------------------------------------------------------------------------
 

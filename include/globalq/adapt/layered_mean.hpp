@@ -114,7 +114,8 @@ class layered_mean {
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
-    call_.emplace(workers_, setup, on_,
+    link_ = transport::make_endpoint(workers_);
+    call_.emplace(*link_, setup, on_,
                   globalq::detail::make_codec(uncompressed{}, setup.facts, setup.resolved, on_));
     slots_.resize(model_.size());
     of_.resize(model_.size());
@@ -516,7 +517,8 @@ class layered_mean {
   std::vector<vector_group::member> members_;
   std::uint64_t hash_ = 0, names_ = 0, chunk_values_ = 0;
   std::size_t chunk_bytes_ = globalq::detail::default_chunk_bytes;
-  std::optional<globalq::detail::host_call<Transport>> call_;
+  std::unique_ptr<transport::endpoint> link_;
+  std::optional<globalq::detail::host_call> call_;
   std::shared_ptr<call_queue> queue_;
 };
 

@@ -28,8 +28,8 @@ namespace globalq {
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 /// @source Markov 2024 (thesis), chapter 5 (QSDP): quantised weights before each AllGather
 template <class Transport>
-class all_gather : public detail::collective<Transport, schedule::detail::gather> {
-  using base = detail::collective<Transport, schedule::detail::gather>;
+class all_gather : public detail::collective<transport::place_of<Transport>, schedule::detail::gather> {
+  using base = detail::collective<transport::place_of<Transport>, schedule::detail::gather>;
 
  public:
   /// @param workers  this worker's endpoint; kept by reference

@@ -23,8 +23,8 @@ namespace globalq {
 /// memory of its space, and what goes wrong is thrown by the next call or by wait().
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 template <class Transport, class Schedule>
-class allreduce_mean : public detail::collective<Transport, Schedule> {
-  using base = detail::collective<Transport, Schedule>;
+class allreduce_mean : public detail::collective<transport::place_of<Transport>, Schedule> {
+  using base = detail::collective<transport::place_of<Transport>, Schedule>;
 
  public:
   /// @param workers   this worker's endpoint; kept by reference

@@ -29,8 +29,9 @@ namespace globalq {
 /// @determinism  independent of threads, execution space and chunks
 /// A result beyond the range of its type is known to the worker whose shard it is in, and to no other.
 template <class Transport>
-class reduce_scatter_mean : public detail::collective<Transport, schedule::detail::reduce_scatter> {
-  using base = detail::collective<Transport, schedule::detail::reduce_scatter>;
+class reduce_scatter_mean
+    : public detail::collective<transport::place_of<Transport>, schedule::detail::reduce_scatter> {
+  using base = detail::collective<transport::place_of<Transport>, schedule::detail::reduce_scatter>;
 
  public:
   /// @param workers  this worker's endpoint; kept by reference

@@ -175,7 +175,7 @@ class hierarchical {
 
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
-    split::expect_single_messages<T>("use schedule ring");
+    split::expect_single_messages(t, "use schedule ring");
     detail::node_map const& nodes = nodes_of(t.size());
     detail::node_codec<T, Inner, Outer> mine(t, c, frames, nodes);
     int const node = nodes.node_of(t.rank());

@@ -87,6 +87,8 @@ void allgather(T& t, std::span<std::byte const> mine, std::span<std::byte> all) 
   detail::expect_room_for_all(t, mine.size(), all.size());
   if constexpr (OwnAllgather<T>) {
     t.allgather(mine, all);
+  } else if constexpr (requires { bool{t.own_allgather(mine, all)}; }) {  // of an endpoint, known at run time
+    if (!t.own_allgather(mine, all)) detail::allgather_by_messages(t, mine, all);
   } else {
     detail::allgather_by_messages(t, mine, all);
   }

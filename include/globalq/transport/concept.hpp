@@ -108,6 +108,18 @@ concept OwnExecution = Transport<T> && requires(T& t) {
 template <class T>
 concept OnStream = OwnExecution<T> && bool{T::on_stream};
 
+/// @brief Whether the host takes part in every message of a transport of a stream.
+template <OnStream T>
+bool host_driven([[maybe_unused]] T const& t) {
+  if constexpr (requires { bool{T::host_driven}; }) {
+    return T::host_driven;
+  } else if constexpr (requires { bool{t.host_driven()}; }) {
+    return t.host_driven();
+  } else {
+    return false;
+  }
+}
+
 /// @brief Moves host memory, and to and from some peers device memory as well: `takes_device_memory(peer)`.
 ///
 /// The host waits for a message of either kind, so device memory must be ready before the call.

@@ -9,7 +9,7 @@
 #include "../../telemetry/detail/call_meter.hpp"
 #include "../../telemetry/detail/metered_codec.hpp"
 #include "../../telemetry/detail/value_errors.hpp"
-#include "../../transport/collectives.hpp"
+#include "../../transport/endpoint.hpp"
 #include "../call_queue.hpp"
 #include "entered.hpp"
 #include "grouped_codec.hpp"
@@ -47,12 +47,11 @@ auto execution_of(Transport& workers) {
 }
 
 /// The calls of one operator over one transport, with the memory that they reuse.
-template <class Transport>
 class host_call {
  public:
   using executor = kernel::host_executor;
 
-  host_call(Transport& workers, call_setup const& setup, executor const& on,
+  host_call(transport::endpoint& workers, call_setup const& setup, executor const& on,
             std::unique_ptr<operator_codec> codec)
       : workers_(workers),
         setup_(setup),
@@ -135,6 +134,13 @@ class host_call {
     frame_pool frames;
     std::vector<opening_record> records;
   };
+
+  /// Tells the report of the call what became of values.
+  auto compare() {
+    return [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
+      add_errors(on_, x, rounded, count, meter_.report());
+    };
+  }
 
   template <class Schedule>
   void exchange(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
@@ -321,13 +327,6 @@ class host_call {
   void expect_within_unit(double share) {
     agree_on_units(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
     if (share > 1) throw configuration_error(beyond_unit_text(setup_.operation, share));
-  }
-
-  /// Tells the report of the call what became of values.
-  auto compare() {
-    return [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
-      add_errors(on_, x, rounded, count, meter_.report());
-    };
   }
 
   /// Whether all vectors of a group travel as float32.
@@ -565,7 +564,7 @@ class host_call {
     agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
   }
 
-  Transport& workers_;
+  transport::endpoint& workers_;
   call_setup setup_;
   executor on_;
   std::unique_ptr<operator_codec> codec_;
@@ -582,18 +581,16 @@ class host_call {
   std::shared_ptr<workspace> memory_;
 };
 
-template <class Transport>
 template <class Schedule>
-void host_call<Transport>::run(Schedule const& schedule, const_vector x, mutable_vector y,
-                               std::uint64_t length, std::uint64_t step) {
+void host_call::run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+                    std::uint64_t step) {
   meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain,
                [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
 }
 
-template <class Transport>
 template <class Schedule>
-void host_call<Transport>::run_group(Schedule const& schedule, std::span<vector_group::member const> members,
-                                     group_operators const& ops, std::uint64_t step) {
+void host_call::run_group(Schedule const& schedule, std::span<vector_group::member const> members,
+                          group_operators const& ops, std::uint64_t step) {
   std::uint64_t values = 0;
   for (auto const& m : members) values += m.length;
   meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops),

@@ -15,17 +15,6 @@
 
 namespace globalq::detail {
 
-/// Where the vectors are that a transport averages.
-template <class Transport>
-struct vectors_of {
-  using space = Kokkos::HostSpace;
-};
-template <transport::OnStream Transport>
-struct vectors_of<Transport> {
-  using space = typename Transport::execution_space;
-  using executor = kernel::stream_executor<space>;
-};
-
 struct write_record {
   agreement agreed;
   call_step step;
@@ -148,20 +137,14 @@ struct clear_faults {
 };
 
 /// The calls of one operator over one transport, with the memory that they reuse.
-template <class Transport>
+template <class Space>
 class stream_call {
  public:
-  using space = typename Transport::execution_space;
+  using space = Space;
   using executor = kernel::stream_executor<space>;
   using memory_space = typename space::memory_space;
 
-  /// Whether the host waits for each message anyway, so that errors can be thrown before any payload moves.
-  static constexpr bool host_driven = [] {
-    if constexpr (requires { Transport::host_driven; }) return bool{Transport::host_driven};
-    return false;
-  }();
-
-  stream_call(Transport& workers, call_setup const& setup, executor const& on,
+  stream_call(transport::stream_endpoint<Space>& workers, call_setup const& setup, executor const& on,
               std::unique_ptr<operator_codec> codec)
       : workers_(workers),
         setup_(setup),
@@ -220,10 +203,7 @@ class stream_call {
 
   /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
   void settle() {
-    if constexpr (requires { workers_.synchronize(); })
-      workers_.synchronize();
-    else
-      on_.fence();
+    if (!workers_.synchronize()) on_.fence();
   }
 
   /// The whole of a call.
@@ -251,7 +231,7 @@ class stream_call {
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     open(x, length, brought, step, units);
-    if (!known || host_driven) {
+    if (!known || workers_.host_driven()) {
       on_.fence();
       throw_trouble();
     }
@@ -342,7 +322,7 @@ class stream_call {
   void throw_trouble() {
     if (good()) return;
     stream_word const word = report_.take(on_);
-    std::string const late = host_driven ? "" : report_.late;
+    std::string const late = workers_.host_driven() ? "" : report_.late;
     switch (word.trouble) {
       case stream_word::disagree:
         check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())),
@@ -379,7 +359,7 @@ class stream_call {
     dtype type;
   };
 
-  Transport& workers_;
+  transport::stream_endpoint<Space>& workers_;
   call_setup setup_;
   executor on_;
   std::unique_ptr<operator_codec> codec_;

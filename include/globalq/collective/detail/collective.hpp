@@ -24,10 +24,21 @@ struct transports_space {};
 template <class S>
 concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_execution_space_v<S>;
 
+/// What runs the calls with vectors in a place.
+template <class Place>
+struct engine_at {
+  using type = stream_call<Place>;
+};
+template <>
+struct engine_at<Kokkos::HostSpace> {
+  using type = host_call;
+};
+
+/// @tparam Place     Kokkos::HostSpace, or the execution space of a stream
 /// @tparam Schedule  what the workers do together; it says what each of them reads and writes
-template <class Transport, class Schedule>
+template <class Place, class Schedule>
 class collective {
-  static constexpr bool on_stream = transport::OnStream<Transport>;
+  static constexpr bool on_stream = !std::is_same_v<Place, Kokkos::HostSpace>;
   /// Whether the own shard is all that a worker gets, or all that it brings.
   static constexpr bool scatters = requires(Schedule const& s, layout const& cut) { s.writes(cut, 0); };
   static constexpr bool is_sharded = scatters || gathers<Schedule>;
@@ -58,7 +69,7 @@ class collective {
   /// So a call can be captured in a graph, and every replay draws fresh random bits. The same number on every worker.
   /// @shape step: one value, in the memory of the transport's execution space
   template <Vector V, class Step>
-  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(V&& x, Step const& step) {
+  requires(on_stream&& StepView<Step>) void operator()(V&& x, Step const& step) {
     run(in_place(x), step_at(step));
   }
 
@@ -72,7 +83,7 @@ class collective {
 
   /// The same on a stream, with the number of the call where the stream finds it.
   template <Vector X, Vector Y, class Step>
-  requires(transport::OnStream<Transport>&& StepView<Step>) void operator()(X&& x, Y&& y, Step const& step) {
+  requires(on_stream&& StepView<Step>) void operator()(X&& x, Y&& y, Step const& step) {
     run(between(x, y), step_at(step));
   }
 
@@ -132,7 +143,7 @@ class collective {
 
   /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
   bool good() const {
-    if constexpr (transport::OnStream<Transport>)
+    if constexpr (on_stream)
       return body_->call.good();
     else
       return true;
@@ -163,8 +174,9 @@ class collective {
   std::uint32_t headroom() const { return setup().resolved.headroom; }
 
  protected:
-  using memory = typename vectors_of<Transport>::space;
-  using engine = std::conditional_t<on_stream, stream_call<Transport>, host_call<Transport>>;
+  using memory = Place;
+  using endpoint = transport::endpoint_for<Place>;
+  using engine = typename engine_at<Place>::type;
   using executor = typename engine::executor;
 
   /// A call whose vectors have been told apart.
@@ -177,9 +189,9 @@ class collective {
 
   /// What stays where it is when the call is moved.
   struct body {
-    body(Transport& t, Schedule s, call_setup const& setup, executor const& on,
+    body(std::unique_ptr<endpoint> of, Schedule s, call_setup const& setup, executor const& on,
          std::unique_ptr<operator_codec> codec)
-        : workers(t), schedule(std::move(s)), call(t, setup, on, std::move(codec)) {}
+        : workers(std::move(of)), schedule(std::move(s)), call(*workers, setup, on, std::move(codec)) {}
 
     void run(job const& j, call_step step) {
       if constexpr (on_stream)
@@ -188,7 +200,7 @@ class collective {
         call.run(schedule, j.x, j.y, j.length, step.value);
     }
 
-    Transport& workers;
+    std::unique_ptr<endpoint> workers;
     Schedule schedule;
     engine call;
   };
@@ -254,7 +266,7 @@ class collective {
       body_->call.refuse(why);
   }
 
-  template <class Operator, class Space>
+  template <class Transport, class Operator, class Space>
   collective(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
              Space const& space) {
     static_assert(
@@ -276,25 +288,34 @@ class collective {
     static_assert(
         !on_stream || !SumsInNodes<Schedule>,
         "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
-    call_setup const setup = set_up(workers, facts_of(op), schedule, settings);
+    if constexpr (!transport::OwnAllreduceSum<Transport, std::int8_t>) {
+      static_assert(
+          !std::is_same_v<Schedule, globalq::schedule::native>,
+          "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
+          "schedule::ring, tree, scatter_reduce_allgather or allgather with this transport");
+      if (schedule.facts(workers.size()).native)
+        throw configuration_error(
+            "globalq: schedule native needs a transport that adds integers itself (allreduce_sum); use "
+            "schedule ring, tree, sra or allgather with this one");
+    }
+    call_setup setup = set_up(workers.rank(), workers.size(), facts_of(op), schedule, settings);
+    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
+    if constexpr (on_stream) expect_no_waiting_tree(workers, schedule, settings);
     auto const on = executor_of(workers, space);
-    body_ = std::make_unique<body>(workers, std::move(schedule), setup, on,
+    body_ = std::make_unique<body>(transport::make_endpoint(workers), std::move(schedule), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)
                                                 : make_codec(op, setup.facts, setup.resolved, on));
   }
 
   /// @throws configuration_error
-  static call_setup set_up(Transport& workers, operator_facts const& facts, Schedule const& schedule,
+  static call_setup set_up(int rank, int n, operator_facts const& facts, Schedule const& schedule,
                            options const& settings) {
-    int const n = workers.size();
     schedule_facts const s = schedule.facts(n);
-    auto const refuse = [&](std::string const& why) {
-      throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
-    };
     if (!Kokkos::is_initialized())
-      refuse(
-          "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
-          "call of globalq");
+      throw configuration_error(
+          worker_message(s.operation, rank, n,
+                         "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+                         "call of globalq"));
     call_setup setup;
     setup.settings = settings;
     setup.facts = facts;
@@ -302,21 +323,29 @@ class collective {
     if (setup.forced) setup.facts = float32_instead_of(facts);
     setup.resolved = resolve(setup.facts, s, n);
     if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);
-    if constexpr (on_stream) {
-      if (!engine::host_driven && settings.chunk_values != 0 && n > 1 &&
-          std::string_view(s.name) == globalq::schedule::tree::name)
-        refuse("chunk_values is " + std::to_string(settings.chunk_values) +
-               ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
-               "chunk_values at 0, or use another schedule");
-    }
     setup.operation = s.operation;
     setup.operator_hash = fingerprint(setup.facts, setup.resolved);
     setup.schedule_hash = schedule_fingerprint(schedule, n);
-    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
     return setup;
   }
 
-  template <class Space>
+  /// @throws configuration_error where workers of a tree would wait for each other
+  template <class Transport>
+  static void expect_no_waiting_tree(Transport const& workers, Schedule const& schedule,
+                                     options const& settings) {
+    int const n = workers.size();
+    schedule_facts const s = schedule.facts(n);
+    if (transport::host_driven(workers) || settings.chunk_values == 0 || n == 1 ||
+        std::string_view(s.name) != globalq::schedule::tree::name)
+      return;
+    throw configuration_error(worker_message(
+        s.operation, workers.rank(), n,
+        "chunk_values is " + std::to_string(settings.chunk_values) +
+            ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+            "chunk_values at 0, or use another schedule"));
+  }
+
+  template <class Transport, class Space>
   static executor executor_of(Transport& workers, [[maybe_unused]] Space const& space) {
     if constexpr (on_stream) {
       static_assert(std::is_same_v<Space, transports_space>,
@@ -413,11 +442,9 @@ class collective {
   }
 
   /// Whether another thread may move messages.
-  void expect_threads() {
-    if constexpr (requires { workers().expect_threads(); }) workers().expect_threads();
-  }
+  void expect_threads() { workers().expect_threads(); }
 
-  Transport& workers() const { return body_->workers; }
+  endpoint& workers() const { return *body_->workers; }
   call_setup const& setup() const { return body_->call.setup(); }
 
   std::unique_ptr<body> body_;  ///< jobs of a queue name it

@@ -142,7 +142,7 @@ class over_nodes {
   template <Transport T>
   node_map const& nodes_of(T& t) const {
     node_map const& nodes = nodes_of(t.size());
-    if (nodes.count() > 1) node_split::expect_single_messages<T>("leave the nodes out");
+    if (nodes.count() > 1) node_split::expect_single_messages(t, "leave the nodes out");
     return nodes;
   }
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// @file
+/// @brief Transport: one worker's endpoint without its type, which calls and schedules talk to.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "globalq/core/error.hpp"
+#include "globalq/transport/collectives.hpp"
+#include "globalq/transport/concept.hpp"
+
+namespace globalq::transport {
+
+/// @brief One worker's endpoint of any transport; a Transport itself.
+///
+/// What the members mean is what they mean in Transport. Whatever a transport need not have, an endpoint has, with what
+/// follows where the transport lacks it. Requests are numbers of slots here, in which those of the transport wait: nothing is
+/// allocated once as many transfers were under way.
+class endpoint {
+ public:
+  /// @brief A transfer. One that goes before it was waited for is given up. The endpoint must outlive it.
+  class request {
+   public:
+    request() = default;
+    request(request&& other) noexcept : of_(std::exchange(other.of_, nullptr)), slot_(other.slot_) {}
+    request& operator=(request&& other) noexcept {
+      request old(std::move(*this));
+      of_ = std::exchange(other.of_, nullptr);
+      slot_ = other.slot_;
+      return *this;
+    }
+    ~request() {
+      if (of_ != nullptr) of_->give_up(slot_);
+    }
+
+   private:
+    friend class endpoint;
+    request(endpoint& of, std::uint32_t slot) : of_(&of), slot_(slot) {}
+    endpoint* of_ = nullptr;
+    std::uint32_t slot_ = 0;
+  };
+
+  endpoint(endpoint const&) = delete;
+  endpoint& operator=(endpoint const&) = delete;
+  virtual ~endpoint() = default;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
+    return {*this, start_send(peer, bytes)};
+  }
+  [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
+    return {*this, start_recv(peer, bytes)};
+  }
+  void wait(request& r) {
+    if (r.of_ == nullptr) return;
+    finish(r.slot_);  // where it throws, the request gives its transfer up when it goes
+    r.of_ = nullptr;
+  }
+
+  /// @brief OwnAllgather's allgather where the transport has it. @returns false where it has none: nothing was done
+  virtual bool own_allgather(std::span<std::byte const> /*mine*/, std::span<std::byte> /*all*/) {
+    return false;
+  }
+
+  /// @brief Whether the transport adds lanes of each SumLane itself.
+  [[nodiscard]] virtual bool adds() const { return false; }
+  /// @brief OwnAllreduceSum's.
+  /// @throws configuration_error where the transport does not add such lanes
+  virtual void allreduce_sum(std::span<std::int8_t>) { refuse_sum(); }
+  virtual void allreduce_sum(std::span<std::int16_t>) { refuse_sum(); }
+  virtual void allreduce_sum(std::span<std::int32_t>) { refuse_sum(); }
+  virtual void allreduce_sum(std::span<float>) { refuse_sum(); }
+
+  /// @brief Bytes that were sent since the transport was made; 0 where it does not count them.
+  [[nodiscard]] virtual std::uint64_t bytes_sent() const { return 0; }
+  /// @brief OwnRetain's; does nothing where the transport has none.
+  virtual void retain(std::shared_ptr<void> /*buffers*/) {}
+  /// @brief To be called before another thread moves messages.
+  /// @throws configuration_error where the transport cannot do that
+  virtual void expect_threads() {}
+
+ protected:
+  endpoint(int rank, int size) : rank_(rank), size_(size) {}
+
+  [[noreturn]] static void refuse_sum() {
+    throw configuration_error(
+        "globalq: allreduce_sum: this transport does not add such numbers itself; use schedule ring, tree, "
+        "sra or allgather with it");
+  }
+
+ private:
+  virtual std::uint32_t start_send(int peer, std::span<std::byte const> bytes) = 0;
+  virtual std::uint32_t start_recv(int peer, std::span<std::byte> bytes) = 0;
+  virtual void finish(std::uint32_t slot) = 0;
+  virtual void give_up(std::uint32_t slot) noexcept = 0;
+
+  int rank_, size_;
+};
+
+/// @brief The same of a transport that moves memory of an execution space, in order with what is enqueued there; see OnStream.
+template <class Space>
+class stream_endpoint : public endpoint {
+ public:
+  using execution_space = Space;
+  static constexpr bool on_stream = true;
+
+  [[nodiscard]] Space const& execution() const noexcept { return execution_; }
+  /// @brief Whether the host takes part in every message.
+  [[nodiscard]] virtual bool host_driven() const { return false; }
+  /// @brief Returns when all that was enqueued has run, or by the deadline. @returns false where the transport knows no such wait
+  virtual bool synchronize() { return false; }
+
+ protected:
+  stream_endpoint(int rank, int size, Space execution)
+      : endpoint(rank, size), execution_(std::move(execution)) {}
+
+ private:
+  Space execution_;
+};
+
+namespace detail {
+
+/// An endpoint of a transport that is known.
+/// @tparam Base  endpoint, or stream_endpoint of the transport's space
+template <Transport T, class Base>
+class endpoint_of final : public Base {
+ public:
+  explicit endpoint_of(T& t) requires std::is_same_v<Base, endpoint> : Base(t.rank(), t.size()), t_(t) {}
+  explicit endpoint_of(T& t) requires(!std::is_same_v<Base, endpoint>)
+      : Base(t.rank(), t.size(), t.execution()), t_(t) {}
+
+  bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) override {
+    if constexpr (OwnAllgather<T>) t_.allgather(mine, all);
+    return OwnAllgather<T>;
+  }
+  bool adds() const override { return OwnAllreduceSum<T, std::int8_t>; }
+  std::uint64_t bytes_sent() const override {
+    if constexpr (OwnBytesSent<T>) return t_.bytes_sent();
+    return 0;
+  }
+  void retain(std::shared_ptr<void> buffers) override {
+    if constexpr (OwnRetain<T>) t_.retain(std::move(buffers));
+  }
+  void expect_threads() override {
+    if constexpr (requires { t_.expect_threads(); }) t_.expect_threads();
+  }
+
+  void allreduce_sum(std::span<std::int8_t> lanes) override { add(lanes); }
+  void allreduce_sum(std::span<std::int16_t> lanes) override { add(lanes); }
+  void allreduce_sum(std::span<std::int32_t> lanes) override { add(lanes); }
+  void allreduce_sum(std::span<float> lanes) override { add(lanes); }
+
+  // of a stream_endpoint
+  bool host_driven() const {
+    if constexpr (OnStream<T>) return transport::host_driven(t_);
+    return false;
+  }
+  bool synchronize() {
+    if constexpr (requires { t_.synchronize(); }) {
+      t_.synchronize();
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
+    return start([&] { return t_.send_async(peer, bytes); });
+  }
+  std::uint32_t start_recv(int peer, std::span<std::byte> bytes) override {
+    return start([&] { return t_.recv_async(peer, bytes); });
+  }
+  template <class Start>
+  std::uint32_t start(Start const& transfer) {
+    if (free_.empty()) {
+      if (free_.capacity() == slots_.size()) free_.reserve(2 * slots_.size() + 1);  // room to give all back
+      slots_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+    }
+    std::uint32_t const slot = free_.back();
+    slots_[slot].emplace(transfer());
+    free_.pop_back();
+    return slot;
+  }
+  void finish(std::uint32_t slot) override {
+    t_.wait(*slots_[slot]);
+    give_up(slot);
+  }
+  void give_up(std::uint32_t slot) noexcept override {
+    slots_[slot].reset();
+    free_.push_back(slot);
+  }
+
+  template <class Lane>
+  void add(std::span<Lane> lanes) {
+    if constexpr (OwnAllreduceSum<T, Lane>)
+      t_.allreduce_sum(lanes);
+    else
+      endpoint::refuse_sum();
+  }
+
+  T& t_;
+  std::vector<std::optional<typename T::request>> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+/// Where the vectors are that a transport averages: HostSpace, or the execution space of its stream.
+template <class T>
+struct place_of_vectors {
+  using type = Kokkos::HostSpace;
+};
+template <OnStream T>
+struct place_of_vectors<T> {
+  using type = typename T::execution_space;
+};
+
+/// What calls with vectors in a place talk to.
+template <class Place>
+struct endpoint_at {
+  using type = stream_endpoint<Place>;
+};
+template <>
+struct endpoint_at<Kokkos::HostSpace> {
+  using type = endpoint;
+};
+
+}  // namespace detail
+
+/// @brief Where a transport's calls find vectors: Kokkos::HostSpace, or the execution space of the stream that it works on.
+template <class T>
+using place_of = typename detail::place_of_vectors<T>::type;
+
+/// @brief endpoint, or stream_endpoint<Place>.
+template <class Place>
+using endpoint_for = typename detail::endpoint_at<Place>::type;
+
+/// @brief The endpoint of a transport, which must outlive it.
+template <Transport T>
+std::unique_ptr<endpoint_for<place_of<T>>> make_endpoint(T& t) {
+  return std::make_unique<detail::endpoint_of<T, endpoint_for<place_of<T>>>>(t);
+}
+
+}  // namespace globalq::transport
