@@ -47,7 +47,7 @@ class worker {
   }
 
  private:
-  using mean = allreduce_mean<T, schedule::any>;
+  using mean = allreduce_mean<>;
   using clock = std::chrono::steady_clock;
 
   static double seconds_since(clock::time_point start) {

@@ -31,7 +31,7 @@ class operator_exchange final : public exchange {
  private:
   workers& all_;
   compose::named_operator asked_;
-  gq::allreduce_mean<workers, gq::schedule::any> mean_;
+  gq::allreduce_mean<> mean_;
   compose::level_learning learning_;
 };
 

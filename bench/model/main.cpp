@@ -73,7 +73,7 @@ struct row {
 
 template <gq::Transport T>
 void errors(T& workers, settings const& chosen) {
-  using mean = gq::allreduce_mean<T, gq::schedule::any>;
+  using mean = gq::allreduce_mean<>;
   bool const speaks = workers.rank() == 0;
   auto const start = std::chrono::steady_clock::now();
   model::calibration_settings how;

@@ -278,8 +278,8 @@ class sharded_parameter {
   torch::Tensor tensor_;
   scheme by_;
   bool learns_weights_, learns_gradients_;
-  gq::all_gather<Workers> gather_;
-  gq::reduce_scatter_mean<Workers> scatter_;
+  gq::all_gather<> gather_;
+  gq::reduce_scatter_mean<> scatter_;
   bool weights_in_blocks_, gradients_in_blocks_;
   std::vector<gq::segment> shards_;
   blocks blocks_;  ///< of a plain call beside one with buckets, else empty

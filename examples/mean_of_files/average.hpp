@@ -107,7 +107,7 @@ class worker {
   }
 
  private:
-  using mean_type = globalq::allreduce_mean<T, globalq::schedule::any>;
+  using mean_type = globalq::allreduce_mean<>;
 
   /// Refuses what cannot work.
   void prepare() {

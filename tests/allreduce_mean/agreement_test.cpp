@@ -509,7 +509,7 @@ auto holding(std::unique_ptr<Mean> mean, Call call) {
 TEST(Refusal, of_a_step_or_an_output_on_one_worker_is_told_to_the_others) {
   gq::any_quantizer const op = even(7, gq::wire::int8{});
   auto const make = [&](endpoint& workers, char const* schedule = "ring") {
-    using mean = gq::allreduce_mean<endpoint, gq::schedule::any>;
+    using mean = gq::allreduce_mean<>;
     return std::make_unique<mean>(workers, op, gq::schedule::any{schedule}, gq::options{.seed = 3});
   };
   expect_told(step_too_large, [&](endpoint& workers) {
@@ -540,7 +540,7 @@ TEST(Refusal, of_a_step_or_an_output_on_one_worker_is_told_to_the_others) {
 
 TEST(Refusal, of_a_group_over_schedule_native_is_told_to_the_others) {
   expect_told("schedule native adds the numbers of one vector", [&](endpoint& workers) {
-    using call = gq::allreduce_mean<endpoint, gq::schedule::any>;
+    using call = gq::allreduce_mean<>;
     return holding(std::make_unique<call>(workers, even(7, gq::wire::int8{}), gq::schedule::any{"native"}),
                    [](auto& mean, auto& x, auto& y, bool refused) {
                      if (refused)
@@ -554,14 +554,14 @@ TEST(Refusal, of_a_group_over_schedule_native_is_told_to_the_others) {
 TEST(Refusal, of_another_shard_is_told_to_the_others) {
   gq::any_quantizer const op = even(7, gq::wire::int8{});
   expect_told("; ask shard(length)", [&](endpoint& workers) {
-    return holding(std::make_unique<gq::reduce_scatter_mean<endpoint>>(workers, op),
+    return holding(std::make_unique<gq::reduce_scatter_mean<>>(workers, op),
                    [](auto& mean, auto& x, auto& y, bool refused) {
                      std::uint64_t const own = mean.shard(600).count;
                      mean(x, std::span(y).first(refused ? (own == 0 ? 1 : own - 1) : own), 9);
                    });
   });
   expect_told("; ask shard(length)", [&](endpoint& workers) {
-    return holding(std::make_unique<gq::all_gather<endpoint>>(workers, op),
+    return holding(std::make_unique<gq::all_gather<>>(workers, op),
                    [](auto& gather, auto& x, auto& y, bool refused) {
                      std::uint64_t const own = gather.shard(600).count;
                      gather(std::span(x).first(refused ? (own == 0 ? 1 : own - 1) : own), y, 9);
@@ -571,7 +571,7 @@ TEST(Refusal, of_another_shard_is_told_to_the_others) {
 
 TEST(Refusal, of_too_many_values_is_told_to_the_others) {
   expect_told("281474976710657 values", [&](endpoint& workers) {
-    return holding(std::make_unique<gq::all_gather<endpoint>>(workers, even(7, gq::wire::int8{})),
+    return holding(std::make_unique<gq::all_gather<>>(workers, even(7, gq::wire::int8{})),
                    [](auto& gather, auto& x, auto& y, bool refused) {
                      // a length by itself: nothing is read or written
                      std::span const all(y.data(), refused ? beyond + 1 : y.size());

@@ -135,7 +135,7 @@ constexpr std::size_t length = 9000;
 
 scenario mean_by(std::string const& op, std::string const& schedule) {
   return {op + " over " + schedule, {1, 3}, [=](endpoint& workers, steps const& step) {
-            std::optional<gq::allreduce_mean<endpoint, gq::schedule::any>> mean;
+            std::optional<gq::allreduce_mean<>> mean;
             values const x = input(workers.rank(), length);
             values y(length), small(300), result;
             step([&] {
@@ -154,7 +154,7 @@ scenario mean_by(std::string const& op, std::string const& schedule) {
 
 scenario watched_group(std::string const& schedule) {
   return {"group over " + schedule, {1, 3}, [=](endpoint& workers, steps const& step) {
-            std::optional<gq::allreduce_mean<endpoint, gq::schedule::any>> mean;
+            std::optional<gq::allreduce_mean<>> mean;
             gq::telemetry seen{{.errors = true}};
             values const a = input(workers.rank(), 5000), b = input(workers.rank(), 300, 1);
             values c(a.size()), d(b.size());
@@ -173,8 +173,8 @@ scenario watched_group(std::string const& schedule) {
 
 scenario shards() {
   return {"shards", {1, 3}, [](endpoint& workers, steps const& step) {
-            std::optional<gq::reduce_scatter_mean<endpoint>> mean;
-            std::optional<gq::all_gather<endpoint>> gather;
+            std::optional<gq::reduce_scatter_mean<>> mean;
+            std::optional<gq::all_gather<>> gather;
             values const x = input(workers.rank(), length);
             values y(length);
             step([&] { mean.emplace(workers, operator_of("int8"), gq::options{.seed = 1}); });
@@ -224,7 +224,7 @@ scenario layers() {
 
 scenario started() {
   return {"started calls", {1, 3}, [](endpoint& workers, steps const& step) {
-            std::optional<gq::allreduce_mean<endpoint, gq::schedule::any>> mean;
+            std::optional<gq::allreduce_mean<>> mean;
             values const x = input(workers.rank(), length);
             values y(length), z(length);
             step([&] {
@@ -269,7 +269,7 @@ scenario in_a_group() {
   return {"transport::group", {3}, [](endpoint& workers, steps const& step) {
             using some = gq::transport::group<endpoint>;
             std::optional<some> group;
-            std::optional<gq::allreduce_mean<some, gq::schedule::any>> mean;
+            std::optional<gq::allreduce_mean<>> mean;
             values const x = input(workers.rank(), 600);
             values y(600);
             step([&] { group.emplace(workers, std::vector<int>{2, 0, 1}); });

@@ -84,7 +84,7 @@ void expect_the_run(gq::detail::operator_facts const& facts, S const& s, int n, 
   gq::detail::counting_codec codec(facts, r.size, type);
   std::uint64_t sent = 0, held = 0;
   for (int rank = 0; rank < n; ++rank) {
-    gq::detail::counting_transport t(rank, n);
+    gq::schedule::detail::counting_transport t(rank, n);
     gq::frame_pool frames = gq::frame_pool::counting();
     gq::detail::send_before(s, t, facts, d, type, gq::detail::default_chunk_bytes, frames);
     s(t, codec, cut, frames);

@@ -209,7 +209,7 @@ TEST(Start, an_error_that_nothing_waits_for_is_written_to_standard_error) {
 TEST(Start, calls_have_one_type_for_all_operators_and_go_on_where_their_object_is_moved) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
     std::vector<gq::any_quantizer> const ops{quantised(), gq::uncompressed{}, gq::centred{quantised()}};
-    std::vector<gq::allreduce_mean<std::remove_reference_t<decltype(workers)>, gq::schedule::ring>> means;
+    std::vector<gq::allreduce_mean<>> means;
     std::vector<std::vector<float>> direct(ops.size(), values(20000, workers.rank())), started = direct;
     auto const queue = std::make_shared<gq::call_queue>();
     std::vector<gq::started_call> calls;

@@ -97,7 +97,7 @@ TEST(ForceFloat32, objects_that_were_made_before_stay_what_they_are) {
 
 TEST(ForceFloat32, one_worker_alone_is_an_error_that_names_the_variable) {
   auto const texts = support::complaints<gq::disagreement_error>(n, [&](auto& workers) {
-    std::optional<gq::allreduce_mean<std::remove_reference_t<decltype(workers)>, gq::schedule::any>> mean;
+    std::optional<gq::allreduce_mean<>> mean;
     for (int turn = 0; turn < n; ++turn) {  // the variable is one for all threads
       if (turn == workers.rank()) {
         if (turn == 1) setenv("GLOBALQ_FORCE_FLOAT32", "1", 1);

@@ -84,7 +84,7 @@ class layered_mean {
                                                             Space const& space)
       : workers_(workers),
         model_(std::move(model)),
-        schedule_(std::move(schedule)),
+        schedule_(globalq::schedule::erase(std::move(schedule))),
         settings_(settings),
         on_(space),
         plain_(plain_slot()) {
@@ -92,7 +92,7 @@ class layered_mean {
       throw configuration_error(
           message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
                   "globalq"));
-    if (schedule_.facts(workers_.size()).native)
+    if (schedule_->facts(workers_.size()).native)
       throw configuration_error(message(
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather"));
     if (operators.size() != model_.size())
@@ -110,7 +110,7 @@ class layered_mean {
     setup.resolved = plain_.resolved;
     setup.operation = operation;
     setup.operator_hash = plain_.hash;
-    setup.schedule_hash = globalq::detail::schedule_fingerprint(schedule_, workers_.size());
+    setup.schedule_hash = globalq::detail::schedule_fingerprint(*schedule_, workers_.size());
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
@@ -260,8 +260,8 @@ class layered_mean {
     globalq::plan p;
     p.fits = true;
     p.workers = n;
-    globalq::detail::schedule_facts const facts = schedule_.facts(n);
-    std::vector<std::pair<int, int>> const additions = schedule_.additions(n);
+    globalq::detail::schedule_facts const facts = schedule_->facts(n);
+    std::vector<std::pair<int, int>> const additions = schedule_->additions(n);
     std::vector<std::unique_ptr<codec>> codecs;
     bool varying = false;
     for (std::size_t k = 0; k < model_.size(); ++k) {
@@ -280,7 +280,7 @@ class layered_mean {
     }
     p.iterations_factor = 1 + n * p.theta;
     globalq::detail::counting_group group(places, ops, codecs, varying);
-    int const parts = schedule_.parts(n);
+    int const parts = schedule_->parts(n);
     ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
     each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
@@ -290,9 +290,9 @@ class layered_mean {
     auto const sums_of = [&](::globalq::layout const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };
-    auto const most = globalq::detail::busiest(
-        schedule_, n, cut, group, group.sizes(cut, parts),
-        globalq::detail::sums_before(schedule_, n, before, places.length(), chunk_bytes_, sums_of));
+    auto const most = schedule_->busiest(
+        n, cut, group, group.sizes(cut, parts),
+        globalq::detail::call_bytes_before(*schedule_, n, before, places.length(), chunk_bytes_, sums_of));
     p.bytes_sent = most.sent;
     p.workspace_bytes = most.held;
     if (p.length > 0)
@@ -316,7 +316,7 @@ class layered_mean {
   slot plain_slot() const {
     slot s;
     s.facts = globalq::detail::facts_of(uncompressed{});
-    s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
+    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
     s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
     return s;
   }
@@ -325,7 +325,7 @@ class layered_mean {
     any_quantizer const op = forced_ ? any_quantizer(uncompressed{}) : given;
     slot s;
     s.facts = op.facts();
-    s.resolved = globalq::detail::resolve(s.facts, schedule_.facts(workers_.size()), workers_.size());
+    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
     s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
@@ -378,11 +378,11 @@ class layered_mean {
     std::uint64_t const count = steps_of_a_call(), first = settings_.first;
     try {
       if (!warms_up(step))
-        return call_->run_group(schedule_, members, own_operators(step), step * count + first);
+        return call_->run_group(*schedule_, members, own_operators(step), step * count + first);
       globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
       std::uint64_t const chunk =
           settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
-      call_->run_group(schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
+      call_->run_group(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
                        step * count + first);
     } catch (disagreement_error const&) {
       // every worker comes here, or none
@@ -506,7 +506,7 @@ class layered_mean {
 
   Transport& workers_;
   layout model_;
-  Schedule schedule_;
+  std::unique_ptr<globalq::schedule::erased const> schedule_;
   layered_options settings_;
   kernel::host_executor on_;
   slot plain_;                                       ///< of the warm-up
@@ -518,7 +518,7 @@ class layered_mean {
   std::uint64_t hash_ = 0, names_ = 0, chunk_values_ = 0;
   std::size_t chunk_bytes_ = globalq::detail::default_chunk_bytes;
   std::unique_ptr<transport::endpoint> link_;
-  std::optional<globalq::detail::host_call> call_;
+  std::optional<globalq::detail::host_engine> call_;
   std::shared_ptr<call_queue> queue_;
 };
 

@@ -27,29 +27,43 @@ namespace globalq {
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 /// @source Markov 2024 (thesis), chapter 5 (QSDP): quantised weights before each AllGather
-template <class Transport>
-class all_gather : public detail::collective<transport::place_of<Transport>, schedule::detail::gather> {
-  using base = detail::collective<transport::place_of<Transport>, schedule::detail::gather>;
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
+template <class Place = Kokkos::HostSpace>
+class all_gather : public detail::collective<Place> {
+  using base = detail::collective<Place>;
 
  public:
-  /// @param workers  this worker's endpoint; kept by reference
+  /// @param workers  this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
   /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  template <class Transport, class Operator, detail::KernelSpace Space = detail::transports_space>
   all_gather(Transport& workers, Operator const& op, options const& settings = {}, Space const& space = {})
       : base(workers, op, schedule::detail::gather(), settings, space) {}
 
   /// @param nodes  schedule::hierarchical<>: which workers form a node
   /// @throws configuration_error also when the nodes have another number of workers together
-  template <class Operator, Schedule Nodes, detail::KernelSpace Space = detail::transports_space>
+  template <class Transport, class Operator, Schedule Nodes,
+            detail::KernelSpace Space = detail::transports_space>
   all_gather(Transport& workers, Operator const& op, Nodes const& nodes, options const& settings = {},
              Space const& space = {})
       : base(workers, op, schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)), settings,
              space) {}
+
+  /// @brief The part of a vector that worker @p rank brings.
+  ///
+  /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. reduce_scatter_mean and
+  /// all_gather have the same with the same bucket.
+  /// @throws configuration_error when there is no such worker, or length is above 2^48
+  segment shard(std::uint64_t length, int rank) const { return this->shard_of(length, rank); }
+  /// That of this worker.
+  segment shard(std::uint64_t length) const { return shard(length, this->workers().rank()); }
 };
 
-template <class T, class Op>
-all_gather(T&, Op const&) -> all_gather<T>;
+template <class T, class Op, detail::KernelSpace K = detail::transports_space>
+all_gather(T&, Op const&, options const& = {}, K const& = {}) -> all_gather<transport::place_of<T>>;
+template <class T, class Op, Schedule Nodes, detail::KernelSpace K = detail::transports_space>
+all_gather(T&, Op const&, Nodes const&, options const& = {}, K const& = {})
+    -> all_gather<transport::place_of<T>>;
 
 }  // namespace globalq

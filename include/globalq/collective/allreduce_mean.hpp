@@ -16,22 +16,23 @@ namespace globalq {
 /// gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
 /// mean(gradient, step);
 /// @endcode
-/// @tparam Transport  transport::threads' endpoint, transport::mpi or your own
-/// @tparam Schedule   schedule::ring, tree, scatter_reduce_allgather, allgather, native, hierarchical or any
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// On a transport of a stream (transport::nccl, transport::staged) a call only enqueues, the vectors are views in the
 /// memory of its space, and what goes wrong is thrown by the next call or by wait().
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
-template <class Transport, class Schedule>
-class allreduce_mean : public detail::collective<transport::place_of<Transport>, Schedule> {
-  using base = detail::collective<transport::place_of<Transport>, Schedule>;
+template <class Place = Kokkos::HostSpace>
+class allreduce_mean : public detail::collective<Place> {
+  using base = detail::collective<Place>;
 
  public:
-  /// @param workers   this worker's endpoint; kept by reference
+  /// @param workers   this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
   /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  /// @param schedule  schedule::ring, tree, scatter_reduce_allgather, allgather, native, hierarchical, any or your own
+  template <class Transport, class Operator, class Schedule,
+            detail::KernelSpace Space = detail::transports_space>
   allreduce_mean(Transport& workers, Operator const& op, Schedule schedule, options const& settings = {},
                  Space const& space = {})
       : base(workers, op, std::move(schedule), settings, space) {}
@@ -57,7 +58,8 @@ class allreduce_mean : public detail::collective<transport::place_of<Transport>,
   }
 };
 
-template <class T, class Op, class S>
-allreduce_mean(T&, Op const&, S) -> allreduce_mean<T, S>;
+template <class T, class Op, class S, detail::KernelSpace K = detail::transports_space>
+allreduce_mean(T&, Op const&, S const&, options const& = {}, K const& = {})
+    -> allreduce_mean<transport::place_of<T>>;
 
 }  // namespace globalq

@@ -28,24 +28,25 @@ namespace globalq {
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// @determinism  independent of threads, execution space and chunks
 /// A result beyond the range of its type is known to the worker whose shard it is in, and to no other.
-template <class Transport>
-class reduce_scatter_mean
-    : public detail::collective<transport::place_of<Transport>, schedule::detail::reduce_scatter> {
-  using base = detail::collective<transport::place_of<Transport>, schedule::detail::reduce_scatter>;
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
+template <class Place = Kokkos::HostSpace>
+class reduce_scatter_mean : public detail::collective<Place> {
+  using base = detail::collective<Place>;
 
  public:
-  /// @param workers  this worker's endpoint; kept by reference
+  /// @param workers  this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
   /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  template <class Operator, detail::KernelSpace Space = detail::transports_space>
+  template <class Transport, class Operator, detail::KernelSpace Space = detail::transports_space>
   reduce_scatter_mean(Transport& workers, Operator const& op, options const& settings = {},
                       Space const& space = {})
       : base(workers, op, schedule::detail::reduce_scatter(), settings, space) {}
 
   /// @param nodes  schedule::hierarchical<>: which workers form a node
   /// @throws configuration_error also when the nodes have another number of workers together
-  template <class Operator, Schedule Nodes, detail::KernelSpace Space = detail::transports_space>
+  template <class Transport, class Operator, Schedule Nodes,
+            detail::KernelSpace Space = detail::transports_space>
   reduce_scatter_mean(Transport& workers, Operator const& op, Nodes const& nodes,
                       options const& settings = {}, Space const& space = {})
       : base(workers, op, schedule::detail::reduce_scatter(schedule::detail::nodes_of_shards(nodes)),
@@ -55,9 +56,22 @@ class reduce_scatter_mean
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
     return this->plan_of(length, type);
   }
+
+  /// @brief The part of a vector that worker @p rank gets.
+  ///
+  /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. reduce_scatter_mean and
+  /// all_gather have the same with the same bucket.
+  /// @throws configuration_error when there is no such worker, or length is above 2^48
+  segment shard(std::uint64_t length, int rank) const { return this->shard_of(length, rank); }
+  /// That of this worker.
+  segment shard(std::uint64_t length) const { return shard(length, this->workers().rank()); }
 };
 
-template <class T, class Op>
-reduce_scatter_mean(T&, Op const&) -> reduce_scatter_mean<T>;
+template <class T, class Op, detail::KernelSpace K = detail::transports_space>
+reduce_scatter_mean(T&, Op const&, options const& = {}, K const& = {})
+    -> reduce_scatter_mean<transport::place_of<T>>;
+template <class T, class Op, Schedule Nodes, detail::KernelSpace K = detail::transports_space>
+reduce_scatter_mean(T&, Op const&, Nodes const&, options const& = {}, K const& = {})
+    -> reduce_scatter_mean<transport::place_of<T>>;
 
 }  // namespace globalq

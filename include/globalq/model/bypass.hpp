@@ -244,7 +244,7 @@ class bypassing_mean {
   }
 
   /// The mean of the operator, to change its levels, say.
-  allreduce_mean<Transport, Schedule>& compressed() { return compressed_; }
+  allreduce_mean<transport::place_of<Transport>>& compressed() { return compressed_; }
 
   /// What holds for a length.
   bypass_decision const& decision(std::uint64_t length) const { return bypass_.decision(length); }
@@ -268,7 +268,7 @@ class bypassing_mean {
   }
 
   bypass bypass_;
-  allreduce_mean<Transport, Schedule> compressed_, plain_;
+  allreduce_mean<transport::place_of<Transport>> compressed_, plain_;
   std::shared_ptr<call_queue> queue_;
 };
 

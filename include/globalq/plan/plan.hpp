@@ -9,6 +9,7 @@
 #include "../schedule/detail/nodes.hpp"
 #include "../schedule/detail/piece_sizes.hpp"
 #include "../schedule/detail/units.hpp"
+#include "../schedule/erased.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "detail/bounds.hpp"
 
@@ -37,31 +38,6 @@ struct plan {
 };
 
 namespace detail {
-
-/// A transport that only counts what is sent.
-class counting_transport {
- public:
-  struct request {};
-  counting_transport(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  request send_async(int, std::span<std::byte const> b) {
-    bytes_ += b.size();
-    return {};
-  }
-  request recv_async(int, std::span<std::byte>) { return {}; }
-  void wait(request&) {}
-  template <class Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
-    bytes_ +=
-        lanes.size_bytes() * 2 * static_cast<std::uint64_t>(size_ - 1) / static_cast<std::uint64_t>(size_);
-  }
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  int rank_, size_;
-  std::uint64_t bytes_ = 0;
-};
 
 /// A codec of the right sizes that does nothing.
 class counting_codec final : public codec {
@@ -204,14 +180,16 @@ struct opening_bytes final : schedule::detail::bytes_before {
   std::vector<std::pair<std::uint64_t, std::size_t>> exchanges_;
 };
 
-/// The same with the float32 sums in nodes, where a schedule has such.
-/// @param sizes  sizes(layout, parts): of the frames of these sums
-template <class S, class Sizes>
-class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
+/// What a call sends before its schedule: the opening, and float32 sums in nodes where the schedule has such.
+class call_bytes_before final : public schedule::detail::bytes_before {
  public:
-  sums_in_nodes_bytes(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
-                      std::size_t chunk_bytes, Sizes const& sizes)
-      : opening_(opening), nodes_(schedule.nodes_among(workers)) {
+  /// @param sizes  sizes(layout, parts): of the frames of these sums
+  template <class Sizes>
+  call_bytes_before(schedule::erased const& schedule, int workers, opening_bytes const& opening,
+                    std::uint64_t length, std::size_t chunk_bytes, Sizes const& sizes)
+      : opening_(opening), sums_(schedule.sums_in_nodes) {
+    if (!sums_) return;
+    nodes_ = schedule.nodes_among(workers);
     for (int size : nodes_.sizes)
       if (!of_size_.contains(size))
         of_size_.emplace(size,
@@ -219,13 +197,15 @@ class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
   }
 
   std::uint64_t sent(int rank) const override {
+    if (!sums_) return opening_.sent(rank);
     int const node = nodes_.node_of(rank), size = nodes_.size(node);
     return opening_.sent(rank) +
            schedule::scatter_reduce_allgather::sent(of_size_.at(size), size, rank - nodes_.leader(node));
   }
   schedule::detail::slot_sizes slots(int rank) const override {
-    int const node = nodes_.node_of(rank), size = nodes_.size(node);
     schedule::detail::slot_sizes all = opening_.slots(rank), sums;
+    if (!sums_) return all;
+    int const node = nodes_.node_of(rank), size = nodes_.size(node);
     schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), sums);
     all.hold(schedule::detail::slot_sizes::shared, 1, sums.bytes());  // as if the schedule used other slots
     return all;
@@ -233,41 +213,10 @@ class sums_in_nodes_bytes final : public schedule::detail::bytes_before {
 
  private:
   opening_bytes const& opening_;
+  bool sums_;
   schedule::detail::node_map nodes_;
   std::map<int, schedule::detail::piece_sizes> of_size_;
 };
-
-/// What a call sends before its schedule: the opening, and sums in nodes where the schedule has such.
-template <class S, class Sizes>
-auto sums_before(S const& schedule, int workers, opening_bytes const& opening, std::uint64_t length,
-                 std::size_t chunk_bytes, Sizes const& sizes) {
-  if constexpr (SumsInNodes<S>)
-    return sums_in_nodes_bytes<S, Sizes>(schedule, workers, opening, length, chunk_bytes, sizes);
-  else
-    return opening;
-}
-
-/// Bytes of the busiest workers; where a schedule does not say them, it runs for each worker over a transport that counts.
-template <class S>
-schedule::detail::busiest_worker busiest(S const& schedule, int workers, layout const& cut, codec& c,
-                                         schedule::detail::piece_sizes const& sizes,
-                                         schedule::detail::bytes_before const& before) {
-  if constexpr (requires { schedule::detail::busiest(schedule, sizes, workers, before); }) {
-    return schedule::detail::busiest(schedule, sizes, workers, before);
-  } else {
-    schedule::detail::busiest_worker most;
-    for (int rank = 0; rank < workers; ++rank) {
-      counting_transport t(rank, workers);
-      frame_pool frames = frame_pool::counting();
-      schedule(t, c, cut, frames);
-      most.sends(t.bytes() + before.sent(rank));
-      schedule::detail::slot_sizes slots = before.slots(rank);
-      slots.hold(schedule::detail::slot_sizes::shared, 1, frames.bytes());
-      most.holds(slots);
-    }
-    return most;
-  }
-}
 
 /// Roundings on the way, theta and what follows from it.
 inline void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
@@ -287,9 +236,9 @@ inline void add_errors(plan& p, operator_facts const& op, resolution const& r, s
 /// The most workers of a plan; it takes a few ns for each.
 inline constexpr int most_planned = 1 << 20;
 
-template <class S>
-plan make_plan(operator_facts const& op, S const& schedule, int workers, std::uint64_t length, dtype type,
-               std::uint64_t chunk, std::size_t chunk_bytes = default_chunk_bytes) {
+inline plan make_plan(operator_facts const& op, schedule::erased const& schedule, int workers,
+                      std::uint64_t length, dtype type, std::uint64_t chunk,
+                      std::size_t chunk_bytes = default_chunk_bytes) {
   plan p;
   p.workers = workers;
   p.length = length;
@@ -315,14 +264,15 @@ plan make_plan(operator_facts const& op, S const& schedule, int workers, std::ui
   layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
   counting_codec c(op, r.size, type);
   opening_bytes before(workers);
-  each_exchange(op, length, type, SumsInNodes<S>,
+  each_exchange(op, length, type, schedule.sums_in_nodes,
                 [&](std::uint64_t units, dtype of) { before.add(units, scale_bytes(of)); });
   using schedule::detail::piece_sizes;
   auto const sums_of = [](layout const& pieces, int count) {
     return piece_sizes::of(pieces, count, counting_sums());
   };
-  auto const most = busiest(schedule, workers, cut, c, piece_sizes::of(cut, parts, c),
-                            sums_before(schedule, workers, before, length, chunk_bytes, sums_of));
+  auto const most =
+      schedule.busiest(workers, cut, c, piece_sizes::of(cut, parts, c),
+                       call_bytes_before(schedule, workers, before, length, chunk_bytes, sums_of));
   p.bytes_sent = most.sent;
   p.workspace_bytes = most.held;
   p.bytes_modelled = s.native;
@@ -333,6 +283,13 @@ plan make_plan(operator_facts const& op, S const& schedule, int workers, std::ui
              needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
                                                        : std::vector<std::pair<int, int>>());
   return p;
+}
+
+template <class S>
+requires(!std::is_base_of_v<schedule::erased, S>) plan
+    make_plan(operator_facts const& op, S const& of, int workers, std::uint64_t length, dtype type,
+              std::uint64_t chunk, std::size_t chunk_bytes = default_chunk_bytes) {
+  return make_plan(op, schedule::erased_as<S const&>(of), workers, length, type, chunk, chunk_bytes);
 }
 
 }  // namespace detail

@@ -108,15 +108,15 @@ concept OwnExecution = Transport<T> && requires(T& t) {
 template <class T>
 concept OnStream = OwnExecution<T> && bool{T::on_stream};
 
-/// @brief Whether the host takes part in every message of a transport of a stream.
-template <OnStream T>
+/// @brief Whether the host takes part in every message of a transport: in those of host memory it does.
+template <Transport T>
 bool host_driven([[maybe_unused]] T const& t) {
   if constexpr (requires { bool{T::host_driven}; }) {
     return T::host_driven;
   } else if constexpr (requires { bool{t.host_driven()}; }) {
     return t.host_driven();
   } else {
-    return false;
+    return !OnStream<T>;
   }
 }
 

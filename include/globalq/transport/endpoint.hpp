@@ -82,6 +82,9 @@ class endpoint {
   virtual void allreduce_sum(std::span<std::int32_t>) { refuse_sum(); }
   virtual void allreduce_sum(std::span<float>) { refuse_sum(); }
 
+  /// @brief Whether the host takes part in every message; else they are groups on a stream.
+  [[nodiscard]] virtual bool host_driven() const { return true; }
+
   /// @brief Bytes that were sent since the transport was made; 0 where it does not count them.
   [[nodiscard]] virtual std::uint64_t bytes_sent() const { return 0; }
   /// @brief OwnRetain's; does nothing where the transport has none.
@@ -116,8 +119,6 @@ class stream_endpoint : public endpoint {
   static constexpr bool on_stream = true;
 
   [[nodiscard]] Space const& execution() const noexcept { return execution_; }
-  /// @brief Whether the host takes part in every message.
-  [[nodiscard]] virtual bool host_driven() const { return false; }
   /// @brief Returns when all that was enqueued has run, or by the deadline. @returns false where the transport knows no such wait
   virtual bool synchronize() { return false; }
 
@@ -161,12 +162,8 @@ class endpoint_of final : public Base {
   void allreduce_sum(std::span<std::int32_t> lanes) override { add(lanes); }
   void allreduce_sum(std::span<float> lanes) override { add(lanes); }
 
-  // of a stream_endpoint
-  bool host_driven() const {
-    if constexpr (OnStream<T>) return transport::host_driven(t_);
-    return false;
-  }
-  bool synchronize() {
+  bool host_driven() const override { return transport::host_driven(t_); }
+  bool synchronize() {  // of a stream_endpoint
     if constexpr (requires { t_.synchronize(); }) {
       t_.synchronize();
       return true;

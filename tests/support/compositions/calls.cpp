@@ -6,6 +6,4 @@
 
 namespace globalq {
 GLOBALQ_TEST_SCHEDULES(GLOBALQ_TEST_CALL);
-GLOBALQ_TEST_GROUP_CALL(schedule::any);
-GLOBALQ_TEST_PLAN(schedule::any);
 }  // namespace globalq

@@ -37,9 +37,8 @@ class entered_vectors {
   /// Replaces all vectors by the sums of this worker's node, divided by the size of the largest node.
   /// @param c       of the call
   /// @param scales  what float32 values of each vector are divided by; empty: nothing is
-  template <SumsInNodes Schedule, class T>
-  void sum_nodes(Schedule const& schedule, T& workers, call c, std::span<plain_scale const> scales,
-                 std::uint64_t chunk_values, frame_pool& frames) {
+  void sum_nodes(schedule::erased const& schedule, transport::endpoint& workers, call c,
+                 std::span<plain_scale const> scales, std::uint64_t chunk_values, frame_pool& frames) {
     members_.clear();
     for (item const& i : items_) members_.push_back({i.x, i.room, i.length});
     group_slot const slot{&plain_facts_, &plain_};

@@ -7,37 +7,12 @@
 /// no random tile has values of two. What lies between has no values and takes no bytes. Where a vector has longer
 /// buckets than the grain, a cut inside of it moves to the end of the bucket.
 
-#include "../vector_group.hpp"
 #include "opening.hpp"
+#include "setup.hpp"
 
 #include <algorithm>
 
 namespace globalq::detail {
-
-/// An operator of a group.
-struct group_slot {
-  operator_facts const* facts = nullptr;
-  operator_codec* codec = nullptr;
-};
-
-/// The operators of a group: one for all of its vectors, or some that each vector has one of.
-struct group_operators {
-  std::span<group_slot const> slots;
-  std::span<std::uint32_t const> of;  ///< number of a vector's slot; empty: all have the first
-  std::uint64_t hash = 0;             ///< of all that must agree
-  std::uint64_t grain = 1;            ///< vectors begin at multiples of it; a multiple of the random tile
-  std::uint64_t chunk_values = 0;
-  std::uint64_t grouping = 0;  ///< what else tells one group from another
-  std::uint64_t step =
-      unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
-  static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
-
-  std::uint64_t reported_step(std::uint64_t random_step) const {
-    return step == unnamed ? random_step : step;
-  }
-  std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
-  operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
-};
 
 /// Where the vectors of a group lie.
 class group_places {

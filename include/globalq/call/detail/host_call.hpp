@@ -5,7 +5,7 @@
 
 #include "../../kernel/reduction.hpp"
 #include "../../operator/any_quantizer.hpp"
-#include "../../plan/plan.hpp"
+#include "../../schedule/erased.hpp"
 #include "../../telemetry/detail/call_meter.hpp"
 #include "../../telemetry/detail/metered_codec.hpp"
 #include "../../telemetry/detail/value_errors.hpp"
@@ -15,36 +15,9 @@
 #include "grouped_codec.hpp"
 #include "opening.hpp"
 #include "rounding_errors.hpp"
+#include "setup.hpp"
 
 namespace globalq::detail {
-
-/// What is fixed when an allreduce_mean is made.
-struct call_setup {
-  options settings;
-  operator_facts facts;
-  resolution resolved;
-  char const* operation = "";       ///< for errors
-  std::uint64_t operator_hash = 0;  ///< without the values of its levels
-  std::uint64_t schedule_hash = 0;
-  std::size_t chunk_bytes = default_chunk_bytes;
-  bool forced = false;  ///< the operator is float32 because the environment says so
-
-  std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
-  std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
-  std::uint32_t inner_order() const { return inner_order_of(facts); }
-
-  /// Of the norm that is measured; without quantisation only the largest magnitude is asked for.
-  static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
-};
-
-/// Where kernels run when the caller names no space.
-template <class Transport>
-auto execution_of(Transport& workers) {
-  if constexpr (transport::OwnExecution<Transport>)
-    return workers.execution();
-  else
-    return Kokkos::DefaultHostExecutionSpace();
-}
 
 /// The calls of one operator over one transport, with the memory that they reuse.
 class host_call {
@@ -61,14 +34,15 @@ class host_call {
         entered_(on),
         memory_(std::make_shared<workspace>()) {}
 
-  /// One call. No inline function on purpose, so that `extern template` keeps a source from compiling it; run_group() too.
-  template <class Schedule>
-  void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
-           std::uint64_t step);
+  /// One call.
+  void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+           std::uint64_t step) {
+    meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain,
+                 [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
+  }
 
   /// The same for several vectors; vector k draws the random bits of step + k.
-  template <class Schedule>
-  void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
+  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
                  std::uint64_t step) {
     group_slot const own{&setup_.facts, codec_.get()};
     run_group(schedule, members,
@@ -82,9 +56,13 @@ class host_call {
   }
 
   /// The same with operators of their own.
-  template <class Schedule>
-  void run_group(Schedule const& schedule, std::span<vector_group::member const> members,
-                 group_operators const& ops, std::uint64_t step);
+  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                 group_operators const& ops, std::uint64_t step) {
+    std::uint64_t values = 0;
+    for (auto const& m : members) values += m.length;
+    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops),
+                 [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
+  }
 
   /// In place of a call whose arguments are refused: tells the others, which would wait.
   /// @throws configuration_error, always
@@ -109,7 +87,6 @@ class host_call {
   call_setup const& setup() const { return setup_; }
   /// That of its operator.
   operator_codec* codec() { return codec_.get(); }
-
   /// Whether the last call found that workers agree in all but their operators.
   bool only_operators_differ() const { return detail::only_operators_differ(memory_->records); }
 
@@ -142,16 +119,15 @@ class host_call {
     };
   }
 
-  template <class Schedule>
-  void exchange(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+  void exchange(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
                 std::uint64_t step) {
     int const n = workers_.size();
     operator_facts const& op = setup_.facts;
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(op), setup_.chunk_values());
-    segment const written = writes_of(schedule, cut, workers_.rank()),
-                  brought = reads_of(schedule, cut, workers_.rank());
-    bool const enters = enters_other<Schedule>(op);
+    segment const written = schedule.writes(cut, workers_.rank()),
+                  brought = schedule.reads(cut, workers_.rank());
+    bool const enters = enters_other(schedule, op);
     decision const d = open(schedule, x, length, brought, step, enters);
     auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
     if (d.what == outcome::zero && !setup_.facts.plain) note_zeros(brought.count);
@@ -163,7 +139,7 @@ class host_call {
       c.length = length;
       if (enters) {
         entered_.clear();
-        entered_.add(x, length, brought, op, SumsInNodes<Schedule>);
+        entered_.add(x, length, brought, op, schedule.sums_in_nodes);
         plain_scale const scale{c.plain_unit, c.plain_wide};
         enter(schedule, c, {&scale, 1});
         c.x = entered_[0];
@@ -189,8 +165,7 @@ class host_call {
     });
   }
 
-  template <class Schedule>
-  void exchange_group(Schedule const& schedule, std::span<vector_group::member const> members,
+  void exchange_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
                       group_operators const& ops, std::uint64_t step) {
     int const n = workers_.size();
     places_.place(members, ops);
@@ -202,7 +177,7 @@ class host_call {
     for (std::size_t k = 0; k < members.size(); ++k) {
       auto const& m = members[k];
       operator_facts const& op = ops.facts(k);
-      bool const later = enters_other<Schedule>(op);
+      bool const later = enters_other(schedule, op);
       enters = enters || later;
       measure(op, m.x, m.length, places_.first_bucket(k), later ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
@@ -225,7 +200,7 @@ class host_call {
     if (d.what == outcome::zero && !is_plain(ops)) note_zeros(values);
     auto const type_beyond = [&] { return members[group_.beyond_range()].y.type; };
     conclude(d, type_beyond, fill_result, [&] {
-      scale_plain<Schedule>(ops, members, d);
+      scale_plain(schedule, ops, members, d);
       call const c = common_call(schedule, step, d, type);
       std::span<vector_group::member const> const inside =
           enters ? enter_group(schedule, ops, members, c) : members;
@@ -249,24 +224,20 @@ class host_call {
   }
 
   /// Whether what is encoded is another vector than the caller's, known once all workers have agreed.
-  template <class Schedule>
-  static bool enters_other(operator_facts const& op) {
-    return SumsInNodes<Schedule> || op.centred;
+  static bool enters_other(schedule::erased const& schedule, operator_facts const& op) {
+    return schedule.sums_in_nodes || op.centred;
   }
   /// Whether this worker encodes own values.
-  template <class Schedule>
-  bool encodes(Schedule const& schedule) const {
-    if constexpr (SumsInNodes<Schedule>) return schedule.leads(workers_.rank(), workers_.size());
-    return true;
+  bool encodes(schedule::erased const& schedule) const {
+    return schedule.leads(workers_.rank(), workers_.size());
   }
   static std::uint64_t first_bucket(operator_facts const& op, segment part) {
     return op.bucket == 0 ? 0 : part.first / op.bucket;
   }
 
   /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
-  template <class Schedule>
-  void enter(Schedule const& schedule, call const& c, std::span<plain_scale const> scales) {
-    if constexpr (SumsInNodes<Schedule>) {
+  void enter(schedule::erased const& schedule, call const& c, std::span<plain_scale const> scales) {
+    if (schedule.sums_in_nodes) {
       auto const timed = meter_.enter(phase::transfer);
       entered_.sum_nodes(schedule, workers_, c, scales, setup_.chunk_bytes / sizeof(float), memory_->frames);
     }
@@ -274,14 +245,14 @@ class host_call {
     entered_.centre();
   }
 
-  template <class Schedule>
-  std::span<vector_group::member const> enter_group(Schedule const& schedule, group_operators const& ops,
+  std::span<vector_group::member const> enter_group(schedule::erased const& schedule,
+                                                    group_operators const& ops,
                                                     std::span<vector_group::member const> members,
                                                     call const& c) {
     entered_.clear();
     for (std::size_t k = 0; k < members.size(); ++k)
       entered_.add(members[k].x, members[k].length, {0, members[k].length}, ops.facts(k),
-                   SumsInNodes<Schedule>);
+                   schedule.sums_in_nodes);
     enter(schedule, c, plain_);
     inside_.assign(members.begin(), members.end());
     double share = 0;
@@ -289,7 +260,7 @@ class host_call {
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = ops.facts(k);
       inside_[k].x = entered_[k];
-      if (!enters_other<Schedule>(op)) continue;
+      if (!enters_other(schedule, op)) continue;
       measure_entered(schedule, op, inside_[k].x, inside_[k].length, places_.first_bucket(k));
       if (!shares_unit(op)) continue;
       asks = true;
@@ -300,8 +271,7 @@ class host_call {
   }
 
   /// Statistics of what is encoded; workers that encode nothing have those of zeros.
-  template <class Schedule>
-  void measure_entered(Schedule const& schedule, operator_facts const& op, const_vector x,
+  void measure_entered(schedule::erased const& schedule, operator_facts const& op, const_vector x,
                        std::uint64_t count, std::uint64_t first) {
     if (encodes(schedule))
       measure(op, x, count, first, call_setup::inner_order_of(op));
@@ -382,9 +352,8 @@ class host_call {
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
   /// exchanged then.
-  template <class Schedule>
-  void scale_plain(group_operators const& ops, std::span<vector_group::member const> members,
-                   decision const& d) {
+  void scale_plain(schedule::erased const& schedule, group_operators const& ops,
+                   std::span<vector_group::member const> members, decision const& d) {
     plain_.clear();
     int const n = workers_.size();
     plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
@@ -396,7 +365,8 @@ class host_call {
       auto const each_of_type = [&](auto const& f) {
         for (std::size_t k = 0; k < members.size(); ++k) {
           operator_facts const& op = ops.facts(k);
-          if ((op.plain || op.plain_tail || op.centred || SumsInNodes<Schedule>)&&members[k].x.type == type)
+          if ((op.plain || op.plain_tail || op.centred || schedule.sums_in_nodes) &&
+              members[k].x.type == type)
             f(std::span(tops_).subspan(k, 1));
         }
       };
@@ -448,16 +418,15 @@ class host_call {
   }
 
   /// What of a call does not depend on its vectors.
-  template <class Schedule>
-  call common_call([[maybe_unused]] Schedule const& schedule, std::uint64_t step, decision const& d,
+  call common_call(schedule::erased const& schedule, std::uint64_t step, decision const& d,
                    dtype type) const {
     call c;
     plain_scale const plain = plain_scale_of(d.top, workers_.size(), type);
     c.plain_unit = plain.unit;
     c.plain_wide = plain.wide;
     c.rank = workers_.rank();
-    c.workers = gathers<Schedule> ? 1 : workers_.size();
-    if constexpr (SumsInNodes<Schedule>) {
+    c.workers = schedule.gathers ? 1 : workers_.size();
+    if (schedule.sums_in_nodes) {
       schedule_facts const s = schedule.facts(workers_.size());
       c.rank = schedule.node_of(workers_.rank(), workers_.size());
       c.workers = s.vectors(workers_.size());
@@ -483,8 +452,7 @@ class host_call {
 
   /// One pass over what this worker brings, then the exchange of what it gave.
   /// @throws disagreement_error
-  template <class Schedule>
-  decision open(Schedule const& schedule, const_vector x, std::uint64_t length, segment brought,
+  decision open(schedule::erased const& schedule, const_vector x, std::uint64_t length, segment brought,
                 std::uint64_t step, bool enters) {
     std::uint32_t const q = enters ? infinity : setup_.inner_order();
     std::uint64_t const buckets = setup_.buckets(length);
@@ -512,10 +480,10 @@ class host_call {
   /// The opening exchange.
   /// @param grouping  0, or what tells one list of lengths and types from another
   /// @param text      text(field) of this worker's types, operator and step, for errors
-  template <class Schedule, class Text>
-  decision agree(Schedule const& schedule, std::uint64_t operator_hash, dtype type, std::uint64_t grouping,
-                 std::uint64_t length, std::uint64_t buckets, double relative, scale_rule const& rule,
-                 std::uint64_t step, Text const& text) {
+  template <class Text>
+  decision agree(schedule::erased const& schedule, std::uint64_t operator_hash, dtype type,
+                 std::uint64_t grouping, std::uint64_t length, std::uint64_t buckets, double relative,
+                 scale_rule const& rule, std::uint64_t step, Text const& text) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
@@ -580,21 +548,5 @@ class host_call {
   own_rounding rounding_;  ///< for telemetry
   std::shared_ptr<workspace> memory_;
 };
-
-template <class Schedule>
-void host_call::run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
-                    std::uint64_t step) {
-  meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain,
-               [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
-}
-
-template <class Schedule>
-void host_call::run_group(Schedule const& schedule, std::span<vector_group::member const> members,
-                          group_operators const& ops, std::uint64_t step) {
-  std::uint64_t values = 0;
-  for (auto const& m : members) values += m.length;
-  meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops),
-               [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
-}
 
 }  // namespace globalq::detail

@@ -6,12 +6,18 @@
 /// The same steps as host_call, each of them enqueued: statistics, records, the decision, scales, the schedule. What went
 /// wrong is found by kernels too, on every worker alike; they leave word in pinned memory, and the next call throws.
 
+#include "../../kernel/reduction.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 #include "../../operator/detail/stream_state.hpp"
+#include "../../schedule/erased.hpp"
+#include "../../telemetry/detail/call_meter.hpp"
+#include "../../telemetry/detail/metered_codec.hpp"
 #include "../../telemetry/detail/value_errors.hpp"
-#include "host_call.hpp"
+#include "../../transport/endpoint.hpp"
+#include "opening.hpp"
 #include "rounding_errors.hpp"
+#include "setup.hpp"
 
 namespace globalq::detail {
 
@@ -169,8 +175,8 @@ class stream_call {
 
   /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
   /// @throws what went wrong in a call before
-  template <class Schedule>
-  void run(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length, call_step step) {
+  void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+           call_step step) {
     throw_trouble();
     bool const capturing = on_.capturing();
     // nobody is told of a call that is captured: that would wait
@@ -207,8 +213,7 @@ class stream_call {
   }
 
   /// The whole of a call.
-  template <class Schedule>
-  void enqueue(Schedule const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+  void enqueue(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
                call_step step, bool capturing) {
     bool const known = seen(length, x.type);
     if (capturing && !known) kernel::refuse_unprepared_capture();
@@ -226,8 +231,8 @@ class stream_call {
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
-    segment const written = writes_of(schedule, cut, workers_.rank());
-    segment const brought = reads_of(schedule, cut, workers_.rank());
+    segment const written = schedule.writes(cut, workers_.rank());
+    segment const brought = schedule.reads(cut, workers_.rank());
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     open(x, length, brought, step, units);
@@ -242,7 +247,7 @@ class stream_call {
       c.y = y;
       c.length = length;
       c.rank = workers_.rank();
-      c.workers = gathers<Schedule> ? 1 : n;
+      c.workers = schedule.gathers ? 1 : n;
       c.seed = setup_.settings.seed;
       c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
       c.agreed = &state_->agreed;

@@ -4,7 +4,7 @@
 /// @brief collective: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
 
 #include "../../call/call_queue.hpp"
-#include "../../call/detail/host_call.hpp"
+#include "../../call/detail/engine.hpp"
 #include "../../call/detail/stream_call.hpp"
 #include "../../call/options.hpp"
 #include "../../core/vector.hpp"
@@ -31,17 +31,13 @@ struct engine_at {
 };
 template <>
 struct engine_at<Kokkos::HostSpace> {
-  using type = host_call;
+  using type = host_engine;
 };
 
-/// @tparam Place     Kokkos::HostSpace, or the execution space of a stream
-/// @tparam Schedule  what the workers do together; it says what each of them reads and writes
-template <class Place, class Schedule>
+/// @tparam Place  Kokkos::HostSpace, or the execution space of a stream
+template <class Place>
 class collective {
   static constexpr bool on_stream = !std::is_same_v<Place, Kokkos::HostSpace>;
-  /// Whether the own shard is all that a worker gets, or all that it brings.
-  static constexpr bool scatters = requires(Schedule const& s, layout const& cut) { s.writes(cut, 0); };
-  static constexpr bool is_sharded = scatters || gathers<Schedule>;
 
  public:
   /// A moved call is only destroyed, or assigned to.
@@ -106,20 +102,6 @@ class collective {
     return start_job(between(x, y), step);
   }
 
-  /// @brief The part of a vector that worker @p rank gets (reduce_scatter_mean) or brings (all_gather).
-  ///
-  /// Nearly equal shares, cut at multiples of 256 values and of the bucket; the last ones may be empty. Both calls have the
-  /// same with the same bucket.
-  /// @throws configuration_error when there is no such worker, or length is above 2^48
-  segment shard(std::uint64_t length, int rank) const requires(is_sharded) {
-    if (rank < 0 || rank >= workers().size())
-      throw configuration_error(message("there is no worker " + std::to_string(rank)));
-    expect_length(length, body_->schedule.facts(workers().size()).operation);
-    return part_of(length, rank);
-  }
-  /// That of this worker.
-  segment shard(std::uint64_t length) const requires(is_sharded) { return shard(length, workers().rank()); }
-
   /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
   ///
   /// On a queue that other calls use as well, those of all; errors that nobody has asked a handle for are thrown by
@@ -174,6 +156,14 @@ class collective {
   std::uint32_t headroom() const { return setup().resolved.headroom; }
 
  protected:
+  /// @throws configuration_error when there is no such worker, or length is above 2^48
+  segment shard_of(std::uint64_t length, int rank) const {
+    if (rank < 0 || rank >= workers().size())
+      throw configuration_error(message("there is no worker " + std::to_string(rank)));
+    expect_length(length, schedule().facts(workers().size()).operation);
+    return part_of(length, rank);
+  }
+
   using memory = Place;
   using endpoint = transport::endpoint_for<Place>;
   using engine = typename engine_at<Place>::type;
@@ -189,19 +179,19 @@ class collective {
 
   /// What stays where it is when the call is moved.
   struct body {
-    body(std::unique_ptr<endpoint> of, Schedule s, call_setup const& setup, executor const& on,
-         std::unique_ptr<operator_codec> codec)
-        : workers(std::move(of)), schedule(std::move(s)), call(*workers, setup, on, std::move(codec)) {}
+    body(std::unique_ptr<endpoint> of, std::unique_ptr<globalq::schedule::erased const> s,
+         call_setup const& setup, executor const& on, std::unique_ptr<operator_codec> codec)
+        : workers(std::move(of)), what(std::move(s)), call(*workers, setup, on, std::move(codec)) {}
 
     void run(job const& j, call_step step) {
       if constexpr (on_stream)
-        call.run(schedule, j.x, j.y, j.length, step);
+        call.run(*what, j.x, j.y, j.length, step);
       else
-        call.run(schedule, j.x, j.y, j.length, step.value);
+        call.run(*what, j.x, j.y, j.length, step.value);
     }
 
     std::unique_ptr<endpoint> workers;
-    Schedule schedule;
+    std::unique_ptr<globalq::schedule::erased const> what;  ///< workers do together
     engine call;
   };
 
@@ -223,15 +213,15 @@ class collective {
                   "globalq: input and output have different types; use one type for both");
     constexpr dtype type = dtype_of<value>::value;
     std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
-    if constexpr (scatters) {
+    if (schedule().scatters) {
       segment const own = part_of(brought, workers().rank());
       return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
-    } else if constexpr (gathers<Schedule>) {
+    }
+    if (schedule().gathers) {
       segment const own = part_of(got, workers().rank());
       return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
-    } else {
-      return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
     }
+    return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
   }
 
   template <class Step>
@@ -266,7 +256,7 @@ class collective {
       body_->call.refuse(why);
   }
 
-  template <class Transport, class Operator, class Space>
+  template <class Transport, class Operator, class Schedule, class Space>
   collective(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
              Space const& space) {
     static_assert(
@@ -302,12 +292,14 @@ class collective {
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
     if constexpr (on_stream) expect_no_waiting_tree(workers, schedule, settings);
     auto const on = executor_of(workers, space);
-    body_ = std::make_unique<body>(transport::make_endpoint(workers), std::move(schedule), setup, on,
+    body_ = std::make_unique<body>(transport::make_endpoint(workers),
+                                   globalq::schedule::erase(std::move(schedule)), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)
                                                 : make_codec(op, setup.facts, setup.resolved, on));
   }
 
   /// @throws configuration_error
+  template <class Schedule>
   static call_setup set_up(int rank, int n, operator_facts const& facts, Schedule const& schedule,
                            options const& settings) {
     schedule_facts const s = schedule.facts(n);
@@ -330,7 +322,7 @@ class collective {
   }
 
   /// @throws configuration_error where workers of a tree would wait for each other
-  template <class Transport>
+  template <class Transport, class Schedule>
   static void expect_no_waiting_tree(Transport const& workers, Schedule const& schedule,
                                      options const& settings) {
     int const n = workers.size();
@@ -368,7 +360,7 @@ class collective {
 
   /// A shard of any length: one that is refused is refused by the call, which tells the others.
   segment part_of(std::uint64_t length, int rank) const {
-    return layout(length, body_->schedule.parts(workers().size()), grain_of(setup().facts), 0).part(rank);
+    return layout(length, schedule().parts(workers().size()), grain_of(setup().facts), 0).part(rank);
   }
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
@@ -384,8 +376,8 @@ class collective {
   }
 
   std::string message(std::string const& what) const {
-    return worker_message(body_->schedule.facts(workers().size()).operation, workers().rank(),
-                          workers().size(), what);
+    return worker_message(schedule().facts(workers().size()).operation, workers().rank(), workers().size(),
+                          what);
   }
 
   void run(job const& j, call_step step) {
@@ -402,13 +394,13 @@ class collective {
     for (auto const& m : group.members()) values += m.length;
     std::string why = refusal_of(values, step);
     if (why.empty() && !group.empty()) why = refusal_of(values, step + (group.size() - 1));
-    if (body_->schedule.facts(workers().size()).native)
+    if (schedule().facts(workers().size()).native)
       why =
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
           "group, or call for each vector";
     settle();
     if (!why.empty()) refuse(why);
-    body_->call.run_group(body_->schedule, group.members(), step);
+    body_->call.run_group(schedule(), group.members(), step);
   }
 
   template <class... V>
@@ -431,8 +423,8 @@ class collective {
   }
 
   globalq::plan plan_of(std::uint64_t length, dtype type) const {
-    return make_plan(setup().facts, body_->schedule, workers().size(), length, type,
-                     setup().settings.chunk_values, setup().chunk_bytes);
+    return make_plan(setup().facts, schedule(), workers().size(), length, type, setup().settings.chunk_values,
+                     setup().chunk_bytes);
   }
 
   static void run_started(call_queue::job const& what) {
@@ -445,6 +437,7 @@ class collective {
   void expect_threads() { workers().expect_threads(); }
 
   endpoint& workers() const { return *body_->workers; }
+  globalq::schedule::erased const& schedule() const { return *body_->what; }
   call_setup const& setup() const { return body_->call.setup(); }
 
   std::unique_ptr<body> body_;  ///< jobs of a queue name it

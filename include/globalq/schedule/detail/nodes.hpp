@@ -87,12 +87,10 @@ class node_split {
 
   /// @throws configuration_error over a transport that pairs messages in groups
   template <Transport T>
-  static void expect_single_messages([[maybe_unused]] T const& t, [[maybe_unused]] char const* remedy) {
-    if constexpr (transport::OnStream<T>) {
-      if (!transport::host_driven(t))
-        refuse(std::string("not yet over a transport whose messages are groups on a stream, such as nccl; ") +
-               remedy);
-    }
+  static void expect_single_messages(T const& t, char const* remedy) {
+    if (!transport::host_driven(t))
+      refuse(std::string("not yet over a transport whose messages are groups on a stream, such as nccl; ") +
+             remedy);
   }
 
   [[noreturn]] static void refuse(std::string const& what) {

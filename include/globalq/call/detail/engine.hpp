@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: what makes the calls of one operator over one endpoint of host memory: host_call, or where it is compiled in a
+///        library, what calls it there.
+
+#if !defined(GLOBALQ_COMPILED)
+#include "host_call.hpp"
+
+namespace globalq::detail {
+using host_engine = host_call;
+}  // namespace globalq::detail
+
+#else
+#include "../../schedule/erased.hpp"
+#include "../../transport/endpoint.hpp"
+#include "../call_queue.hpp"
+#include "setup.hpp"
+
+#include <memory>
+#include <span>
+#include <string>
+
+namespace globalq::detail {
+
+class host_call;
+
+/// A host_call; see there what the members mean.
+class host_engine {
+ public:
+  using executor = kernel::host_executor;
+
+  host_engine(transport::endpoint& workers, call_setup const& setup, executor const& on,
+              std::unique_ptr<operator_codec> codec);
+  ~host_engine();
+
+  void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+           std::uint64_t step);
+  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                 std::uint64_t step);
+  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                 group_operators const& ops, std::uint64_t step);
+  [[noreturn]] void refuse(std::string const& why);
+  [[noreturn]] void start_refusal(call_queue& queue, std::string const& why);
+  call_setup const& setup() const;
+  void set_levels(levels::detail::level_table const& levels);
+  operator_codec* codec();
+  bool only_operators_differ() const;
+
+ private:
+  std::unique_ptr<host_call> call_;
+};
+
+}  // namespace globalq::detail
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: what is fixed before a call: its settings, its operators.
+
+#include "../../operator/detail/operator_codec.hpp"
+#include "../../plan/plan.hpp"
+#include "../options.hpp"
+#include "../vector_group.hpp"
+
+#include <span>
+
+namespace globalq::detail {
+
+/// What is fixed when an allreduce_mean is made.
+struct call_setup {
+  options settings;
+  operator_facts facts;
+  resolution resolved;
+  char const* operation = "";       ///< for errors
+  std::uint64_t operator_hash = 0;  ///< without the values of its levels
+  std::uint64_t schedule_hash = 0;
+  std::size_t chunk_bytes = default_chunk_bytes;
+  bool forced = false;  ///< the operator is float32 because the environment says so
+
+  std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
+  std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
+  std::uint32_t inner_order() const { return inner_order_of(facts); }
+
+  /// Of the norm that is measured; without quantisation only the largest magnitude is asked for.
+  static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
+};
+
+/// An operator of a group.
+struct group_slot {
+  operator_facts const* facts = nullptr;
+  operator_codec* codec = nullptr;
+};
+
+/// The operators of a group: one for all of its vectors, or some that each vector has one of.
+struct group_operators {
+  std::span<group_slot const> slots;
+  std::span<std::uint32_t const> of;  ///< number of a vector's slot; empty: all have the first
+  std::uint64_t hash = 0;             ///< of all that must agree
+  std::uint64_t grain = 1;            ///< vectors begin at multiples of it; a multiple of the random tile
+  std::uint64_t chunk_values = 0;
+  std::uint64_t grouping = 0;  ///< what else tells one group from another
+  std::uint64_t step =
+      unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
+  static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
+
+  std::uint64_t reported_step(std::uint64_t random_step) const {
+    return step == unnamed ? random_step : step;
+  }
+  std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
+  operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
+};
+
+/// Where kernels run when the caller names no space.
+template <class Transport>
+auto execution_of(Transport& workers) {
+  if constexpr (transport::OwnExecution<Transport>)
+    return workers.execution();
+  else
+    return Kokkos::DefaultHostExecutionSpace();
+}
+
+}  // namespace globalq::detail

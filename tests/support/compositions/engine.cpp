@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Tests: calls of host memory, compiled once.
+
+#include <globalq/call/detail/engine.hpp>
+#include <globalq/call/detail/host_call.hpp>
+
+#if defined(GLOBALQ_COMPILED)
+namespace globalq::detail {
+
+host_engine::host_engine(transport::endpoint& workers, call_setup const& setup, executor const& on,
+                         std::unique_ptr<operator_codec> codec)
+    : call_(std::make_unique<host_call>(workers, setup, on, std::move(codec))) {}
+host_engine::~host_engine() = default;
+
+void host_engine::run(schedule::erased const& schedule, const_vector x, mutable_vector y,
+                      std::uint64_t length, std::uint64_t step) {
+  call_->run(schedule, x, y, length, step);
+}
+void host_engine::run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                            std::uint64_t step) {
+  call_->run_group(schedule, members, step);
+}
+void host_engine::run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                            group_operators const& ops, std::uint64_t step) {
+  call_->run_group(schedule, members, ops, step);
+}
+void host_engine::refuse(std::string const& why) { call_->refuse(why); }
+void host_engine::start_refusal(call_queue& queue, std::string const& why) {
+  call_->start_refusal(queue, why);
+}
+call_setup const& host_engine::setup() const { return call_->setup(); }
+void host_engine::set_levels(levels::detail::level_table const& levels) { call_->set_levels(levels); }
+operator_codec* host_engine::codec() { return call_->codec(); }
+bool host_engine::only_operators_differ() const { return call_->only_operators_differ(); }
+
+}  // namespace globalq::detail
+#endif
