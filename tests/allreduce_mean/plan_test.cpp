@@ -13,6 +13,7 @@
 #include <globalq/schedule/detail/shards.hpp>
 #include <globalq/transport/threads.hpp>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -143,6 +144,30 @@ TEST(Plan, its_numbers_are_those_of_every_worker_run) {
                          n, d, chunk);
           if (HasFailure()) return;
         }
+}
+
+/// A schedule that does not run: it only says what it would send.
+struct ring_on_paper {
+  static constexpr char const* name = "ring on paper";
+  gq::schedule::ring of;
+  gq::detail::schedule_facts facts(int n) const { return of.facts(n); }
+  int parts(int n) const { return of.parts(n); }
+  std::vector<std::pair<int, int>> additions(int n) const { return of.additions(n); }
+  std::uint64_t sent(gq::schedule::detail::piece_sizes const& all, int n, int rank) const {
+    return of.sent(all, n, rank);
+  }
+  void hold(gq::schedule::detail::piece_sizes const& all, int n, int rank,
+            gq::schedule::detail::slot_sizes& frames) const {
+    of.hold(all, n, rank, frames);
+  }
+};
+
+TEST(Plan, asks_schedules_that_do_not_run) {
+  gq::uncompressed const op;
+  EXPECT_EQ(gq::plan_for(op, ring_on_paper{}, 5, 1000).bytes_sent,
+            gq::plan_for(op, gq::schedule::ring{}, 5, 1000).bytes_sent);
+  gq::schedule::hierarchical<gq::schedule::star, gq::schedule::native> const refused(4);
+  EXPECT_THAT(gq::plan_for(op, refused, 8, 1000).refusal, ::testing::HasSubstr("between nodes"));
 }
 
 TEST(Plan, its_numbers_are_those_of_every_one_of_a_thousand_workers) {

@@ -5,6 +5,7 @@
 #include "tests/support/allocations.hpp"
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
 #include <globalq/call/call_queue.hpp>
@@ -13,7 +14,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace gq = globalq;
@@ -230,6 +233,57 @@ TEST(Start, calls_have_one_type_for_all_operators_and_go_on_where_their_object_i
     EXPECT_TRUE(under_way.test());
     means[0](again, 10);
     EXPECT_FALSE(same_bits(last, again));
+  });
+}
+
+/// A schedule whose texts lie in it.
+struct named_ring : gq::schedule::ring {
+  std::string operation = "my_mean";
+  gq::detail::schedule_facts facts(int workers) const {
+    gq::detail::schedule_facts f = gq::schedule::ring::facts(workers);
+    f.operation = operation.c_str();
+    return f;
+  }
+};
+
+TEST(Start, texts_of_a_schedule_are_those_of_the_one_that_the_call_keeps) {
+  on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
+    gq::allreduce_mean mean{workers, quantised(), named_ring{}, {.seed = 4}, Kokkos::Serial()};
+    gq::allreduce_mean const moved = std::move(mean);
+    std::vector<float> x(10);
+    EXPECT_THAT(support::refusal<gq::configuration_error>(
+                    [&] { const_cast<gq::allreduce_mean<>&>(moved)(x, std::uint64_t{1} << 50); }),
+                ::testing::HasSubstr("globalq: my_mean: rank "));
+  });
+}
+
+/// A transport that does something before each message.
+template <class T>
+struct busy_transport {
+  using request = typename T::request;
+  T& of;
+  std::function<void()> before;
+  int rank() const { return of.rank(); }
+  int size() const { return of.size(); }
+  request send_async(int peer, std::span<std::byte const> bytes) {
+    before();
+    return of.send_async(peer, bytes);
+  }
+  request recv_async(int peer, std::span<std::byte> bytes) { return of.recv_async(peer, bytes); }
+  void wait(request& r) { of.wait(r); }
+};
+
+TEST(Start, a_call_may_be_made_while_another_one_of_the_thread_moves_messages) {
+  on_threads(4, std::chrono::seconds{20}, [](auto& workers) {
+    gq::transport::group alone{workers, {workers.rank()}};
+    gq::allreduce_mean inner{alone, gq::uncompressed{}, gq::schedule::scatter_reduce_allgather{}};
+    std::vector<float> small(10, 1.0F), x(100000, static_cast<float>(workers.rank()));
+    std::uint64_t step = 0;
+    busy_transport<std::remove_reference_t<decltype(workers)>> busy{workers, [&] { inner(small, step++); }};
+    gq::allreduce_mean mean{busy, gq::uncompressed{}, gq::schedule::scatter_reduce_allgather{}};
+    mean(x, 0);
+    EXPECT_EQ(x, std::vector<float>(x.size(), 1.5F));
+    EXPECT_GT(step, 3U);
   });
 }
 

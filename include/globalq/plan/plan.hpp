@@ -289,7 +289,7 @@ template <class S>
 requires(!std::is_base_of_v<schedule::erased, S>) plan
     make_plan(operator_facts const& op, S const& of, int workers, std::uint64_t length, dtype type,
               std::uint64_t chunk, std::size_t chunk_bytes = default_chunk_bytes) {
-  return make_plan(op, schedule::erased_as<S const&>(of), workers, length, type, chunk, chunk_bytes);
+  return make_plan(op, schedule::erased_as<S const&, false>(of), workers, length, type, chunk, chunk_bytes);
 }
 
 }  // namespace detail

@@ -20,6 +20,8 @@
 #include "../operator/detail/resolve.hpp"
 #include "../transport/concept.hpp"
 
+#include <array>
+#include <deque>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -95,36 +97,50 @@ inline constexpr int most_sets = 16;
 
 /// Transfers under way, in memory that the next call reuses. Leaving the scope by an exception gives them up.
 ///
-/// They are kept in sets, each of which is waited for by itself: those of a chunk, say, while another is on its way.
+/// They are kept in sets, each of which is waited for by itself: those of a chunk, say, while another is on its way. A thread that makes a
+/// call within a call (from its transport, say) has sets for each.
 template <Transport T>
 class transfers {
  public:
-  transfers() { clear(); }
-  ~transfers() { clear(); }
+  transfers() : lists_(room().lists()) {}
+  ~transfers() {
+    for (list& each : lists_) each.clear();
+    --room().used;
+  }
   transfers(transfers const&) = delete;
   transfers& operator=(transfers const&) = delete;
 
   void send(T& t, int to, std::span<std::byte const> frame, int set = 0) {
-    lists()[set].push_back(detail::send(t, to, frame));
+    of(set).push_back(detail::send(t, to, frame));
   }
   void recv(T& t, int from, std::span<std::byte> frame, int set = 0) {
-    lists()[set].push_back(detail::recv(t, from, frame));
+    of(set).push_back(detail::recv(t, from, frame));
   }
-  void wait(T& t, std::size_t i, int set = 0) { t.wait(lists()[set][i]); }
+  void wait(T& t, std::size_t i, int set = 0) { t.wait(of(set)[i]); }
   void wait_all(T& t, int set = 0) {
-    for (auto& q : lists()[set]) t.wait(q);
-    lists()[set].clear();
+    for (auto& q : of(set)) t.wait(q);
+    of(set).clear();
   }
 
  private:
   using list = std::vector<typename T::request>;
-  static list* lists() {
-    thread_local list all[most_sets];
-    return all;
+  using lists = std::array<list, most_sets>;
+  struct thread_room {
+    std::deque<typename transfers::lists> all;  // which stay where they are when there are more
+    std::size_t used = 0;
+
+    typename transfers::lists& lists() {
+      if (used == all.size()) all.emplace_back();
+      return all[used++];
+    }
+  };
+  static thread_room& room() {
+    thread_local thread_room of_thread;
+    return of_thread;
   }
-  static void clear() {
-    for (int set = 0; set < most_sets; ++set) lists()[set].clear();
-  }
+  list& of(int set) { return lists_[static_cast<std::size_t>(set)]; }
+
+  lists& lists_;
 };
 
 /// One worker after the other joins the sum.

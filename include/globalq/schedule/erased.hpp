@@ -52,8 +52,10 @@ class erased {
       : gathers(gathering), scatters(scattering), sums_in_nodes(summing) {}
 };
 
-/// One that is known. @tparam S  a schedule, or a reference to one that outlives it
-template <class S>
+/// One that is known.
+/// @tparam S     a schedule, or a reference to one that outlives it
+/// @tparam Runs  whether it runs; plans only ask it
+template <class S, bool Runs = true>
 class erased_as final : public erased {
   using plain = std::remove_cvref_t<S>;
   static constexpr bool sums = globalq::detail::SumsInNodes<plain>;
@@ -74,8 +76,9 @@ class erased_as final : public erased {
   segment writes(layout const& cut, int rank) const override {
     return globalq::detail::writes_of(s_, cut, rank);
   }
-  void operator()(transport::endpoint& t, codec& c, layout const& cut, frame_pool& frames) const override {
-    s_(t, c, cut, frames);
+  void operator()([[maybe_unused]] transport::endpoint& t, [[maybe_unused]] codec& c,
+                  [[maybe_unused]] layout const& cut, [[maybe_unused]] frame_pool& frames) const override {
+    if constexpr (Runs) s_(t, c, cut, frames);
   }
   detail::busiest_worker busiest(int workers, layout const& cut, codec& c, detail::piece_sizes const& sizes,
                                  detail::bytes_before const& before) const override {
@@ -97,7 +100,7 @@ class erased_as final : public erased {
   void sum_in_node([[maybe_unused]] transport::endpoint& t, [[maybe_unused]] codec& c,
                    [[maybe_unused]] std::uint64_t length, [[maybe_unused]] std::uint64_t chunk_values,
                    [[maybe_unused]] frame_pool& frames) const override {
-    if constexpr (sums) s_.sum_in_node(t, c, length, chunk_values, frames);
+    if constexpr (sums && Runs) s_.sum_in_node(t, c, length, chunk_values, frames);
   }
 
  private:

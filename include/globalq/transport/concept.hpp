@@ -81,6 +81,11 @@ concept OwnAllreduceSum = Transport<T> && SumLane<Lane> && requires(T& t, std::s
   { t.allreduce_sum(lanes) } -> std::same_as<void>;
 };
 
+/// @brief Adds each of them.
+template <class T>
+concept AddsLanes = OwnAllreduceSum<T, std::int8_t> && OwnAllreduceSum<T, std::int16_t> &&
+    OwnAllreduceSum<T, std::int32_t> && OwnAllreduceSum<T, float>;
+
 /// @brief Counts the bytes that this worker has handed over for sending since it was made.
 template <class T>
 concept OwnBytesSent = Transport<T> && requires(T const& t) {

@@ -136,16 +136,22 @@ namespace detail {
 /// @tparam Base  endpoint, or stream_endpoint of the transport's space
 template <Transport T, class Base>
 class endpoint_of final : public Base {
+  static constexpr bool is_endpoint = std::is_base_of_v<endpoint, T>;
+
  public:
   explicit endpoint_of(T& t) requires std::is_same_v<Base, endpoint> : Base(t.rank(), t.size()), t_(t) {}
   explicit endpoint_of(T& t) requires(!std::is_same_v<Base, endpoint>)
       : Base(t.rank(), t.size(), t.execution()), t_(t) {}
 
   bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) override {
+    if constexpr (is_endpoint) return t_.own_allgather(mine, all);
     if constexpr (OwnAllgather<T>) t_.allgather(mine, all);
     return OwnAllgather<T>;
   }
-  bool adds() const override { return OwnAllreduceSum<T, std::int8_t>; }
+  bool adds() const override {
+    if constexpr (is_endpoint) return t_.adds();
+    return AddsLanes<T>;
+  }
   std::uint64_t bytes_sent() const override {
     if constexpr (OwnBytesSent<T>) return t_.bytes_sent();
     return 0;
@@ -164,7 +170,9 @@ class endpoint_of final : public Base {
 
   bool host_driven() const override { return transport::host_driven(t_); }
   bool synchronize() {  // of a stream_endpoint
-    if constexpr (requires { t_.synchronize(); }) {
+    if constexpr (requires { bool{t_.synchronize()}; }) {
+      return t_.synchronize();
+    } else if constexpr (requires { t_.synchronize(); }) {
       t_.synchronize();
       return true;
     }

@@ -278,36 +278,42 @@ class collective {
     static_assert(
         !on_stream || !SumsInNodes<Schedule>,
         "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
-    if constexpr (!transport::OwnAllreduceSum<Transport, std::int8_t>) {
-      static_assert(
-          !std::is_same_v<Schedule, globalq::schedule::native>,
-          "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
-          "schedule::ring, tree, scatter_reduce_allgather or allgather with this transport");
-      if (schedule.facts(workers.size()).native)
-        throw configuration_error(
-            "globalq: schedule native needs a transport that adds integers itself (allreduce_sum); use "
-            "schedule ring, tree, sra or allgather with this one");
-    }
-    call_setup setup = set_up(workers.rank(), workers.size(), facts_of(op), schedule, settings);
+    static_assert(
+        transport::AddsLanes<Transport> || !std::is_same_v<Schedule, globalq::schedule::native>,
+        "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
+        "schedule::ring, tree, scatter_reduce_allgather or allgather with this transport");
+    auto link = transport::make_endpoint(workers);
+    // what a schedule says may lie in it: ask where it stays
+    auto what = globalq::schedule::erase(std::move(schedule));
+    call_setup setup = set_up(*link, facts_of(op), *what, settings);
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
-    if constexpr (on_stream) expect_no_waiting_tree(workers, schedule, settings);
     auto const on = executor_of(workers, space);
-    body_ = std::make_unique<body>(transport::make_endpoint(workers),
-                                   globalq::schedule::erase(std::move(schedule)), setup, on,
+    body_ = std::make_unique<body>(std::move(link), std::move(what), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)
                                                 : make_codec(op, setup.facts, setup.resolved, on));
   }
 
   /// @throws configuration_error
-  template <class Schedule>
-  static call_setup set_up(int rank, int n, operator_facts const& facts, Schedule const& schedule,
-                           options const& settings) {
+  static call_setup set_up(transport::endpoint const& workers, operator_facts const& facts,
+                           globalq::schedule::erased const& schedule, options const& settings) {
+    int const n = workers.size();
     schedule_facts const s = schedule.facts(n);
+    auto const refuse = [&](std::string const& why) {
+      throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
+    };
     if (!Kokkos::is_initialized())
-      throw configuration_error(
-          worker_message(s.operation, rank, n,
-                         "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
-                         "call of globalq"));
+      refuse(
+          "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+          "call of globalq");
+    if (s.native && !workers.adds())
+      refuse(
+          "schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
+          "tree, sra or allgather with this one");
+    if (!workers.host_driven() && settings.chunk_values != 0 && n > 1 &&
+        std::string_view(s.name) == globalq::schedule::tree::name)
+      refuse("chunk_values is " + std::to_string(settings.chunk_values) +
+             ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+             "chunk_values at 0, or use another schedule");
     call_setup setup;
     setup.settings = settings;
     setup.facts = facts;
@@ -319,22 +325,6 @@ class collective {
     setup.operator_hash = fingerprint(setup.facts, setup.resolved);
     setup.schedule_hash = schedule_fingerprint(schedule, n);
     return setup;
-  }
-
-  /// @throws configuration_error where workers of a tree would wait for each other
-  template <class Transport, class Schedule>
-  static void expect_no_waiting_tree(Transport const& workers, Schedule const& schedule,
-                                     options const& settings) {
-    int const n = workers.size();
-    schedule_facts const s = schedule.facts(n);
-    if (transport::host_driven(workers) || settings.chunk_values == 0 || n == 1 ||
-        std::string_view(s.name) != globalq::schedule::tree::name)
-      return;
-    throw configuration_error(worker_message(
-        s.operation, workers.rank(), n,
-        "chunk_values is " + std::to_string(settings.chunk_values) +
-            ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
-            "chunk_values at 0, or use another schedule"));
   }
 
   template <class Transport, class Space>
