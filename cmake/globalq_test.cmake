@@ -109,7 +109,8 @@ function(_globalq_compile_fast name kernels computes sources libraries)
   set_target_properties(${name} PROPERTIES PCH_WARN_INVALID OFF)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 warns of the inside of std::string where <string> is precompiled (its bugs 105329 and 105651).
-    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
+    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow
+                                           -Wno-stringop-overread)
   endif()
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   if(NOT sources)

@@ -377,13 +377,12 @@ class layered_mean {
   void run(std::span<vector_group::member const> members, std::uint64_t step) {
     std::uint64_t const count = steps_of_a_call(), first = settings_.first;
     try {
-      if (!warms_up(step))
-        return call_->run_group(*schedule_, members, own_operators(step), step * count + first);
+      if (!warms_up(step)) return call_->run(*schedule_, members, own_operators(step), step * count + first);
       globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
       std::uint64_t const chunk =
           settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
-      call_->run_group(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
-                       step * count + first);
+      call_->run(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
+                 step * count + first);
     } catch (disagreement_error const&) {
       // every worker comes here, or none
       if (call_->only_operators_differ()) name_the_layer(warms_up(step));

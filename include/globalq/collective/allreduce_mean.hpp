@@ -50,7 +50,7 @@ class allreduce_mean : public detail::collective<Place> {
   /// one has values above 2^900: their scales are in units of 2^128 then.
   /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native
-  void operator()(vector_group const& group, std::uint64_t step) { this->run_group(group, step); }
+  void operator()(vector_group const& group, std::uint64_t step) { this->run(group, step); }
 
   /// What a call with vectors of @p length values does and costs.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {

@@ -97,6 +97,7 @@ class hierarchical {
                                       false};
     int const outer_roundings = nodes.count() == 1 ? 0 : (between.one_addition ? 1 : between.height);
     f.roundings = 1 + roundings_within(largest) + outer_roundings;
+    f.chunks_wait = between.chunks_wait;
     return f;
   }
   int parts(int workers) const { return outer_.parts(nodes_of(workers).count()); }

@@ -16,7 +16,10 @@ namespace globalq::schedule {
 struct tree {
   static constexpr char const* name = "tree";
   static globalq::detail::schedule_facts facts(int workers) {
-    return {name, log2_ceil(static_cast<std::uint64_t>(workers)), true, false, false};
+    globalq::detail::schedule_facts f{name, log2_ceil(static_cast<std::uint64_t>(workers)), true, false,
+                                      false};
+    f.chunks_wait = true;
+    return f;
   }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int workers) {

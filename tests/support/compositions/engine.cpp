@@ -13,17 +13,13 @@ host_engine::host_engine(transport::endpoint& workers, call_setup const& setup, 
     : call_(std::make_unique<host_call>(workers, setup, on, std::move(codec))) {}
 host_engine::~host_engine() = default;
 
-void host_engine::run(schedule::erased const& schedule, const_vector x, mutable_vector y,
-                      std::uint64_t length, std::uint64_t step) {
-  call_->run(schedule, x, y, length, step);
+void host_engine::run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                      bool alone, std::uint64_t step) {
+  call_->run(schedule, members, alone, step);
 }
-void host_engine::run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                            std::uint64_t step) {
-  call_->run_group(schedule, members, step);
-}
-void host_engine::run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                            group_operators const& ops, std::uint64_t step) {
-  call_->run_group(schedule, members, ops, step);
+void host_engine::run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+                      group_operators const& ops, std::uint64_t step) {
+  call_->run(schedule, members, ops, step);
 }
 void host_engine::refuse(std::string const& why) { call_->refuse(why); }
 void host_engine::start_refusal(call_queue& queue, std::string const& why) {

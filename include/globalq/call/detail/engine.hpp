@@ -34,12 +34,10 @@ class host_engine {
               std::unique_ptr<operator_codec> codec);
   ~host_engine();
 
-  void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members, bool alone,
            std::uint64_t step);
-  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                 std::uint64_t step);
-  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                 group_operators const& ops, std::uint64_t step);
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+           group_operators const& ops, std::uint64_t step);
   [[noreturn]] void refuse(std::string const& why);
   [[noreturn]] void start_refusal(call_queue& queue, std::string const& why);
   call_setup const& setup() const;

@@ -90,8 +90,10 @@ class grouped_codec final : public codec {
   /// @param common  of all vectors; what differs is filled in for each
   /// @param units   of all buckets, in units of 2^common.wide
   /// @param plain   what float32 values of each vector are divided by; empty: nothing is
-  void begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
-             group_places const& places, std::span<double const> units, std::span<plain_scale const> plain) {
+  /// @returns       what makes the frames: this, or the codec of a vector alone
+  codec& begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
+               group_places const& places, std::span<double const> units,
+               std::span<plain_scale const> plain) {
     ops_ = ops;
     call_ = common;
     members_ = members;
@@ -103,9 +105,12 @@ class grouped_codec final : public codec {
     entered_.assign(ops.slots.size(), members.size());
     varying_ = false;
     for (group_slot const& slot : ops.slots) varying_ = varying_ || slot.codec->head_bytes() != 0;
+    if (!ops.alone) return *this;
+    beyond_ = 0;
+    return enter(0);
   }
 
-  std::uint32_t faults() const { return faults_; }
+  std::uint32_t faults() const { return ops_.alone ? ops_.slots[0].codec->faults() : faults_; }
   /// The first vector that holds a value beyond its type's range, once faults() tells of one.
   std::size_t beyond_range() const { return beyond_; }
 

@@ -35,33 +35,30 @@ class host_call {
         memory_(std::make_shared<workspace>()) {}
 
   /// One call.
-  void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
+  /// @param members  a group, or a vector alone (see group_operators::alone); vector k draws the random bits of step + k
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members, bool alone,
            std::uint64_t step) {
-    meter_.watch(workers_, setup_.operation, step, length, setup_.facts.plain,
-                 [&] { guarded([&] { exchange(schedule, x, y, length, step); }); });
-  }
-
-  /// The same for several vectors; vector k draws the random bits of step + k.
-  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                 std::uint64_t step) {
     group_slot const own{&setup_.facts, codec_.get()};
-    run_group(schedule, members,
-              {{&own, 1},
-               {},
-               hash(setup_.operator_hash, setup_.facts.levels),
-               grain_of(setup_.facts),
-               setup_.chunk_values(),
-               0},
-              step);
+    run(schedule, members,
+        {{&own, 1},
+         {},
+         hash(setup_.operator_hash, setup_.facts.levels),
+         grain_of(setup_.facts),
+         setup_.chunk_values(),
+         0,
+         group_operators::unnamed,
+         alone},
+        step);
   }
 
   /// The same with operators of their own.
-  void run_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                 group_operators const& ops, std::uint64_t step) {
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+           group_operators const& ops, std::uint64_t step) {
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
-    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops),
-                 [&] { guarded([&] { exchange_group(schedule, members, ops, step); }); });
+    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops), [&] {
+      guarded([&] { exchange({schedule, members, ops, step}); });
+    });
   }
 
   /// In place of a call whose arguments are refused: tells the others, which would wait.
@@ -112,115 +109,111 @@ class host_call {
     std::vector<opening_record> records;
   };
 
-  /// Tells the report of the call what became of values.
-  auto compare() {
-    return [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
-      add_errors(on_, x, rounded, count, meter_.report());
+  /// What is called for.
+  struct task {
+    schedule::erased const& schedule;
+    std::span<vector_group::member const> members;
+    group_operators const& ops;
+    std::uint64_t step;
+
+    dtype type() const { return members.empty() ? dtype::float32 : members[0].x.type; }
+    /// Of a part of a vector alone, or of all of a vector of a group.
+    segment of(std::size_t k, segment part) const { return ops.alone ? part : segment{0, members[k].length}; }
+  };
+
+  void exchange(task const& t) {
+    places_.place(t.members, t.ops);
+    layout const cut(t.ops.alone ? t.members[0].length : places_.length(), t.schedule.parts(workers_.size()),
+                     t.ops.grain, t.ops.chunk_values);
+    segment const brought = t.schedule.reads(cut, workers_.rank()),
+                  written = t.schedule.writes(cut, workers_.rank());
+    decision const d = open(t, brought);
+    auto const fill_results = [&](bool nan) {
+      for (std::size_t k = 0; k < t.members.size(); ++k) {
+        segment const part = t.of(k, written);
+        fill(at(t.members[k].y, part.first), part.count, nan);
+      }
     };
+    auto const not_finite = [&](bool changed) {
+      meter_.not_finite(changed ? -1 : d.who);
+      if (setup_.settings.non_finite == non_finite::error)
+        throw non_finite_error(non_finite_text(
+            setup_.operation,
+            changed ? beyond_range_text(t.members[group_.beyond_range()].y.type) : brought_text(d.who),
+            changed));
+      fill_results(true);
+    };
+    switch (d.what) {
+      case outcome::not_finite:
+        return not_finite(false);
+      case outcome::beyond_unit:
+        throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
+      case outcome::zero:
+        if (meter_.wants_errors() && !is_plain(t.ops)) note_zeros(t, brought);
+        return fill_results(false);
+      default:
+        send(t, cut, brought, d);
+        if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
+    }
   }
 
-  void exchange(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
-                std::uint64_t step) {
-    int const n = workers_.size();
-    operator_facts const& op = setup_.facts;
-    std::uint64_t const buckets = setup_.buckets(length);
-    layout const cut(length, schedule.parts(n), grain_of(op), setup_.chunk_values());
-    segment const written = schedule.writes(cut, workers_.rank()),
-                  brought = schedule.reads(cut, workers_.rank());
-    bool const enters = enters_other(schedule, op);
-    decision const d = open(schedule, x, length, brought, step, enters);
-    auto const fill_result = [&](bool nan) { fill(at(y, written.first), written.count, nan); };
-    if (d.what == outcome::zero && !setup_.facts.plain) note_zeros(brought.count);
-    auto const type = [&] { return y.type; };
-    conclude(d, type, fill_result, [&] {
-      call c = common_call(schedule, step, d, x.type);
-      c.x = x;
-      c.y = y;
-      c.length = length;
-      if (enters) {
-        entered_.clear();
-        entered_.add(x, length, brought, op, schedule.sums_in_nodes);
-        plain_scale const scale{c.plain_unit, c.plain_wide};
-        enter(schedule, c, {&scale, 1});
-        c.x = entered_[0];
-        measure_entered(schedule, op, at(c.x, brought.first), brought.count, first_bucket(op, brought));
-        if (shares_unit(op)) expect_within_unit(share_of_unit(op, 0, buckets));
-      }
-      scale_buckets(c.x.type, buckets, d, rule_of(op, x.type, enters).by_bucket);
-      c.units = scales(buckets);
-      if (meter_.wants_errors() && !op.plain && encodes(schedule)) {
-        vector_group::member const mine{at(c.x, brought.first), {}, brought.count};
-        auto const begin = [&](std::span<vector_group::member const> alone) {
-          call own = c;
-          own.workers = 1;
-          own.weight = 1;
-          own.y = at(alone[0].y, -brought.first);
-          codec_->begin(own);
-        };
-        rounding_.measure(*codec_, cut, schedule.parts(n), brought, c.rank, {&mine, 1}, begin, compare());
-      }
-      codec_->begin(c);
-      run_metered(meter_, schedule, workers_, *codec_, cut, memory_->frames);
-      return codec_->faults();
-    });
-  }
-
-  void exchange_group(schedule::erased const& schedule, std::span<vector_group::member const> members,
-                      group_operators const& ops, std::uint64_t step) {
-    int const n = workers_.size();
-    places_.place(members, ops);
+  /// Statistics, and the exchange of what they come to.
+  /// @throws disagreement_error, configuration_error where a value is beyond its unit
+  decision open(task const& t, segment brought) {
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
-    std::uint64_t lists = hash(ops.grouping, members.size()), values = 0;
+    std::uint64_t lists = hash(t.ops.grouping, t.members.size()), values = 0;
     double share = 0;  // of the units that are fixed
-    bool enters = false;
-    for (std::size_t k = 0; k < members.size(); ++k) {
-      auto const& m = members[k];
-      operator_facts const& op = ops.facts(k);
-      bool const later = enters_other(schedule, op);
-      enters = enters || later;
-      measure(op, m.x, m.length, places_.first_bucket(k), later ? infinity : call_setup::inner_order_of(op));
+    for (std::size_t k = 0; k < t.members.size(); ++k) {
+      auto const& m = t.members[k];
+      operator_facts const& op = t.ops.facts(k);
+      measure(op, m, t.of(k, brought), places_.first_bucket(k),
+              enters_other(t.schedule, op) ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
-      if (op.fixed_unit > 0 && !op.centred)
+      if (op.fixed_unit > 0 && !op.centred && !t.ops.alone)
         share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
-    dtype const type = members.empty() ? dtype::float32 : members[0].x.type;
+    if (t.ops.alone) {
+      operator_facts const& op = t.ops.facts(0);
+      bool const whole =
+          !enters_other(t.schedule, op) && buckets == 1 && statistics_[0].max_bits < double_infinity;
+      std::uint32_t const q = call_setup::inner_order_of(op);
+      return agree(t, 0, values, whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(t, op));
+    }
     // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
-    scale_rule rule(operator_facts{}, type);
+    scale_rule rule(operator_facts{}, t.type());
     rule.by_bucket = true;
-    decision const d = agree(schedule, ops.hash, type, hash(lists, std::uint64_t{1}), values, buckets, share,
-                             rule, step, [&](int field) { return group_text(field, members, ops, step); });
+    decision const d = agree(t, hash(lists, std::uint64_t{1}), values, share, rule);
     for (opening_record const& r : memory_->records) share = std::max(share, r.statistic);
     if (d.what == outcome::mean && share > 1)
       throw configuration_error(beyond_unit_text(setup_.operation, share));
-    auto const fill_result = [&](bool nan) {
-      for (auto const& m : members) fill(m.y, m.length, nan);
-    };
-    if (d.what == outcome::zero && !is_plain(ops)) note_zeros(values);
-    auto const type_beyond = [&] { return members[group_.beyond_range()].y.type; };
-    conclude(d, type_beyond, fill_result, [&] {
-      scale_plain(schedule, ops, members, d);
-      call const c = common_call(schedule, step, d, type);
-      std::span<vector_group::member const> const inside =
-          enters ? enter_group(schedule, ops, members, c) : members;
-      scale_group(ops, inside, d);
-      std::span<double const> const units = std::span<double const>(units_).first(buckets);
-      layout const cut(places_.length(), schedule.parts(n), ops.grain, ops.chunk_values);
-      if (meter_.wants_errors() && !is_plain(ops) && encodes(schedule)) {
-        auto const begin = [&](std::span<vector_group::member const> alone) {
-          call own = c;
-          own.workers = 1;
-          own.weight = 1;
-          group_.begin(ops, own, alone, places_, units, plain_);
-        };
-        rounding_.measure(group_, cut, schedule.parts(n), {0, places_.length()}, c.rank, inside, begin,
-                          compare());
-      }
-      group_.begin(ops, c, inside, places_, units, plain_);
-      run_metered(meter_, schedule, workers_, group_, cut, memory_->frames);
-      return group_.faults();
-    });
+    return d;
+  }
+
+  /// Scales, and the frames.
+  void send(task const& t, layout const& cut, segment brought, decision const& d) {
+    scale_plain(t, d);
+    call const c = common_call(t, d);
+    bool enters = false;
+    for (group_slot const& slot : t.ops.slots) enters = enters || enters_other(t.schedule, *slot.facts);
+    std::span<vector_group::member const> const inside = enters ? enter(t, c, brought) : t.members;
+    scale(t, inside, d);
+    if (meter_.wants_errors() && !is_plain(t.ops) && encodes(t.schedule)) {
+      call own = c;
+      own.workers = 1;
+      own.weight = 1;
+      auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
+        return group_.begin(t.ops, own, alone, places_, units_, plain_);
+      };
+      auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
+        add_errors(on_, x, rounded, count, meter_.report());
+      };
+      rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.alone, begin,
+                        compare);
+    }
+    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, units_, plain_);
+    run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
   /// Whether what is encoded is another vector than the caller's, known once all workers have agreed.
@@ -231,53 +224,39 @@ class host_call {
   bool encodes(schedule::erased const& schedule) const {
     return schedule.leads(workers_.rank(), workers_.size());
   }
-  static std::uint64_t first_bucket(operator_facts const& op, segment part) {
-    return op.bucket == 0 ? 0 : part.first / op.bucket;
-  }
-
   /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
-  void enter(schedule::erased const& schedule, call const& c, std::span<plain_scale const> scales) {
-    if (schedule.sums_in_nodes) {
-      auto const timed = meter_.enter(phase::transfer);
-      entered_.sum_nodes(schedule, workers_, c, scales, setup_.chunk_bytes / sizeof(float), memory_->frames);
-    }
-    auto const timed = meter_.enter(phase::norm);
-    entered_.centre();
-  }
-
-  std::span<vector_group::member const> enter_group(schedule::erased const& schedule,
-                                                    group_operators const& ops,
-                                                    std::span<vector_group::member const> members,
-                                                    call const& c) {
+  std::span<vector_group::member const> enter(task const& t, call const& c, segment brought) {
     entered_.clear();
-    for (std::size_t k = 0; k < members.size(); ++k)
-      entered_.add(members[k].x, members[k].length, {0, members[k].length}, ops.facts(k),
-                   schedule.sums_in_nodes);
-    enter(schedule, c, plain_);
-    inside_.assign(members.begin(), members.end());
+    for (std::size_t k = 0; k < t.members.size(); ++k)
+      entered_.add(t.members[k].x, t.members[k].length, t.of(k, brought), t.ops.facts(k),
+                   t.schedule.sums_in_nodes);
+    if (t.schedule.sums_in_nodes) {
+      auto const timed = meter_.enter(phase::transfer);
+      entered_.sum_nodes(t.schedule, workers_, c, plain_, setup_.chunk_bytes / sizeof(float),
+                         memory_->frames);
+    }
+    {
+      auto const timed = meter_.enter(phase::norm);
+      entered_.centre();
+    }
+    inside_.assign(t.members.begin(), t.members.end());
     double share = 0;
     bool asks = false;
-    for (std::size_t k = 0; k < members.size(); ++k) {
-      operator_facts const& op = ops.facts(k);
+    for (std::size_t k = 0; k < inside_.size(); ++k) {
+      operator_facts const& op = t.ops.facts(k);
       inside_[k].x = entered_[k];
-      if (!enters_other(schedule, op)) continue;
-      measure_entered(schedule, op, inside_[k].x, inside_[k].length, places_.first_bucket(k));
+      if (!enters_other(t.schedule, op)) continue;
+      std::uint64_t const first = places_.first_bucket(k), buckets = buckets_of(op, inside_[k].length);
+      if (encodes(t.schedule))
+        measure(op, inside_[k], t.of(k, brought), first, call_setup::inner_order_of(op));
+      else  // workers that encode nothing have the statistics of zeros
+        std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets, norm::statistic{});
       if (!shares_unit(op)) continue;
       asks = true;
-      share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, members[k].length)));
+      share = std::max(share, share_of_unit(op, first, buckets));
     }
     if (asks) expect_within_unit(share);
     return inside_;
-  }
-
-  /// Statistics of what is encoded; workers that encode nothing have those of zeros.
-  void measure_entered(schedule::erased const& schedule, operator_facts const& op, const_vector x,
-                       std::uint64_t count, std::uint64_t first) {
-    if (encodes(schedule))
-      measure(op, x, count, first, call_setup::inner_order_of(op));
-    else
-      std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets_of(op, count),
-                  norm::statistic{});
   }
 
   /// The scale of a bucket as this worker knows it, in units of 2^wide.
@@ -306,124 +285,99 @@ class host_call {
   }
 
   /// A call of which nothing is rounded.
-  void note_zeros(std::uint64_t count) {
-    if (meter_.wants_errors()) meter_.report().rounded = meter_.report().zeros = count;
+  void note_zeros(task const& t, segment brought) {
+    std::uint64_t values = 0;
+    for (std::size_t k = 0; k < t.members.size(); ++k) values += t.of(k, brought).count;
+    meter_.report().rounded = meter_.report().zeros = values;
   }
 
-  std::span<norm::statistic const> statistics_of(group_operators const& ops,
-                                                 std::span<vector_group::member const> members,
-                                                 std::size_t k) const {
+  std::span<norm::statistic const> statistics_of(task const& t, std::size_t k) const {
     return std::span<norm::statistic const>(statistics_)
-        .subspan(places_.first_bucket(k), buckets_of(ops.facts(k), members[k].length));
+        .subspan(places_.first_bucket(k), buckets_of(t.ops.facts(k), t.members[k].length));
   }
 
-  /// Fills units_ with the scales of a group's buckets, in units of 2^wide. Norms that are combined by the same rule and
-  /// travel in the same width share an exchange.
-  void scale_group(group_operators const& ops, std::span<vector_group::member const> members,
-                   decision const& d) {
-    units_.resize(std::max<std::uint64_t>(units_.size(), places_.buckets()));
+  /// Fills units_ with the scales of all buckets, in units of 2^wide.
+  /// @param members  with what is encoded
+  void scale(task const& t, std::span<vector_group::member const> members, decision const& d) {
+    if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
     // for scale_plain() as well, which only large values need: in a later call, maybe
-    exchanged_.reserve(std::max<std::uint64_t>(places_.buckets(), members.size()));
+    if (!t.ops.alone) exchanged_.reserve(std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
     plain_.reserve(members.size());
-    kinds_.clear();
+    shared_.clear();
+    shared_.reserve(members.size());
     for (std::size_t k = 0; k < members.size(); ++k) {
-      operator_facts const& op = ops.facts(k);
-      std::span<norm::statistic const> const mine = statistics_of(ops, members, k);
-      double* const units = units_.data() + places_.first_bucket(k);
+      operator_facts const& op = t.ops.facts(k);
+      std::span<norm::statistic const> const mine = statistics_of(t, k);
+      std::span<double> const units = std::span(units_).subspan(places_.first_bucket(k), mine.size());
       if (op.plain || mine.empty()) continue;
+      if (opening_has_norm(t, op)) {
+        units[0] = d.unit;
+        continue;
+      }
       for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
-      if (op.local || op.fixed_unit > 0) continue;
-      norm_kind const kind{op.p, members[k].y.type};
-      if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
+      if (!op.local && op.fixed_unit == 0) shared_.push_back({op.p, members[k].y.type, units});
     }
-    for (norm_kind const& kind : kinds_) {
-      auto const each_of_kind = [&](auto const& f) {
-        for (std::size_t k = 0; k < members.size(); ++k) {
-          operator_facts const& op = ops.facts(k);
-          if (op.plain || op.local || op.fixed_unit > 0 || kind != norm_kind{op.p, members[k].y.type})
-            continue;
-          f(std::span(units_).subspan(places_.first_bucket(k), buckets_of(op, members[k].length)));
-        }
-      };
-      exchange_units(kind, each_of_kind);
-    }
+    exchange_units();
   }
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
-  /// exchanged then.
-  void scale_plain(schedule::erased const& schedule, group_operators const& ops,
-                   std::span<vector_group::member const> members, decision const& d) {
+  /// exchanged then; nor for a vector alone.
+  void scale_plain(task const& t, decision const& d) {
     plain_.clear();
+    shared_.clear();
     int const n = workers_.size();
     plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
     if (most.unit == 1 && most.wide == 0) return;
-    tops_.assign(members.size(), 0.0);
-    for (std::size_t k = 0; k < members.size(); ++k)
-      for (norm::statistic const& s : statistics_of(ops, members, k)) tops_[k] = std::max(tops_[k], s.max());
-    for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
-      auto const each_of_type = [&](auto const& f) {
-        for (std::size_t k = 0; k < members.size(); ++k) {
-          operator_facts const& op = ops.facts(k);
-          if ((op.plain || op.plain_tail || op.centred || schedule.sums_in_nodes) &&
-              members[k].x.type == type)
-            f(std::span(tops_).subspan(k, 1));
-        }
-      };
-      exchange_units({infinity, type}, each_of_type);
+    tops_.assign(t.members.size(), t.ops.alone ? d.top : 0.0);
+    for (std::size_t k = 0; k < tops_.size() && !t.ops.alone; ++k) {
+      operator_facts const& op = t.ops.facts(k);
+      for (norm::statistic const& s : statistics_of(t, k)) tops_[k] = std::max(tops_[k], s.max());
+      if (op.plain || op.plain_tail || op.centred || t.schedule.sums_in_nodes)
+        shared_.push_back({infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1)});
     }
-    for (std::size_t k = 0; k < members.size(); ++k)
-      plain_.push_back(tops_[k] == 0 ? plain_scale{} : plain_scale_of(tops_[k], n, members[k].x.type));
+    exchange_units();
+    for (std::size_t k = 0; k < tops_.size(); ++k)
+      plain_.push_back(tops_[k] == 0 ? plain_scale{} : plain_scale_of(tops_[k], n, t.members[k].x.type));
   }
 
-  /// What norms must have in common to be exchanged together.
-  struct norm_kind {
+  /// Norms that all workers combine.
+  struct shared_units {
     std::uint32_t p;
     dtype type;
-    bool operator==(norm_kind const&) const = default;
+    std::span<double> units;
+    bool exchanged_with(shared_units const& other) const { return p == other.p && type == other.type; }
   };
 
-  /// agree_on_units() of all that @p each gives to its argument, in turn.
-  template <class Each>
-  void exchange_units(norm_kind const& kind, Each const& each) {
-    exchanged_.clear();
-    each([&](std::span<double> units) { exchanged_.insert(exchanged_.end(), units.begin(), units.end()); });
-    if (exchanged_.empty()) return;
+  /// agree_on_units() of shared_. Norms that are combined by the same rule and travel in the same width share an exchange.
+  void exchange_units() {
+    if (shared_.empty()) return;
     auto const timed = meter_.enter(phase::opening);
-    agree_on_units(workers_, std::span(exchanged_), kind.p, kind.type, memory_->frames);
-    auto from = exchanged_.cbegin();
-    each([&](std::span<double> units) {
-      std::copy_n(from, units.size(), units.begin());
-      from += static_cast<std::ptrdiff_t>(units.size());
-    });
-  }
-
-  /// Does what the records come to.
-  /// @param type         type(): of the vector that a result is beyond the range of
-  /// @param fill_result  fill_result(nan): writes zeros, or NaN, to all of the result
-  /// @param send         makes the result; returns the faults of the kernels
-  template <class Type, class Fill, class Send>
-  void conclude(decision const& d, Type const& type, Fill const& fill_result, Send const& send) {
-    auto const not_finite = [&](auto const& why, bool changed) {
-      meter_.not_finite(d.what == outcome::not_finite ? d.who : -1);
-      if (setup_.settings.non_finite == non_finite::error)
-        throw non_finite_error(non_finite_text(setup_.operation, why(), changed));
-      fill_result(true);
+    auto const agree_on = [this](std::span<double> units, shared_units const& of) {
+      agree_on_units(workers_, units, of.p, of.type, memory_->frames);
     };
-    if (d.what == outcome::not_finite) return not_finite([&] { return brought_text(d.who); }, false);
-    if (d.what == outcome::beyond_unit)
-      throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
-    if (d.what == outcome::zero) return fill_result(false);
-    if ((send() & kernel::out_of_range) != 0) not_finite([&] { return beyond_range_text(type()); }, true);
+    if (shared_.size() == 1) return agree_on(shared_[0].units, shared_[0]);
+    for (std::size_t i = 0; i < shared_.size(); ++i) {
+      shared_units const of = shared_[i];
+      if (of.units.empty()) continue;  // exchanged with others
+      exchanged_.clear();
+      for (shared_units const& s : shared_)
+        if (s.exchanged_with(of)) exchanged_.insert(exchanged_.end(), s.units.begin(), s.units.end());
+      agree_on(exchanged_, of);
+      auto from = exchanged_.cbegin();
+      for (shared_units& s : shared_) {
+        if (!s.exchanged_with(of)) continue;
+        std::copy_n(from, s.units.size(), s.units.begin());
+        from += static_cast<std::ptrdiff_t>(s.units.size());
+        s.units = {};
+      }
+    }
   }
 
   /// What of a call does not depend on its vectors.
-  call common_call(schedule::erased const& schedule, std::uint64_t step, decision const& d,
-                   dtype type) const {
+  call common_call(task const& t, decision const& d) const {
+    schedule::erased const& schedule = t.schedule;
     call c;
-    plain_scale const plain = plain_scale_of(d.top, workers_.size(), type);
-    c.plain_unit = plain.unit;
-    c.plain_wide = plain.wide;
     c.rank = workers_.rank();
     c.workers = schedule.gathers ? 1 : workers_.size();
     if (schedule.sums_in_nodes) {
@@ -433,103 +387,82 @@ class host_call {
       c.weight = s.weight(workers_.size());
     }
     c.seed = setup_.settings.seed;
-    c.step = step;
+    c.step = t.step;
     c.wide = d.wide;
     return c;
   }
-  std::span<double const> scales(std::uint64_t buckets) const {
-    return std::span<double const>(units_).first(setup_.facts.plain ? 1 : buckets);
-  }
 
-  /// The statistics of consecutive buckets.
-  /// @param q  order of the norm
-  void measure(operator_facts const& op, const_vector x, std::uint64_t count, std::uint64_t first_bucket,
+  /// The statistics of the buckets of a vector.
+  /// @param part   of it that is looked at: what this worker brings; begins at a bucket. Others have those of zeros
+  /// @param first  the vector's first bucket
+  /// @param q      order of the norm
+  void measure(operator_facts const& op, vector_group::member const& m, segment part, std::uint64_t first,
                std::uint32_t q) {
     auto const timed = meter_.enter(phase::norm);
-    norm::bucket_statistics(on_, count, op.bucket, q, norm::input_block{x, q},
-                            std::span(statistics_).subspan(first_bucket, buckets_of(op, count)), parts_);
+    auto const mine = std::span(statistics_).subspan(first, buckets_of(op, m.length));
+    if (part.count != m.length) std::fill(mine.begin(), mine.end(), norm::statistic{});
+    norm::bucket_statistics(
+        on_, part.count, op.bucket, q, norm::input_block{at(m.x, part.first), q},
+        mine.subspan(op.bucket == 0 ? 0 : part.first / op.bucket, buckets_of(op, part.count)), parts_);
   }
 
-  /// One pass over what this worker brings, then the exchange of what it gave.
-  /// @throws disagreement_error
-  decision open(schedule::erased const& schedule, const_vector x, std::uint64_t length, segment brought,
-                std::uint64_t step, bool enters) {
-    std::uint32_t const q = enters ? infinity : setup_.inner_order();
-    std::uint64_t const buckets = setup_.buckets(length);
-    if (statistics_.size() < buckets) statistics_.resize(buckets);
-    if (brought.count != length) std::fill_n(statistics_.begin(), buckets, norm::statistic{});
-    measure(setup_.facts, at(x, brought.first), brought.count, first_bucket(setup_.facts, brought), q);
-    bool const whole = !enters && buckets == 1 && statistics_[0].max_bits < double_infinity;
-    return agree(schedule, hash(setup_.operator_hash, setup_.facts.levels), x.type, 0, length, buckets,
-                 whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(setup_.facts, x.type, enters),
-                 step, [&](int field) {
-                   return field == agreement::type   ? std::string(name_of(x.type))
-                          : field == agreement::step ? std::to_string(step)
-                                                     : setup_.facts.name;
-                 });
-  }
-
-  /// @param enters  whether norms are those of other vectors than were measured so far: each is a bucket's at least
-  static scale_rule rule_of(operator_facts const& op, dtype type, bool enters) {
-    scale_rule rule(op, type);
+  /// What scale follows from the records of a call of one vector.
+  static scale_rule rule_of(task const& t, operator_facts const& op) {
+    scale_rule rule(op, t.type());
     if (op.centred) rule.fixed_unit = 0;  // it is for values around midpoints
-    rule.by_bucket = rule.by_bucket || (enters && !op.plain && rule.fixed_unit == 0);
+    // the norm is that of another vector than was measured so far: it is a bucket's at least
+    rule.by_bucket = rule.by_bucket || (enters_other(t.schedule, op) && !op.plain && rule.fixed_unit == 0);
     return rule;
+  }
+  /// Whether the scale of a vector follows from the records.
+  static bool opening_has_norm(task const& t, operator_facts const& op) {
+    return t.ops.alone && op.fixed_unit == 0 && !rule_of(t, op).by_bucket;
   }
 
   /// The opening exchange.
   /// @param grouping  0, or what tells one list of lengths and types from another
-  /// @param text      text(field) of this worker's types, operator and step, for errors
-  template <class Text>
-  decision agree(schedule::erased const& schedule, std::uint64_t operator_hash, dtype type,
-                 std::uint64_t grouping, std::uint64_t length, std::uint64_t buckets, double relative,
-                 scale_rule const& rule, std::uint64_t step, Text const& text) {
+  decision agree(task const& t, std::uint64_t grouping, std::uint64_t values, double relative,
+                 scale_rule const& rule) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
-    for (std::uint64_t b = 0; b < buckets; ++b) top = std::max(top, statistics_[b].max_bits);
-    agreement agreed(type, operator_hash, setup_.schedule_hash, n, setup_.settings.seed,
-                     setup_.settings.non_finite, length);
+    for (std::uint64_t b = 0; b < places_.buckets(); ++b) top = std::max(top, statistics_[b].max_bits);
+    agreement agreed(t.type(), t.ops.hash, setup_.schedule_hash, n, setup_.settings.seed,
+                     setup_.settings.non_finite, values);
     if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
     // in memory that outlasts a call that is given up
     auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers_.rank()), 1);
-    mine[0] = agreed.record(step, top, relative);
+    mine[0] = agreed.record(t.step, top, relative);
     transport::allgather(workers_, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
-    check_agreement(workers_, records, setup_.operation, setup_.forced, [&](int field) {
-      if (field == agreement::schedule)
-        return schedule.facts(n).name + (" of " + std::to_string(n) + " workers");
-      if (field == agreement::seed) return std::to_string(setup_.settings.seed);
-      if (field == agreement::mode) return mode_text(setup_.settings.non_finite);
-      return text(field);
-    });
+    check_agreement(workers_, records, setup_.operation, setup_.forced,
+                    [&](int field) { return text(t, field); });
     return decide(records.data(), n, rule);
   }
 
-  /// What agree() asks of a group.
-  static std::string group_text(int field, std::span<vector_group::member const> members,
-                                group_operators const& ops, std::uint64_t step) {
-    if (field == agreement::step) return std::to_string(ops.reported_step(step));
-    if (field == agreement::what)
-      return ops.of.empty() ? ops.slots[0].facts->name : "those of " + number(members.size()) + " layers";
-    std::string list = "a group of";
-    for (auto const& m : members) list += " " + number(m.length) + " " + name_of(m.x.type);
-    return list;
-  }
-
-  /// Fills units_ with the scales of this call, in units of 2^wide.
-  void scale_buckets(dtype type, std::uint64_t buckets, decision const& d, bool by_bucket) {
-    operator_facts const& op = setup_.facts;
-    if (units_.size() < buckets) units_.resize(buckets);
-    if (!by_bucket) {
-      std::fill_n(units_.begin(), buckets, d.unit);
-      return;
+  /// What this worker means, for errors.
+  std::string text(task const& t, int field) const {
+    switch (field) {
+      case agreement::schedule:
+        return t.schedule.facts(workers_.size()).name +
+               (" of " + std::to_string(workers_.size()) + " workers");
+      case agreement::seed:
+        return std::to_string(setup_.settings.seed);
+      case agreement::mode:
+        return mode_text(setup_.settings.non_finite);
+      case agreement::step:
+        return std::to_string(t.ops.reported_step(t.step));
+      case agreement::what:
+        return t.ops.of.empty() ? t.ops.slots[0].facts->name
+                                : "those of " + number(t.members.size()) + " layers";
+      default:
+        break;
     }
-    for (std::uint64_t b = 0; b < buckets; ++b) units_[b] = own_unit(op, statistics_[b], type, d);
-    if (op.local || op.fixed_unit > 0) return;
-    auto const timed = meter_.enter(phase::opening);
-    agree_on_units(workers_, std::span(units_).first(buckets), op.p, type, memory_->frames);
+    if (t.ops.alone) return name_of(t.type());
+    std::string list = "a group of";
+    for (auto const& m : t.members) list += " " + number(m.length) + " " + name_of(m.x.type);
+    return list;
   }
 
   transport::endpoint& workers_;
@@ -541,7 +474,7 @@ class host_call {
   std::vector<vector_group::member> inside_;  ///< of a group, with what is encoded
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, exchanged_, tops_;
-  std::vector<norm_kind> kinds_;
+  std::vector<shared_units> shared_;
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;

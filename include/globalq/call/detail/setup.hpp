@@ -47,6 +47,9 @@ struct group_operators {
   std::uint64_t grouping = 0;  ///< what else tells one group from another
   std::uint64_t step =
       unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
+  /// One vector, not a group of one: its frames are those of its operator, it is cut where it ends, a worker may bring or get
+  /// a part of it, and the opening exchange has its norm.
+  bool alone = false;
   static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
 
   std::uint64_t reported_step(std::uint64_t random_step) const {

@@ -264,12 +264,13 @@ class stream_call {
 
   /// Tells the report of the call what encoding does to own values.
   void measure_errors(call const& c, layout const& cut, int parts, segment brought) {
-    vector_group::member const mine{at(c.x, brought.first), {}, brought.count};
-    auto const begin = [&](std::span<vector_group::member const> alone) {
+    vector_group::member const mine{c.x, {}, c.length};
+    auto const begin = [&](std::span<vector_group::member const> alone) -> codec& {
       call own = c;
       own.workers = 1;
-      own.y = at(alone[0].y, -brought.first);
+      own.y = alone[0].y;
       codec_->begin(own);
+      return *codec_;
     };
     auto const compare = [&](const_vector x, mutable_vector rounded, std::uint64_t count) {
       std::uint64_t const items = std::min(count, most_comparing);
@@ -279,7 +280,7 @@ class stream_call {
       settle();
       for (std::uint64_t i = 0; i < items; ++i) add_errors(sums[i], meter_.report());
     };
-    rounding_.measure(*codec_, cut, parts, brought, c.rank, {&mine, 1}, begin, compare);
+    rounding_.measure(cut, parts, brought, c.rank, {&mine, 1}, true, begin, compare);
   }
 
   bool throws() const { return setup_.settings.non_finite == non_finite::error; }

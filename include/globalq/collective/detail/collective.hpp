@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 namespace globalq::detail {
 
@@ -184,10 +183,12 @@ class collective {
         : workers(std::move(of)), what(std::move(s)), call(*workers, setup, on, std::move(codec)) {}
 
     void run(job const& j, call_step step) {
-      if constexpr (on_stream)
+      if constexpr (on_stream) {
         call.run(*what, j.x, j.y, j.length, step);
-      else
-        call.run(*what, j.x, j.y, j.length, step.value);
+      } else {
+        vector_group::member const alone{j.x, j.y, j.length};
+        call.run(*what, {&alone, 1}, true, step.value);
+      }
     }
 
     std::unique_ptr<endpoint> workers;
@@ -309,10 +310,10 @@ class collective {
       refuse(
           "schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
           "tree, sra or allgather with this one");
-    if (!workers.host_driven() && settings.chunk_values != 0 && n > 1 &&
-        std::string_view(s.name) == globalq::schedule::tree::name)
+    if (s.chunks_wait && !workers.host_driven() && settings.chunk_values != 0 && n > 1)
       refuse("chunk_values is " + std::to_string(settings.chunk_values) +
-             ", and on a stream workers of a tree would wait for each other's chunks for ever; leave "
+             ", and on a stream workers of schedule " + s.name +
+             " would wait for each other's chunks for ever; leave "
              "chunk_values at 0, or use another schedule");
     call_setup setup;
     setup.settings = settings;
@@ -377,7 +378,7 @@ class collective {
     body_->run(j, step);
   }
 
-  void run_group(vector_group const& group, std::uint64_t step) {
+  void run(vector_group const& group, std::uint64_t step) {
     static_assert(!on_stream,
                   "globalq: groups are averaged in host memory; on a stream call for each vector");
     std::uint64_t values = 0;
@@ -390,7 +391,7 @@ class collective {
           "group, or call for each vector";
     settle();
     if (!why.empty()) refuse(why);
-    body_->call.run_group(schedule(), group.members(), step);
+    body_->call.run(schedule(), group.members(), false, step);
   }
 
   template <class... V>

@@ -60,6 +60,8 @@ struct schedule_facts {
   int encoders =
       0;  ///< nodes, where each adds its values in float32 and one worker encodes the sum; 0: all workers encode
   int largest_node = 1;  ///< workers of the largest of these nodes
+  bool chunks_wait =
+      false;  ///< workers wait for each other's chunks: on a stream for ever, unless there is one
 
   /// Vectors that are encoded.
   int vectors(int workers) const { return encoders != 0 ? encoders : workers; }
@@ -72,9 +74,9 @@ struct schedule_facts {
 /// A hash of all fields. One that is not listed here does not compile.
 inline std::uint64_t fingerprint(schedule_facts const& s) {
   auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms,
-               encoders, largest_node] = s;
+               encoders, largest_node, chunks_wait] = s;
   return hash_fields(0, name, height, combines, native, one_addition, roundings, varying, operation,
-                     most_terms, encoders, largest_node);
+                     most_terms, encoders, largest_node, chunks_wait);
 }
 
 /// What an operator is made of, as numbers.
