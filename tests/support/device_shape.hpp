@@ -126,9 +126,10 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             o.write_scale(scales[k].data(), b, k == 2 ? 6.0 : 1.5 + static_cast<double>(b % 3) / 4 + k);
         }
         std::size_t const bytes = wire.bytes(count);
+        gq::kernel::host::held_policies<Levels, Rounding, Wire> const held(levels, rounding, wire);
         // the operands of a host, with what those of the device have
         auto const host_of = [&](operands const& from) {
-          on_host h(levels, rounding, wire);
+          on_host h(held);
           static_cast<gq::kernel::segment_call&>(h) = from;
           return h;
         };

@@ -41,8 +41,9 @@ template <class Levels, class Rounding, WireFormat Wire>
 std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
     Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
     method how, kernel::host_executor const& on) {
-  return std::make_unique<detail::policy_codec<Levels, Rounding, Wire>>(levels, rounding, wire, facts, how,
-                                                                        on);
+  using held = detail::own_policies<Levels, Rounding, Wire>;
+  return detail::make_composed<typename Wire::lane>(
+      std::make_unique<held>(levels, detail::rounding_for(rounding, facts, how), wire, facts), facts, how, on);
 }
 
 /// @brief The same for vectors in the memory of a stream of @p Space.

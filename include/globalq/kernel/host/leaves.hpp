@@ -56,9 +56,9 @@ struct reduce_leaves {
                              int tiles, Lane* out, std::size_t ahead);
 };
 
-/// The functions of a composition. Policies come back as they were given: see policies.
+/// What levels with a rounding add to a composition. Policies come back as they were given: see policies.
 template <class Lane>
-struct leaves {
+struct coding_leaves {
   void (*encode)(void const* levels, void const* rounding, encoded_run const* runs, int count,
                  std::uint32_t const* words, Lane* out);
   /// Whole random tiles, for each type of values; null where there is no loop for this machine.
@@ -68,14 +68,22 @@ struct leaves {
                          random::stream const& s, std::uint64_t tile, int count, void* out, int origin,
                          std::size_t ahead);
   tiles bytes_of_tiles[4], nibbles_of_tiles[4];  ///< by dtype
+};
 
+/// What levels add.
+template <class Lane>
+struct level_leaves {
   using decoder = std::uint32_t (*)(void const* levels, Lane const* codes, decoded_run const* runs, int count,
                                     std::uint32_t limit, float* out);
   /// The values of codes, written or added.
   decoder write_values, add_values;
   /// The same on the scale of a float32 vector. They return what kernel::decode() does.
   decoder decode, decode_and_add;
+};
 
+/// What a wire format adds.
+template <class Lane>
+struct wire_leaves {
   void (*pack)(void const* wire, Lane const* codes, int count, std::byte* out, bool zero_free);
   bool (*unpack)(void const* wire, std::byte const* in, int count, Lane* codes, bool zero_free);
   std::uint64_t (*bytes)(void const* wire,
@@ -83,13 +91,17 @@ struct leaves {
   bool as_lanes;                                ///< codes travel as lanes: no pack() and no unpack()
 };
 
-/// A composition of policies. They outlive what looks at them.
+/// The functions of a composition.
+template <class Lane>
+struct leaves : coding_leaves<Lane>, level_leaves<Lane>, wire_leaves<Lane> {};
+
+/// A composition as bodies see it.
 template <class Lane>
 struct policies {
-  leaves<Lane> const* leaf;
-  void const *levels, *wire;
-  bool has_tiles;      ///< these levels are such that bytes_of_tiles can be called, where there are any
-  std::uint32_t bits;  ///< of a code, where there are no gaps
+  leaves<Lane> const* leaf = nullptr;
+  void const *levels = nullptr, *wire = nullptr;
+  bool has_tiles = false;  ///< these levels are such that bytes_of_tiles can be called, where there are any
+  std::uint32_t bits = 0;  ///< of a code, where there are no gaps
 };
 
 namespace detail {
@@ -165,27 +177,35 @@ constexpr bool without_gaps() {
   return false;
 }
 
-template <class Levels, class Rounding, class Wire>
-constexpr leaves<typename Wire::lane> make_leaves() {
-  using lane = typename Wire::lane;
-  leaves<lane> l{};
-  l.encode = encode<Levels, Rounding, lane>;
-  if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, lane>) {
+template <class Levels, class Rounding, class Lane, bool Nibbles>
+coding_leaves<Lane> make_coding_of() {
+  coding_leaves<Lane> l{};
+  l.encode = encode<Levels, Rounding, Lane>;
+  if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Lane>) {
     constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
                    b16 = static_cast<int>(dtype::bfloat16);
     l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, false>;
     l.bytes_of_tiles[f16] = tiles<Levels, Rounding, float16, false>;
     l.bytes_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, false>;
-    if constexpr (requires { requires Wire::may_be_nibbles; }) {
+    if constexpr (Nibbles) {
       l.nibbles_of_tiles[f32] = tiles<Levels, Rounding, float, true>;
       l.nibbles_of_tiles[f16] = tiles<Levels, Rounding, float16, true>;
       l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, true>;
     }
   }
-  l.write_values = values<false, Levels, lane>;
-  l.add_values = values<true, Levels, lane>;
-  l.decode = decode<false, Levels, lane>;
-  l.decode_and_add = decode<true, Levels, lane>;
+  return l;
+}
+
+template <class Levels, class Lane>
+level_leaves<Lane> make_decoding_of() {
+  return {values<false, Levels, Lane>, values<true, Levels, Lane>, decode<false, Levels, Lane>,
+          decode<true, Levels, Lane>};
+}
+
+template <class Wire>
+wire_leaves<typename Wire::lane> make_packing_of() {
+  using lane = typename Wire::lane;
+  wire_leaves<lane> l{};
   l.as_lanes = globalq::detail::is_integer_wire<Wire>();
   if constexpr (!globalq::detail::is_integer_wire<Wire>()) {
     l.pack = [](void const* wire, lane const* codes, int count, std::byte* out, bool zero_free) {
@@ -200,8 +220,11 @@ constexpr leaves<typename Wire::lane> make_leaves() {
   return l;
 }
 
-template <class Levels, class Rounding, class Wire>
-inline constexpr leaves<typename Wire::lane> leaves_of = make_leaves<Levels, Rounding, Wire>();
+template <class Wire>
+constexpr bool may_be_nibbles() {
+  if constexpr (requires { Wire::may_be_nibbles; }) return Wire::may_be_nibbles;
+  return false;
+}
 
 template <class Op, class Lane>
 constexpr reduce_leaves<Lane> make_reduce_leaves() {
@@ -217,20 +240,62 @@ constexpr reduce_leaves<Lane> make_reduce_leaves() {
 template <class Op, class Lane>
 inline constexpr reduce_leaves<Lane> reduce_leaves_of = detail::make_reduce_leaves<Op, Lane>();
 
-/// A rounding as bodies see it.
-template <class Rounding>
-any_rounding any_rounding_of(Rounding const& rounding) {
-  return {Rounding::word_per_coordinate, rounding.shifts(), detail::is_constant(rounding), &rounding,
-          detail::shift<Rounding>};
+// The leaves of policies. Those of built-in ones may have been compiled before: see operator/built_in.hpp.
+
+/// @tparam Nibbles  whether the wire may have four bits a code
+template <class Levels, class Rounding, class Lane, bool Nibbles>
+coding_leaves<Lane> coding_of() {
+  return detail::make_coding_of<Levels, Rounding, Lane, Nibbles>();
+}
+template <class Levels, class Lane>
+level_leaves<Lane> decoding_of() {
+  return detail::make_decoding_of<Levels, Lane>();
+}
+template <class Wire>
+wire_leaves<typename Wire::lane> packing_of() {
+  return detail::make_packing_of<Wire>();
+}
+template <class Op, class Lane>
+reduce_leaves<Lane> const* adding_of() {
+  return &reduce_leaves_of<Op, Lane>;
 }
 
-/// Levels and wire as bodies see them, with what a rounding makes of them.
+/// A composition without its types. It stays where it is: bodies have pointers to it.
+template <class Lane>
+struct any_policies {
+  leaves<Lane> leaf;
+  policies<Lane> by;
+  any_rounding rounding;
+  float extent = 1;
+  std::uint32_t max_code = 1;
+
+  any_policies() = default;
+  any_policies(any_policies const&) = delete;
+  any_policies& operator=(any_policies const&) = delete;
+  virtual ~any_policies() = default;
+};
+
+/// The same with them.
 template <class Levels, class Rounding, class Wire>
-policies<typename Wire::lane> policies_of(Levels const& levels, Wire const& wire) {
-  policies<typename Wire::lane> p{&detail::leaves_of<Levels, Rounding, Wire>, &levels, &wire, true, 0};
-  if constexpr (kernel::detail::Tabled<Levels>) p.has_tiles = levels.has_lines();
-  if constexpr (detail::without_gaps<Wire>()) p.bits = static_cast<std::uint32_t>(wire.bits());
-  return p;
-}
+struct held_policies : any_policies<typename Wire::lane> {
+  using lane = typename Wire::lane;
+
+  held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
+      : levels(scheme), decision(decide), wire(format) {
+    this->leaf = {coding_of<Levels, Rounding, lane, detail::may_be_nibbles<Wire>()>(),
+                  decoding_of<Levels, lane>(), packing_of<Wire>()};
+    this->by = {&this->leaf, &levels, &wire, true, 0};
+    if constexpr (kernel::detail::Tabled<Levels>) this->by.has_tiles = levels.has_lines();
+    if constexpr (detail::without_gaps<Wire>()) this->by.bits = static_cast<std::uint32_t>(wire.bits());
+    this->rounding = {Rounding::word_per_coordinate, decision.shifts(), detail::is_constant(decision),
+                      &decision, detail::shift<Rounding>};
+    this->extent = levels.extent();
+    this->max_code = levels.max_code();
+  }
+
+  Levels levels;
+  Rounding decision;
+  Wire wire;
+};
 
 }  // namespace globalq::kernel::host

@@ -25,13 +25,11 @@ struct operands : segment_operands<any_rounding> {
 
   operands() = default;
 
-  /// Policies outlive it.
-  template <class Levels, class Rounding, class Wire>
-  operands(Levels const& scheme, Rounding const& decide, Wire const& format)
-      : by(policies_of<Levels, Rounding, Wire>(scheme, format)) {
-    rounding = any_rounding_of(decide);
-    extent = scheme.extent();
-    max_code = scheme.max_code();
+  /// @param held  outlives it
+  explicit operands(any_policies<Lane> const& held) : by(held.by) {
+    rounding = held.rounding;
+    extent = held.extent;
+    max_code = held.max_code;
   }
 
   GLOBALQ_ALWAYS_INLINE piece piece_of(std::uint64_t index) const {

@@ -6,20 +6,24 @@
 #include "../../kernel/host/combine.hpp"
 #include "../../kernel/host/mean.hpp"
 #include "../../kernel/reduction.hpp"
-#include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
+#include "host_policies.hpp"
 
 #include <utility>
 
 namespace globalq::detail {
 
-/// All but the policies themselves, which policy_codec adds: one class, and so one set of kernels, for each lane.
+/// One class, and so one set of kernels, for each lane.
 template <class Lane>
-class composed_codec : public composition {
+class composed_codec final : public composition {
   using operands = kernel::host::operands<Lane>;
 
  public:
+  composed_codec(std::unique_ptr<host_policies<Lane>> held, operator_facts const& facts, method how,
+                 kernel::host_executor const& on)
+      : composition(held->facts, facts, how), held_(std::move(held)), start_(held_->kernels()), on_(on) {}
+
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
     int const terms = terms_of(own, sources);
@@ -39,7 +43,7 @@ class composed_codec : public composition {
       on_.values(part.count, kernel::host::add_values<Lane>{o, codes, scales, fit, q_});
     }
     check_codes(sources);
-    wire::write_header(out, identifier_, terms, part.count, traits());
+    wire::write_header(out, policies_.identifier, terms, part.count, traits());
   }
 
   bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
@@ -51,7 +55,7 @@ class composed_codec : public composition {
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
     on_.values(all.count, kernel::host::encode_measured<Lane>{{o, codes}, scales, units.data(), q_});
     if ((faults_ & kernel::not_finite) != 0) return false;
-    wire::write_header(out, identifier_, 1, all.count, traits());
+    wire::write_header(out, policies_.identifier, 1, all.count, traits());
     return true;
   }
 
@@ -73,19 +77,13 @@ class composed_codec : public composition {
   }
 
  protected:
-  template <class Levels, class Rounding, class Wire>
-  composed_codec(Levels const& levels, Rounding const& rounding, Wire const& wire,
-                 operator_facts const& facts, method how, kernel::host_executor on)
-      : composition(levels, rounding, wire, facts, how), on_(std::move(on)) {
-    if constexpr (is_binary<Levels>())
-      exponential_ = &kernel::host::reduce_leaves_of<reduce::exponential, Lane>;
-  }
+  std::size_t code_bytes(std::uint64_t n) const override { return start_.bytes(n); }
 
-  operands start_;  ///< of every call; who derives tells once where the policies lie
+  levels::detail::level_table* table() override { return held_->table; }
 
  private:
   kernel::host::reduce_leaves<Lane> const* reduce_leaves() const {
-    return how_ == method::exponential ? exponential_ : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
+    return how_ == method::exponential ? held_->exponential : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
   }
 
   void write(segment part, std::span<source const> sources, bool add) {
@@ -101,7 +99,7 @@ class composed_codec : public composition {
     views_.clear();
     for (source const& s : sources) {
       std::size_t const bytes = frame_bytes(part, s.terms);
-      wire::check_header(s, identifier_, part.count, bytes, traits());
+      wire::check_header(s, policies_.identifier, part.count, bytes, traits());
       if (local_) check_scales(part, s, s.frame.data() + wire::header_bytes);
       views_.push_back(view_of(part, s));
     }
@@ -163,22 +161,19 @@ class composed_codec : public composition {
     });
   }
 
-  kernel::host::reduce_leaves<Lane> const* exponential_ = nullptr;  ///< where levels are powers of two
+  std::unique_ptr<host_policies<Lane>> held_;
+  operands start_;         ///< of every call
   bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
 };
 
-/// @tparam Levels,Rounding  kernel types
-template <class Levels, class Rounding, class Wire>
-class policy_codec final : public with_policies<composed_codec<typename Wire::lane>, Levels, Rounding, Wire> {
- public:
-  policy_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
-               method how, kernel::host_executor const& on)
-      : policy_codec::with_policies(levels, rounding_for(rounding, facts, how), wire, facts, how, on) {
-    this->start_ = {this->levels_, this->rounding_, this->wire_};
-  }
-};
+template <class Lane>
+std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane>> held,
+                                              operator_facts const& facts, method how,
+                                              kernel::host_executor const& on) {
+  return std::make_unique<composed_codec<Lane>>(std::move(held), facts, how, on);
+}
 
 }  // namespace globalq::detail

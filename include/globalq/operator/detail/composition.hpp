@@ -65,6 +65,29 @@ Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how
   return rounding;
 }
 
+/// The same of all that a codec is made with.
+template <class Levels>
+std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t bucket, double fixed_unit,
+                            bool zero_free) {
+  return hash_of_levels(hash(hash(bucket, bits_of(fixed_unit)), shifts ? 1U : 0U), levels, zero_free);
+}
+
+/// What a codec knows of policies besides their kernels.
+struct policy_facts {
+  std::uint64_t hash;  ///< hash_of_codes()
+  bool shifts;
+  std::uint8_t identifier;  ///< of the wire
+  bool integer_wire;
+  std::size_t lane_bytes;
+};
+template <class Levels, class Rounding, class Wire>
+policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wire const& wire,
+                             operator_facts const& facts) {
+  bool const shifts = rounding.shifts();
+  return {hash_of_codes(levels, shifts, facts.bucket, facts.fixed_unit, facts.zero_free), shifts,
+          wire.identifier(), is_integer_wire<Wire>(), sizeof(typename Wire::lane)};
+}
+
 /// A composition with its numbers: levels, rounding and wire as far as they are data.
 class composition : public operator_codec {
  public:
@@ -82,40 +105,34 @@ class composition : public operator_codec {
                                 number(own->size()) + (zero_free_ ? " without" : " with") +
                                 " zero; give as many of the same kind, or make a new operator");
     *own = levels;
-    hash_ = hash_of_levels(start_of_hash(), levels, zero_free_);
+    policies_.hash = hash_of_codes(levels, policies_.shifts, bucket_, fixed_unit_, zero_free_);
   }
 
   wire::frame_traits traits() const override {
     scale_format const form = q_.format(call_.x.type);
-    return wire::traits_of(local_ ? &form : nullptr, hash(hash_, std::uint64_t{bits_of(form.quantum)}));
+    return wire::traits_of(local_ ? &form : nullptr, hash(policies_.hash, std::uint64_t{bits_of(form.quantum)}));
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {
     payload p;
-    if (!integer_wire_ || how_ != method::sum || part.empty()) return p;
-    p.type = lane_bytes_ == 1   ? payload::kind::int8
-             : lane_bytes_ == 2 ? payload::kind::int16
-                                : payload::kind::int32;
+    if (!policies_.integer_wire || how_ != method::sum || part.empty()) return p;
+    p.type = policies_.lane_bytes == 1   ? payload::kind::int8
+             : policies_.lane_bytes == 2 ? payload::kind::int16
+                                         : payload::kind::int32;
     p.data = frame.data() + wire::header_bytes;
     p.count = part.count;
     return p;
   }
 
  protected:
-  template <class Levels, class Rounding, class Wire>
-  composition(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
-              method how)
+  composition(policy_facts const& policies, operator_facts const& facts, method how)
       : how_(how),
         bucket_(facts.bucket),
         q_(facts.q),
         local_(facts.local),
         zero_free_(facts.zero_free),
         fixed_unit_(facts.fixed_unit),
-        shifts_(rounding.shifts()),
-        identifier_(wire.identifier()),
-        integer_wire_(is_integer_wire<Wire>()),
-        lane_bytes_(sizeof(typename Wire::lane)),
-        hash_(hash_of_levels(start_of_hash(), levels, zero_free_)) {}
+        policies_(policies) {}
 
   /// Bytes of @p n codes on the wire.
   virtual std::size_t code_bytes(std::uint64_t n) const = 0;
@@ -169,40 +186,7 @@ class composition : public operator_codec {
   bool local_;
   bool zero_free_;
   double fixed_unit_;
-  bool shifts_;
-  std::uint8_t identifier_;  ///< of the wire
-  bool integer_wire_;
-  std::size_t lane_bytes_;
-
- private:
-  std::uint64_t start_of_hash() const { return hash(hash(bucket_, bits_of(fixed_unit_)), shifts_ ? 1U : 0U); }
-
-  std::uint64_t hash_;  ///< hash_of_levels()
-};
-
-/// A codec with the policies that it was made for. @tparam Base  composition, or what is made of it
-template <class Base, class Levels, class Rounding, class Wire>
-class with_policies : public Base {
- protected:
-  /// @param rest  what Base wants besides
-  template <class... Rest>
-  with_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
-                method how, Rest const&... rest)
-      : Base(levels, rounding, wire, facts, how, rest...),
-        levels_(levels),
-        rounding_(rounding),
-        wire_(wire) {}
-
-  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
-
-  levels::detail::level_table* table() override {
-    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
-    return nullptr;
-  }
-
-  Levels levels_;
-  Rounding rounding_;
-  Wire wire_;
+  policy_facts policies_;
 };
 
 }  // namespace globalq::detail

@@ -104,24 +104,24 @@ struct write_sums {
 
 /// The codec of a composition in the memory of a space.
 template <class Levels, class Rounding, class Wire, class Space>
-class stream_codec final : public with_policies<composition, Levels, Rounding, Wire> {
-  using base = with_policies<composition, Levels, Rounding, Wire>;
+class stream_codec final : public composition {
+  using base = composition;
   using base::bucket_;
   using base::call_;
-  using base::identifier_;
-  using base::levels_;
   using base::local_;
   using base::q_;
-  using base::rounding_;
   using base::scale_bytes_of;
   using base::scales_of;
-  using base::wire_;
   using operands = kernel::device::operands<Levels, Rounding, Wire>;
 
  public:
   stream_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
                method how, kernel::stream_executor<Space> const& on)
-      : base(levels, rounding_for(rounding, facts, how), wire, facts, how), on_(on) {}
+      : base(policy_facts_of(levels, rounding_for(rounding, facts, how), wire, facts), facts, how),
+        levels_(levels),
+        rounding_(rounding_for(rounding, facts, how)),
+        wire_(wire),
+        on_(on) {}
 
   void begin(call const& c) override {
     base::begin(c);
@@ -159,6 +159,14 @@ class stream_codec final : public with_policies<composition, Levels, Rounding, W
     if (!frame.empty()) on_.items(1, declare_terms{frame.data(), static_cast<std::uint32_t>(terms)});
   }
 
+ protected:
+  std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
+
+  levels::detail::level_table* table() override {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
+    return nullptr;
+  }
+
  private:
   template <bool Add>
   void write(segment part, std::span<source const> sources) {
@@ -184,7 +192,7 @@ class stream_codec final : public with_policies<composition, Levels, Rounding, W
 
   template <class Body>
   void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count, kernel::framed<Body>{body, header_word(identifier_),
+    on_.values(o.count, kernel::framed<Body>{body, header_word(policies_.identifier),
                                              wire::word_of_values(o.count, base::traits()), out, terms,
                                              o.faults, o.sources, o.source_count});
   }
@@ -205,6 +213,9 @@ class stream_codec final : public with_policies<composition, Levels, Rounding, W
     enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
   }
 
+  Levels levels_;
+  Rounding rounding_;
+  Wire wire_;
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_;
   std::vector<kernel::source_view> views_;

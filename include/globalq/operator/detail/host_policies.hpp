@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: the policies of a composition in host memory, behind one type for each lane.
+
+#include "../../kernel/host/leaves.hpp"
+#include "../../reduce/exponential.hpp"
+#include "composition.hpp"
+
+#include <memory>
+
+namespace globalq::detail {
+
+/// Policies, and what a codec knows of them.
+template <class Lane>
+struct host_policies {
+  policy_facts facts;
+  levels::detail::level_table* table = nullptr;                      ///< the levels, where they are one
+  kernel::host::reduce_leaves<Lane> const* exponential = nullptr;  ///< where levels are powers of two
+
+  explicit host_policies(policy_facts const& of) : facts(of) {}
+  virtual ~host_policies() = default;
+  virtual kernel::host::any_policies<Lane> const& kernels() const = 0;
+};
+
+/// @tparam Levels,Rounding  kernel types
+template <class Levels, class Rounding, class Wire>
+class own_policies final : public host_policies<typename Wire::lane> {
+  using lane = typename Wire::lane;
+
+ public:
+  own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of)
+      : host_policies<lane>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
+    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) this->table = &held_.levels;
+    if constexpr (is_binary<Levels>()) this->exponential = kernel::host::adding_of<reduce::exponential, lane>();
+  }
+  kernel::host::any_policies<lane> const& kernels() const override { return held_; }
+
+ private:
+  kernel::host::held_policies<Levels, Rounding, Wire> held_;
+};
+
+/// The codec of a composition. Compiled once for each lane.
+template <class Lane>
+std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane>> held,
+                                              operator_facts const& facts, method how,
+                                              kernel::host_executor const& on);
+
+}  // namespace globalq::detail
