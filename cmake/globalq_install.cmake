@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install, export and version file. globalq::mpi, globalq::nccl and globalq::eigen have export files of their own, so that
-# users without MPI, NCCL or Eigen can still use an installation that was made with it.
+# Install, export and version file. globalq::compiled, globalq::mpi, globalq::nccl and globalq::eigen have export files of their
+# own, so that users without MPI, NCCL or Eigen can still use an installation that was made with it.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -8,6 +8,14 @@ set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/globalq)
 
 install(TARGETS globalq EXPORT globalqTargets FILE_SET HEADERS)
 install(EXPORT globalqTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+set(GLOBALQ_WITH_COMPILED OFF)
+set(any_machine ARCH_INDEPENDENT)
+if(GLOBALQ_BUILD_COMPILED AND NOT Kokkos_ENABLE_CUDA)
+  set(GLOBALQ_WITH_COMPILED ON)
+  set(any_machine "")
+  install(TARGETS globalq_compiled EXPORT globalqCompiledTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT globalqCompiledTargets NAMESPACE globalq:: DESTINATION ${config_dir})
+endif()
 set(GLOBALQ_WITH_MPI OFF)
 if(TARGET globalq_mpi)
   set(GLOBALQ_WITH_MPI ON)
@@ -32,6 +40,6 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/globalqConfig.cmake INSTALL_DESTINATION ${config_dir})
 # Before 1.0 a change of the second number may break users.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake COMPATIBILITY SameMinorVersion
-                                 ARCH_INDEPENDENT)
+                                 ${any_machine})
 install(FILES ${PROJECT_BINARY_DIR}/globalqConfig.cmake ${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake
         DESTINATION ${config_dir})

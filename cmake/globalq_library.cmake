@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq, and where they are enabled and found globalq::mpi, globalq::nccl and
-# globalq::eigen.
+# The targets that users link: globalq::globalq or globalq::compiled, and where they are enabled and found globalq::mpi,
+# globalq::nccl and globalq::eigen.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
@@ -20,6 +20,20 @@ target_sources(
             FILES
             ${GLOBALQ_HEADERS}
             ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp)
+
+# The same, with all that is no template compiled once, and the kernels of what is built in. Optimised in every build type, as
+# its user's build type is not about these kernels.
+file(GLOB GLOBALQ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
+add_library(globalq_compiled STATIC ${GLOBALQ_SOURCES})
+add_library(globalq::compiled ALIAS globalq_compiled)
+set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(globalq_compiled PUBLIC globalq)
+target_compile_definitions(globalq_compiled PUBLIC GLOBALQ_COMPILED)
+target_compile_options(globalq_compiled PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
+# Sources for a GPU's compiler bring their own kernels.
+if(NOT GLOBALQ_BUILD_COMPILED OR Kokkos_ENABLE_CUDA)
+  set_target_properties(globalq_compiled PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
 
 if(GLOBALQ_ENABLE_MPI AND MPI_CXX_FOUND)
   add_library(globalq_mpi INTERFACE)

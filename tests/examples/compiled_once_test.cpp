@@ -4,8 +4,8 @@
 /// one did not.
 
 #include "examples/compiled_once/gradient_operator.hpp"
-#include "tests/support/compositions.hpp"
 
+#include <globalq/operator/any_quantizer.hpp>
 #include <globalq/operator/vector_codec.hpp>
 
 #include <gtest/gtest.h>
@@ -13,6 +13,8 @@
 #include <vector>
 
 namespace gq = globalq;
+
+gq::any_quantizer any_width(gq::norm::local<2> norm, gq::levels::uniform<> levels, std::uint32_t bits);
 
 TEST(CompiledOnce, kernels_of_another_source_make_the_frames_of_those_of_any_width) {
   std::vector<float> x(1000);
@@ -26,6 +28,5 @@ TEST(CompiledOnce, kernels_of_another_source_make_the_frames_of_those_of_any_wid
   };
   gq::norm::local<2> const norm{.bucket = 128};
   gq::levels::uniform<> const levels{31};
-  EXPECT_EQ(frame_of(gradient_operator{norm, levels, {}, {}}),
-            frame_of(gq::quantizer{norm, levels, gq::rounding::stochastic{}, gq::wire::packed<>{6}}));
+  EXPECT_EQ(frame_of(gradient_operator{norm, levels, {}, {}}), frame_of(any_width(norm, levels, 6)));
 }

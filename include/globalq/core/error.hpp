@@ -8,6 +8,8 @@
 /// the rank is left out where no worker is known yet (a policy that cannot be built, a plan without a
 /// transport).
 
+#include "detail/compiled.hpp"
+
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -56,18 +58,17 @@ namespace detail {
 /// @param rank       the worker that reports, in [0, workers)
 /// @param workers    how many workers there are
 /// @param what       what happened, with its numbers, and the remedy
-inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what) {
-  std::string text{"globalq: "};
-  text.append(operation).append(": rank ").append(std::to_string(rank)).append(" of ");
-  return text.append(std::to_string(workers)).append(": ").append(what);
-}
+GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
+                                        std::string_view what);
 
 /// `<what>; <remedy>`.
 /// @param remedy  what the reader can do about it
-inline std::string worker_message(std::string_view operation, int rank, int workers, std::string_view what,
-                                  std::string_view remedy) {
-  return worker_message(operation, rank, workers, what).append("; ").append(remedy);
-}
+GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
+                                        std::string_view what, std::string_view remedy);
 
 }  // namespace detail
 }  // namespace globalq
+
+#if !defined(GLOBALQ_COMPILED)
+#include "error-inl.hpp"
+#endif

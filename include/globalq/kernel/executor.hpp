@@ -22,6 +22,7 @@
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
 #include "../random/stream.hpp"
+#include "compiled_for.hpp"
 #include "float_environment.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -115,6 +116,11 @@ class host_executor {
   template <class Space>
   static void run_on(void const* space, std::uint64_t shares, std::uint64_t count, void const* context,
                      work f) {
+    run_shares<Space>(space, shares, count, context, f);
+  }
+  template <class Space>
+  static void run_shares(void const* space, std::uint64_t shares, std::uint64_t count, void const* context,
+                         work f) {
     std::exception_ptr error;
     std::atomic_flag failed;
     auto const guarded = [&error, &failed, context, f](std::uint64_t first, std::uint64_t last) {
@@ -150,6 +156,17 @@ class host_executor {
   std::shared_ptr<void const> space_;
   int threads_;
 };
+
+#if defined(GLOBALQ_COMPILED)
+#if defined(KOKKOS_ENABLE_SERIAL)
+template <>
+void host_executor::run_on<Kokkos::Serial>(void const*, std::uint64_t, std::uint64_t, void const*, work);
+#endif
+#if defined(KOKKOS_ENABLE_OPENMP)
+template <>
+void host_executor::run_on<Kokkos::OpenMP>(void const*, std::uint64_t, std::uint64_t, void const*, work);
+#endif
+#endif
 
 namespace device {
 

@@ -3,8 +3,12 @@
 /// @file
 /// @brief operator: where the kernels of a composition are compiled.
 
-#include "detail/composed_codec.hpp"
+#include "built_in.hpp"
+#include "detail/host_policies.hpp"
 #include "detail/stream_codec.hpp"
+#if !defined(GLOBALQ_COMPILED)
+#include "detail/composed_codec.hpp"
+#endif
 
 #include <memory>
 
@@ -41,10 +45,20 @@ template <class Levels, class Rounding, WireFormat Wire>
 std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
     Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
     method how, kernel::host_executor const& on) {
-  using held = detail::own_policies<Levels, Rounding, Wire>;
-  return detail::make_composed<typename Wire::lane>(
-      std::make_unique<held>(levels, detail::rounding_for(rounding, facts, how), wire, facts), facts, how, on);
+  return detail::compose(levels, rounding, wire, facts, how, on);
 }
+
+#if defined(GLOBALQ_COMPILED)
+#define GLOBALQ_DECLARE_COMPOSITION(levels, rounding, wire)                               \
+  template <>                                                                             \
+  std::unique_ptr<detail::operator_codec> host_kernels<levels, rounding, wire>::make(     \
+      levels const&, rounding const&, wire const&, detail::operator_facts const&, method, \
+      kernel::host_executor const&);
+GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::uniform<>)
+GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::exponential<>)
+GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::detail::level_table)
+#undef GLOBALQ_DECLARE_COMPOSITION
+#endif
 
 /// @brief The same for vectors in the memory of a stream of @p Space.
 template <class Levels, class Rounding, WireFormat Wire, class Space>

@@ -33,6 +33,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
+#include "globalq/transport/endpoint.hpp"
 
 namespace globalq::transport {
 namespace detail {
@@ -238,17 +239,7 @@ class threads {
   /// @param workers   how many, at least 1; more than there are cores is fine
   /// @param settings  the deadline of each wait; above 0, and counted as at most a year
   /// @throws          configuration_error
-  explicit threads(int workers, options settings = {}) {
-    if (workers < 1)
-      throw configuration_error{"globalq: transport::threads: a cluster of " + std::to_string(workers) +
-                                " workers cannot run; ask for at least 1"};
-    if (settings.deadline <= std::chrono::nanoseconds::zero())
-      throw configuration_error{"globalq: transport::threads: a deadline of " +
-                                detail::seconds_text(settings.deadline) +
-                                " ends every wait at once; give a time above 0"};
-    std::chrono::nanoseconds const year = std::chrono::hours{24 * 365};
-    world_ = std::make_unique<detail::world>(workers, std::min(settings.deadline, year));
-  }
+  explicit threads(int workers, options settings = {});
 
   /// @brief Number of workers.
   [[nodiscard]] int size() const noexcept { return world_->size; }
@@ -262,9 +253,15 @@ class threads {
   ///              worker; configuration_error when the cluster is already running
   template <class Body>
   requires std::invocable<Body&, endpoint&>
-  void run(Body&& body);
+  void run(Body&& body) {
+    run_all([](void* f, endpoint& self) { (*static_cast<std::remove_reference_t<Body>*>(f))(self); },
+            const_cast<void*>(static_cast<void const*>(std::addressof(body))));
+  }
 
  private:
+  /// run() of work(what, endpoint).
+  void run_all(void (*work)(void* what, endpoint& self), void* what);
+
   std::unique_ptr<detail::world> world_;
 };
 
@@ -319,63 +316,26 @@ class threads::endpoint {
 
   /// @brief This worker's own execution-space instance: workers sharing one would wait for each other.
   /// @throws configuration_error when Kokkos is not running
-  execution_space const& execution() {
-    if (!space_) {
-      if (!Kokkos::is_initialized() || Kokkos::is_finalized())
-        throw configuration_error{message("execution", "Kokkos is not running",
-                                          "keep a Kokkos::ScopeGuard in main() while globalq is used")};
-      space_.emplace(Kokkos::NewInstance{});
-    }
-    return *space_;
-  }
+  execution_space const& execution();
 
   /// @brief Starts to send; `bytes` are read until wait() returns, and copied by whoever comes second.
   /// @throws configuration_error when there is no such peer
-  [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
-    detail::expect_peer(*this, "send", peer);
-    bytes_sent_ += bytes.size();
-    return post(true, peer, const_cast<std::byte*>(bytes.data()), bytes.size());
-  }
+  [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
 
   /// @brief Starts to receive; `bytes` are written until wait() returns.
   /// @throws configuration_error when there is no such peer
-  [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
-    detail::expect_peer(*this, "recv", peer);
-    return post(false, peer, bytes.data(), bytes.size());
-  }
+  [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
 
   /// @brief Returns when the transfer is done.
   /// @throws transport_error when sizes differ, the peer has left, another worker failed or time is up
-  void wait(request& transfer) {
-    detail::operation* const op = transfer.operation_;
-    if (op == nullptr) return;
-    auto const finished = [op] {
-      auto const state = op->state.load();
-      return state == detail::progress::done || state == detail::progress::mismatch;
-    };
-    outcome const result = await(finished, [this, op] { return world_.at(op->peer).gone.load(); });
-    if (result == outcome::ready && op->state.load() == detail::progress::done)
-      transfer.finish();
-    else
-      fail_transfer(*op, result);
-  }
+  void wait(request& transfer);
 
   /// @brief Gives every worker the bytes of all. Workers call together.
   /// @shape      mine: b bytes, the same b on every worker; all: size() * b bytes
   /// @throws     configuration_error when `all` has another size; transport_error, on every worker when the
   ///             workers' calls differ
   /// @complexity one meeting of the workers up to 256 bytes, two above; each worker copies n b bytes
-  void allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
-    detail::expect_room_for_all(*this, mine.size(), all.size());
-    detail::copy_to_own_slot(mine, all, rank());
-    if (size() == 1) return;
-    bytes_sent_ += mine.size() * (world_.crew.size() - 1);
-    collective("allgather", const_cast<std::byte*>(mine.data()), mine.size(), [&](auto data_of, bool) {
-      for (int from = 0; from < size(); ++from)
-        if (from != rank() && !mine.empty())
-          std::memcpy(all.data() + static_cast<std::size_t>(from) * mine.size(), data_of(from), mine.size());
-    });
-  }
+  void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
   /// @brief Makes every worker's lanes the sum over all workers. Workers call together.
   ///
@@ -420,49 +380,9 @@ class threads::endpoint {
         self_{all.at(rank)},
         polls_{static_cast<unsigned>(all.size) <= std::thread::hardware_concurrency() ? 200 : 0} {}
 
-  std::string message(std::string_view operation, std::string_view what, std::string_view remedy) const {
-    return globalq::detail::worker_message(operation, rank(), size(), what, remedy);
-  }
+  std::string message(std::string_view operation, std::string_view what, std::string_view remedy) const;
 
-  request post(bool sends, int peer, std::byte* data, std::size_t bytes) {
-    detail::channel& line = sends ? world_.between(rank(), peer) : world_.between(peer, rank());
-    detail::operation& mine = self_.take();
-    mine.data = data;
-    mine.bytes = bytes;
-    mine.on = &line;
-    mine.peer = peer;
-    mine.sends = sends;
-
-    detail::operation* other = nullptr;
-    {
-      std::lock_guard const lock{line.mutex};
-      if (line.torn) {
-        mine.state.store(detail::progress::withdrawn);  // never done: wait() tells why
-        return request{mine};
-      }
-      if (line.first == nullptr || line.first->sends == sends) {
-        mine.state.store(detail::progress::queued);
-        line.append(mine);
-        return request{mine};
-      }
-      other = line.first;
-      line.remove(*other);
-      other->state.store(detail::progress::copying);  // its owner waits for us, even to give up
-    }
-    auto result = detail::progress::done;
-    if (other->bytes != bytes) {
-      mine.peer_bytes = other->bytes;
-      other->peer_bytes = bytes;
-      result = detail::progress::mismatch;
-    } else if (bytes != 0) {
-      std::memmove(sends ? other->data : data, sends ? data : other->data, bytes);
-    }
-    mine.state.store(result);
-    detail::worker& peer_worker = *other->owner;
-    other->state.store(result);  // from here on `other` is its owner's again
-    peer_worker.wake();
-    return request{mine};
-  }
+  request post(bool sends, int peer, std::byte* data, std::size_t bytes);
 
   /// Blocks until `ready()`, or until that cannot happen any more. What is ready counts even when the run
   /// has failed meanwhile: workers that hold the same data then come to the same conclusion.
@@ -493,12 +413,7 @@ class threads::endpoint {
   }
 
   /// Tells the others, and makes sure that nobody touches this worker's bytes any more.
-  void leave(std::string_view text) noexcept {
-    world_.fail(rank(), text);
-    for (auto& op : self_.operations) detail::withdraw(op);
-    for (auto& other : world_.crew)
-      while (&other != &self_ && other.touching.load()) std::this_thread::yield();
-  }
+  void leave(std::string_view text) noexcept;
 
   /// Leaves when an exception does that is not from stop(): for want of memory for a message, say.
   struct leaving {
@@ -510,73 +425,14 @@ class threads::endpoint {
   };
 
   /// Throws, after leave().
-  [[noreturn]] void stop(std::string const& text, bool blames_another) {
-    leave(text);
-    self_.blames_another = blames_another;
-    throw transport_error{text};
-  }
+  [[noreturn]] void stop(std::string const& text, bool blames_another);
 
-  [[noreturn]] void stop_because_of_failure(char const* operation) {
-    stop(
-        message(operation, "rank " + std::to_string(world_.failed_rank) + " failed: " + world_.failed_message,
-                "mend what it reports"),
-        true);
-  }
+  [[noreturn]] void stop_because_of_failure(char const* operation);
 
-  [[noreturn]] void fail_transfer(detail::operation& op, outcome result) {
-    char const* const name = op.sends ? "send" : "recv";
-    std::string const peer = "rank " + std::to_string(op.peer);
-    std::string const bytes = std::to_string(op.bytes) + " bytes";
-    if (result == outcome::failed) stop_because_of_failure(name);
-    if (result == outcome::ready)
-      stop(message(
-               name,
-               op.sends
-                   ? "sent " + bytes + " to " + peer + ", which expected " + std::to_string(op.peer_bytes)
-                   : "expected " + bytes + " from " + peer + ", which sent " + std::to_string(op.peer_bytes),
-               "a send and its receive name the same size"),
-           false);
-    std::string const missing = op.sends ? "receive " + bytes : "send " + bytes;
-    if (result == outcome::left)
-      stop(message(name, peer + " left the run and did not " + missing,
-                   "let every worker make the same calls in the same order"),
-           false);
-    stop(message(name, "waited " + detail::seconds_text(world_.deadline) + " for " + peer + " to " + missing,
-                 "let every worker make the same calls in the same order, or raise options::deadline"),
-         false);
-  }
+  [[noreturn]] void fail_transfer(detail::operation& op, outcome result);
 
   /// Returns when every worker has come here as often as this one.
-  void meet(char const* operation) {
-    std::uint64_t const meeting = ++meetings_;
-    std::uint64_t const all = meeting * world_.crew.size();
-    self_.arrived.store(meeting);
-    if (world_.arrivals.fetch_add(1) + 1 == all) return world_.wake_all();
-    int missing = 0;
-    outcome const result = await([&] { return world_.arrivals.load() >= all; },
-                                 [&] {
-                                   for (auto& each : world_.crew)
-                                     if (each.gone.load() && each.arrived.load() < meeting) {
-                                       missing = each.rank;
-                                       return true;
-                                     }
-                                   return false;
-                                 });
-    if (result == outcome::ready) return;
-    if (result == outcome::failed) stop_because_of_failure(operation);
-    if (result == outcome::left)
-      stop(message(operation, "rank " + std::to_string(missing) + " left the run and did not take part",
-                   "let every worker make the same calls in the same order"),
-           false);
-    std::string late;
-    for (auto& each : world_.crew)
-      if (each.arrived.load() < meeting)
-        late += (late.empty() ? "rank " : ", rank ") + std::to_string(each.rank);
-    stop(message(operation,
-                 "waited " + detail::seconds_text(world_.deadline) + " for " + late + " to take part",
-                 "let every worker make the same calls in the same order, or raise options::deadline"),
-         false);
-  }
+  void meet(char const* operation);
 
   /// Shows `data` to all workers, and calls `body(data_of, copies)`, where `data_of(rank)` are the bytes
   /// shown by that worker: copies when they are few, so that one meeting suffices, else the originals.
@@ -603,21 +459,7 @@ class threads::endpoint {
   }
 
   /// Throws, on every worker, when the workers did not call the same collective with the same size.
-  void expect_equal_offers(std::size_t turn) {
-    detail::offer const& first = world_.crew.front().offers[turn];
-    for (auto const& each : world_.crew) {
-      detail::offer const& other = each.offers[turn];
-      if (other.bytes == first.bytes && std::string_view{other.call} == first.call) continue;
-      auto const text = [](detail::offer const& of) {
-        return std::string{of.call} + " with " + std::to_string(of.bytes) + " bytes";
-      };
-      stop(message(first.call,
-                   "rank 0 called " + text(first) + ", but rank " + std::to_string(each.rank) + " called " +
-                       text(other),
-                   "let every worker make the same calls with the same sizes"),
-           false);
-    }
-  }
+  void expect_equal_offers(std::size_t turn);
 
   /// Adds the lanes [first, last) of all workers, in order of ranks, and calls `store(at, sums, count)` for
   /// one tile of sums after the other.
@@ -643,65 +485,13 @@ class threads::endpoint {
   std::optional<execution_space> space_;
 };
 
-template <class Body>
-requires std::invocable<Body&, threads::endpoint&>
-void threads::run(Body&& body) {
-  detail::world& all = *world_;
-  if (all.running.exchange(true))
-    throw configuration_error{
-        "globalq: transport::threads::run: the cluster is running already; make one cluster for each run "
-        "that "
-        "goes on at the same time"};
-  struct running_flag {
-    std::atomic<bool>& flag;
-    ~running_flag() { flag.store(false); }
-  } const running{all.running};
-  all.reset();
-
-  std::vector<std::exception_ptr> errors(all.crew.size());
-  auto const work = [&](int rank) noexcept {
-    auto const failed = [&](char const* message) {
-      errors[static_cast<std::size_t>(rank)] = std::current_exception();
-      all.fail(rank, message);
-    };
-    try {
-      endpoint self{all, rank};
-      body(self);
-    } catch (transport_error const& problem) {
-      failed(problem.what());
-    } catch (std::exception const& problem) {
-      all.at(rank).blames_another = false;
-      failed(problem.what());
-    } catch (...) {
-      all.at(rank).blames_another = false;
-      failed("an exception that is not a std::exception");
-    }
-    all.at(rank).gone.store(true);
-    all.wake_all();
-  };
-
-  std::vector<std::thread> crew;
-  crew.reserve(all.crew.size());
-  auto const join = [&] {
-    for (auto& each : crew) each.join();
-  };
-  try {
-    for (int rank = 0; rank < all.size; ++rank) crew.emplace_back(work, rank);
-  } catch (...) {
-    all.fail(static_cast<int>(crew.size()), "its thread did not start");
-    join();
-    throw;
-  }
-  join();
-
-  std::exception_ptr first;  // of those that blame another worker, until there is one that does not
-  for (auto const& each : all.crew) {
-    auto const& thrown = errors[static_cast<std::size_t>(each.rank)];
-    if (!thrown) continue;
-    if (!each.blames_another) std::rethrow_exception(thrown);
-    if (!first) first = thrown;
-  }
-  if (first) std::rethrow_exception(first);
-}
+#if defined(GLOBALQ_COMPILED)
+template <>
+std::unique_ptr<transport::endpoint> make_endpoint(threads::endpoint& t);
+#endif
 
 }  // namespace globalq::transport
+
+#if !defined(GLOBALQ_COMPILED)
+#include "threads-inl.hpp"
+#endif

@@ -25,6 +25,7 @@
 /// | then | codes, see wire/coded.hpp |
 
 #include "../core/codec.hpp"
+#include "../core/detail/compiled.hpp"
 #include "../core/error.hpp"
 #include "../core/scale_word.hpp"
 
@@ -83,10 +84,7 @@ inline void pad(std::span<std::byte> room, std::size_t bytes) {
 }
 
 /// The bytes of a scale, for an error.
-inline std::string scales_named(frame_traits traits) {
-  static constexpr char const* names[4] = {"0 bytes", "1 byte", "4 bytes", "8 bytes"};
-  return names[traits & 3U];
-}
+GLOBALQ_DECL std::string scales_named(frame_traits traits);
 
 inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int terms, std::uint64_t count,
                          frame_traits traits = 0) {
@@ -106,42 +104,16 @@ inline void write_length(std::span<std::byte> frame, std::uint64_t bytes) {
 /// Reads how long a frame is of which the first long_header_bytes have arrived.
 /// @param least,most  what a frame of this segment can have
 /// @throws frame_error when it says anything else
-inline std::size_t read_length(std::span<std::byte const> frame, int worker, std::size_t least,
-                               std::size_t most) {
-  std::uint64_t words[2] = {};
-  if (frame.size() >= long_header_bytes) std::memcpy(words, frame.data() + header_bytes, sizeof words);
-  if (words[0] < least || words[0] > most || words[1] != 0)
-    throw frame_error("globalq: decode: bad frame from worker " + std::to_string(worker) + ": a length of " +
-                      std::to_string(words[0]) + " bytes, which must lie between " + std::to_string(least) +
-                      " and " + std::to_string(most) +
-                      "; the bytes were damaged or made by another version or operator");
-  return static_cast<std::size_t>(words[0]);
-}
+GLOBALQ_DECL std::size_t read_length(std::span<std::byte const> frame, int worker, std::size_t least,
+                                     std::size_t most);
 
 /// Checks that a frame is what the receiver expects, before anything is read or written.
 /// @throws frame_error naming what differs
-inline void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes,
-                         frame_traits traits = 0) {
-  auto const fail = [&](std::string const& what) {
-    throw frame_error("globalq: decode: bad frame from worker " + std::to_string(from.worker) + ": " + what +
-                      "; the bytes were damaged or made by another version or operator");
-  };
-  if (from.frame.size() != bytes)
-    fail(std::to_string(from.frame.size()) + " bytes instead of " + std::to_string(bytes));
-  frame_header h;
-  std::memcpy(&h, from.frame.data(), sizeof h);
-  if (h.magic[0] != 'g' || h.magic[1] != 'q') fail("it does not start with \"gq\"");
-  if (h.version != format_version)
-    fail("format version " + std::to_string(h.version) + " instead of " + std::to_string(format_version));
-  if (h.wire != wire) fail("wire format " + std::to_string(h.wire) + " instead of " + std::to_string(wire));
-  if (h.terms != static_cast<std::uint32_t>(from.terms))
-    fail("sum of " + std::to_string(h.terms) + " workers instead of " + std::to_string(from.terms));
-  std::uint64_t const values = h.values & ((std::uint64_t{1} << 48) - 1);
-  frame_traits const has = h.values >> 48;
-  if (values != count) fail(std::to_string(values) + " values instead of " + std::to_string(count));
-  if (((has ^ traits) & 3U) != 0)
-    fail("scales of " + scales_named(has) + " instead of " + scales_named(traits));
-  if (h.values != word_of_values(count, traits)) fail("it has other levels, buckets, units or shifts");
-}
+GLOBALQ_DECL void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes,
+                               frame_traits traits = 0);
 
 }  // namespace globalq::wire
+
+#if !defined(GLOBALQ_COMPILED)
+#include "frame-inl.hpp"
+#endif

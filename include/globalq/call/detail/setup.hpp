@@ -3,8 +3,11 @@
 /// @file
 /// @brief call: what is fixed before a call: its settings, its operators.
 
+#include "../../core/detail/compiled.hpp"
 #include "../../operator/detail/operator_codec.hpp"
 #include "../../plan/plan.hpp"
+#include "../../schedule/erased.hpp"
+#include "../../transport/endpoint.hpp"
 #include "../options.hpp"
 #include "../vector_group.hpp"
 
@@ -59,6 +62,11 @@ struct group_operators {
   operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
 };
 
+/// What is fixed when a call is made. On each worker alike.
+/// @throws configuration_error
+GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_facts const& facts,
+                               schedule::erased const& schedule, options const& settings);
+
 /// Where kernels run when the caller names no space.
 template <class Transport>
 auto execution_of(Transport& workers) {
@@ -69,3 +77,7 @@ auto execution_of(Transport& workers) {
 }
 
 }  // namespace globalq::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "setup-inl.hpp"
+#endif

@@ -10,7 +10,7 @@
 #include "../../core/vector.hpp"
 #include "../../operator/any_quantizer.hpp"
 #include "../../plan/plan.hpp"
-#include "../../schedule/any.hpp"
+#include "../../schedule/built_in.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -294,40 +294,6 @@ class collective {
                                                 : make_codec(op, setup.facts, setup.resolved, on));
   }
 
-  /// @throws configuration_error
-  static call_setup set_up(transport::endpoint const& workers, operator_facts const& facts,
-                           globalq::schedule::erased const& schedule, options const& settings) {
-    int const n = workers.size();
-    schedule_facts const s = schedule.facts(n);
-    auto const refuse = [&](std::string const& why) {
-      throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
-    };
-    if (!Kokkos::is_initialized())
-      refuse(
-          "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
-          "call of globalq");
-    if (s.native && !workers.adds())
-      refuse(
-          "schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
-          "tree, sra or allgather with this one");
-    if (s.chunks_wait && !workers.host_driven() && settings.chunk_values != 0 && n > 1)
-      refuse("chunk_values is " + std::to_string(settings.chunk_values) +
-             ", and on a stream workers of schedule " + s.name +
-             " would wait for each other's chunks for ever; leave "
-             "chunk_values at 0, or use another schedule");
-    call_setup setup;
-    setup.settings = settings;
-    setup.facts = facts;
-    setup.forced = !facts.plain && float32_forced();
-    if (setup.forced) setup.facts = float32_instead_of(facts);
-    setup.resolved = resolve(setup.facts, s, n);
-    if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);
-    setup.operation = s.operation;
-    setup.operator_hash = fingerprint(setup.facts, setup.resolved);
-    setup.schedule_hash = schedule_fingerprint(schedule, n);
-    return setup;
-  }
-
   template <class Transport, class Space>
   static executor executor_of(Transport& workers, [[maybe_unused]] Space const& space) {
     if constexpr (on_stream) {
@@ -339,14 +305,6 @@ class collective {
     } else {
       return executor(execution_of(workers));
     }
-  }
-
-  /// float32, on vectors that are cut as the operator cuts them: shards stay what they were.
-  static operator_facts float32_instead_of(operator_facts const& op) {
-    operator_facts f = facts_of(uncompressed{});
-    f.bucket = op.bucket;
-    f.centre = op.centre;
-    return f;
   }
 
   /// A shard of any length: one that is refused is refused by the call, which tells the others.

@@ -240,6 +240,13 @@ constexpr reduce_leaves<Lane> make_reduce_leaves() {
 template <class Op, class Lane>
 inline constexpr reduce_leaves<Lane> reduce_leaves_of = detail::make_reduce_leaves<Op, Lane>();
 
+namespace detail {
+template <class Op, class Lane>
+reduce_leaves<Lane> const* make_adding_of() {
+  return &reduce_leaves_of<Op, Lane>;
+}
+}  // namespace detail
+
 // The leaves of policies. Those of built-in ones may have been compiled before: see operator/built_in.hpp.
 
 /// @tparam Nibbles  whether the wire may have four bits a code
@@ -257,7 +264,7 @@ wire_leaves<typename Wire::lane> packing_of() {
 }
 template <class Op, class Lane>
 reduce_leaves<Lane> const* adding_of() {
-  return &reduce_leaves_of<Op, Lane>;
+  return detail::make_adding_of<Op, Lane>();
 }
 
 /// A composition without its types. It stays where it is: bodies have pointers to it.

@@ -83,7 +83,8 @@ class composed_codec final : public composition {
 
  private:
   kernel::host::reduce_leaves<Lane> const* reduce_leaves() const {
-    return how_ == method::exponential ? held_->exponential : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
+    return how_ == method::exponential ? held_->exponential
+                                       : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
   }
 
   void write(segment part, std::span<source const> sources, bool add) {

@@ -110,7 +110,8 @@ class composition : public operator_codec {
 
   wire::frame_traits traits() const override {
     scale_format const form = q_.format(call_.x.type);
-    return wire::traits_of(local_ ? &form : nullptr, hash(policies_.hash, std::uint64_t{bits_of(form.quantum)}));
+    return wire::traits_of(local_ ? &form : nullptr,
+                           hash(policies_.hash, std::uint64_t{bits_of(form.quantum)}));
   }
 
   payload numbers(segment part, std::span<std::byte> frame) const override {

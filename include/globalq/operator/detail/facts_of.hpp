@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: what an operator is made of, as data.
 
+#include "../../core/detail/compiled.hpp"
 #include "../../wire/coded.hpp"
 #include "../quantizer.hpp"
 
@@ -13,7 +14,7 @@ inline constexpr bool is_composed = std::is_same_v<O, uncompressed>;
 template <class N, class L, class R, class W, class Op>
 inline constexpr bool is_composed<quantizer<N, L, R, W, Op>> = true;
 
-inline std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
+GLOBALQ_DECL std::string order_name(std::uint32_t order);
 
 template <Named P>
 std::string name_of_policy(P const& policy) {
@@ -39,30 +40,8 @@ declared declared_by(P const& policy) {
 }
 
 /// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
-inline void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
-                       declared const& wire, char const* reduce) {
-  f.policies = 0;
-  for (declared const* d : {&levels, &rounding, &wire}) {
-    f.policies = hash(f.policies, d->name);
-    if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
-  }
-  f.wire = wire.name;
-  if (f.most_bytes != nullptr ? f.wire_bits != 8 : !f.integer_wire)
-    f.wire += (f.most_bytes != nullptr ? ":int" : ":") + number(static_cast<std::uint64_t>(f.wire_bits));
-  f.name = f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : "");
-  if (f.fixed_unit > 0)
-    f.name += "fixed";
-  else if (f.local)
-    f.name += "local:" + order_name(f.q);
-  else if (f.q == infinity && f.p == infinity)
-    f.name += "linf";
-  else
-    f.name += "l:" + order_name(f.q) + "," + order_name(f.p);
-  if (f.bucket != 0) f.name += " bucket " + number(f.bucket);
-  f.name += " " + levels.name;
-  if (f.size != 0) f.name += ":" + number(f.size);
-  f.name += " " + rounding.name + " " + f.wire + " " + reduce;
-}
+GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
+                             declared const& wire, char const* reduce);
 
 /// Fills in what only the values of levels tell. Allocates nothing where there were as many before.
 template <class L>
@@ -135,3 +114,7 @@ inline operator_facts facts_of(uncompressed const&) {
 }
 
 }  // namespace globalq::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "facts_of-inl.hpp"
+#endif

@@ -15,7 +15,7 @@ namespace globalq::detail {
 template <class Lane>
 struct host_policies {
   policy_facts facts;
-  levels::detail::level_table* table = nullptr;                      ///< the levels, where they are one
+  levels::detail::level_table* table = nullptr;                    ///< the levels, where they are one
   kernel::host::reduce_leaves<Lane> const* exponential = nullptr;  ///< where levels are powers of two
 
   explicit host_policies(policy_facts const& of) : facts(of) {}
@@ -32,7 +32,8 @@ class own_policies final : public host_policies<typename Wire::lane> {
   own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of)
       : host_policies<lane>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
     if constexpr (std::is_same_v<Levels, levels::detail::level_table>) this->table = &held_.levels;
-    if constexpr (is_binary<Levels>()) this->exponential = kernel::host::adding_of<reduce::exponential, lane>();
+    if constexpr (is_binary<Levels>())
+      this->exponential = kernel::host::adding_of<reduce::exponential, lane>();
   }
   kernel::host::any_policies<lane> const& kernels() const override { return held_; }
 
@@ -45,5 +46,14 @@ template <class Lane>
 std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane>> held,
                                               operator_facts const& facts, method how,
                                               kernel::host_executor const& on);
+
+template <class Levels, class Rounding, class Wire>
+std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& rounding, Wire const& wire,
+                                        operator_facts const& facts, method how,
+                                        kernel::host_executor const& on) {
+  using held = own_policies<Levels, Rounding, Wire>;
+  return make_composed<typename Wire::lane>(
+      std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
+}
 
 }  // namespace globalq::detail

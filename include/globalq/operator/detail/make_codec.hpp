@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: the codec of an operator, in the memory of a host or of a stream.
 
+#include "../../core/detail/compiled.hpp"
 #include "../kernels.hpp"
 #include "../quantizer.hpp"
 #include "coded_codec.hpp"
@@ -25,24 +26,43 @@ kernel_levels<L> sized(L const& levels, resolution const& r) {
   }
 }
 
+/// @param inner  codes as integers
+template <wire::BlockCode W>
+std::unique_ptr<operator_codec> make_coded(std::unique_ptr<operator_codec> inner, W const& code,
+                                           operator_facts const& facts, resolution const& r,
+                                           kernel::host_executor const& on) {
+  return std::make_unique<coded_codec<W>>(std::move(inner), code, facts, r, on);
+}
+template <wire::BlockCode W>
+std::unique_ptr<operator_codec> coded(std::unique_ptr<operator_codec> inner, W const& code,
+                                      operator_facts const& facts, resolution const& r,
+                                      kernel::host_executor const& on) {
+  return make_coded(std::move(inner), code, facts, r, on);
+}
+#if defined(GLOBALQ_COMPILED)
+#define GLOBALQ_DECLARE_CODE(code)                                                                           \
+  template <>                                                                                                \
+  std::unique_ptr<operator_codec> coded(std::unique_ptr<operator_codec>, code const&, operator_facts const&, \
+                                        resolution const&, kernel::host_executor const&);
+GLOBALQ_BUILT_IN_CODES(GLOBALQ_DECLARE_CODE)
+#undef GLOBALQ_DECLARE_CODE
+#endif
+
 template <class N, class L, class R, class W, class Op>
 std::unique_ptr<operator_codec> make_codec(quantizer<N, L, R, W, Op> const& op, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
   if constexpr (wire::BlockCode<W>) {
     using integers = typename coded_codec<W>::inner_wire;
-    return std::make_unique<coded_codec<W>>(
-        host_kernels<kernel_levels<L>, kernel_rounding<R>, integers>::make(sized(op.levels, r), op.rounding,
-                                                                           integers{}, facts, r.how, on),
-        op.wire, facts, r, on);
+    return coded<W>(host_kernels<kernel_levels<L>, kernel_rounding<R>, integers>::make(
+                        sized(op.levels, r), op.rounding, integers{}, facts, r.how, on),
+                    op.wire, facts, r, on);
   } else {
     return host_kernels<kernel_levels<L>, kernel_rounding<R>, W>::make(sized(op.levels, r), op.rounding,
                                                                        op.wire, facts, r.how, on);
   }
 }
-inline std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
-                                                  resolution const&, kernel::host_executor const& on) {
-  return std::make_unique<plain_codec>(on);
-}
+GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
+                                                        resolution const&, kernel::host_executor const& on);
 
 template <class W>
 inline constexpr bool is_sparse = false;
@@ -78,3 +98,7 @@ std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts c
 }
 
 }  // namespace globalq::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "make_codec-inl.hpp"
+#endif

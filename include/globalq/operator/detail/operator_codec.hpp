@@ -4,6 +4,7 @@
 /// @brief operator: what allreduce_mean asks of any operator: a codec that is told about each call.
 
 #include "../../core/codec.hpp"
+#include "../../core/detail/compiled.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
 #include "../../kernel/operands.hpp"
@@ -45,11 +46,7 @@ class operator_codec : public codec {
 
   /// Codes from now on by other levels, of the same number and kind.
   /// @throws configuration_error when these levels are none that can change
-  virtual void set_levels(levels::detail::level_table const&) {
-    throw configuration_error(
-        "globalq: set_levels: this operator's levels follow from their number; make it with levels::table or "
-        "levels::symmetric");
-  }
+  GLOBALQ_DECL virtual void set_levels(levels::detail::level_table const&);
 
   /// Writes the frame of own values and their local norms in one pass, where buckets are short enough.
   /// @param units  one a bucket, written
@@ -64,9 +61,7 @@ class operator_codec : public codec {
   virtual void verify(segment, std::span<source const>) {}
 
   /// finish(), added to what the output holds; for operators that vector_codec takes.
-  virtual void add_decoded(segment, std::span<source const>) {
-    throw configuration_error("globalq: decode_add: this operator has no codes");
-  }
+  GLOBALQ_DECL virtual void add_decoded(segment, std::span<source const>);
 
   /// What decoding a frame of this call depends on besides its wire format.
   virtual wire::frame_traits traits() const { return 0; }
@@ -82,25 +77,17 @@ class operator_codec : public codec {
 
  protected:
   /// Workers in the sum of own values and sources.
-  static int terms_of(bool own, std::span<source const> sources) {
-    int terms = own ? 1 : 0;
-    for (source const& s : sources) terms += s.terms;
-    return terms;
-  }
+  static int terms_of(bool own, std::span<source const> sources);
 
   /// Throws the error of a frame that the kernels found bad.
-  void check_codes(std::span<source const> sources) {
-    if ((faults_ & kernel::bad_code) == 0) return;
-    std::string who;
-    for (source const& s : sources) who += (who.empty() ? "" : ", ") + std::to_string(s.worker);
-    throw frame_error(
-        "globalq: decode: rank " + std::to_string(call_.rank) +
-        ": a code out of range in a frame from worker " + who +
-        "; the bytes were damaged or made by another operator, and the output is now unspecified");
-  }
+  void check_codes(std::span<source const> sources);
 
   call call_;
   std::uint32_t faults_ = 0;
 };
 
 }  // namespace globalq::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "operator_codec-inl.hpp"
+#endif

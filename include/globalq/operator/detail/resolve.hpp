@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
 
+#include "../../core/detail/compiled.hpp"
 #include "../../core/detail/hash.hpp"
 #include "../../core/error.hpp"
 #include "../../norm/order.hpp"
@@ -72,12 +73,7 @@ struct schedule_facts {
 };
 
 /// A hash of all fields. One that is not listed here does not compile.
-inline std::uint64_t fingerprint(schedule_facts const& s) {
-  auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms,
-               encoders, largest_node, chunks_wait] = s;
-  return hash_fields(0, name, height, combines, native, one_addition, roundings, varying, operation,
-                     most_terms, encoders, largest_node, chunks_wait);
-}
+GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s);
 
 /// What an operator is made of, as numbers.
 struct operator_facts {
@@ -138,58 +134,19 @@ struct resolution {
 
 /// A hash of all that shapes results, except the values of levels, which may change between calls. A field that is not listed
 /// here does not compile.
-inline std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
-               bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes,
-               wire, reduce, policies, levels, magnitudes] = op;
-  auto const& [order, quantum, in_byte] = q;
-  auto const& [how, resolved_size, headroom, refusal] = r;
-  std::uint64_t const h =
-      hash_fields(0, name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit,
-                  order, quantum, in_byte, p, bucket, local, fixed_unit, unbiased, shifts, integer_wire,
-                  largest_code, wire_bits, most_bytes, wire, reduce, policies);
-  return hash_fields(h, how, resolved_size, headroom, refusal);
-}
+GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r);
 
 inline std::string number(std::uint64_t x) { return std::to_string(x); }
 
 /// Why vectors are not that long: random bits cannot tell more values apart; empty: they may be.
-inline std::string length_refusal(std::uint64_t length) {
-  if (length <= random::max_length) return {};
-  return number(length) + " values are more than 2^48; pass them in parts";
-}
+GLOBALQ_DECL std::string length_refusal(std::uint64_t length);
 /// @throws configuration_error
-inline void expect_length(std::uint64_t length, char const* operation) {
-  std::string const why = length_refusal(length);
-  if (!why.empty()) throw configuration_error("globalq: " + std::string(operation) + ": " + why);
-}
+GLOBALQ_DECL void expect_length(std::uint64_t length, char const* operation);
 
 /// The narrowest integer wire that holds a code; empty when none does.
-inline std::string wire_for(std::uint64_t code) {
-  if (code <= 127) return "int8";
-  if (code <= 32767) return "int16";
-  if (code <= 2147483647) return "int32";
-  return {};
-}
+GLOBALQ_DECL std::string wire_for(std::uint64_t code);
 
-inline method choose_method(operator_facts const& op, schedule_facts const& s) {
-  switch (op.reduce) {
-    case request::sum:
-      return method::sum;
-    case request::exponential:
-      return method::exponential;
-    case request::requantise:
-      return method::requantise;
-    default:
-      break;
-  }
-  if (!s.combines) return method::none;
-  if (s.native) return method::sum;
-  if (op.most_bytes != nullptr) return method::requantise;  // codes in frames of different lengths do not add
-  if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
-  if (op.binary && !op.local && !s.one_addition) return method::exponential;
-  return method::requantise;
-}
+GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const& s);
 
 /// Whether sums of k terms are encoded at k times the norm, which their values must not exceed.
 inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
@@ -199,175 +156,11 @@ inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
 /// Whether the policies fit together for @p workers workers on a schedule, and with which numbers.
 ///
 /// The choice of the method depends on the policies alone, never on what fits.
-inline resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
-  resolution r;
-  auto const refuse = [&](std::string const& what) {
-    r.refusal = "globalq: " + std::string(s.operation) + ": " + op.name + " on " + s.name + " with " +
-                std::to_string(workers) + (workers == 1 ? " worker: " : " workers: ") + what;
-    return r;
-  };
-  if (op.plain_tail && op.plain)
-    return refuse("nothing is quantised, so all of a vector is float32 already; use uncompressed by itself");
-  if (op.plain) {
-    r.how = method::plain;
-    return r;
-  }
-  if (op.plain_tail && op.bucket == 0)
-    return refuse(
-        "float32_tail is for what whole buckets leave over, and without buckets that is nothing; "
-        "give the norm a bucket, or leave the tail to the operator");
-  if (op.plain_tail && s.native)
-    return refuse(
-        "schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
-        "schedule ring, tree, sra or allgather, or leave the tail to the operator");
-  if (op.centred && s.native)
-    return refuse(
-        "schedule native adds frames that are integers from end to end, and midpoints are none; use schedule "
-        "ring, tree, sra or allgather");
-  r.how = choose_method(op, s);
-  if (op.wire_bits < 1)
-    return refuse("codes of wire " + op.wire + " have " + std::to_string(op.wire_bits) +
-                  " bits; let bits() of the wire return 1 or more");
-  auto const bad_order = [](std::uint32_t order) {
-    return order == 0 || (order > 64 && order != 0xffffffffU);
-  };
-  if (bad_order(op.q) || bad_order(op.p)) return refuse("the orders of a norm are 1 to 64 or infinity");
-  if (std::max(op.bucket, op.centre) > (std::uint64_t{1} << 48))
-    return refuse("buckets hold at most 2^48 values; use 0 for the whole vector");
-  if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
-    return refuse("norm::fixed needs a unit above 0 and at most 1e300");
-  if (op.shifts && !op.evenly_spaced)
-    return refuse(
-        "shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>");
-  if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
-    return refuse(std::string("reduce::") + name_of(r.how) + " cannot add codes of this level scheme; use " +
-                  (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise"));
-  if (s.native && r.how != method::sum)
-    return refuse(std::string("schedule native adds integers inside the transport, reduce::") +
-                  name_of(r.how) + " cannot run there; use schedule ring, tree, sra or allgather");
-  if (r.how == method::sum) {
-    if (!op.evenly_spaced)
-      return refuse(
-          s.native
-              ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
-                "sra or allgather"
-              : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
-                "reduce::requantise");
-    if (op.local)
-      return refuse(
-          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise on "
-          "schedule ring, tree, sra or allgather");
-    if (s.native && !op.integer_wire)
-      return refuse(
-          "schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
-          "sra");
-  }
-  if (r.how == method::exponential) {
-    if (!op.binary)
-      return refuse(
-          "reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
-          "or "
-          "reduce::requantise");
-    if (op.local)
-      return refuse(
-          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise");
-  }
-
-  if (op.most_bytes != nullptr && !s.varying)
-    return refuse("frames of wire " + op.wire + " differ in length, which schedule " + s.name +
-                  " cannot send; use schedule sra or allgather, or wire packed or int8");
-
-  bool const by_nodes = s.most_terms != 0;
-  std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(s.vectors(workers)),
-                      n = by_nodes ? static_cast<std::uint64_t>(s.most_terms) : all;
-  std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);
-  if (r.how == method::sum) {
-    std::uint64_t const most = std::min<std::uint64_t>(largest / n, op.limit);
-    if (op.size == 0 && most >= 1) {
-      r.size = static_cast<std::uint32_t>(most);
-      return r;
-    }
-    if (op.size >= 1 && op.size <= op.limit && op.size <= most) {
-      r.size = op.size;
-      return r;
-    }
-    std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
-    std::string const wider = wire_for(wanted * n);
-    std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
-    if (!wider.empty() && wanted <= op.limit)
-      remedy += (remedy.empty() ? "no level fits it: use wire " : ", or wire ") + wider;
-    std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
-    std::uint64_t const widest = std::min<std::uint64_t>(2147483647 / n, op.limit);
-    if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
-      remedy += (remedy.empty() ? "use" : ", or") + std::string(" no nodes, where codes are not added");
-    if (remedy.empty() && encodable >= 1)
-      remedy = (wanted <= encodable ? "use " : "use at most " + number(encodable) + " levels with ") +
-               std::string("reduce::requantise") + (s.native ? " on schedule ring, tree or sra" : "") +
-               ", whose codes do not grow with the number of workers";
-    if (remedy.empty())
-      remedy =
-          "no level fits it: use wire " + wire_for(widest * n) + " and at most " + number(widest) + " levels";
-    char const* const who = s.encoders != 0 ? " node" : " worker";
-    return refuse(number(n) + who + (n == 1 ? "" : "s") + (by_nodes ? " of a node x " : " x ") +
-                  number(wanted) + (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) +
-                  holds + "; " + remedy);
-  }
-  if (r.how == method::exponential) {
-    std::uint64_t const h = static_cast<std::uint64_t>(s.height);
-    auto const most_with = [&](std::uint64_t head) -> std::uint64_t {
-      if (head >= largest || head > 127) return 0;
-      return std::min({largest - head, std::uint64_t{op.limit}, 222 - head});
-    };
-    std::uint64_t const most = most_with(h);
-    if ((op.size == 0 && most >= 1) || (op.size >= 1 && op.size <= most)) {
-      r.size = op.size == 0 ? static_cast<std::uint32_t>(most) : op.size;
-      r.headroom = static_cast<std::uint32_t>(h);
-      return r;
-    }
-    std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
-    std::uint64_t tree = 0;
-    while ((std::uint64_t{1} << tree) < all) ++tree;
-    std::string remedy;
-    auto const add = [&](std::string const& text) { remedy += (remedy.empty() ? "" : ", or ") + text; };
-    if (most >= 1) add("use at most " + number(most) + (most == 1 ? " level" : " levels"));
-    if (!by_nodes && tree < h && wanted <= most_with(tree))
-      add("use schedule tree, which needs a headroom of " + number(tree) + " only");
-    if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
-      add("use wire " + wire_for(wanted + h));
-    std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
-    if (wanted <= encodable) add("use reduce::requantise");
-    if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
-      add("use no nodes, where codes are not added");
-    if (remedy.empty() && encodable >= 1)
-      add("use at most " + number(encodable) + " levels with reduce::requantise");
-    if (remedy.empty())
-      add("use reduce::requantise with wire " + wire_for(std::min<std::uint64_t>(wanted, op.limit)) +
-          (wanted > op.limit ? " and at most " + number(op.limit) + " levels" : std::string()));
-    return refuse(number(wanted) + (wanted == 1 ? " level" : " levels") + " and a headroom of " + number(h) +
-                  " (an addition may raise a value by one exponent, and " + number(h) +
-                  " lie on the longest path) make codes up to " + number(wanted + h) + holds + "; " + remedy);
-  }
-  std::uint64_t const most = std::min<std::uint64_t>(largest, op.limit);
-  if (op.size == 0 && most >= 1) {
-    r.size = static_cast<std::uint32_t>(most);
-    return r;
-  }
-  if (op.size >= 1 && op.size <= most) {
-    r.size = op.size;
-    return r;
-  }
-  std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
-  std::uint64_t const possible = std::min<std::uint64_t>(wanted, op.limit);
-  std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
-  if (possible > largest && (wanted <= op.limit || most < 1))
-    remedy += std::string(remedy.empty() ? "no level fits it: use" : ", or") + " wire " + wire_for(possible);
-  if (wanted > op.limit) {
-    if (most < 1) remedy += " and at most " + number(op.limit) + " levels";
-    return refuse(number(wanted) + " levels are more than the " + number(op.limit) +
-                  " that the scheme can have" + holds + "; " + remedy);
-  }
-  return refuse("codes reach " + number(wanted) + holds + "; " + remedy);
-}
+GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers);
 
 }  // namespace detail
 }  // namespace globalq
+
+#if !defined(GLOBALQ_COMPILED)
+#include "resolve-inl.hpp"
+#endif

@@ -7,6 +7,7 @@
 /// a part all chunks but the last are alike. So sums over parts and chunks take a few steps, whatever the length.
 
 #include "../../core/codec.hpp"
+#include "../../core/detail/compiled.hpp"
 
 #include <algorithm>
 #include <array>
@@ -40,10 +41,7 @@ class slot_sizes {
   static constexpr std::uint64_t shared = 3;
 
   /// Frames of @p bytes in @p count slots from @p slot on, of which those after the shared ones were not named before.
-  void hold(std::uint64_t slot, std::uint64_t count, std::uint64_t bytes) {
-    for (; count != 0 && slot < shared; ++slot, --count) first_[slot] = std::max(first_[slot], bytes);
-    others_ = capped_sum(others_, capped_product(count, bytes));
-  }
+  void hold(std::uint64_t slot, std::uint64_t count, std::uint64_t bytes);
   std::uint64_t bytes() const {
     std::uint64_t sum = others_;
     for (std::uint64_t s : first_) sum = capped_sum(sum, s);
@@ -125,41 +123,14 @@ class piece_sizes {
   std::uint64_t largest() const { return largest_; }
   /// Bytes of the frames of a part.
   std::uint64_t of(int part) const { return run_of(part).bytes; }
-  part_run const& run_of(int part) const {
-    return *(std::upper_bound(runs_.begin(), runs_.end(), part,
-                              [](int p, part_run const& run) { return p < run.first; }) -
-             1);
-  }
+  part_run const& run_of(int part) const;
 
   /// Workers whose slots may be the largest, when each owns a part: of more than 64 the first ones, the last one, and those
   /// of the largest pieces.
-  std::vector<int> owners_to_ask(int workers) const {
-    std::vector<int> some;
-    if (workers <= 64) {
-      for (int r = 0; r < workers; ++r) some.push_back(r);
-      return some;
-    }
-    some = {0, 1, 2, 3, workers - 1};
-    for (std::uint64_t k : {0U, 1U})
-      some.push_back(std::max_element(runs_.begin(), runs_.end(), [k](part_run const& a, part_run const& b) {
-                       return a.largest(2, k) < b.largest(2, k);
-                     })->first);
-    return some;
-  }
+  std::vector<int> owners_to_ask(int workers) const;
 
   /// The most that can lie in slots @p first to @p first + @p count where each piece is in @p times of them at most.
-  void hold_largest(std::uint64_t first, std::uint64_t count, std::uint64_t times, slot_sizes& slots) const {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;  // and how many
-    for (part_run const& run : runs_)
-      for (chunk_run const& c : run.chunks)
-        sizes.emplace_back(c.largest, static_cast<std::uint64_t>(run.count) * c.rounds * times);
-    std::sort(sizes.rbegin(), sizes.rend());
-    for (auto const& [size, pieces] : sizes) {
-      std::uint64_t const taken = std::min(count, pieces);
-      count -= taken;
-      slots.hold(first + count, taken, size);
-    }
-  }
+  void hold_largest(std::uint64_t first, std::uint64_t count, std::uint64_t times, slot_sizes& slots) const;
 
  private:
   std::uint64_t rounds_, all_ = 0, largest_ = 0;
@@ -213,3 +184,7 @@ requires SaysBytes<S> || SaysBusiest<S> busiest_worker busiest(S const& schedule
 }
 
 }  // namespace globalq::schedule::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "piece_sizes-inl.hpp"
+#endif

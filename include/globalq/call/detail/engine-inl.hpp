@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#pragma once
 /// @file
-/// @brief Tests: calls of host memory, compiled once.
+/// @brief call: calls of host memory, as a library defines them.
 
-#include <globalq/call/detail/engine.hpp>
-#include <globalq/call/detail/host_call.hpp>
+#include "engine.hpp"
+#include "host_call.hpp"
 
 #if defined(GLOBALQ_COMPILED)
 namespace globalq::detail {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: whether the parts of a call fit together.
+
+#include "float32_forced.hpp"
+#include "setup.hpp"
+
+namespace globalq::detail {
+
+/// float32, on vectors that are cut as the operator cuts them: shards stay what they were.
+GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
+  operator_facts f = facts_of(uncompressed{});
+  f.bucket = op.bucket;
+  f.centre = op.centre;
+  return f;
+}
+
+GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_facts const& facts,
+                               schedule::erased const& schedule, options const& settings) {
+  int const n = workers.size();
+  schedule_facts const s = schedule.facts(n);
+  auto const refuse = [&](std::string const& why) {
+    throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
+  };
+  if (!Kokkos::is_initialized())
+    refuse(
+        "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+        "call of globalq");
+  if (s.native && !workers.adds())
+    refuse(
+        "schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
+        "tree, sra or allgather with this one");
+  if (s.chunks_wait && !workers.host_driven() && settings.chunk_values != 0 && n > 1)
+    refuse("chunk_values is " + std::to_string(settings.chunk_values) +
+           ", and on a stream workers of schedule " + s.name +
+           " would wait for each other's chunks for ever; leave "
+           "chunk_values at 0, or use another schedule");
+  call_setup setup;
+  setup.settings = settings;
+  setup.facts = facts;
+  setup.forced = !facts.plain && float32_forced();
+  if (setup.forced) setup.facts = float32_instead_of(facts);
+  setup.resolved = resolve(setup.facts, s, n);
+  if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);
+  setup.operation = s.operation;
+  setup.operator_hash = fingerprint(setup.facts, setup.resolved);
+  setup.schedule_hash = schedule_fingerprint(schedule, n);
+  return setup;
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the executors of built-in spaces, as a library defines them.
+
+#include "executor.hpp"
+
+#if defined(GLOBALQ_COMPILED)
+namespace globalq::kernel {
+
+#if defined(KOKKOS_ENABLE_SERIAL)
+template <>
+void host_executor::run_on<Kokkos::Serial>(void const* space, std::uint64_t shares, std::uint64_t count,
+                                           void const* context, work f) {
+  run_shares<Kokkos::Serial>(space, shares, count, context, f);
+}
+#endif
+#if defined(KOKKOS_ENABLE_OPENMP)
+template <>
+void host_executor::run_on<Kokkos::OpenMP>(void const* space, std::uint64_t shares, std::uint64_t count,
+                                           void const* context, work f) {
+  run_shares<Kokkos::OpenMP>(space, shares, count, context, f);
+}
+#endif
+
+}  // namespace globalq::kernel
+#endif

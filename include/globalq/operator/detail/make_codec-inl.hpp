@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: the codec of float32.
+
+#include "make_codec.hpp"
+
+namespace globalq::detail {
+
+GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
+                                                        resolution const&, kernel::host_executor const& on) {
+  return std::make_unique<plain_codec>(on);
+}
+
+}  // namespace globalq::detail

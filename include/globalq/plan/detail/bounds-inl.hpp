@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief plan: bounds on the variance of the mean, computed.
+
+#include "bounds.hpp"
+
+namespace globalq::detail {
+
+GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers) {
+  return s.height == workers - 1 && s.roundings == 0;
+}
+
+GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers) {
+  if (workers == 1) return false;
+  return r.how == method::exponential ||
+         (r.how == method::requantise && !s.one_addition && !is_chain(s, workers));
+}
+
+GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
+                                   int workers, std::uint64_t length,
+                                   std::vector<std::pair<int, int>> const& additions) {
+  double const none = std::numeric_limits<double>::quiet_NaN();
+  if (op.plain || !op.unbiased || op.fixed_unit > 0) return none;
+  if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
+  if (s.encoders != 0) {
+    // vectors v of nodes, their sums over the size of the largest: ||v||^2 is at most ||x||^2 / largest_node in sum
+    schedule_facts between = s;
+    between.encoders = 0;
+    return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions);
+  }
+  double const n = workers;
+  double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
+  auto const excess = [](std::uint32_t order, double count) {  // of the norm over the Euclidean one
+    double const inverse = order == infinity ? 0.0 : 1.0 / order;
+    return std::pow(count, std::max(0.0, inverse - 0.5));
+  };
+  double const c = excess(op.q, d) * (op.local ? 1.0 : excess(op.p, n)) * (op.q.rounds_up() ? 2.0 : 1.0);
+  bound_terms t;
+  t.binary = op.binary;
+  t.evenly_spaced = op.evenly_spaced;
+  t.zero_free = op.zero_free;
+  t.shifts = op.shifts && !keeps_scale_of_sums(op, r.how);
+  if (op.evenly_spaced) {
+    t.first = 1.0 / r.size;
+  } else if (op.binary) {
+    t.first = std::pow(2.0, 1.0 - r.size);
+    t.spread = 1.0 / 8;
+  } else {
+    t.first = op.magnitudes.front();
+    for (std::size_t k = 1; k < op.magnitudes.size(); ++k) {
+      double const ratio = op.magnitudes[k] / op.magnitudes[k - 1];
+      t.spread = std::max(t.spread, (ratio - 1) * (ratio - 1) / (4 * ratio));
+    }
+  }
+  // own encodings of all workers: D = n d coordinates under a global norm, d each under local ones
+  double const omega = op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1);
+  if (workers == 1 || r.how == method::sum || r.how == method::none) return omega / n;
+  auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
+  std::vector<double> terms(slot(workers), 1.0), variance(slot(workers), 0.0);
+  if (r.how == method::exponential) {
+    std::vector<double> sizes;
+    for (auto const& [into, from] : additions) {
+      terms[slot(into)] += terms[slot(from)];
+      sizes.push_back(terms[slot(into)]);
+    }
+    // weight of a worker: over the sums v it enters, |v| (9/8)^(additions after v)
+    std::vector<double> growth(slot(workers), 1.0), weight(slot(workers), 0.0);
+    for (std::size_t k = additions.size(); k-- > 0;) {
+      std::size_t const a = slot(additions[k].first), b = slot(additions[k].second);
+      weight[a] += sizes[k] * growth[a];
+      weight[b] = weight[a];
+      growth[a] *= 9.0 / 8;
+      growth[b] = growth[a];
+    }
+    double const most = *std::max_element(weight.begin(), weight.end());
+    return omega / n + (1 + omega) / (8 * n) * most;
+  }
+  // requantise: an encoding of k terms has reach k under a global norm; under local ones its reach is its own norm
+  auto const hop = [&](double k, double before) {
+    double const m = k + before;
+    return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, k * c, m);
+  };
+  double total = 0;
+  if (s.one_addition) {
+    total = omega + hop(n, omega);
+  } else if (is_chain(s, workers)) {  // one worker's encoding, then one a hop
+    total = hop(1, 0);
+    for (int k = 2; k <= workers; ++k) total += hop(k, total);
+  } else {
+    // a tree: leaves encode (omega for all), each inner worker encodes its sum once, when all children are in
+    std::vector<int> last(slot(workers), -1);
+    for (std::size_t k = 0; k < additions.size(); ++k) last[slot(additions[k].first)] = static_cast<int>(k);
+    total = omega;
+    for (std::size_t k = 0; k < additions.size(); ++k) {
+      std::size_t const a = slot(additions[k].first), b = slot(additions[k].second);
+      terms[a] += terms[b];
+      variance[a] += variance[b];
+      if (last[a] == static_cast<int>(k)) {
+        double const added = hop(terms[a], omega + variance[a]);
+        variance[a] += added;
+        total += added;
+      }
+    }
+  }
+  return total / n;
+}
+
+}  // namespace globalq::detail

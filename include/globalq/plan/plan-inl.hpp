@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief plan: what a call will do and cost.
+
+#include "plan.hpp"
+
+namespace globalq::detail {
+
+GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
+                                    std::size_t bytes) {
+  if (op.local && op.bucket == 0 && r.how == method::requantise) return 0;
+  if (wanted != 0) return wanted;
+  return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
+}
+
+GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
+                             std::uint64_t length, std::vector<std::pair<int, int>> const& additions) {
+  p.rounding_steps = 0;
+  if (!op.plain && !(op.plain_tail && length < op.bucket)) {
+    p.rounding_steps = 1;
+    int const vectors = s.vectors(p.workers);
+    if (vectors > 1 && r.how == method::requantise)
+      p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
+    if (vectors > 1 && r.how == method::exponential) p.rounding_steps = 1 + s.height;
+  }
+  p.theta = variance_bound(op, r, s, p.workers, length, additions);
+  p.iterations_factor = 1 + p.workers * p.theta;
+}
+
+GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& schedule, int workers,
+                            std::uint64_t length, dtype type, std::uint64_t chunk, std::size_t chunk_bytes) {
+  plan p;
+  p.workers = workers;
+  p.length = length;
+  schedule_facts s;
+  try {
+    if (workers < 1 || workers > most_planned)
+      throw configuration_error("globalq: plan: " + std::to_string(workers) + " workers; ask for 1 to " +
+                                std::to_string(most_planned));
+    expect_length(length, "plan");
+    s = schedule.facts(workers);  // throws for nodes of another number of workers, say
+  } catch (configuration_error const& e) {
+    p.refusal = e.what();
+    return p;
+  }
+  resolution const r = resolve(op, s, workers);
+  p.refusal = r.refusal;
+  p.fits = r.fits();
+  p.reduce = r.how;
+  if (!p.fits) return p;
+  p.levels = r.size;
+  p.headroom = r.headroom;
+  int const parts = schedule.parts(workers);
+  layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
+  counting_codec c(op, r.size, type);
+  opening_bytes before(workers);
+  each_exchange(op, length, type, schedule.sums_in_nodes,
+                [&](std::uint64_t units, dtype of) { before.add(units, scale_bytes(of)); });
+  using schedule::detail::piece_sizes;
+  auto const sums_of = [](layout const& pieces, int count) {
+    return piece_sizes::of(pieces, count, counting_sums());
+  };
+  auto const most =
+      schedule.busiest(workers, cut, c, piece_sizes::of(cut, parts, c),
+                       call_bytes_before(schedule, workers, before, length, chunk_bytes, sums_of));
+  p.bytes_sent = most.sent;
+  p.workspace_bytes = most.held;
+  p.bytes_modelled = s.native;
+  p.bytes_are_most = op.most_bytes != nullptr;
+  if (length > 0)
+    p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);
+  add_errors(p, op, r, s, length,
+             needs_additions(r, s, s.vectors(workers)) ? schedule.additions(workers)
+                                                       : std::vector<std::pair<int, int>>());
+  return p;
+}
+
+}  // namespace globalq::detail

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief schedule: the built-in schedules without their types, which are in the library globalq::compiled.
+
+#include "any.hpp"
+#include "detail/shards.hpp"
+#include "erased.hpp"
+
+/// schedule(type) for each of them.
+#define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                         \
+  schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather) \
+      schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather)
+
+#if defined(GLOBALQ_COMPILED)
+namespace globalq::schedule {
+#define GLOBALQ_DECLARE_SCHEDULE(type) \
+  template <>                          \
+  std::unique_ptr<erased const> erase(type);
+GLOBALQ_BUILT_IN_SCHEDULES(GLOBALQ_DECLARE_SCHEDULE)
+#undef GLOBALQ_DECLARE_SCHEDULE
+}  // namespace globalq::schedule
+#endif

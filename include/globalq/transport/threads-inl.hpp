@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief transport: threads, as they run.
+
+#include "threads.hpp"
+
+namespace globalq::transport {
+
+GLOBALQ_DECL threads::threads(int workers, options settings) {
+  if (workers < 1)
+    throw configuration_error{"globalq: transport::threads: a cluster of " + std::to_string(workers) +
+                              " workers cannot run; ask for at least 1"};
+  if (settings.deadline <= std::chrono::nanoseconds::zero())
+    throw configuration_error{"globalq: transport::threads: a deadline of " +
+                              detail::seconds_text(settings.deadline) +
+                              " ends every wait at once; give a time above 0"};
+  std::chrono::nanoseconds const year = std::chrono::hours{24 * 365};
+  world_ = std::make_unique<detail::world>(workers, std::min(settings.deadline, year));
+}
+
+GLOBALQ_DECL threads::endpoint::execution_space const& threads::endpoint::execution() {
+  if (!space_) {
+    if (!Kokkos::is_initialized() || Kokkos::is_finalized())
+      throw configuration_error{message("execution", "Kokkos is not running",
+                                        "keep a Kokkos::ScopeGuard in main() while globalq is used")};
+    space_.emplace(Kokkos::NewInstance{});
+  }
+  return *space_;
+}
+
+GLOBALQ_DECL threads::endpoint::request threads::endpoint::send_async(int peer,
+                                                                      std::span<std::byte const> bytes) {
+  detail::expect_peer(*this, "send", peer);
+  bytes_sent_ += bytes.size();
+  return post(true, peer, const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+GLOBALQ_DECL threads::endpoint::request threads::endpoint::recv_async(int peer, std::span<std::byte> bytes) {
+  detail::expect_peer(*this, "recv", peer);
+  return post(false, peer, bytes.data(), bytes.size());
+}
+
+GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
+  detail::operation* const op = transfer.operation_;
+  if (op == nullptr) return;
+  auto const finished = [op] {
+    auto const state = op->state.load();
+    return state == detail::progress::done || state == detail::progress::mismatch;
+  };
+  outcome const result = await(finished, [this, op] { return world_.at(op->peer).gone.load(); });
+  if (result == outcome::ready && op->state.load() == detail::progress::done)
+    transfer.finish();
+  else
+    fail_transfer(*op, result);
+}
+
+GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
+  detail::expect_room_for_all(*this, mine.size(), all.size());
+  detail::copy_to_own_slot(mine, all, rank());
+  if (size() == 1) return;
+  bytes_sent_ += mine.size() * (world_.crew.size() - 1);
+  collective("allgather", const_cast<std::byte*>(mine.data()), mine.size(), [&](auto data_of, bool) {
+    for (int from = 0; from < size(); ++from)
+      if (from != rank() && !mine.empty())
+        std::memcpy(all.data() + static_cast<std::size_t>(from) * mine.size(), data_of(from), mine.size());
+  });
+}
+
+GLOBALQ_DECL std::string threads::endpoint::message(std::string_view operation, std::string_view what,
+                                                    std::string_view remedy) const {
+  return globalq::detail::worker_message(operation, rank(), size(), what, remedy);
+}
+
+GLOBALQ_DECL threads::endpoint::request threads::endpoint::post(bool sends, int peer, std::byte* data,
+                                                                std::size_t bytes) {
+  detail::channel& line = sends ? world_.between(rank(), peer) : world_.between(peer, rank());
+  detail::operation& mine = self_.take();
+  mine.data = data;
+  mine.bytes = bytes;
+  mine.on = &line;
+  mine.peer = peer;
+  mine.sends = sends;
+
+  detail::operation* other = nullptr;
+  {
+    std::lock_guard const lock{line.mutex};
+    if (line.torn) {
+      mine.state.store(detail::progress::withdrawn);  // never done: wait() tells why
+      return request{mine};
+    }
+    if (line.first == nullptr || line.first->sends == sends) {
+      mine.state.store(detail::progress::queued);
+      line.append(mine);
+      return request{mine};
+    }
+    other = line.first;
+    line.remove(*other);
+    other->state.store(detail::progress::copying);  // its owner waits for us, even to give up
+  }
+  auto result = detail::progress::done;
+  if (other->bytes != bytes) {
+    mine.peer_bytes = other->bytes;
+    other->peer_bytes = bytes;
+    result = detail::progress::mismatch;
+  } else if (bytes != 0) {
+    std::memmove(sends ? other->data : data, sends ? data : other->data, bytes);
+  }
+  mine.state.store(result);
+  detail::worker& peer_worker = *other->owner;
+  other->state.store(result);  // from here on `other` is its owner's again
+  peer_worker.wake();
+  return request{mine};
+}
+
+GLOBALQ_DECL void threads::endpoint::leave(std::string_view text) noexcept {
+  world_.fail(rank(), text);
+  for (auto& op : self_.operations) detail::withdraw(op);
+  for (auto& other : world_.crew)
+    while (&other != &self_ && other.touching.load()) std::this_thread::yield();
+}
+
+GLOBALQ_DECL void threads::endpoint::stop(std::string const& text, bool blames_another) {
+  leave(text);
+  self_.blames_another = blames_another;
+  throw transport_error{text};
+}
+
+GLOBALQ_DECL void threads::endpoint::stop_because_of_failure(char const* operation) {
+  stop(message(operation, "rank " + std::to_string(world_.failed_rank) + " failed: " + world_.failed_message,
+               "mend what it reports"),
+       true);
+}
+
+GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, outcome result) {
+  char const* const name = op.sends ? "send" : "recv";
+  std::string const peer = "rank " + std::to_string(op.peer);
+  std::string const bytes = std::to_string(op.bytes) + " bytes";
+  if (result == outcome::failed) stop_because_of_failure(name);
+  if (result == outcome::ready)
+    stop(
+        message(name,
+                op.sends
+                    ? "sent " + bytes + " to " + peer + ", which expected " + std::to_string(op.peer_bytes)
+                    : "expected " + bytes + " from " + peer + ", which sent " + std::to_string(op.peer_bytes),
+                "a send and its receive name the same size"),
+        false);
+  std::string const missing = op.sends ? "receive " + bytes : "send " + bytes;
+  if (result == outcome::left)
+    stop(message(name, peer + " left the run and did not " + missing,
+                 "let every worker make the same calls in the same order"),
+         false);
+  stop(message(name, "waited " + detail::seconds_text(world_.deadline) + " for " + peer + " to " + missing,
+               "let every worker make the same calls in the same order, or raise options::deadline"),
+       false);
+}
+
+GLOBALQ_DECL void threads::endpoint::meet(char const* operation) {
+  std::uint64_t const meeting = ++meetings_;
+  std::uint64_t const all = meeting * world_.crew.size();
+  self_.arrived.store(meeting);
+  if (world_.arrivals.fetch_add(1) + 1 == all) return world_.wake_all();
+  int missing = 0;
+  outcome const result = await([&] { return world_.arrivals.load() >= all; },
+                               [&] {
+                                 for (auto& each : world_.crew)
+                                   if (each.gone.load() && each.arrived.load() < meeting) {
+                                     missing = each.rank;
+                                     return true;
+                                   }
+                                 return false;
+                               });
+  if (result == outcome::ready) return;
+  if (result == outcome::failed) stop_because_of_failure(operation);
+  if (result == outcome::left)
+    stop(message(operation, "rank " + std::to_string(missing) + " left the run and did not take part",
+                 "let every worker make the same calls in the same order"),
+         false);
+  std::string late;
+  for (auto& each : world_.crew)
+    if (each.arrived.load() < meeting)
+      late += (late.empty() ? "rank " : ", rank ") + std::to_string(each.rank);
+  stop(
+      message(operation, "waited " + detail::seconds_text(world_.deadline) + " for " + late + " to take part",
+              "let every worker make the same calls in the same order, or raise options::deadline"),
+      false);
+}
+
+GLOBALQ_DECL void threads::endpoint::expect_equal_offers(std::size_t turn) {
+  detail::offer const& first = world_.crew.front().offers[turn];
+  for (auto const& each : world_.crew) {
+    detail::offer const& other = each.offers[turn];
+    if (other.bytes == first.bytes && std::string_view{other.call} == first.call) continue;
+    auto const text = [](detail::offer const& of) {
+      return std::string{of.call} + " with " + std::to_string(of.bytes) + " bytes";
+    };
+    stop(message(first.call,
+                 "rank 0 called " + text(first) + ", but rank " + std::to_string(each.rank) + " called " +
+                     text(other),
+                 "let every worker make the same calls with the same sizes"),
+         false);
+  }
+}
+
+GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), void* what) {
+  detail::world& all = *world_;
+  if (all.running.exchange(true))
+    throw configuration_error{
+        "globalq: transport::threads::run: the cluster is running already; make one cluster for each run "
+        "that "
+        "goes on at the same time"};
+  struct running_flag {
+    std::atomic<bool>& flag;
+    ~running_flag() { flag.store(false); }
+  } const running{all.running};
+  all.reset();
+
+  std::vector<std::exception_ptr> errors(all.crew.size());
+  auto const run_one = [&](int rank) noexcept {
+    auto const failed = [&](char const* message) {
+      errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      all.fail(rank, message);
+    };
+    try {
+      endpoint self{all, rank};
+      work(what, self);
+    } catch (transport_error const& problem) {
+      failed(problem.what());
+    } catch (std::exception const& problem) {
+      all.at(rank).blames_another = false;
+      failed(problem.what());
+    } catch (...) {
+      all.at(rank).blames_another = false;
+      failed("an exception that is not a std::exception");
+    }
+    all.at(rank).gone.store(true);
+    all.wake_all();
+  };
+
+  std::vector<std::thread> crew;
+  crew.reserve(all.crew.size());
+  auto const join = [&] {
+    for (auto& each : crew) each.join();
+  };
+  try {
+    for (int rank = 0; rank < all.size; ++rank) crew.emplace_back(run_one, rank);
+  } catch (...) {
+    all.fail(static_cast<int>(crew.size()), "its thread did not start");
+    join();
+    throw;
+  }
+  join();
+
+  std::exception_ptr first;  // of those that blame another worker, until there is one that does not
+  for (auto const& each : all.crew) {
+    auto const& thrown = errors[static_cast<std::size_t>(each.rank)];
+    if (!thrown) continue;
+    if (!each.blames_another) std::rethrow_exception(thrown);
+    if (!first) first = thrown;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+#if defined(GLOBALQ_COMPILED)
+template <>
+std::unique_ptr<transport::endpoint> make_endpoint(threads::endpoint& t) {
+  return std::make_unique<detail::endpoint_of<threads::endpoint, transport::endpoint>>(t);
+}
+#endif
+
+}  // namespace globalq::transport

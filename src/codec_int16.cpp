@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief globalq::compiled: codecs of compositions whose codes have 16 bits while they are added.
+
+#include <globalq/operator/built_in-inl.hpp>
+#include <globalq/operator/detail/composed_codec.hpp>
+
+namespace globalq::detail {
+GLOBALQ_DEFINE_COMPOSED(std::int16_t)
+}  // namespace globalq::detail

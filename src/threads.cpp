@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief globalq::compiled: transport::threads.
+
+#include <globalq/transport/threads-inl.hpp>
