@@ -7,10 +7,9 @@
 /// itself could end differently where machines differ in the last bit of a sum.
 
 #include "../transport/collectives.hpp"
+#include "../transport/root_decides.hpp"
 #include "choices.hpp"
 
-#include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 
@@ -35,17 +34,15 @@ static_assert(sizeof(table_opening) == 64 && std::is_trivially_copyable_v<table_
 
 /// What worker 0 tells all, before the numbers of the candidates.
 struct table_verdict {
-  std::uint32_t failed, optimal;
   double cost, error, lower_bound;
-  char text[768];
+  std::uint64_t optimal;
 };
-static_assert(std::is_trivially_copyable_v<table_verdict>);
 
 /// Everything a transfer may still touch when an exchange is given up.
 struct table_memory {
   std::vector<table_opening> openings;
   std::vector<candidate> sums, theirs;
-  table_verdict decision{};
+  transport::decision<table_verdict> decision;
   std::vector<std::uint32_t> choices;
 };
 
@@ -98,30 +95,17 @@ void collect(T& t, choice_table const& mine, table_memory& m) {
   for (candidate& c : m.sums) c.cost /= t.size();
 }
 
-/// What the solver makes of all tables together, or why it could not.
+/// What the solver makes of all tables together; fills in the choices.
 template <class Solver>
-void judge(choice_table const& mine, Solver const& solver, table_memory& m) {
-  table_verdict& v = m.decision;
-  try {
-    choice_table all;
-    std::size_t first = 0;
-    for (std::size_t l = 0; l < mine.size(); first += mine[l].size(), ++l)
-      all.add(std::span<candidate const>(m.sums).subspan(first, mine[l].size()), mine.name(l));
-    selection const s = solver(std::as_const(all));
-    static_cast<void>(all.cost(s.choices));  // a choice that does not exist is found here, and told to all
-    v.optimal = s.optimal;
-    v.cost = s.cost;
-    v.error = s.error;
-    v.lower_bound = s.lower_bound;
-    std::copy(s.choices.begin(), s.choices.end(), m.choices.begin());
-  } catch (std::exception const& e) {
-    v.failed = 1;
-    std::strncpy(v.text, e.what(), sizeof v.text - 1);
-  } catch (...) {
-    v.failed = 1;
-    std::strncpy(v.text, "globalq: adapt::agree: the solver threw something that is no std::exception",
-                 sizeof v.text - 1);
-  }
+table_verdict judge(choice_table const& mine, Solver const& solver, table_memory& m) {
+  choice_table all;
+  std::size_t first = 0;
+  for (std::size_t l = 0; l < mine.size(); first += mine[l].size(), ++l)
+    all.add(std::span<candidate const>(m.sums).subspan(first, mine[l].size()), mine.name(l));
+  selection const s = solver(std::as_const(all));
+  static_cast<void>(all.cost(s.choices));  // a choice that does not exist is found here, and told to all
+  std::copy(s.choices.begin(), s.choices.end(), m.choices.begin());
+  return {s.cost, s.error, s.lower_bound, s.optimal ? 1U : 0U};
 }
 
 }  // namespace detail
@@ -158,11 +142,9 @@ std::optional<selection> agree(T& t, choice_table const& mine, Solver const& sol
       if (o.empty != 0) return std::nullopt;
     detail::collect(t, mine, m);
     m.choices.resize(mine.size());
-    if (t.rank() == 0) detail::judge(mine, solver, m);
-    transport::broadcast(t, 0, std::as_writable_bytes(std::span(&m.decision, 1)));
-    if (m.decision.failed != 0) throw configuration_error(m.decision.text);
+    detail::table_verdict const& v = transport::root_decides(t, m.decision, "adapt::agree: the solver",
+                                                             [&] { return detail::judge(mine, solver, m); });
     transport::broadcast(t, 0, std::as_writable_bytes(std::span(m.choices)));
-    detail::table_verdict const& v = m.decision;
     return selection{m.choices, v.cost, v.error, v.lower_bound, v.optimal != 0};
   });
 }

@@ -7,12 +7,11 @@
 /// differ between machines, so levels that every worker computed for itself could differ in their last bits.
 
 #include "../transport/collectives.hpp"
+#include "../transport/root_decides.hpp"
 #include "normals.hpp"
 #include "variance.hpp"
 
 #include <cstddef>
-#include <cstring>
-#include <exception>
 #include <limits>
 #include <memory>
 
@@ -55,20 +54,18 @@ static_assert(sizeof(opening) == 64 && std::is_trivially_copyable_v<opening>);
 
 /// What worker 0 tells all.
 struct verdict {
-  std::uint32_t failed, count, zero_free, converged;
-  std::int32_t iterations, unused;
+  std::uint32_t count, zero_free, converged;
+  std::int32_t iterations;
   double variance;
   double values[128];
-  char text[512];
 };
-static_assert(std::is_trivially_copyable_v<verdict>);
 
 /// Everything a transfer may still touch when an exchange is given up.
 struct memory {
   std::vector<opening> openings;
   std::vector<wide> sums, theirs;
   std::vector<normal_part> parts;
-  verdict decision{};
+  transport::decision<verdict> decision;
 };
 
 inline opening opening_of(exchange_facts const& f) {
@@ -165,31 +162,23 @@ void collect(T& t, normals& s, memory& m) {
 inline bins bins_of(histogram const& h) { return h.result(); }
 inline bins bins_of(normals const& s) { return s.result(histogram{}.edges()); }
 
-/// What a solver made of the statistics, or why it could not.
+/// What a solver makes of the statistics.
+/// @throws whatever the solver does; configuration_error for levels that no table takes
 template <class Statistics, class Solver>
-void judge(Statistics const& all, Solver const& solver, verdict& v) {
-  v = {};
-  try {
-    solution const s = solver(bins_of(all));
-    // what no table takes is found here, at one worker, and told to all
-    if (s.levels.zero_free)
-      static_cast<void>(s.levels.symmetric());
-    else
-      static_cast<void>(s.levels.table());
-    v.count = static_cast<std::uint32_t>(s.levels.values.size());
-    std::copy(s.levels.values.begin(), s.levels.values.end(), v.values);
-    v.zero_free = s.levels.zero_free;
-    v.converged = s.converged;
-    v.iterations = s.iterations;
-    v.variance = s.variance;
-  } catch (std::exception const& e) {
-    v.failed = 1;
-    std::strncpy(v.text, e.what(), sizeof v.text - 1);
-  } catch (...) {
-    v.failed = 1;
-    std::strncpy(v.text, "globalq: learn::agree: the solver threw something that is no std::exception",
-                 sizeof v.text - 1);
-  }
+verdict judge(Statistics const& all, Solver const& solver) {
+  solution const s = solver(bins_of(all));
+  if (s.levels.zero_free)
+    static_cast<void>(s.levels.symmetric());
+  else
+    static_cast<void>(s.levels.table());
+  verdict v{};
+  v.count = static_cast<std::uint32_t>(s.levels.values.size());
+  std::copy(s.levels.values.begin(), s.levels.values.end(), v.values);
+  v.zero_free = s.levels.zero_free;
+  v.converged = s.converged;
+  v.iterations = s.iterations;
+  v.variance = s.variance;
+  return v;
 }
 
 /// f(memory), which outlives it where transfers may still touch it.
@@ -229,10 +218,8 @@ agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts cons
     }
     if (nothing) return a;
     detail::collect(t, mine, m);
-    if (t.rank() == 0) detail::judge(mine, solver, m.decision);
-    transport::broadcast(t, 0, std::as_writable_bytes(std::span(&m.decision, 1)));
-    detail::verdict const& v = m.decision;
-    if (v.failed != 0) throw configuration_error(v.text);
+    detail::verdict const& v = transport::root_decides(t, m.decision, "learn::agree: the solver",
+                                                       [&] { return detail::judge(mine, solver); });
     a.what = outcome::learned;
     a.found.levels.values.assign(v.values, v.values + v.count);
     a.found.levels.zero_free = v.zero_free != 0;

@@ -4,11 +4,11 @@
 /// @brief model: what is compressed where the model says that this is faster, and float32 where it is not.
 
 #include "../collective/allreduce_mean.hpp"
+#include "../transport/root_decides.hpp"
 #include "calibrate.hpp"
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -79,17 +79,12 @@ class bypass {
          std::uint64_t chunk_values = 0)
       : tell_(std::move(tell)) {
     check(workers, compressed, plain);
-    verdict v{};
-    if (workers.rank() == 0) {
-      try {
-        judge(v, workers.size(), schedule, links, compressed, plain, settings, chunk_values);
-      } catch (std::exception const& e) {
-        v.failed = 1;
-        std::strncpy(v.text, e.what(), sizeof v.text - 1);
-      }
-    }
-    v = transport::broadcast_value(workers, 0, v);
-    if (v.failed != 0) throw configuration_error(v.text);
+    auto const told = std::make_shared<transport::decision<verdict>>();
+    verdict const v = transport::keeping(workers, told, [&] {
+      return transport::root_decides(workers, *told, "model::bypass: a prediction", [&] {
+        return judge(workers.size(), schedule, links, compressed, plain, settings, chunk_values);
+      });
+    });
     for (std::size_t k = 0; k < v.ranges; ++k) {
       bypass_decision d;
       d.first = k == 0 ? 0 : std::uint64_t{1} << k;
@@ -125,9 +120,8 @@ class bypass {
   static constexpr std::size_t most_ranges = 41;
 
   struct verdict {
-    std::uint32_t failed, ranges;
     double least_gain, compressed[most_ranges], plain[most_ranges];
-    char text[512];
+    std::uint64_t ranges;
   };
 
   std::size_t range_of(std::uint64_t length) const {
@@ -150,9 +144,10 @@ class bypass {
   }
 
   template <class S>
-  static void judge(verdict& v, int workers, S const& schedule, calibration const& links,
-                    operator_model const& compressed, operator_model const& plain,
-                    bypass_settings const& settings, std::uint64_t chunk_values) {
+  static verdict judge(int workers, S const& schedule, calibration const& links,
+                       operator_model const& compressed, operator_model const& plain,
+                       bypass_settings const& settings, std::uint64_t chunk_values) {
+    verdict v{};
     if (!(settings.least_gain > 0) || !std::isfinite(settings.least_gain))
       throw configuration_error("globalq: model::bypass: least_gain is " +
                                 std::to_string(settings.least_gain) + "; give a number above 0, such as 1");
@@ -166,7 +161,7 @@ class bypass {
     call_shape shape = links.shape();
     shape.chunk_values = chunk_values;
     v.least_gain = settings.least_gain;
-    v.ranges = static_cast<std::uint32_t>(std::bit_width(settings.longest));
+    v.ranges = static_cast<std::uint64_t>(std::bit_width(settings.longest));
     auto const seconds = [&](operator_model const& op, std::uint64_t length) {
       prediction const p = predict(links.net, op, schedule, length, shape);
       if (!p.fits()) throw configuration_error(p.plan.refusal);
@@ -176,6 +171,7 @@ class bypass {
       v.compressed[k] = seconds(compressed, std::uint64_t{1} << k);
       v.plain[k] = seconds(plain, std::uint64_t{1} << k);
     }
+    return v;
   }
 
   listener tell_;
