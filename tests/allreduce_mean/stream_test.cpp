@@ -435,14 +435,18 @@ TEST(Stream, chunks_of_a_tree_are_refused_where_workers_would_wait_for_ever) {
     gq::options const chunks{.chunk_values = 2048};
     unattended device{workers, stream_of(workers)};
     staged attended{workers, stream_of(workers)};
-    try {
-      gq::allreduce_mean const mean{device, op, gq::schedule::any{"tree"}, chunks};
-      ADD_FAILURE() << "no error";
-    } catch (gq::configuration_error const& e) {
-      EXPECT_NE(std::string(e.what()).find("leave chunk_values at 0, or use another schedule"),
-                std::string::npos)
-          << e.what();
-    }
+    auto const expect_refusal = [&](auto const& schedule) {
+      try {
+        gq::allreduce_mean const mean{device, op, schedule, chunks};
+        ADD_FAILURE() << "no error";
+      } catch (gq::configuration_error const& e) {
+        EXPECT_NE(std::string(e.what()).find("leave chunk_values at 0, or use another schedule"),
+                  std::string::npos)
+            << e.what();
+      }
+    };
+    expect_refusal(gq::schedule::any{"tree"});
+    expect_refusal(gq::schedule::hierarchical<gq::schedule::star, gq::schedule::tree>{1});
     EXPECT_NO_THROW((gq::allreduce_mean{device, op, gq::schedule::ring{}, chunks}));
     EXPECT_NO_THROW((gq::allreduce_mean{device, op, gq::schedule::tree{}}));
     EXPECT_NO_THROW((gq::allreduce_mean{attended, op, gq::schedule::tree{}, chunks}));
