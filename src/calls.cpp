@@ -11,6 +11,7 @@
 #include <globalq/operator/detail/make_codec-inl.hpp>
 #include <globalq/operator/detail/operator_codec-inl.hpp>
 #include <globalq/operator/detail/resolve-inl.hpp>
+#include <globalq/operator/vector_codec-inl.hpp>
 #include <globalq/plan/detail/bounds-inl.hpp>
 #include <globalq/plan/plan-inl.hpp>
 #include <globalq/schedule/detail/piece_sizes-inl.hpp>

@@ -20,6 +20,7 @@
 #include "operator/detail/make_codec-inl.hpp"
 #include "operator/detail/operator_codec-inl.hpp"
 #include "operator/detail/resolve-inl.hpp"
+#include "operator/vector_codec-inl.hpp"
 #include "plan/detail/bounds-inl.hpp"
 #include "plan/plan-inl.hpp"
 #include "schedule/built_in-inl.hpp"

@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: an operator by itself: one vector to a frame and back, for research code and parameter servers.
 
+#include "../core/detail/compiled.hpp"
 #include "../core/vector.hpp"
 #include "../kernel/reduction.hpp"
 #include "../wire/checksum.hpp"
@@ -57,10 +58,7 @@ class vector_codec {
 
   /// Bytes of the frame of a vector; the most where frames differ in length (wire::elias, huffman, sparse).
   /// @throws configuration_error above 2^48 - 1 values
-  std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
-    prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
-    return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
-  }
+  std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32);
 
   /// Writes the frame of @p x.
   /// @returns the bytes that are used, from the first on: decode() takes just these
@@ -69,49 +67,8 @@ class vector_codec {
   ///         decode() refuses the frame then
   template <Vector V>
   std::size_t encode(V const& x, encoding_key key, std::span<std::byte> frame) {
-    auto const* const data = detail::data_of(x);
-    std::uint64_t const length = detail::size_of_vector(x);
-    dtype const type = dtype_of<detail::value_of<V const>>::value;
-    kernel::float_environment const exact;
-    expect_size(frame.size(), frame_bytes(length, type));
-    if (length == 0) return 0;
-    std::span<std::byte> const body = frame.first(frame.size() - trailer_);
-    auto const used = [&] {
-      std::size_t const bytes = codec_->length_of(body, static_cast<int>(key.worker));
-      if (trailer_ != 0) store_to(frame.data() + bytes, checksum_of(body.first(bytes), key, key.worker));
-      return bytes + trailer_;
-    };
-    std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
-    units_.resize(buckets);
-    prepare({data, type}, {nullptr, type}, length, key, 1);
-    // in one pass where that can be; if not, or if values are not finite, the norms first
-    if (codec_->encode_measured({0, length}, units_, body)) return used();
-    statistics_.resize(buckets);
-    norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{{data, type}, facts_.q},
-                            statistics_, parts_);
-    for (std::uint64_t b = 0; b < buckets; ++b) {
-      if (!statistics_[b].finite()) {
-        std::memset(frame.data(), 0, wire::header_bytes);
-        throw non_finite_error("globalq: encode: values " + std::to_string(b * facts_.bucket) +
-                               " and following hold NaN or infinity; the frame was made invalid");
-      }
-      if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
-        throw configuration_error("globalq: encode: a value of magnitude " +
-                                  std::to_string(statistics_[b].max()) + " exceeds the unit " +
-                                  std::to_string(facts_.fixed_unit) + " of norm::fixed");
-      units_[b] =
-          facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, type, 0);
-      if (bits_of(units_[b]) >= double_infinity) {
-        std::memset(frame.data(), 0, wire::header_bytes);
-        throw non_finite_error(
-            "globalq: encode: the norm of values " + std::to_string(b * facts_.bucket) +
-            " and following is beyond the range of float64; the frame was made invalid; scale the "
-            "vector down, or use norm::linf");
-      }
-    }
-    prepare({data, type}, {nullptr, type}, length, key, 1);
-    codec_->combine({0, length}, true, {}, body);
-    return used();
+    return encode_values({detail::data_of(x), dtype_of<detail::value_of<V const>>::value},
+                         detail::size_of_vector(x), key, frame);
   }
 
   /// Writes what a frame stands for into @p y.
@@ -130,7 +87,8 @@ class vector_codec {
   template <Vector V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
-    read({&one, 1}, key, y, [this](segment all, auto const& frames) { codec_->add_decoded(all, frames); });
+    read({&one, 1}, key, {detail::data_of(y), dtype_of<detail::value_of<std::remove_reference_t<V>>>::value},
+         detail::size_of_vector(y), true);
   }
 
   /// Writes the mean of several frames, all of terms 1, added in the order given.
@@ -138,89 +96,31 @@ class vector_codec {
   /// @throws        as decode()
   template <Vector V>
   void mean(std::span<source const> frames, encoding_key key, V&& y) {
-    read(frames, key, y, [this](segment all, auto const& valid) { codec_->finish(all, valid); });
+    read(frames, key, {detail::data_of(y), dtype_of<detail::value_of<std::remove_reference_t<V>>>::value},
+         detail::size_of_vector(y), false);
   }
 
  private:
-  /// Checks frames, then lets @p use write what they stand for.
-  template <class V, class Use>
-  void read(std::span<source const> frames, encoding_key key, V& y, Use const& use) {
-    auto* const data = detail::data_of(y);
-    std::uint64_t const length = detail::size_of_vector(y);
-    dtype const type = dtype_of<detail::value_of<V>>::value;
-    kernel::float_environment const exact;
-    if (frames.empty())
-      throw configuration_error(
-          "globalq: vector_codec: the mean of no frames is not defined; give at least one");
-    if (length == 0) return;
-    units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
-    prepare({nullptr, type}, {data, type}, length, key, static_cast<int>(frames.size()));
-    bodies_.assign(frames.begin(), frames.end());
-    for (source& s : bodies_) s.frame = without_checksum(s, length);
-    codec_->verify({0, length}, bodies_);
-    for (std::size_t k = 0; k < frames.size(); ++k)
-      if (frames[k].frame.size() != bodies_[k].frame.size()) check(frames[k], bodies_[k].frame, key);
-    use(segment{0, length}, bodies_);
-    if ((codec_->faults() & kernel::out_of_range) != 0)
-      throw non_finite_error(
-          "globalq: decode: a value is beyond the range of " + std::string(name_of(type)) +
-          ", and the output holds infinity there; decode into a wider type, or scale vectors down");
-  }
+  std::size_t encode_values(const_vector x, std::uint64_t length, encoding_key key,
+                            std::span<std::byte> frame);
+
+  /// Checks frames, then writes what they stand for, or adds it.
+  void read(std::span<source const> frames, encoding_key key, mutable_vector y, std::uint64_t length,
+            bool add);
 
   /// The checksum of a frame of this operator and, where decoding draws the random bits of the encoder, of this key.
-  std::uint32_t checksum_of(std::span<std::byte const> body, encoding_key key, std::uint32_t worker) const {
-    std::uint64_t start = codec_->traits();
-    if (facts_.shifts) start = detail::hash(detail::hash(detail::hash(start, key.seed), key.step), worker);
-    return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
-  }
+  std::uint32_t checksum_of(std::span<std::byte const> body, encoding_key key, std::uint32_t worker) const;
 
   /// A frame that is longer than its header tells by a checksum has one.
-  std::span<std::byte const> without_checksum(source const& s, std::uint64_t length) const {
-    std::size_t const body = codec_->head_bytes() == 0 ? codec_->frame_bytes({0, length}, 1)
-                                                       : codec_->length_of(s.frame, s.worker);
-    return s.frame.size() == body + wire::checksum_bytes ? s.frame.first(body) : s.frame;
-  }
+  std::span<std::byte const> without_checksum(source const& s, std::uint64_t length) const;
 
-  void check(source const& whole, std::span<std::byte const> body, encoding_key key) const {
-    if (load_from<std::uint32_t>(whole.frame.data() + body.size()) ==
-        checksum_of(body, key, static_cast<std::uint32_t>(whole.worker)))
-      return;
-    throw frame_error("globalq: decode: bad frame from worker " + std::to_string(whole.worker) +
-                      ": its checksum is wrong; the bytes were damaged, or made by another operator" +
-                      (facts_.shifts ? " or with another key" : ""));
-  }
+  void check(source const& whole, std::span<std::byte const> body, encoding_key key) const;
 
-  void prepare(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, int workers) {
-    if (key.step > random::max_step)
-      throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +
-                                " is above 2^48 - 1");
-    if (length >> 48 != 0)
-      throw configuration_error("globalq: vector_codec: " + std::to_string(length) +
-                                " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
-    detail::call c;
-    c.x = x;
-    c.y = y;
-    c.length = length;
-    c.rank = static_cast<int>(key.worker);
-    c.workers = workers;
-    c.seed = key.seed;
-    c.step = key.step;
-    c.units = units_;
-    codec().begin(c);
-  }
+  void prepare(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, int workers);
 
-  detail::operator_codec& codec() {
-    if (codec_ == nullptr)
-      throw configuration_error(
-          "globalq: vector_codec: this codec was moved from; use the one it was moved to");
-    return *codec_;
-  }
+  detail::operator_codec& codec();
 
-  static void expect_size(std::size_t have, std::size_t need) {
-    if (have != need)
-      throw configuration_error("globalq: encode: the frame has " + std::to_string(have) +
-                                " bytes and needs " + std::to_string(need) + "; ask frame_bytes()");
-  }
+  static void expect_size(std::size_t have, std::size_t need);
 
   kernel::host_executor on_;
   detail::operator_facts facts_;
@@ -233,3 +133,7 @@ class vector_codec {
 };
 
 }  // namespace globalq
+
+#if !defined(GLOBALQ_COMPILED)
+#include "vector_codec-inl.hpp"
+#endif

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: a vector becomes a frame, and a frame a vector.
+
+#include "vector_codec.hpp"
+
+namespace globalq {
+
+GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype type) {
+  prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
+  return length == 0 ? 0 : codec_->frame_bytes({0, length}, 1) + trailer_;
+}
+
+GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64_t length, encoding_key key,
+                                                     std::span<std::byte> frame) {
+  kernel::float_environment const exact;
+  expect_size(frame.size(), frame_bytes(length, x.type));
+  if (length == 0) return 0;
+  std::span<std::byte> const body = frame.first(frame.size() - trailer_);
+  auto const used = [&] {
+    std::size_t const bytes = codec_->length_of(body, static_cast<int>(key.worker));
+    if (trailer_ != 0) store_to(frame.data() + bytes, checksum_of(body.first(bytes), key, key.worker));
+    return bytes + trailer_;
+  };
+  std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
+  units_.resize(buckets);
+  prepare(x, {nullptr, x.type}, length, key, 1);
+  // in one pass where that can be; if not, or if values are not finite, the norms first
+  if (codec_->encode_measured({0, length}, units_, body)) return used();
+  statistics_.resize(buckets);
+  norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{x, facts_.q}, statistics_,
+                          parts_);
+  for (std::uint64_t b = 0; b < buckets; ++b) {
+    if (!statistics_[b].finite()) {
+      std::memset(frame.data(), 0, wire::header_bytes);
+      throw non_finite_error("globalq: encode: values " + std::to_string(b * facts_.bucket) +
+                             " and following hold NaN or infinity; the frame was made invalid");
+    }
+    if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
+      throw configuration_error("globalq: encode: a value of magnitude " +
+                                std::to_string(statistics_[b].max()) + " exceeds the unit " +
+                                std::to_string(facts_.fixed_unit) + " of norm::fixed");
+    units_[b] =
+        facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
+    if (bits_of(units_[b]) >= double_infinity) {
+      std::memset(frame.data(), 0, wire::header_bytes);
+      throw non_finite_error(
+          "globalq: encode: the norm of values " + std::to_string(b * facts_.bucket) +
+          " and following is beyond the range of float64; the frame was made invalid; scale the "
+          "vector down, or use norm::linf");
+    }
+  }
+  prepare(x, {nullptr, x.type}, length, key, 1);
+  codec_->combine({0, length}, true, {}, body);
+  return used();
+}
+
+GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_key key, mutable_vector y,
+                                     std::uint64_t length, bool add) {
+  kernel::float_environment const exact;
+  if (frames.empty())
+    throw configuration_error(
+        "globalq: vector_codec: the mean of no frames is not defined; give at least one");
+  if (length == 0) return;
+  units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
+  prepare({nullptr, y.type}, y, length, key, static_cast<int>(frames.size()));
+  bodies_.assign(frames.begin(), frames.end());
+  for (source& s : bodies_) s.frame = without_checksum(s, length);
+  codec_->verify({0, length}, bodies_);
+  for (std::size_t k = 0; k < frames.size(); ++k)
+    if (frames[k].frame.size() != bodies_[k].frame.size()) check(frames[k], bodies_[k].frame, key);
+  if (add)
+    codec_->add_decoded({0, length}, bodies_);
+  else
+    codec_->finish({0, length}, bodies_);
+  if ((codec_->faults() & kernel::out_of_range) != 0)
+    throw non_finite_error(
+        "globalq: decode: a value is beyond the range of " + std::string(name_of(y.type)) +
+        ", and the output holds infinity there; decode into a wider type, or scale vectors down");
+}
+
+GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> body, encoding_key key,
+                                                     std::uint32_t worker) const {
+  std::uint64_t start = codec_->traits();
+  if (facts_.shifts) start = detail::hash(detail::hash(detail::hash(start, key.seed), key.step), worker);
+  return wire::checksum(body, static_cast<std::uint32_t>(start >> 32));
+}
+
+GLOBALQ_DECL std::span<std::byte const> vector_codec::without_checksum(source const& s,
+                                                                       std::uint64_t length) const {
+  std::size_t const body =
+      codec_->head_bytes() == 0 ? codec_->frame_bytes({0, length}, 1) : codec_->length_of(s.frame, s.worker);
+  return s.frame.size() == body + wire::checksum_bytes ? s.frame.first(body) : s.frame;
+}
+
+GLOBALQ_DECL void vector_codec::check(source const& whole, std::span<std::byte const> body,
+                                      encoding_key key) const {
+  if (load_from<std::uint32_t>(whole.frame.data() + body.size()) ==
+      checksum_of(body, key, static_cast<std::uint32_t>(whole.worker)))
+    return;
+  throw frame_error("globalq: decode: bad frame from worker " + std::to_string(whole.worker) +
+                    ": its checksum is wrong; the bytes were damaged, or made by another operator" +
+                    (facts_.shifts ? " or with another key" : ""));
+}
+
+GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::uint64_t length,
+                                        encoding_key key, int workers) {
+  if (key.step > random::max_step)
+    throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +
+                              " is above 2^48 - 1");
+  if (length >> 48 != 0)
+    throw configuration_error("globalq: vector_codec: " + std::to_string(length) +
+                              " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
+  detail::call c;
+  c.x = x;
+  c.y = y;
+  c.length = length;
+  c.rank = static_cast<int>(key.worker);
+  c.workers = workers;
+  c.seed = key.seed;
+  c.step = key.step;
+  c.units = units_;
+  codec().begin(c);
+}
+
+GLOBALQ_DECL detail::operator_codec& vector_codec::codec() {
+  if (codec_ == nullptr)
+    throw configuration_error(
+        "globalq: vector_codec: this codec was moved from; use the one it was moved to");
+  return *codec_;
+}
+
+GLOBALQ_DECL void vector_codec::expect_size(std::size_t have, std::size_t need) {
+  if (have != need)
+    throw configuration_error("globalq: encode: the frame has " + std::to_string(have) + " bytes and needs " +
+                              std::to_string(need) + "; ask frame_bytes()");
+}
+
+}  // namespace globalq
