@@ -18,8 +18,7 @@ class any_quantizer {
  public:
   /// @param op  a quantizer or uncompressed
   template <class Operator>
-  requires detail::is_composed<Operator> any_quantizer(Operator const& op)
-      : any_quantizer(std::shared_ptr<parts const>(std::make_shared<model<Operator>>(op))) {}
+  requires detail::is_composed<Operator> any_quantizer(Operator const& op) : any_quantizer(hold(op)) {}
   any_quantizer(any_quantizer const&) = default;
   any_quantizer& operator=(any_quantizer const&) = default;
 
@@ -57,10 +56,12 @@ class any_quantizer {
   explicit any_quantizer(std::shared_ptr<parts const> held) : held_(std::move(held)) {}
 
  private:
-  template <class Operator>
+  /// Norm and reduce are data, so that operators that differ in these share a model.
+  /// @tparam Policies  detail::coded_policies, or uncompressed
+  template <class Policies>
   struct model : parts {
-    explicit model(Operator const& o) : op(o) {
-      this->facts = detail::facts_of(op);
+    model(detail::operator_facts facts_of_op, Policies const& what) : policies(what) {
+      this->facts = std::move(facts_of_op);
       this->on_host = make<kernel::host_executor>;
 #if defined(KOKKOS_ENABLE_CUDA)
       this->on_stream = make<stream_executor>;
@@ -69,10 +70,20 @@ class any_quantizer {
     template <class Executor>
     static std::unique_ptr<detail::operator_codec> make(parts const& p, detail::operator_facts const& f,
                                                         detail::resolution const& r, Executor const& on) {
-      return detail::make_codec(static_cast<model const&>(p).op, f, r, on);
+      return detail::make_codec(static_cast<model const&>(p).policies, f, r, on);
     }
-    Operator op;
+    Policies policies;
   };
+
+  template <class Operator>
+  static std::shared_ptr<parts const> hold(Operator const& op) {
+    if constexpr (std::is_same_v<Operator, uncompressed>) {
+      return std::make_shared<model<uncompressed>>(detail::facts_of(op), op);
+    } else {
+      auto const policies = detail::policies_of(op);
+      return std::make_shared<model<std::remove_const_t<decltype(policies)>>>(detail::facts_of(op), policies);
+    }
+  }
 
   std::shared_ptr<parts const> held_;
 };
