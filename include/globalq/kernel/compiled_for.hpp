@@ -3,7 +3,7 @@
 /// @file
 /// @brief kernel: what a compiled library and the sources that use it must have in common, as the name of a symbol.
 ///
-/// A source asks for globalq_<version>_for_kokkos_<version>_<device>_<threads>_<containers>, and a library has the one that it was
+/// A source asks for globalq_0_1_0_for_kokkos_40700_host_openmp_release, say, and a library has the one that it was
 /// compiled for: with another version of globalq or Kokkos, other execution spaces or the standard library's debug mode, a program
 /// does not link, and the linker's error names what was asked for.
 

@@ -13,8 +13,7 @@
 #include "../wire/integer.hpp"
 #include "../wire/packed.hpp"
 
-/// leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
-/// @param nibbles  whether codes may travel as four bits
+// leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
 #define GLOBALQ_LEAVES_OF_LANE(leaf, levels, lane)                                          \
   leaf(coding_leaves<lane>, coding_of, levels, rounding::stochastic, lane, false)           \
       leaf(coding_leaves<lane>, coding_of, levels, rounding::detail::one_word, lane, false) \
@@ -42,7 +41,7 @@
                                               leaf(reduce_leaves<std::int32_t> const*, adding_of, \
                                                    reduce::exponential, std::int32_t)
 
-/// composition(levels, rounding, wire) for all of levels.
+// composition(levels, rounding, wire) for all of levels.
 #define GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding)                                   \
   composition(levels, rounding, wire::int8) composition(levels, rounding, wire::int16)                      \
       composition(levels, rounding, wire::int32) composition(levels, rounding, wire::packed<>)              \
@@ -56,7 +55,7 @@
   GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::stochastic) \
   GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::detail::one_word)
 
-/// code(code of blocks).
+// code(code of blocks).
 #define GLOBALQ_BUILT_IN_CODES(code)                                                              \
   code(wire::elias<std::int8_t>) code(wire::elias<std::int16_t>) code(wire::huffman<std::int8_t>) \
       code(wire::huffman<std::int16_t>) code(wire::sparse<std::int8_t>) code(wire::sparse<std::int16_t>)

@@ -7,7 +7,7 @@
 #include "detail/shards.hpp"
 #include "erased.hpp"
 
-/// schedule(type) for each of them.
+// schedule(type) for each of them.
 #define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                         \
   schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather) \
       schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather)
