@@ -5,6 +5,4 @@
 #include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
-namespace globalq::detail {
-GLOBALQ_DEFINE_COMPOSED(std::int16_t)
-}  // namespace globalq::detail
+GLOBALQ_DEFINE_LANE(std::int16_t)

@@ -5,6 +5,4 @@
 #include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
-namespace globalq::detail {
-GLOBALQ_DEFINE_COMPOSED(std::int32_t)
-}  // namespace globalq::detail
+GLOBALQ_DEFINE_LANE(std::int32_t)

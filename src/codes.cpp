@@ -4,6 +4,4 @@
 
 #include <globalq/operator/built_in-inl.hpp>
 
-namespace globalq {
-GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE)
-}  // namespace globalq
+GLOBALQ_DEFINE_CODES

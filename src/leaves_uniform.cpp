@@ -4,11 +4,5 @@
 
 #include <globalq/operator/built_in-inl.hpp>
 
-namespace globalq::kernel::host {
-GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::uniform<>)
-GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DEFINE_LEAF)
-}  // namespace globalq::kernel::host
-
-namespace globalq {
-GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DEFINE_COMPOSITION, levels::uniform<>)
-}  // namespace globalq
+GLOBALQ_DEFINE_LEVELS(levels::uniform<>)
+GLOBALQ_DEFINE_WIRES

@@ -28,9 +28,8 @@ foreach(linker IN LISTS LINKERS)
   endforeach()
 
   # a source that asks for another Kokkos
-  execute_process(COMMAND ${OBJCOPY} --version OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE none)
   execute_process(
-    COMMAND nm ${COMPILED}
+    COMMAND ${NM} ${COMPILED}
     OUTPUT_VARIABLE symbols
     COMMAND_ERROR_IS_FATAL ANY)
   if(NOT symbols MATCHES "(globalq_[0-9_]*_for_kokkos_)([0-9]+)([a-z0-9_]*)")

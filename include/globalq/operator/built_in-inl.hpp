@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: how a source defines what is built in: GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::uniform<>),
-/// say, in namespace globalq::kernel::host, and compositions and codes in namespace globalq.
+/// @brief operator: how a source defines what is built in: by macros that stand outside of all namespaces.
 
 #include "detail/make_codec.hpp"
 
@@ -28,6 +27,25 @@
     return detail::make_coded(std::move(inner), of, facts, r, on);                        \
   }
 
-#define GLOBALQ_DEFINE_COMPOSED(lane)                     \
-  template std::unique_ptr<operator_codec> make_composed( \
-      std::unique_ptr<host_policies<lane>>, operator_facts const&, method, kernel::host_executor const&);
+// All of some levels; of wire formats and the exponential reduce; of codes; of a lane.
+#define GLOBALQ_DEFINE_LEVELS(levels)                               \
+  namespace globalq::kernel::host {                                 \
+  GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels)             \
+  }                                                                 \
+  namespace globalq {                                               \
+  GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DEFINE_COMPOSITION, levels) \
+  }
+#define GLOBALQ_DEFINE_WIRES                   \
+  namespace globalq::kernel::host {            \
+  GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DEFINE_LEAF) \
+  }
+#define GLOBALQ_DEFINE_CODES                  \
+  namespace globalq {                         \
+  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE) \
+  }
+#define GLOBALQ_DEFINE_LANE(lane)                                                              \
+  namespace globalq::detail {                                                                  \
+  template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<lane>>, \
+                                                         operator_facts const&, method,        \
+                                                         kernel::host_executor const&);        \
+  }

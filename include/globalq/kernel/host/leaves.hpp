@@ -279,7 +279,9 @@ struct any_policies {
   any_policies() = default;
   any_policies(any_policies const&) = delete;
   any_policies& operator=(any_policies const&) = delete;
-  virtual ~any_policies() = default;
+
+ protected:
+  ~any_policies() = default;
 };
 
 /// The same with them.

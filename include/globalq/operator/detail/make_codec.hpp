@@ -12,12 +12,10 @@
 
 namespace globalq::detail {
 
-/// The levels with the numbers that were decided.
+/// The levels with the numbers that were decided. @tparam L  of kernels
 template <class L>
-kernel_levels<L> sized(L const& levels, resolution const& r) {
-  if constexpr (requires { levels.at_run_time(); }) {
-    return sized(levels.at_run_time(), r);
-  } else if constexpr (requires { levels.with_headroom(1U); }) {
+L sized(L const& levels, resolution const& r) {
+  if constexpr (requires { levels.with_headroom(1U); }) {
     return levels.resized(r.size).with_headroom(r.headroom);
   } else if constexpr (requires { levels.resized(1U); }) {
     return levels.resized(r.size);
@@ -48,25 +46,19 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_DECLARE_CODE)
 #undef GLOBALQ_DECLARE_CODE
 #endif
 
-/// The policies that codecs are made of; norm and reduce are data.
+/// The policies that codecs are made of, as kernels have them; norm and reduce are data.
 template <class Levels, class Rounding, class Wire>
 struct coded_policies {
   Levels levels;
   Rounding rounding;
   Wire wire;
 };
-/// Those of an operator, as few types as there are kernels for.
 template <class N, class L, class R, class W, class Op>
-auto policies_of(quantizer<N, L, R, W, Op> const& op) {
-  using rounding = kernel_rounding<R>;
-  if constexpr (requires { op.levels.at_run_time(); }) {
-    using levels = decltype(op.levels.at_run_time());
-    return coded_policies<levels, rounding, W>{op.levels.at_run_time(), op.rounding, op.wire};
-  } else if constexpr (std::is_base_of_v<levels::detail::level_table, L>) {
-    return coded_policies<levels::detail::level_table, rounding, W>{op.levels, op.rounding, op.wire};
-  } else {
-    return coded_policies<L, rounding, W>{op.levels, op.rounding, op.wire};
-  }
+coded_policies<kernel_levels<L>, kernel_rounding<R>, W> policies_of(quantizer<N, L, R, W, Op> const& op) {
+  if constexpr (requires { op.levels.at_run_time(); })
+    return {op.levels.at_run_time(), op.rounding, op.wire};
+  else
+    return {op.levels, op.rounding, op.wire};
 }
 
 template <class L, class R, class W>
@@ -74,12 +66,11 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, op
                                            resolution const& r, kernel::host_executor const& on) {
   if constexpr (wire::BlockCode<W>) {
     using integers = typename coded_codec<W>::inner_wire;
-    return coded<W>(host_kernels<kernel_levels<L>, R, integers>::make(sized(of.levels, r), of.rounding,
-                                                                      integers{}, facts, r.how, on),
-                    of.wire, facts, r, on);
+    return coded<W>(
+        host_kernels<L, R, integers>::make(sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
+        of.wire, facts, r, on);
   } else {
-    return host_kernels<kernel_levels<L>, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how,
-                                                      on);
+    return host_kernels<L, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }
 }
 GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
@@ -94,11 +85,10 @@ inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
 template <class L, class R, class W, class Space>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
-  using levels_type = kernel_levels<L>;
   if constexpr (is_sparse<W>) {
     using codec_type = stream_sparse_codec<typename W::lane, Space>;
     using integers = typename codec_type::inner_wire;
-    return std::make_unique<codec_type>(stream_kernels<levels_type, R, integers, Space>::make(
+    return std::make_unique<codec_type>(stream_kernels<L, R, integers, Space>::make(
                                             sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
                                         facts, r, on);
   } else if constexpr (wire::BlockCode<W>) {
@@ -107,8 +97,7 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, op
         " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
         "host memory");
   } else {
-    return stream_kernels<levels_type, R, W, Space>::make(sized(of.levels, r), of.rounding, of.wire, facts,
-                                                          r.how, on);
+    return stream_kernels<L, R, W, Space>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }
 }
 template <class N, class L, class R, class W, class Op, class Executor>

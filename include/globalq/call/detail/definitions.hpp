@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: what a library defines that is neither for levels, a lane, a code, a schedule nor a transport.
+
+#include "../../core/error-inl.hpp"
+#include "../../kernel/compiled_for-inl.hpp"
+#include "../../kernel/executor-inl.hpp"
+#include "../../operator/detail/facts_of-inl.hpp"
+#include "../../operator/detail/make_codec-inl.hpp"
+#include "../../operator/detail/operator_codec-inl.hpp"
+#include "../../operator/detail/resolve-inl.hpp"
+#include "../../operator/vector_codec-inl.hpp"
+#include "../../plan/detail/bounds-inl.hpp"
+#include "../../plan/plan-inl.hpp"
+#include "../../schedule/detail/piece_sizes-inl.hpp"
+#include "../../wire/frame-inl.hpp"
+#include "engine-inl.hpp"
+#include "setup-inl.hpp"
