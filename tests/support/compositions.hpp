@@ -21,7 +21,7 @@
 
 #if defined(GLOBALQ_TEST_STREAMS_COMPILED)
 #define GLOBALQ_TEST_EXTERN_STREAM_CODEC(...) extern GLOBALQ_TEST_STREAM_CODEC(__VA_ARGS__)
-namespace globalq {
+namespace GLOBALQ_ABI {
 GLOBALQ_TEST_STREAMS(GLOBALQ_TEST_EXTERN_STREAM_CODEC);
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 #endif

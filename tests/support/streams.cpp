@@ -4,6 +4,6 @@
 
 #include "tests/support/compositions.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 GLOBALQ_TEST_STREAMS(GLOBALQ_TEST_STREAM_CODEC);
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief Decides for each layer whether it is in a critical regime of its training.
 ///
@@ -134,4 +134,4 @@ inline rule accordion_rule(accordion_rule_options options) {
   };
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

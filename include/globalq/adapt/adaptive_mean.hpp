@@ -8,7 +8,7 @@
 
 #include "../schedule/hierarchical.hpp"
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// Options of an adaptive_mean; the same on every worker.
 struct adaptive_options {
@@ -96,4 +96,4 @@ adaptive_mean(T&, layout, S) -> adaptive_mean<T, S>;
 template <class T, class S>
 adaptive_mean(T&, layout, S, adaptive_options) -> adaptive_mean<T, S>;
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

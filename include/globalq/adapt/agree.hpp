@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// What must be equal on all workers besides the shape of the tables; 0 where it does not matter.
 struct agreement_facts {
@@ -149,4 +149,4 @@ std::optional<selection> agree(T& t, choice_table const& mine, Solver const& sol
   });
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -16,7 +16,7 @@
 #include <optional>
 #include <random>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// A quantiser's parameters.
 struct bits_and_bucket {
@@ -352,4 +352,4 @@ struct cgx_bayes {
   }
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// One way to send a layer.
 struct candidate {
@@ -252,4 +252,4 @@ inline void expect_feasible(choice_table const& table, double budget, std::strin
 
 }  // namespace detail
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

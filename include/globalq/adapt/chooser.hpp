@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief CGX's quantiser with parameters of run time: buckets scaled by their largest magnitude, 2 to 8 bits a value.
 /// @source Markov 2024 (thesis), chapter 3
@@ -149,4 +149,4 @@ class chooser {
   selector selector_;
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

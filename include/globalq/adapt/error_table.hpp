@@ -11,7 +11,7 @@
 #include <functional>
 #include <numeric>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief A way of sending with a parameter: gives a layer's candidates, one for each value of the parameter.
 ///
@@ -140,4 +140,4 @@ inline family low_rank(std::vector<std::uint32_t> ranks) {
   };
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

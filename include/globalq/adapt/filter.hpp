@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief Rules for layers that travel as float32: a layer that one of them names does.
 ///
@@ -75,4 +75,4 @@ inline std::uint64_t bucket_of_whole_rows(layer const& l, std::uint64_t bucket) 
   return bucket < columns ? columns : bucket / columns * columns;
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

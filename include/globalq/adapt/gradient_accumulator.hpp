@@ -9,7 +9,7 @@
 #include <cmath>
 #include <span>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief The sum of a model's gradients over the steps since clear(), in float32.
 ///
@@ -99,4 +99,4 @@ class gradient_accumulator {
   std::uint64_t steps_ = 0, skipped_ = 0;
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -3,11 +3,13 @@
 /// @file
 /// @brief adapt: how many values a density stands for.
 
+#include "../core/detail/abi.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief How many values Top-K keeps: density * size, rounded up, at least one of any.
 inline std::uint64_t kept_values(std::uint64_t size, double density) {
@@ -16,4 +18,4 @@ inline std::uint64_t kept_values(std::uint64_t size, double density) {
   return std::min(size, std::max<std::uint64_t>(k > 1 ? static_cast<std::uint64_t>(k) : 1, 1));
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

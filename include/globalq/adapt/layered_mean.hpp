@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
 inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
@@ -528,4 +528,4 @@ layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options) -> laye
 template <class T, class S, class Space>
 layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

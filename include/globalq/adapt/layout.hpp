@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// One tensor of a model.
 struct layer {
@@ -116,4 +116,4 @@ class layout {
   std::uint64_t length_ = 0;
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -7,7 +7,7 @@
 #include "detail/frontier.hpp"
 #include "detail/grid.hpp"
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief Chooses a candidate for each layer: least total cost, with a total error of at most the budget.
 ///
@@ -76,4 +76,4 @@ struct lgreco {
   }
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// Options of an overlapped_mean; the same on every worker.
 struct overlap_options {
@@ -199,4 +199,4 @@ overlapped_mean(T&, layout, std::vector<any_quantizer>, S) -> overlapped_mean<T,
 template <class T, class S>
 overlapped_mean(T&, layout, std::vector<any_quantizer>, S, overlap_options) -> overlapped_mean<T, S>;
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 namespace detail {
 
@@ -143,4 +143,4 @@ family quantisers(std::vector<any_quantizer> const& operators, Space const& spac
   };
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

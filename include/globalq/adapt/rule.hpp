@@ -9,7 +9,7 @@
 #include <span>
 #include <type_traits>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// What rules know of a layer besides its candidates.
 struct layer_point {
@@ -36,4 +36,4 @@ rule rule_of(Solver solver) {
   };
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

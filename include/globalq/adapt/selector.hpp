@@ -11,7 +11,7 @@
 #include <exception>
 #include <optional>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// What a selector is told; the same on every worker, but for where errors are measured.
 struct selector_options {
@@ -123,4 +123,4 @@ class selector {
   std::vector<std::uint32_t> choices_;
 };
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

@@ -12,7 +12,7 @@
 #include <functional>
 #include <utility>
 
-namespace globalq::adapt {
+namespace GLOBALQ_ABI::adapt {
 
 /// @brief seconds = base + sum of seconds_per_byte[b] * bytes[b].
 struct time_model {
@@ -233,4 +233,4 @@ inline rule by_time(rule within, std::vector<std::size_t> bucket_of_layer,
   };
 }
 
-}  // namespace globalq::adapt
+}  // namespace GLOBALQ_ABI::adapt

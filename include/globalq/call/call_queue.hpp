@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 
@@ -188,4 +188,4 @@ class call_queue {
   std::thread thread_;  ///< last: it uses the others
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -3,9 +3,11 @@
 /// @file
 /// @brief call: what a caller may choose besides operator, schedule and transport.
 
+#include "../core/detail/abi.hpp"
+
 #include <cstdint>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 class telemetry;
 
@@ -26,4 +28,4 @@ struct options {
   globalq::telemetry* telemetry = nullptr;
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

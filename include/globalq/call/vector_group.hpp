@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief A list of vectors in host memory, of any types; refers to them.
 ///
@@ -58,4 +58,4 @@ class vector_group {
   std::vector<member> members_;
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -6,7 +6,7 @@
 #include "../schedule/detail/shards.hpp"
 #include "detail/collective.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Puts the shards of all workers side by side; every worker holds the same bits afterwards.
 ///
@@ -66,4 +66,4 @@ template <class T, class Op, Schedule Nodes, detail::KernelSpace K = detail::tra
 all_gather(T&, Op const&, Nodes const&, options const& = {}, K const& = {})
     -> all_gather<transport::place_of<T>>;
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

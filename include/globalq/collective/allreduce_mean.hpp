@@ -5,7 +5,7 @@
 
 #include "detail/collective.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Averages vectors over the workers of a transport.
 ///
@@ -62,4 +62,4 @@ template <class T, class Op, class S, detail::KernelSpace K = detail::transports
 allreduce_mean(T&, Op const&, S const&, options const& = {}, K const& = {})
     -> allreduce_mean<transport::place_of<T>>;
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -6,7 +6,7 @@
 #include "../schedule/detail/shards.hpp"
 #include "detail/collective.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Averages vectors over the workers of a transport; worker r gets values shard(length, r) of the mean.
 ///
@@ -74,4 +74,4 @@ template <class T, class Op, Schedule Nodes, detail::KernelSpace K = detail::tra
 reduce_scatter_mean(T&, Op const&, Nodes const&, options const& = {}, K const& = {})
     -> reduce_scatter_mean<transport::place_of<T>>;
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// @brief A compressor whose layers may have different parameters, such as top_k (densities) and power_sgd (ranks).
 ///
@@ -197,4 +197,4 @@ class adaptive {
 template <class C>
 adaptive(C, adaptive_options<typename C::parameter>) -> adaptive<C>;
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

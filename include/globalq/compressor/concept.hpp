@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// What came of a call, the same on every worker.
 enum class outcome : std::uint8_t {
@@ -43,4 +43,4 @@ concept Compressor = Transport<T> && std::movable<C> &&
   { c.reduce(workers, x, y, y, step) } -> std::same_as<outcome>;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

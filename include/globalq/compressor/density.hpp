@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Out of what values are chosen.
 enum class scope : std::uint8_t {
@@ -26,4 +26,4 @@ inline std::uint64_t count_of(double density, std::uint64_t size, char const* op
   return adapt::kept_values(size, density);
 }
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

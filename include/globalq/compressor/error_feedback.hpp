@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 namespace detail {
 
@@ -167,4 +167,4 @@ class error_feedback {
   std::vector<float> sum_;  ///< g + e; then the new error
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

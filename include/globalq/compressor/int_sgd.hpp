@@ -14,7 +14,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of int_sgd; the same on every worker.
 struct int_sgd_options {
@@ -189,4 +189,4 @@ class int_sgd {
   std::vector<Lane> codes_, own_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

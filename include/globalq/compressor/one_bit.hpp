@@ -7,7 +7,7 @@
 #include "detail/signs.hpp"
 #include "state.hpp"
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// How the messages of 1-bit SGD become a mean.
 enum class one_bit_exchange : std::uint8_t {
@@ -445,4 +445,4 @@ class one_bit {
   std::vector<std::uint64_t const*> from_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of power_sgd; the same on every worker.
 struct power_sgd_options {
@@ -372,4 +372,4 @@ class power_sgd {
   std::vector<detail::orthogonaliser> orthogonal_;  ///< one a thread
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -9,7 +9,7 @@
 #include "detail/caller.hpp"
 #include "detail/chosen.hpp"
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of rand_k; the same on every worker.
 struct rand_k_options {
@@ -235,4 +235,4 @@ class rand_k {
   std::vector<float> values_, sums_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// @brief Finds the k values of largest magnitude.
 ///
@@ -269,4 +269,4 @@ class selection {
   std::vector<std::uint32_t> sample_, found_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

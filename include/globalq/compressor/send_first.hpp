@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of send_first; the same on every worker.
 struct send_first_options {
@@ -90,4 +90,4 @@ class send_first {
   std::vector<float> values_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

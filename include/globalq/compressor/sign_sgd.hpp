@@ -8,7 +8,7 @@
 #include "detail/caller.hpp"
 #include "detail/signs.hpp"
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// What a sign is multiplied by.
 enum class sign_scale : std::uint8_t {
@@ -179,4 +179,4 @@ class sign_sgd {
   std::vector<float> own_, all_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// @brief Named runs of float32 numbers of one worker, and which worker of how many it was.
 ///
@@ -145,4 +145,4 @@ class state {
   std::map<std::string, std::vector<float>> entries_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

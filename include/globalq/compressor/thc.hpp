@@ -14,7 +14,7 @@
 #include <bit>
 #include <optional>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of thc; the same on every worker.
 struct thc_options {
@@ -391,4 +391,4 @@ class thc {
   std::vector<std::uint16_t> positions_, own_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::compressor {
+namespace GLOBALQ_ABI::compressor {
 
 /// Parameters of top_k; the same on every worker.
 struct top_k_options {
@@ -223,4 +223,4 @@ class top_k {
   std::vector<float> beside_, sums_;
 };
 
-}  // namespace globalq::compressor
+}  // namespace GLOBALQ_ABI::compressor

@@ -6,6 +6,8 @@
 /// Every function here is exact or correctly rounded, branch-free where a hot loop calls it, and callable on host and
 /// device. Numbers are taken apart as integers, so that neither -ffast-math nor flush-to-zero can change a result.
 
+#include "detail/abi.hpp"
+
 #include <bit>
 #include <cstdint>
 
@@ -81,7 +83,7 @@
 #define GLOBALQ_NO_UNROLL
 #endif
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// A size that is given at run time instead of as a template argument, as in std::dynamic_extent.
 inline constexpr std::uint32_t dynamic = 0;
@@ -178,4 +180,4 @@ GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// A range of a vector, in values.
 struct segment {
@@ -214,4 +214,4 @@ class frame_pool {
   std::unique_ptr<frame_pool> of_codec_;
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

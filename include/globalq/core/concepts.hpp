@@ -15,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 template <class P>
@@ -110,4 +110,4 @@ concept NormScheme = std::is_trivially_copyable_v<N> && requires(N const norm) {
   { norm.fixed_unit() } -> std::same_as<double>;          // > 0: given, nothing is measured
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

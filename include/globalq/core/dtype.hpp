@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// IEEE binary16 as stored; two bytes on every machine, also where the compiler has no such type.
 struct float16 {
@@ -414,4 +414,4 @@ inline void fill(mutable_vector y, std::uint64_t count, bool nan) {
   for (std::uint64_t i = 0; i < count; ++i) fill_value(y, i, nan);
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -5,7 +5,7 @@
 
 #include "error.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
                                         std::string_view what) {
@@ -19,4 +19,4 @@ GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, in
   return worker_message(operation, rank, workers, what).append("; ").append(remedy);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief The root of everything that globalq throws by itself.
 struct error : std::runtime_error {
@@ -67,7 +67,7 @@ GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, in
                                         std::string_view what, std::string_view remedy);
 
 }  // namespace detail
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 
 #if !defined(GLOBALQ_COMPILED)
 #include "error-inl.hpp"

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// From how many values on: shorter vectors are likely to be in a cache already, and asking costs up to a fifth there.
 inline constexpr std::uint64_t prefetch_from = std::uint64_t{1} << 18;
@@ -27,4 +27,4 @@ GLOBALQ_ALWAYS_INLINE void prefetch(void const* bytes, std::size_t count) {
 #endif
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace globalq::quad {
+namespace GLOBALQ_ABI::quad {
 
 inline constexpr std::uint32_t ones = 0x01010101U;  ///< 1 in each byte
 inline constexpr std::uint32_t tops = 0x80808080U;  ///< the top bit of each byte
@@ -65,4 +65,4 @@ GLOBALQ_FUNCTION std::uint32_t beyond(std::uint32_t c, std::uint32_t room) {
 /// The top bit of each byte that is zero, the other bits undefined.
 GLOBALQ_FUNCTION std::uint32_t zeros(std::uint32_t c) { return ~(((c & lows) + lows) | c); }
 
-}  // namespace globalq::quad
+}  // namespace GLOBALQ_ABI::quad

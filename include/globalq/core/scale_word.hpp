@@ -13,7 +13,7 @@
 
 #include <cstring>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// How scales travel.
 struct scale_format {
@@ -117,4 +117,4 @@ GLOBALQ_FUNCTION double representable(double unit, scale_format f) {
   return f.type == dtype::float64 ? unit : scale_of_word(scale_word(unit));
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

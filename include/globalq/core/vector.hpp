@@ -11,7 +11,7 @@
 #include <string>
 #include <type_traits>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 
@@ -119,4 +119,4 @@ concept Vector = (detail::KokkosView<V> ||
                   (std::ranges::contiguous_range<V> && std::ranges::sized_range<V>)) &&
                  Scalar<detail::value_of<std::remove_reference_t<V>>>;
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

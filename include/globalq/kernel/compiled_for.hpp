@@ -52,8 +52,8 @@
 extern "C" char const GLOBALQ_ANCHOR;
 
 #if defined(__GNUC__)
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 [[gnu::used]] static char const* const compiled_for = &GLOBALQ_ANCHOR;
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 #endif
 #endif

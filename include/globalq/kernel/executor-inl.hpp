@@ -6,7 +6,7 @@
 #include "executor.hpp"
 
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 #if defined(KOKKOS_ENABLE_SERIAL)
 template <>
@@ -23,5 +23,5 @@ void host_executor::run_on<Kokkos::OpenMP>(void const* space, std::uint64_t shar
 }
 #endif
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel
 #endif

@@ -32,7 +32,7 @@
 #include <memory>
 #include <utility>
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 using random::tile_values;
 
@@ -334,4 +334,4 @@ GLOBALQ_FUNCTION void for_each_run(std::uint64_t first, int count, std::uint64_t
   }
 }
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

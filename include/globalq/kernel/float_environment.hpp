@@ -8,13 +8,15 @@
 /// the work, and puts the caller's setting back. Reading the setting waits for all that the thread has begun, some tens of
 /// nanoseconds: not something for every block.
 
+#include "../core/detail/abi.hpp"
+
 #if defined(__SSE2__) || defined(__x86_64__)
 #include <xmmintrin.h>
 #elif defined(__aarch64__)
 #include <cstdint>
 #endif
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 /// Sets the IEEE default floating-point environment of this thread for its lifetime.
 class float_environment {
@@ -52,4 +54,4 @@ class float_environment {
   float_environment& operator=(float_environment const&) = delete;
 };
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

@@ -11,7 +11,7 @@
 #include "detail/table.hpp"
 #include "detail/table_avx512.hpp"
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 /// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.
 template <class Policy>
@@ -242,4 +242,4 @@ GLOBALQ_LOOP void add(Lane const* a, Lane const* b, int count, std::uint32_t con
   });
 }
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

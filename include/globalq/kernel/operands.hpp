@@ -10,7 +10,7 @@
 
 #include <Kokkos_Core.hpp>
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 /// What went wrong inside a kernel; or-ed into one word that the host reads afterwards.
 enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2, not_finite = 4, bad_frame = 8 };
@@ -219,4 +219,4 @@ struct segment_operands : segment_call {
   }
 };
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

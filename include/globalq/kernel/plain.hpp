@@ -7,7 +7,7 @@
 #include "executor.hpp"
 #include "operands.hpp"
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 /// Own values (unencoded) and those of the sources -> a frame's values, or the mean.
 struct add_floats {
@@ -52,4 +52,4 @@ struct add_floats {
   }
 };
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

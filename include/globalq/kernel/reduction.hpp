@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq::norm {
+namespace GLOBALQ_ABI::norm {
 
 /// The statistic of a block of a vector.
 struct input_block {
@@ -86,4 +86,4 @@ void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bu
   }
 }
 
-}  // namespace globalq::norm
+}  // namespace GLOBALQ_ABI::norm

@@ -16,7 +16,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace globalq::kernel {
+namespace GLOBALQ_ABI::kernel {
 
 /// Whether kernels of a space reach what the host reaches.
 template <class Space>
@@ -195,4 +195,4 @@ struct framed : Body {
   }
 };
 
-}  // namespace globalq::kernel
+}  // namespace GLOBALQ_ABI::kernel

@@ -12,7 +12,7 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 
-namespace globalq::norm {
+namespace GLOBALQ_ABI::norm {
 
 namespace detail {
 
@@ -306,4 +306,4 @@ void enqueue_statistics(Executor const& on, const_vector x, std::uint64_t count,
   }
 }
 
-}  // namespace globalq::norm
+}  // namespace GLOBALQ_ABI::norm

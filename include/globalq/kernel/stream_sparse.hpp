@@ -8,7 +8,7 @@
 #include "detail/expand_blocks.hpp"
 #include "stream.hpp"
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 namespace detail {
 
@@ -123,4 +123,4 @@ class stream_sparse {
   byte_buffer places_{kernel::memory_of<typename Space::memory_space>()};
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

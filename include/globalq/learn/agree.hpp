@@ -15,7 +15,7 @@
 #include <limits>
 #include <memory>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// What came of an exchange, the same on every worker.
 enum class outcome : std::uint32_t {
@@ -230,4 +230,4 @@ agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts cons
   });
 }
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief Masses and means of consecutive intervals of [0, 1].
 ///
@@ -46,4 +46,4 @@ bins discretise(F const& f, std::vector<double> edge) {
   return b;
 }
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
@@ -71,4 +71,4 @@ struct coordinate_descent {
   solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -7,7 +7,7 @@
 
 #include <concepts>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// Moments of the part of a distribution that lies in an interval.
 struct moments {
@@ -30,4 +30,4 @@ concept Distribution = requires(F const& f, double t) {
   { f.quantile(t) } -> std::same_as<double>;
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <optional>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief ALQG: each level moves against its derivative g by min(eta |g|, delta / 2), delta the distance to the nearer
 ///        neighbour.
@@ -73,4 +73,4 @@ struct gradient_descent {
   }
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

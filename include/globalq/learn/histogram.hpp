@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// Whose variance is to be least.
 enum class weighting : std::uint8_t {
@@ -318,4 +318,4 @@ class histogram {
   bool non_finite_ = false;
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

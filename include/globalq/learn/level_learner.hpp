@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// Statistics that workers exchange.
 enum class statistics : std::uint8_t { histograms, normals };
@@ -143,4 +143,4 @@ class level_learner {
   bool pending_ = false;
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// Neighbouring levels differ at least by this factor, so that they differ as float32 with room to spare.
 inline constexpr double closest_ratio = 1 + 0x1p-20;
@@ -145,4 +145,4 @@ inline level_set start_of(std::optional<level_set> const& given, std::uint32_t s
 
 }  // namespace detail
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief Psi'(p) of the levels p^m, ..., p, 1, m = size - 1.
 ///
@@ -130,4 +130,4 @@ struct multiplier {
   }
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief The expected squared error of rounding r ~ F to the nearest level.
 /// @complexity one evaluation of F a level
@@ -102,4 +102,4 @@ struct lloyd {
   solution operator()(bins const& b) const { return (*this)(piecewise_uniform(b)); }
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

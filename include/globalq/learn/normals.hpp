@@ -6,7 +6,7 @@
 #include "histogram.hpp"
 #include "truncated_normal.hpp"
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// Mean and deviation of the values x / norm of a bucket, signs included.
 struct normal_part {
@@ -117,4 +117,4 @@ class normals {
   bool non_finite_ = false;
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

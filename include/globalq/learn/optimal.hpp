@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief Points with masses: a distribution for which optimal is exact.
 /// @shape at, mass: n; at ascends within [0, 1]
@@ -224,4 +224,4 @@ struct optimal {
   }
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief Each bin [u, v] of mean m is uniform on [u, m], with the share (v - m)/(v - u) of its mass, and on [m, v].
 ///
@@ -71,4 +71,4 @@ class piecewise_uniform {
   std::vector<moments> sum_;  // of [0, knot]
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -3,11 +3,13 @@
 /// @file
 /// @brief learn: at which training steps levels are learned anew.
 
+#include "../core/detail/abi.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 /// @brief Steps at which levels are updated: some once, and every so many.
 ///
@@ -41,4 +43,4 @@ inline update_schedule schedule_for(std::uint64_t steps) {
   return s;
 }
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

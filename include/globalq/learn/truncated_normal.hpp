@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
@@ -137,4 +137,4 @@ class mixture {
   double total_ = 0;
 };
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

@@ -6,7 +6,7 @@
 #include "distribution.hpp"
 #include "level_set.hpp"
 
-namespace globalq::learn {
+namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
@@ -73,4 +73,4 @@ double variance_derivative(F const& f, level_set const& l, std::size_t i) {
   return (below.first - a * below.mass) - right;
 }
 
-}  // namespace globalq::learn
+}  // namespace GLOBALQ_ABI::learn

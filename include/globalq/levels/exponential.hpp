@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace globalq::levels {
+namespace GLOBALQ_ABI::levels {
 
 /// Marks base 2, whose levels are read from a float's exponent field.
 struct binary {};
@@ -128,4 +128,4 @@ exponential(int)->exponential<dynamic, binary>;
 exponential(std::uint32_t, double)->exponential<dynamic, double>;
 exponential(int, double)->exponential<dynamic, double>;
 
-}  // namespace globalq::levels
+}  // namespace GLOBALQ_ABI::levels

@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace globalq::levels {
+namespace GLOBALQ_ABI::levels {
 
 /// @brief The magnitudes of a format of E exponent and M mantissa bits, divided by the largest one.
 ///
@@ -56,4 +56,4 @@ using e3m2 = minifloat<3, 2>;     ///< FP6
 using e4m3 = minifloat<4, 3, 1>;  ///< FP8, up to 448
 using e5m2 = minifloat<5, 2, 4>;  ///< FP8, up to 57,344
 
-}  // namespace globalq::levels
+}  // namespace GLOBALQ_ABI::levels

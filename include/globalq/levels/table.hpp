@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::levels {
+namespace GLOBALQ_ABI::levels {
 
 namespace detail {
 
@@ -237,4 +237,4 @@ class symmetric : public detail::level_table {
   }
 };
 
-}  // namespace globalq::levels
+}  // namespace GLOBALQ_ABI::levels

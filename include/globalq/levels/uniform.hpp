@@ -5,7 +5,7 @@
 
 #include "../core/concepts.hpp"
 
-namespace globalq::levels {
+namespace GLOBALQ_ABI::levels {
 
 /// @brief The levels k/s, k = 0..s; the code of a level is k.
 ///
@@ -65,4 +65,4 @@ class uniform {
 uniform(std::uint32_t)->uniform<dynamic>;
 uniform(int)->uniform<dynamic>;
 
-}  // namespace globalq::levels
+}  // namespace GLOBALQ_ABI::levels

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief What was decided for vectors of certain lengths, the same on all workers.
 struct bypass_decision {
@@ -268,4 +268,4 @@ class bypassing_mean {
   std::shared_ptr<call_queue> queue_;
 };
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

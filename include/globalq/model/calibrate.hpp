@@ -12,7 +12,7 @@
 #include <chrono>
 #include <memory>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief How much is measured.
 struct calibration_settings {
@@ -462,4 +462,4 @@ operator_model calibrate_operator(T& t, std::string name, Operator const& op,
   return m;
 }
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief A worker's connection to all others.
 ///
@@ -110,4 +110,4 @@ struct work {
   }
 };
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief The machine of the formulas.
 struct parameters {
@@ -128,4 +128,4 @@ inline double tree_speed_up(int workers, double bytes, parameters const& p, comp
   return tree_seconds(workers, bytes, p) / compressed_tree_seconds(workers, bytes, p, c);
 }
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

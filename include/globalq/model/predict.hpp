@@ -11,7 +11,7 @@
 #include <array>
 #include <optional>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief An operator as the model sees it: what it sends, how far it errs, and what it costs.
 struct operator_model {
@@ -258,4 +258,4 @@ inline choice choose(network const& net, std::span<operator_model const> operato
   return c;
 }
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

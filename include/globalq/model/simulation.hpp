@@ -15,7 +15,7 @@
 #include <array>
 #include <bit>
 
-namespace globalq::model {
+namespace GLOBALQ_ABI::model {
 
 /// @brief The most workers of a simulation: memory grows with their square.
 inline constexpr int most_simulated = 16384;
@@ -507,4 +507,4 @@ class timed_codec final : public codec {
   work const costs_;
 };
 
-}  // namespace globalq::model
+}  // namespace GLOBALQ_ABI::model

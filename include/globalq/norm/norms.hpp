@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace globalq::norm {
+namespace GLOBALQ_ABI::norm {
 
 /// @brief max |x| over all coordinates of all workers: the default of Global-QSGD.
 struct linf {
@@ -123,4 +123,4 @@ struct power_of_two : Norm {
                 "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };
 
-}  // namespace globalq::norm
+}  // namespace GLOBALQ_ABI::norm

@@ -5,7 +5,7 @@
 
 #include "../core/scale_word.hpp"
 
-namespace globalq::norm {
+namespace GLOBALQ_ABI::norm {
 
 /// @brief An order from 1 to 64, or globalq::infinity, that is a plain number wherever only the norm is asked for.
 struct order {
@@ -39,4 +39,4 @@ struct order {
   }
 };
 
-}  // namespace globalq::norm
+}  // namespace GLOBALQ_ABI::norm

@@ -14,7 +14,7 @@
 
 #include <cmath>
 
-namespace globalq::norm {
+namespace GLOBALQ_ABI::norm {
 
 /// Values of a block of the tree.
 inline constexpr int block_values = 4096;
@@ -259,4 +259,4 @@ GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int 
   return representable(q.scale(unit), q.format(type));
 }
 
-}  // namespace globalq::norm
+}  // namespace GLOBALQ_ABI::norm

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Holds any operator: its facts, and what makes its codecs. Copies share it, and a move is a copy.
 ///
@@ -107,4 +107,4 @@ template <class O>
 concept Operator = is_composed<O> || std::is_base_of_v<any_quantizer, O>;
 
 }  // namespace detail
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

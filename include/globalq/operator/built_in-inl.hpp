@@ -29,22 +29,22 @@
 
 // All of some levels; of wire formats and the exponential reduce; of codes; of a lane.
 #define GLOBALQ_DEFINE_LEVELS(levels)                               \
-  namespace globalq::kernel::host {                                 \
+  namespace GLOBALQ_ABI::kernel::host {                                 \
   GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels)             \
   }                                                                 \
-  namespace globalq {                                               \
+  namespace GLOBALQ_ABI {                                               \
   GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DEFINE_COMPOSITION, levels) \
   }
 #define GLOBALQ_DEFINE_WIRES                   \
-  namespace globalq::kernel::host {            \
+  namespace GLOBALQ_ABI::kernel::host {            \
   GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DEFINE_LEAF) \
   }
 #define GLOBALQ_DEFINE_CODES                  \
-  namespace globalq {                         \
+  namespace GLOBALQ_ABI {                         \
   GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE) \
   }
 #define GLOBALQ_DEFINE_LANE(lane)                                                              \
-  namespace globalq::detail {                                                                  \
+  namespace GLOBALQ_ABI::detail {                                                                  \
   template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<lane>>, \
                                                          operator_facts const&, method,        \
                                                          kernel::host_executor const&);        \

@@ -61,7 +61,7 @@
       code(wire::huffman<std::int16_t>) code(wire::sparse<std::int8_t>) code(wire::sparse<std::int16_t>)
 
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::kernel::host {
+namespace GLOBALQ_ABI::kernel::host {
 #define GLOBALQ_DECLARE_LEAF(result, function, ...) \
   template <>                                       \
   result function<__VA_ARGS__>();
@@ -70,5 +70,5 @@ GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::exponential<>)
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::detail::level_table)
 GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DECLARE_LEAF)
 #undef GLOBALQ_DECLARE_LEAF
-}  // namespace globalq::kernel::host
+}  // namespace GLOBALQ_ABI::kernel::host
 #endif

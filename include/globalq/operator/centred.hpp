@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Encodes values around the midpoints of their buckets: affine frames {offset, unit}, as CGX and QSDP scale.
 ///
@@ -58,4 +58,4 @@ class centred : public detail::paired_operator<detail::centred_codec> {
   }
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 
@@ -105,4 +105,4 @@ void clip_deviations(V&& x, double deviations, std::uint64_t bucket = 0, Space c
   }
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief Whole buckets by an operator, and a short last bucket unquantised: the layout of network-wise buckets.
 ///
@@ -50,4 +50,4 @@ class float32_tail : public detail::paired_operator<detail::tail_codec> {
   }
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

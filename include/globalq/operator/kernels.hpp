@@ -12,7 +12,7 @@
 
 #include <memory>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do levels::uniform<S> of all S
 /// (levels::exponential<S> too), and all roundings that draw one word for a bucket, or none.
@@ -82,4 +82,4 @@ std::unique_ptr<detail::operator_codec> stream_kernels<Levels, Rounding, Wire, S
                                                                                how, on);
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

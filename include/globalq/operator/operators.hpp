@@ -12,7 +12,7 @@
 #include "clip.hpp"
 #include "quantizer.hpp"
 
-namespace globalq::operators {
+namespace GLOBALQ_ABI::operators {
 
 namespace detail {
 
@@ -308,4 +308,4 @@ auto mxfp8() {
 
 /// @}
 
-}  // namespace globalq::operators
+}  // namespace GLOBALQ_ABI::operators

@@ -20,7 +20,7 @@
 #include "../wire/sparse.hpp"
 #include "detail/composition.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 template <class Op>
@@ -121,4 +121,4 @@ quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
 /// @brief No quantisation: float32 on the wire, over the same schedules; the baseline to compare with.
 struct uncompressed {};
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

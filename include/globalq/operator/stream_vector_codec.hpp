@@ -9,7 +9,7 @@
 #include "detail/stream_state.hpp"
 #include "vector_codec.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 namespace detail {
 
@@ -364,4 +364,4 @@ stream_vector_codec(Operator const&, Space const&) -> stream_vector_codec<Space>
 template <class Operator>
 stream_vector_codec(Operator const&) -> stream_vector_codec<>;
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

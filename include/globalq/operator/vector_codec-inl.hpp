@@ -5,7 +5,7 @@
 
 #include "vector_codec.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype type) {
   prepare({nullptr, type}, {nullptr, type}, length, {}, 1);
@@ -137,4 +137,4 @@ GLOBALQ_DECL void vector_codec::expect_size(std::size_t have, std::size_t need) 
                               std::to_string(need) + "; ask frame_bytes()");
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -10,7 +10,7 @@
 #include "any_quantizer.hpp"
 #include "detail/alone.hpp"
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// What selects the random bits of an encoding; a frame is decoded with the key it was encoded with.
 struct encoding_key {
@@ -132,7 +132,7 @@ class vector_codec {
   std::vector<double> units_;
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 
 #if !defined(GLOBALQ_COMPILED)
 #include "vector_codec-inl.hpp"

@@ -5,7 +5,7 @@
 
 #include "plan.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
                                     std::size_t bytes) {
@@ -76,4 +76,4 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   return p;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -17,7 +17,7 @@
 #include <cmath>
 #include <map>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// @brief The numbers of one call of an operator on a schedule.
 struct plan {
@@ -247,7 +247,7 @@ plan plan_for(Operator const& op, S const& schedule, int workers, std::uint64_t 
   return detail::make_plan(detail::facts_of(op), schedule, workers, length, type, chunk_values);
 }
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 
 #if !defined(GLOBALQ_COMPILED)
 #include "plan-inl.hpp"

@@ -5,7 +5,7 @@
 
 #include "../core/arithmetic.hpp"
 
-namespace globalq::random {
+namespace GLOBALQ_ABI::random {
 
 /// Four 32-bit words.
 struct words4 {
@@ -37,4 +37,4 @@ GLOBALQ_FUNCTION words4 philox(words4 counter, std::uint32_t key0, std::uint32_t
   return {{c0, c1, c2, c3}};
 }
 
-}  // namespace globalq::random
+}  // namespace GLOBALQ_ABI::random

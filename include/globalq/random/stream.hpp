@@ -22,7 +22,7 @@
 #include "detail/avx512.hpp"
 #include "philox.hpp"
 
-namespace globalq::random {
+namespace GLOBALQ_ABI::random {
 
 /// What random bits are used for. Two uses never share a word.
 enum class purpose : std::uint32_t {
@@ -164,4 +164,4 @@ GLOBALQ_FUNCTION void fill(stream const& s, std::uint64_t tile, int lane, std::u
   }
 }
 
-}  // namespace globalq::random
+}  // namespace GLOBALQ_ABI::random

@@ -9,7 +9,7 @@
 #include "detail/avx2.hpp"
 #include "detail/avx512.hpp"
 
-namespace globalq::reduce {
+namespace GLOBALQ_ABI::reduce {
 
 /// @brief Adds codes of base-2 exponential levels: code e > 0 with its sign is +-2^-e, 0 is zero.
 ///
@@ -97,4 +97,4 @@ struct exponential {
   }
 };
 
-}  // namespace globalq::reduce
+}  // namespace GLOBALQ_ABI::reduce

@@ -6,7 +6,7 @@
 #include "../core/concepts.hpp"
 #include "../core/quad.hpp"
 
-namespace globalq::reduce {
+namespace GLOBALQ_ABI::reduce {
 
 /// Chosen from levels, norm, wire and schedule, never from what fits (docs/design.md, "Which reduce").
 struct automatic {
@@ -34,4 +34,4 @@ struct requantise {
   static constexpr char const* name() { return "requantise"; }
 };
 
-}  // namespace globalq::reduce
+}  // namespace GLOBALQ_ABI::reduce

@@ -5,7 +5,7 @@
 
 #include "one_word.hpp"
 
-namespace globalq::rounding {
+namespace GLOBALQ_ABI::rounding {
 
 /// @brief Rounds to the nearest level, halves away from zero. Biased: training with it needs error feedback.
 struct nearest : detail::one_word {
@@ -13,4 +13,4 @@ struct nearest : detail::one_word {
   constexpr nearest() : one_word{false, true} {}
 };
 
-}  // namespace globalq::rounding
+}  // namespace GLOBALQ_ABI::rounding

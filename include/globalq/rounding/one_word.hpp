@@ -5,7 +5,7 @@
 
 #include "../core/concepts.hpp"
 
-namespace globalq::rounding::detail {
+namespace GLOBALQ_ABI::rounding::detail {
 
 /// Random shift, its unshifted variant and rounding to nearest as data, so that one kernel serves the three.
 struct one_word {
@@ -34,4 +34,4 @@ struct one_word {
   }
 };
 
-}  // namespace globalq::rounding::detail
+}  // namespace GLOBALQ_ABI::rounding::detail

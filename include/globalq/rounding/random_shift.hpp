@@ -5,7 +5,7 @@
 
 #include "one_word.hpp"
 
-namespace globalq::rounding {
+namespace GLOBALQ_ABI::rounding {
 
 /// @brief Rounds x to the nearest point of a grid shifted by r = u * delta, u uniform in (-1/2, 1/2].
 ///
@@ -24,4 +24,4 @@ struct random_shift : detail::one_word {
   constexpr random_shift() : one_word{ShiftBack, false} {}
 };
 
-}  // namespace globalq::rounding
+}  // namespace GLOBALQ_ABI::rounding

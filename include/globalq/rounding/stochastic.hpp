@@ -5,7 +5,7 @@
 
 #include "../core/concepts.hpp"
 
-namespace globalq::rounding {
+namespace GLOBALQ_ABI::rounding {
 
 /// @brief Unbiased: E[decode(encode(x))] = x for every coordinate, however small (bias at most 2^-32 of a gap).
 ///
@@ -29,4 +29,4 @@ struct stochastic {
   GLOBALQ_FUNCTION constexpr double shift(std::uint32_t /*word*/) const { return 0; }
 };
 
-}  // namespace globalq::rounding
+}  // namespace GLOBALQ_ABI::rounding

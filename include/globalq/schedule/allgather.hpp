@@ -6,7 +6,7 @@
 #include "detail/frames.hpp"
 #include "detail/piece_sizes.hpp"
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief One round; no rounding but the workers' own, so the least variance; bytes grow with the workers.
 /// @complexity bytes sent: S (n-1); height 0
@@ -51,4 +51,4 @@ struct allgather {
   }
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <variant>
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief A schedule by its name: ring, tree, sra, allgather, native, or hierarchical with the workers of each node:
 /// "hierarchical:4" (of all nodes but the last, which may have fewer) or "hierarchical:4+2+4".
@@ -103,4 +103,4 @@ class any {
   std::variant<ring, tree, scatter_reduce_allgather, allgather, native, hierarchical<>> chosen_;
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -6,7 +6,7 @@
 #include "built_in.hpp"
 
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 #define GLOBALQ_DEFINE_SCHEDULE(type)                              \
   template <>                                                      \
   std::unique_ptr<erased const> erase(type schedule) {             \
@@ -14,5 +14,5 @@ namespace globalq::schedule {
   }
 GLOBALQ_BUILT_IN_SCHEDULES(GLOBALQ_DEFINE_SCHEDULE)
 #undef GLOBALQ_DEFINE_SCHEDULE
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule
 #endif

@@ -13,11 +13,11 @@
       schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather)
 
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 #define GLOBALQ_DECLARE_SCHEDULE(type) \
   template <>                          \
   std::unique_ptr<erased const> erase(type);
 GLOBALQ_BUILT_IN_SCHEDULES(GLOBALQ_DECLARE_SCHEDULE)
 #undef GLOBALQ_DECLARE_SCHEDULE
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule
 #endif

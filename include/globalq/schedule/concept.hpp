@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 template <class S>
 concept Schedule = requires(S const& schedule, int workers) {
@@ -151,4 +151,4 @@ inline std::vector<std::pair<int, int>> chain(int workers) {
 }
 
 }  // namespace schedule::detail
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief Any schedule: what the members mean is told in schedule/concept.hpp.
 class erased {
@@ -112,4 +112,4 @@ std::unique_ptr<erased const> erase(S schedule) {
   return std::make_unique<erased_as<S>>(std::move(schedule));
 }
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

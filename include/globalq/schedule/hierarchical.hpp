@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief Within a node: every worker sends to the leader, which adds all frames at once, in rank order.
 struct star {
@@ -262,4 +262,4 @@ class hierarchical {
   std::string name_;
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief Hands the codes to the transport's library, whose order of additions is its own.
 ///
@@ -71,4 +71,4 @@ struct native {
   }
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -6,7 +6,7 @@
 #include "concept.hpp"
 #include "detail/piece_sizes.hpp"
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief 2(n-1) messages of a segment each, in chunks; the least bytes, the longest chain of additions.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1
@@ -96,4 +96,4 @@ struct ring {
   static std::uint64_t slots_of(std::uint64_t chunks) { return std::min(group, chunks) + ahead + 1; }
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

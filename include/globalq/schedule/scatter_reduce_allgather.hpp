@@ -6,7 +6,7 @@
 #include "detail/frames.hpp"
 #include "detail/piece_sizes.hpp"
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief Two rounds of n-1 messages; all frames of a segment meet at one worker, so one encoding serves them all.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when requantising
@@ -138,4 +138,4 @@ struct scatter_reduce_allgather {
 
 using sra = scatter_reduce_allgather;
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace globalq::schedule {
+namespace GLOBALQ_ABI::schedule {
 
 /// @brief 2 ceil(log2 n) rounds and the least number of additions on a path.
 /// @complexity bytes sent: S (leaf) to about S ceil(log2 n) (root); height ceil(log2 n)
@@ -127,4 +127,4 @@ struct tree {
   }
 };
 
-}  // namespace globalq::schedule
+}  // namespace GLOBALQ_ABI::schedule

@@ -3,6 +3,8 @@
 /// @file
 /// @brief telemetry: what calls sent, how long they took and on what, and what rounding did to the values.
 
+#include "../core/detail/abi.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// What a worker spends the time of a call on.
 enum class phase : std::uint8_t {
@@ -147,4 +149,4 @@ class telemetry {
   call_report last_, total_;
 };
 
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

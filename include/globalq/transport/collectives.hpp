@@ -18,7 +18,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/concept.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 namespace detail {
 
 /// "0.3 s"
@@ -176,4 +176,4 @@ void barrier(T& t) {
   }
 }
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

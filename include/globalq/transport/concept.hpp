@@ -4,6 +4,8 @@
 /// @file
 /// @brief Transport: what moves the bytes of one worker to the others, and back.
 
+#include "../core/detail/abi.hpp"
+
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -12,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 namespace transport {
 
 /// @brief Settings that every transport of the library takes.
@@ -148,4 +150,4 @@ concept OwnRetain = Transport<T> && requires(T& t, std::shared_ptr<void> buffers
 };
 
 }  // namespace transport
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI

@@ -19,7 +19,7 @@
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief One worker's endpoint of any transport; a Transport itself.
 ///
@@ -256,4 +256,4 @@ std::unique_ptr<endpoint_for<place_of<T>>> make_endpoint(T& t) {
   return std::make_unique<detail::endpoint_of<T, endpoint_for<place_of<T>>>>(t);
 }
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

@@ -16,7 +16,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/concept.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 namespace detail {
 
@@ -160,4 +160,4 @@ group(T&, std::vector<int>) -> group<T>;
 template <class T>
 group(T&, std::initializer_list<int>) -> group<T>;
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

@@ -33,7 +33,7 @@
 #include "globalq/transport/detail/mpi_device.hpp"
 #include "globalq/transport/detail/mpi_node.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief How processes of one node share memory. The same on every worker.
 struct sharing {
@@ -684,4 +684,4 @@ class mpi {
   std::vector<std::shared_ptr<void>> retained_;
 };
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

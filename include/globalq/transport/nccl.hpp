@@ -25,7 +25,7 @@
 #include "globalq/transport/concept.hpp"
 #include "globalq/transport/detail/nccl_runtime.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief One rank of an NCCL communicator. Messages are device memory; everything runs on the caller's stream.
 ///
@@ -623,4 +623,4 @@ class nccl {
   std::string failure_;  // why nothing works any more
 };
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

@@ -13,7 +13,7 @@
 #include <string>
 #include <type_traits>
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief What worker 0 decided. It lies in memory that outlasts an exchange that is given up (see keeping()).
 template <class Value>
@@ -53,4 +53,4 @@ Value const& root_decides(T& t, decision<Value>& d, char const* who, Decide cons
   return d.value;
 }
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

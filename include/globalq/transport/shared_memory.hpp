@@ -6,9 +6,10 @@
 
 #include <string_view>
 
+#include "../core/detail/abi.hpp"
 #include "globalq/transport/mpi.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief One process of an MPI communicator whose processes all run on one node.
 ///
@@ -33,4 +34,4 @@ class shared_memory : public mpi {
   [[nodiscard]] std::string_view name() const noexcept { return "shared_memory"; }
 };
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

@@ -19,7 +19,7 @@
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 /// @brief A transport for vectors in device memory, over one that moves host memory: mpi, shared_memory, threads.
 ///
@@ -232,4 +232,4 @@ staged(Host&) -> staged<Host>;
 template <class Host, class Space>
 staged(Host&, Space) -> staged<Host, Space>;
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

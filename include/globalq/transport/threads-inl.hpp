@@ -5,7 +5,7 @@
 
 #include "threads.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 
 GLOBALQ_DECL threads::threads(int workers, options settings) {
   if (workers < 1)
@@ -268,4 +268,4 @@ std::unique_ptr<transport::endpoint> make_endpoint(threads::endpoint& t) {
 }
 #endif
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport

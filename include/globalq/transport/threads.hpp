@@ -35,7 +35,7 @@
 #include "globalq/transport/concept.hpp"
 #include "globalq/transport/endpoint.hpp"
 
-namespace globalq::transport {
+namespace GLOBALQ_ABI::transport {
 namespace detail {
 
 /// Where a posted send or receive stands. Only `queued` ones lie in a channel's queue.
@@ -490,7 +490,7 @@ template <>
 std::unique_ptr<transport::endpoint> make_endpoint(threads::endpoint& t);
 #endif
 
-}  // namespace globalq::transport
+}  // namespace GLOBALQ_ABI::transport
 
 #if !defined(GLOBALQ_COMPILED)
 #include "threads-inl.hpp"

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 static_assert(std::endian::native == std::endian::little,
               "globalq: frames are little-endian and big-endian machines are not supported");
@@ -51,4 +51,4 @@ concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<type
   { code.decode(table, in, count, max_code, codes) } -> std::same_as<bool>;
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -18,7 +18,7 @@
 #include <cstring>
 #include <span>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 inline constexpr std::size_t checksum_bytes = 4;
 
@@ -96,4 +96,4 @@ inline std::uint32_t checksum(std::span<std::byte const> bytes, std::uint32_t st
   return detail::crc_after(start, bytes.subspan(stripes * detail::stripe_bytes));
 }
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

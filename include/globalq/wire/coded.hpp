@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 namespace detail {
 
@@ -249,4 +249,4 @@ class coded {
   std::vector<std::uint64_t> counts_;
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -10,7 +10,7 @@
 
 #include <array>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 /// @brief QSGD's code: Elias's omega code of gaps and levels (sparse form) or of levels alone (dense form).
 ///
@@ -315,4 +315,4 @@ class elias {
   }
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -5,7 +5,7 @@
 
 #include "frame.hpp"
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 GLOBALQ_DECL std::string scales_named(frame_traits traits) {
   static constexpr char const* names[4] = {"0 bytes", "1 byte", "4 bytes", "8 bytes"};
@@ -48,4 +48,4 @@ GLOBALQ_DECL void check_header(source const& from, std::uint8_t wire, std::uint6
   if (h.values != word_of_values(count, traits)) fail("it has other levels, buckets, units or shifts");
 }
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -32,7 +32,7 @@
 #include <cstring>
 #include <string>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 static_assert(std::endian::native == std::endian::little,
               "globalq: frames are little-endian and big-endian machines are not supported");
@@ -112,7 +112,7 @@ GLOBALQ_DECL std::size_t read_length(std::span<std::byte const> frame, int worke
 GLOBALQ_DECL void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes,
                                frame_traits traits = 0);
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire
 
 #if !defined(GLOBALQ_COMPILED)
 #include "frame-inl.hpp"

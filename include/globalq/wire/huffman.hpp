@@ -11,7 +11,7 @@
 #include <limits>
 #include <string>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 /// @brief A prefix code fitted to how often each code occurs; only the lengths of its words travel.
 ///
@@ -139,4 +139,4 @@ class huffman {
   }
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

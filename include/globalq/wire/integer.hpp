@@ -7,7 +7,7 @@
 
 #include <limits>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 /// @brief Codes as little-endian signed integers of 8, 16 or 32 bits.
 /// @shape n codes: n * sizeof(Int) bytes
@@ -48,4 +48,4 @@ using int8 = integer<std::int8_t>;
 using int16 = integer<std::int16_t>;
 using int32 = integer<std::int32_t>;
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 /// @brief Codes of B bits, eight of them in B bytes, the first in the lowest bits.
 ///
@@ -322,4 +322,4 @@ class packed {
   std::uint8_t bits_ = static_cast<std::uint8_t>(B);
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

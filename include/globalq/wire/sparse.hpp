@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace globalq::wire {
+namespace GLOBALQ_ABI::wire {
 
 /// @brief Of each block the non-zeros, and either their positions or a bit for each code: whichever is shorter.
 ///
@@ -191,4 +191,4 @@ class sparse {
   }
 };
 
-}  // namespace globalq::wire
+}  // namespace GLOBALQ_ABI::wire

@@ -11,7 +11,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// @brief The exact sum of up to 2^64 doubles that are finite and not negative: an integer in units of 2^-1074.
 /// @determinism integer arithmetic: the same with -ffast-math, flush-to-zero and in any order
@@ -74,4 +74,4 @@ class exact_sum {
   std::array<std::uint64_t, words> word_{};
 };
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

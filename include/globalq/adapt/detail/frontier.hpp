@@ -19,7 +19,7 @@
 #include <numeric>
 #include <vector>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// How errors become whole numbers of units.
 enum class unit_rounding { down, up };
@@ -305,4 +305,4 @@ class frontier {
   double lambda_ = 0, bound_ = 0, margin_ = 0;
 };
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

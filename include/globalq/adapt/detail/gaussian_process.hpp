@@ -3,6 +3,8 @@
 /// @file
 /// @brief adapt: a Gaussian process through a few dozen points, and how much better another point may be expected to be.
 
+#include "../../core/detail/abi.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +13,7 @@
 #include <numbers>
 #include <vector>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// a = l l^T in the lower triangle, n x n; false where a is not positive definite.
 inline bool cholesky(std::vector<double>& a, std::size_t n) {
@@ -94,4 +96,4 @@ class gaussian_process {
   std::vector<double> lower_, z_;
 };
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// @brief Errors in steps of budget / steps, rounded up: what adds up to at most `steps` is within the budget, exactly.
 class error_grid {
@@ -105,4 +105,4 @@ inline std::vector<std::uint32_t> cheapest_on_grid(choice_table const& table, do
   return choices;
 }
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// @brief The first layer whose operator differs, and whose: the same sentence on every worker.
 /// @param t       endpoint of this worker; all call, with as many layers
@@ -47,4 +47,4 @@ std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Ope
   });
 }
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

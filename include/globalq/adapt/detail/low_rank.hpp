@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq::adapt::detail {
+namespace GLOBALQ_ABI::adapt::detail {
 
 /// Eigenvalues of a symmetric n x n matrix, descending: cyclic Jacobi rotations.
 inline std::vector<double> eigenvalues(std::vector<double> a, std::size_t n) {
@@ -112,4 +112,4 @@ inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t
   return errors;
 }
 
-}  // namespace globalq::adapt::detail
+}  // namespace GLOBALQ_ABI::adapt::detail

@@ -7,7 +7,7 @@
 #include "host_call.hpp"
 
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 host_engine::host_engine(transport::endpoint& workers, call_setup const& setup, executor const& on,
                          std::unique_ptr<operator_codec> codec)
@@ -31,5 +31,5 @@ void host_engine::set_levels(levels::detail::level_table const& levels) { call_-
 operator_codec* host_engine::codec() { return call_->codec(); }
 bool host_engine::only_operators_differ() const { return call_->only_operators_differ(); }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 #endif

@@ -7,9 +7,9 @@
 #if !defined(GLOBALQ_COMPILED)
 #include "host_call.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 using host_engine = host_call;
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #else
 #include "../../schedule/erased.hpp"
@@ -21,7 +21,7 @@ using host_engine = host_call;
 #include <span>
 #include <string>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 class host_call;
 
@@ -49,5 +49,5 @@ class host_engine {
   std::unique_ptr<host_call> call_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 #endif

@@ -6,7 +6,7 @@
 #include "../../operator/detail/centred_codec.hpp"
 #include "grouped_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The vectors of one call, in memory that the next call reuses.
 class entered_vectors {
@@ -79,4 +79,4 @@ class entered_vectors {
   std::vector<byte_buffer> memory_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -3,11 +3,13 @@
 /// @file
 /// @brief The switch back to float32 that needs no other program: an environment variable.
 
+#include "../../core/detail/abi.hpp"
+
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 inline constexpr char const* float32_variable = "GLOBALQ_FORCE_FLOAT32";
 
@@ -25,4 +27,4 @@ inline std::string float32_forced_text(bool forced) {
                 : std::string();
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -6,7 +6,7 @@
 #include "../../plan/plan.hpp"
 #include "grouped_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// A codec of a group's sizes that does nothing.
 class counting_group final : public codec {
@@ -55,4 +55,4 @@ class counting_group final : public codec {
   std::size_t head_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// Where the vectors of a group lie.
 class group_places {
@@ -245,4 +245,4 @@ class grouped_codec final : public codec {
   std::vector<std::size_t> at_;  ///< first byte of the next vector's frame, for each source
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

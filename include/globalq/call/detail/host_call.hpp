@@ -17,7 +17,7 @@
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The calls of one operator over one transport, with the memory that they reuse.
 class host_call {
@@ -482,4 +482,4 @@ class host_call {
   std::shared_ptr<workspace> memory_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

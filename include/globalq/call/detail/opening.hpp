@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What each worker says first. 64 bytes, the same on every worker, whatever it is about to do.
 struct opening_record {
@@ -302,4 +302,4 @@ inline std::string beyond_unit_text(char const* operation, double share) {
          "norm";
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// @brief Own vectors, encoded and decoded by themselves; with the memory that calls reuse.
 class own_rounding {
@@ -61,4 +61,4 @@ class own_rounding {
   byte_buffer rounded_, frame_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -6,7 +6,7 @@
 #include "float32_forced.hpp"
 #include "setup.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// float32, on vectors that are cut as the operator cuts them: shards stay what they were.
 GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
@@ -49,4 +49,4 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
   return setup;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -13,7 +13,7 @@
 
 #include <span>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What is fixed when an allreduce_mean is made.
 struct call_setup {
@@ -76,7 +76,7 @@ auto execution_of(Transport& workers) {
     return Kokkos::DefaultHostExecutionSpace();
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "setup-inl.hpp"

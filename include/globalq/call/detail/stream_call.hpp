@@ -19,7 +19,7 @@
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 struct write_record {
   agreement agreed;
@@ -386,4 +386,4 @@ class stream_call {
   norm::statistic* statistics_ = nullptr;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

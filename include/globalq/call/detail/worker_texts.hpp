@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// 256 bytes: so much transport::threads exchanges in one meeting, after which no worker waits for another. One that throws at
 /// once and leaves the run therefore takes no text from the others.
@@ -69,4 +69,4 @@ inline std::string values_text(std::string const& first, std::string const& othe
   return " (rank 0: " + first + ", rank " + std::to_string(who) + ": " + other + ")";
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -16,7 +16,7 @@
 #include <memory>
 #include <optional>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// In place of an execution space: the transport chooses.
 struct transports_space {};
@@ -393,4 +393,4 @@ class collective {
   std::shared_ptr<call_queue> queue_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

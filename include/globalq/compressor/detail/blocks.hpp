@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// Consecutive values.
 struct run {
@@ -123,4 +123,4 @@ class worker_executor {
   void const* of_ = nullptr;
 };
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <utility>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// Everything a transfer may still touch when a call is given up.
 struct workspace {
@@ -311,4 +311,4 @@ class caller {
   bool forced_ = globalq::detail::float32_forced();
 };
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

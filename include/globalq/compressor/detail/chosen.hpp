@@ -5,7 +5,7 @@
 
 #include "blocks.hpp"
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// Places in one block of work.
 inline constexpr std::uint64_t block_places = std::uint64_t{1} << 12;
@@ -51,4 +51,4 @@ inline bool scale(kernel::host_executor const& on, std::span<float> values, doub
   return finite;
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// One stage of the transform of @p count values: sums and differences of values @p reach apart.
 GLOBALQ_LOOP void butterflies(float* x, std::uint64_t count, std::uint64_t reach) {
@@ -88,4 +88,4 @@ inline void turn_signs(random::stream const& bits, std::uint64_t first, std::uin
   }
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

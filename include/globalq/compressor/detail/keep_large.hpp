@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// A value that may be among the largest: its magnitude as an integer, in the order of magnitudes, and its place.
 struct candidates {
@@ -180,4 +180,4 @@ GLOBALQ_LOOP void count_digits(float const* x, std::uint64_t count, std::uint32_
   look(i, count);
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// to[i] += from[i]; bytes may not be aligned.
 template <class Lane>
@@ -77,4 +77,4 @@ std::size_t message_bytes(T const& workers) {
     return default_message_bytes;
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

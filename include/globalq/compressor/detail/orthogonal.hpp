@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// Rows of one partial sum of a Gram matrix.
 inline constexpr std::uint64_t gram_rows = 256;
@@ -147,4 +147,4 @@ GLOBALQ_LOOP void product_row(float const* p, float const* qt, std::uint64_t col
   }
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

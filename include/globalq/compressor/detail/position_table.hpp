@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// The t with P(|Z| > t) = share for a standard normal Z.
 /// @param share  in (0, 1]
@@ -111,4 +111,4 @@ class position_table {
   std::vector<std::uint32_t> cells_;
 };
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

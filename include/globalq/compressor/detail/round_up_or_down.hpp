@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// out[i] = floor(t) or one more, t = x[i] gain + offset, cut off at least and most; up with the probability of t's fraction.
 /// @param words  a random word for each value
@@ -66,4 +66,4 @@ void round_all(random::stream const& bits, std::uint64_t place, float const* x, 
   });
 }
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-namespace globalq::compressor::detail {
+namespace GLOBALQ_ABI::compressor::detail {
 
 /// pack_signs() in portable code.
 GLOBALQ_LOOP void pack_signs_portable(float const* x, std::uint64_t count, std::uint64_t* words) {
@@ -100,4 +100,4 @@ class ballot {
   int planes_ = 0;
 };
 
-}  // namespace globalq::compressor::detail
+}  // namespace GLOBALQ_ABI::compressor::detail

@@ -9,12 +9,12 @@
 
 #include <immintrin.h>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 struct float16;
 struct bfloat16;
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 inline constexpr auto all_lanes = static_cast<__mmask16>(-1);
 
@@ -74,6 +74,6 @@ inline __m256i halves<bfloat16>::round(__m512 x) {
   return _mm512_maskz_cvtepi32_epi16(all_lanes, _mm512_maskz_srli_epi32(all_lanes, rounded, 16));
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #endif

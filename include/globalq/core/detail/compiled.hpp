@@ -6,6 +6,8 @@
 /// Functions that are no templates are declared in a header x.hpp and defined in x-inl.hpp, which x.hpp includes unless
 /// GLOBALQ_COMPILED is defined. Sources of one program are all of one kind.
 
+#include "abi.hpp"
+
 #if defined(GLOBALQ_COMPILED)
 #define GLOBALQ_DECL
 #else
@@ -23,9 +25,9 @@ extern char const globalq_header_only_and_compiled_sources_in_one_program;
 #endif
 }
 #if defined(GLOBALQ_COMPILED)
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 [[gnu::used]] static char const* const all_sources_use_the_library =
     &globalq_header_only_and_compiled_sources_in_one_program;
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 #endif
 #endif

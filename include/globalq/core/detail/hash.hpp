@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_FUNCTION std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
   h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6) + (h >> 2);
@@ -42,4 +42,4 @@ std::uint64_t hash_fields(std::uint64_t h, Field const&... fields) {
   return h;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

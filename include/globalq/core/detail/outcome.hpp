@@ -3,9 +3,11 @@
 /// @file
 /// @brief core: what becomes of a call, as its workers agree before anything is encoded.
 
+#include "abi.hpp"
+
 #include <cstdint>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What the records of an opening exchange come to.
 enum class outcome : std::uint32_t {
@@ -16,4 +18,4 @@ enum class outcome : std::uint32_t {
   disagree      ///< not all workers made the same call
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -17,7 +17,7 @@
 
 #if !GLOBALQ_AVX512
 
-namespace globalq::kernel::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// Whether codes_of_tiles() exists.
 template <class Levels, class Rounding, class Lane>
@@ -40,23 +40,23 @@ bool scales_of_piece(Value const*, std::uint64_t, float, void*, float*) {
   return false;
 }
 
-}  // namespace globalq::kernel::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #else
 
-namespace globalq::levels {
+namespace GLOBALQ_ABI::levels {
 template <std::uint32_t S>
 class uniform;
 struct binary;
 template <std::uint32_t S, class Base>
 class exponential;
-}  // namespace globalq::levels
+}  // namespace GLOBALQ_ABI::levels
 
-namespace globalq::rounding {
+namespace GLOBALQ_ABI::rounding {
 struct stochastic;
 }
 
-namespace globalq::kernel::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 using random::tile_values;
 
@@ -454,6 +454,6 @@ inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, 
   return true;
 }
 
-}  // namespace globalq::kernel::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

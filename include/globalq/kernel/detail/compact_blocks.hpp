@@ -7,7 +7,7 @@
 
 #include <Kokkos_Core.hpp>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// What the parts of this thread say about a block, and those of all threads.
 struct block_summary {
@@ -142,4 +142,4 @@ struct compact_blocks {
   }
 };
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

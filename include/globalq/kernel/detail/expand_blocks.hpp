@@ -7,7 +7,7 @@
 
 #include <Kokkos_Core.hpp>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// A body, its index and the places of its blocks -> codes.
 ///
@@ -165,4 +165,4 @@ struct expand_blocks {
   }
 };
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

@@ -14,7 +14,7 @@
 
 #include <Kokkos_BitManipulation.hpp>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 inline constexpr int part_codes = 32;
 inline constexpr int block_parts = block_values / part_codes;
@@ -209,4 +209,4 @@ GLOBALQ_FUNCTION std::byte* as_aligned(std::byte* stage, std::byte const* p) {
 /// Threads of a team, where kernels run on a device.
 inline constexpr int sparse_threads = block_parts;
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

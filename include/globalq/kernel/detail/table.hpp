@@ -10,7 +10,7 @@
 #include "../../core/concepts.hpp"
 #include "../../core/dtype.hpp"
 
-namespace globalq::kernel::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// Levels with lines between them; see levels::detail::level_table.
 template <class L>
@@ -150,4 +150,4 @@ GLOBALQ_FUNCTION bool decided_codes(Levels const& levels, Rounding const& roundi
   return codes_on_lines<N>(levels, rounding, z, t, count, words, shared, differences, out);
 }
 
-}  // namespace globalq::kernel::detail
+}  // namespace GLOBALQ_ABI::kernel::detail

@@ -10,7 +10,7 @@
 
 #include <type_traits>
 
-namespace globalq::kernel::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 using globalq::detail::all_lanes;
 
@@ -270,6 +270,6 @@ GLOBALQ_ALWAYS_INLINE void levels_of_codes(Levels const& levels, Lane const* cod
   levels_by_magnitude<7>(levels.by_code(), codes, count, out);
 }
 
-}  // namespace globalq::kernel::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "share.hpp"
 
-namespace globalq::kernel::device {
+namespace GLOBALQ_ABI::kernel::device {
 
 /// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
 template <class Operands, class Op>
@@ -120,4 +120,4 @@ struct check_codes {
   }
 };
 
-}  // namespace globalq::kernel::device
+}  // namespace GLOBALQ_ABI::kernel::device

@@ -5,7 +5,7 @@
 
 #include "share.hpp"
 
-namespace globalq::kernel::device {
+namespace GLOBALQ_ABI::kernel::device {
 
 /// Frames that together hold every worker -> the mean, written to a vector or added to it.
 template <class Operands, bool Add = false>
@@ -136,4 +136,4 @@ struct write_mean {
   }
 };
 
-}  // namespace globalq::kernel::device
+}  // namespace GLOBALQ_ABI::kernel::device

@@ -5,7 +5,7 @@
 
 #include "../operands.hpp"
 
-namespace globalq::kernel::device {
+namespace GLOBALQ_ABI::kernel::device {
 
 /// @tparam Levels,Rounding,Wire  policies, with their numbers as data
 template <class Levels, class Rounding, class Wire>
@@ -25,4 +25,4 @@ struct operands : segment_operands<Rounding> {
   }
 };
 
-}  // namespace globalq::kernel::device
+}  // namespace GLOBALQ_ABI::kernel::device

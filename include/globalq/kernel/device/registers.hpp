@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace globalq::kernel::device {
+namespace GLOBALQ_ABI::kernel::device {
 
 /// Bytes of one access to Bytes bytes.
 template <int Bytes>
@@ -181,4 +181,4 @@ constexpr int blocks(int lanes, int rows, bool heavy) {
   return heavy || lanes > 1 || shared_word ? 3 : 4;
 }
 
-}  // namespace globalq::kernel::device
+}  // namespace GLOBALQ_ABI::kernel::device

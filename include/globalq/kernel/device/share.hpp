@@ -12,7 +12,7 @@
 #include "operands.hpp"
 #include "registers.hpp"
 
-namespace globalq::kernel::device {
+namespace GLOBALQ_ABI::kernel::device {
 
 /// Whether a thread can do all its rows at once: values are narrow, and no row lies in two buckets.
 template <class Operands>
@@ -519,4 +519,4 @@ class share {
   bool whole_;           ///< all rows are
 };
 
-}  // namespace globalq::kernel::device
+}  // namespace GLOBALQ_ABI::kernel::device

@@ -7,7 +7,7 @@
 #include "../../norm/statistic.hpp"
 #include "operands.hpp"
 
-namespace globalq::kernel::host {
+namespace GLOBALQ_ABI::kernel::host {
 
 /// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
 template <class Lane>
@@ -172,4 +172,4 @@ struct check_codes {
   }
 };
 
-}  // namespace globalq::kernel::host
+}  // namespace GLOBALQ_ABI::kernel::host

@@ -12,7 +12,7 @@
 #include "../executor.hpp"
 #include "../loops.hpp"
 
-namespace globalq::kernel::host {
+namespace GLOBALQ_ABI::kernel::host {
 
 /// Values that leaves take at once: the usual number, and the most.
 inline constexpr int piece_values = static_cast<int>(host_values);
@@ -307,4 +307,4 @@ struct held_policies : any_policies<typename Wire::lane> {
   Wire wire;
 };
 
-}  // namespace globalq::kernel::host
+}  // namespace GLOBALQ_ABI::kernel::host

@@ -5,7 +5,7 @@
 
 #include "operands.hpp"
 
-namespace globalq::kernel::host {
+namespace GLOBALQ_ABI::kernel::host {
 
 /// Frames that together hold every worker -> the mean, written to a vector or added to it.
 template <class Lane>
@@ -99,4 +99,4 @@ struct write_mean {
   }
 };
 
-}  // namespace globalq::kernel::host
+}  // namespace GLOBALQ_ABI::kernel::host

@@ -12,7 +12,7 @@
 
 #include <cstring>
 
-namespace globalq::kernel::host {
+namespace GLOBALQ_ABI::kernel::host {
 
 /// The part of a segment that a host thread works on at a time.
 using piece = row;
@@ -300,4 +300,4 @@ struct operands : segment_operands<any_rounding> {
   }
 };
 
-}  // namespace globalq::kernel::host
+}  // namespace GLOBALQ_ABI::kernel::host

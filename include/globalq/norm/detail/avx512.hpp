@@ -13,7 +13,7 @@
 
 #include <immintrin.h>
 
-namespace globalq::norm::detail {
+namespace GLOBALQ_ABI::norm::detail {
 
 /// The largest of 16 numbers.
 inline std::uint32_t largest_lane(__m512i x) {
@@ -136,6 +136,6 @@ inline __m256i largest_of_runs(Value const* x) {
   return as_float32(_mm512_maskz_extracti64x4_epi64(static_cast<__mmask8>(-1), result, 0), x);
 }
 
-}  // namespace globalq::norm::detail
+}  // namespace GLOBALQ_ABI::norm::detail
 
 #endif

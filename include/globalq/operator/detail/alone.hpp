@@ -5,7 +5,7 @@
 
 #include "../any_quantizer.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What an operator is made of when it encodes single vectors.
 /// @throws configuration_error for uncompressed
@@ -36,4 +36,4 @@ inline resolution resolve_alone(operator_facts const& facts) {
   return r;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

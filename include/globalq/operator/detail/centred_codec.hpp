@@ -11,7 +11,7 @@
 
 #include <type_traits>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The type that values are centred in: 16-bit values minus their midpoint would lose digits in their own type.
 inline constexpr dtype centred_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
@@ -182,4 +182,4 @@ class centred_codec final : public paired_codec {
   mutable_vector mean_, means_;  ///< of centred values; of midpoints
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -16,7 +16,7 @@
 #include <memory>
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// @tparam Code  the code of blocks of lanes
 template <wire::BlockCode Code>
@@ -142,4 +142,4 @@ class coded_codec final : public operator_codec {
   bool verified_ = false;        ///< the sources of the next finish() or add_decoded() are
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -12,7 +12,7 @@
 
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// One class, and so one set of kernels, for each lane.
 template <class Lane>
@@ -177,4 +177,4 @@ std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane
   return std::make_unique<composed_codec<Lane>>(std::move(held), facts, how, on);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -10,7 +10,7 @@
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 template <class L>
 struct levels_of_kernels {
@@ -190,4 +190,4 @@ class composition : public operator_codec {
   policy_facts policies_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

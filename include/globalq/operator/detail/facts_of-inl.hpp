@@ -5,7 +5,7 @@
 
 #include "facts_of.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
 
@@ -34,4 +34,4 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared
   f.name += " " + rounding.name + " " + f.wire + " " + reduce;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

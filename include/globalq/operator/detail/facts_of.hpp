@@ -7,7 +7,7 @@
 #include "../../wire/coded.hpp"
 #include "../quantizer.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 template <class O>
 inline constexpr bool is_composed = std::is_same_v<O, uncompressed>;
@@ -113,7 +113,7 @@ inline operator_facts facts_of(uncompressed const&) {
   return f;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "facts_of-inl.hpp"

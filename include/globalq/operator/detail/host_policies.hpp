@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// Policies, and what a codec knows of them.
 template <class Lane>
@@ -56,4 +56,4 @@ std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& ro
       std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

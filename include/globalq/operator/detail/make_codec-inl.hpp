@@ -5,11 +5,11 @@
 
 #include "make_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts const&,
                                                         resolution const&, kernel::host_executor const& on) {
   return std::make_unique<plain_codec>(on);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -10,7 +10,7 @@
 #include "plain_codec.hpp"
 #include "stream_sparse_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The levels with the numbers that were decided. @tparam L  of kernels
 template <class L>
@@ -111,7 +111,7 @@ std::unique_ptr<operator_codec> make_codec(uncompressed const&, operator_facts c
   return std::make_unique<stream_plain_codec<Space>>(on);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "make_codec-inl.hpp"

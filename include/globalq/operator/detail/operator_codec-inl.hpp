@@ -5,7 +5,7 @@
 
 #include "operator_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL void operator_codec::set_levels(levels::detail::level_table const&) {
   throw configuration_error(
@@ -33,4 +33,4 @@ GLOBALQ_DECL int operator_codec::terms_of(bool own, std::span<source const> sour
   return terms;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

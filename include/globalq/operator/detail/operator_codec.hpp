@@ -13,7 +13,7 @@
 
 #include <functional>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// One call of one worker.
 struct call {
@@ -86,7 +86,7 @@ class operator_codec : public codec {
   std::uint32_t faults_ = 0;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "operator_codec-inl.hpp"

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 class paired_codec : public operator_codec {
  public:
@@ -139,4 +139,4 @@ class paired_codec : public operator_codec {
   std::vector<source> first_, second_;  ///< what the sources of a call hold
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// @tparam Codec  in host memory: Codec(codec of the operator, facts, executor), and `stream_refusal`: why there is none on a
 ///                stream, with the remedy
@@ -51,4 +51,4 @@ class paired_operator : public any_quantizer {
   };
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -6,7 +6,7 @@
 #include "../../kernel/plain.hpp"
 #include "operator_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What float32 frames are, wherever they lie.
 class plain_frames : public operator_codec {
@@ -59,4 +59,4 @@ class plain_codec final : public plain_frames {
   std::vector<kernel::source_view> views_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -5,7 +5,7 @@
 
 #include "resolve.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
   auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms,
@@ -233,4 +233,4 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   return refuse("codes reach " + number(wanted) + holds + "; " + remedy);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

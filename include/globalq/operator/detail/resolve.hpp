@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq {
+namespace GLOBALQ_ABI {
 
 /// How the codes of several workers become the code of their sum.
 enum class method : std::uint8_t {
@@ -159,7 +159,7 @@ inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers);
 
 }  // namespace detail
-}  // namespace globalq
+}  // namespace GLOBALQ_ABI
 
 #if !defined(GLOBALQ_COMPILED)
 #include "resolve-inl.hpp"

@@ -13,7 +13,7 @@
 #include "composition.hpp"
 #include "plain_codec.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The first word of a frame's header but for the number of workers.
 inline std::uint64_t header_word(std::uint8_t wire) {
@@ -263,4 +263,4 @@ class stream_plain_codec final : public plain_frames {
   std::vector<kernel::source_view> views_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// Scales of a frame of integers and its first words -> those of a sparse frame, but for the length.
 struct write_sparse_head {
@@ -217,4 +217,4 @@ class stream_sparse_codec final : public operator_codec {
   std::span<std::byte> head_;  ///< of the frame that was asked for last
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// The number of a call, or where it is found.
 struct call_step {
@@ -95,4 +95,4 @@ struct scale_units {
   }
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

@@ -9,7 +9,7 @@
 #include "paired_codec.hpp"
 #include "resolve.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 class tail_codec final : public paired_codec {
  public:
@@ -36,4 +36,4 @@ class tail_codec final : public paired_codec {
   std::uint64_t bucket_;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

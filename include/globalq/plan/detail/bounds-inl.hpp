@@ -5,7 +5,7 @@
 
 #include "bounds.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers) {
   return s.height == workers - 1 && s.roundings == 0;
@@ -106,4 +106,4 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   return total / n;
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

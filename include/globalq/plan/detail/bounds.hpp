@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// What bounds need to know of levels and norm.
 struct bound_terms {
@@ -55,7 +55,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
                                    int workers, std::uint64_t length,
                                    std::vector<std::pair<int, int>> const& additions);
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "bounds-inl.hpp"

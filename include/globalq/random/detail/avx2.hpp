@@ -15,7 +15,7 @@
 
 #include <immintrin.h>
 
-namespace globalq::random::detail {
+namespace GLOBALQ_ABI::random::detail {
 
 /// The 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15.
 struct tile_words {
@@ -95,6 +95,6 @@ inline void spread(tile_words const& t, std::uint32_t* out) {
     }
 }
 
-}  // namespace globalq::random::detail
+}  // namespace GLOBALQ_ABI::random::detail
 
 #endif

@@ -16,7 +16,7 @@
 
 #include <immintrin.h>
 
-namespace globalq::random::detail {
+namespace GLOBALQ_ABI::random::detail {
 
 /// Which group of a tile is in which lane.
 enum class group_order {
@@ -141,6 +141,6 @@ inline void spread(tile_words const& t, std::uint32_t* out) {
   }
 }
 
-}  // namespace globalq::random::detail
+}  // namespace GLOBALQ_ABI::random::detail
 
 #endif

@@ -3,9 +3,11 @@
 /// @file
 /// @brief random: the keys of all rounds of Philox, for loops that are written out.
 
+#include "../../core/detail/abi.hpp"
+
 #include <cstdint>
 
-namespace globalq::random::detail {
+namespace GLOBALQ_ABI::random::detail {
 
 /// The keys of all rounds, as numbers: an instruction reads one for all lanes.
 template <int Rounds>
@@ -21,4 +23,4 @@ struct round_keys {
   }
 };
 
-}  // namespace globalq::random::detail
+}  // namespace GLOBALQ_ABI::random::detail

@@ -9,7 +9,7 @@
 
 #if GLOBALQ_AVX2
 
-namespace globalq::reduce::detail {
+namespace GLOBALQ_ABI::reduce::detail {
 
 /// The bytes whose top bit @p set has, by the scalar rule.
 template <class Rule>
@@ -94,6 +94,6 @@ template <class Rule, class Source>
   return bits_of_bytes(lane);
 }
 
-}  // namespace globalq::reduce::detail
+}  // namespace GLOBALQ_ABI::reduce::detail
 
 #endif

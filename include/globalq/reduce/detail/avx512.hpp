@@ -13,7 +13,7 @@
 
 #if GLOBALQ_AVX512
 
-namespace globalq::reduce::detail {
+namespace GLOBALQ_ABI::reduce::detail {
 
 /// Entry D: the low D bits of a byte.
 struct alignas(64) low_bits_table {
@@ -125,6 +125,6 @@ template <class Rule, class Source>
   return bits_of_bytes(lane);
 }
 
-}  // namespace globalq::reduce::detail
+}  // namespace GLOBALQ_ABI::reduce::detail
 
 #endif

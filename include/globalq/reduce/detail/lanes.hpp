@@ -5,7 +5,7 @@
 
 #include "../../core/arithmetic.hpp"
 
-namespace globalq::reduce::detail {
+namespace GLOBALQ_ABI::reduce::detail {
 
 /// Adds the codes whose bit @p set has, by the scalar rule.
 /// @param words  as drawn: four codes share one
@@ -28,4 +28,4 @@ std::uint32_t bits_of_bytes(std::uint64_t const (&lanes)[Count]) {
   return static_cast<std::uint32_t>((bits | bits >> 8) & 0xffU);
 }
 
-}  // namespace globalq::reduce::detail
+}  // namespace GLOBALQ_ABI::reduce::detail

@@ -8,7 +8,7 @@
 
 #include <span>
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 /// A transport that only counts what is sent.
 class counting_transport {
@@ -57,4 +57,4 @@ busiest_worker busiest(S const& schedule, int workers, layout const& cut, codec&
   }
 }
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

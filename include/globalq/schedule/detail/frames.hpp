@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 /// The first bytes of a frame, or none of an empty one.
 inline std::span<std::byte> head_of(std::span<std::byte> frame, std::size_t bytes) {
@@ -101,4 +101,4 @@ void exchange_rounds(transfers<T>& under_way, T& t, neighbourhood among, codec c
   }
 }
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

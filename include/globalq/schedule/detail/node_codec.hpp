@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 template <class Inner>
 inline constexpr bool adds_float32 = requires {
@@ -178,4 +178,4 @@ class node_codec final : public codec {
   transfers<T> under_way_;
 };
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 /// The nodes of a number of workers: consecutive ranks, the first of which leads.
 struct node_map {
@@ -103,4 +103,4 @@ class node_split {
   std::string text_;
 };
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

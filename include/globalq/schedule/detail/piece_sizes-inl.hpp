@@ -5,7 +5,7 @@
 
 #include "piece_sizes.hpp"
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 GLOBALQ_DECL std::vector<int> piece_sizes::owners_to_ask(int workers) const {
   std::vector<int> some;
@@ -46,4 +46,4 @@ GLOBALQ_DECL void slot_sizes::hold(std::uint64_t slot, std::uint64_t count, std:
   others_ = capped_sum(others_, capped_product(count, bytes));
 }
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

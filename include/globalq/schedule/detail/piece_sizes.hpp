@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 /// a b, or the largest number where that is larger.
 inline std::uint64_t capped_product(std::uint64_t a, std::uint64_t b) {
@@ -183,7 +183,7 @@ requires SaysBytes<S> || SaysBusiest<S> busiest_worker busiest(S const& schedule
   }
 }
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail
 
 #if !defined(GLOBALQ_COMPILED)
 #include "piece_sizes-inl.hpp"

@@ -15,7 +15,7 @@
 #include "nodes.hpp"
 #include "piece_sizes.hpp"
 
-namespace globalq::schedule::detail {
+namespace GLOBALQ_ABI::schedule::detail {
 
 /// The nodes that a user named.
 template <class S>
@@ -396,4 +396,4 @@ class gather : public over_nodes {
   }
 };
 
-}  // namespace globalq::schedule::detail
+}  // namespace GLOBALQ_ABI::schedule::detail

@@ -8,7 +8,7 @@
 #include "../../norm/statistic.hpp"
 #include "../concept.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// (sum_i a_i^p)^(1/p) over n workers, added in rank order in double; the same bits wherever it is computed.
 /// @param a  a(i): norm of worker i, finite and not negative; asked for twice
@@ -122,4 +122,4 @@ void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, 
              read_units{scales.data(), type, units.data(), mine.first, mine.first + mine.count});
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

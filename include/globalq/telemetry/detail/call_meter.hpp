@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// @brief Where a call is, for telemetry and for profilers.
 ///
@@ -148,4 +148,4 @@ class call_meter {
   bool watching_ = false, timed_ = false, profiled_ = false;
 };
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

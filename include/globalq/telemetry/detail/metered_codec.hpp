@@ -6,7 +6,7 @@
 #include "../../core/codec.hpp"
 #include "call_meter.hpp"
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// Any codec, with its times.
 class metered_codec final : public codec {
@@ -46,4 +46,4 @@ void run_metered(call_meter& meter, Schedule const& schedule, T& workers, codec&
   schedule(workers, metered, cut, frames);
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

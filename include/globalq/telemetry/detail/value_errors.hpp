@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <mutex>
 
-namespace globalq::detail {
+namespace GLOBALQ_ABI::detail {
 
 /// Sums of a block.
 struct block_errors {
@@ -89,4 +89,4 @@ inline void add_errors(kernel::host_executor const& on, const_vector x, mutable_
   }
 }
 
-}  // namespace globalq::detail
+}  // namespace GLOBALQ_ABI::detail

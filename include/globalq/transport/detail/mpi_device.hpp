@@ -9,7 +9,9 @@
 #include <mpi-ext.h>
 #endif
 
-namespace globalq::transport::detail {
+#include "globalq/core/detail/abi.hpp"
+
+namespace GLOBALQ_ABI::transport::detail {
 
 /// Asks Open MPI and what derives from it (MPIX_Query_cuda_support), or MPICH (MPIX_GPU_query_support).
 /// @pre MPI is initialised
@@ -24,4 +26,4 @@ inline bool mpi_takes_cuda() {
 #endif
 }
 
-}  // namespace globalq::transport::detail
+}  // namespace GLOBALQ_ABI::transport::detail

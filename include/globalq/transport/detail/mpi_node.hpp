@@ -23,7 +23,7 @@
 
 #include "globalq/transport/detail/shared_node.hpp"
 
-namespace globalq::transport::detail {
+namespace GLOBALQ_ABI::transport::detail {
 
 /// Memory that several processes map. It has a name only until all have.
 class shared_mapping {
@@ -183,4 +183,4 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
   return made;
 }
 
-}  // namespace globalq::transport::detail
+}  // namespace GLOBALQ_ABI::transport::detail

@@ -15,13 +15,14 @@
 #include <string>
 #include <thread>
 
+#include "../../core/detail/abi.hpp"
 #include "globalq/transport/concept.hpp"
 
 #if NCCL_VERSION_CODE < 21400
 #error "globalq: transport::nccl needs NCCL 2.14 or later (communicators that do not block)"
 #endif
 
-namespace globalq::transport::detail {
+namespace GLOBALQ_ABI::transport::detail {
 
 /// Makes a device the current one of this thread until the end of a scope.
 class on_device {
@@ -90,4 +91,4 @@ inline char const* nccl_remedy(ncclResult_t result) {
   }
 }
 
-}  // namespace globalq::transport::detail
+}  // namespace GLOBALQ_ABI::transport::detail

@@ -39,7 +39,9 @@
 #include <sys/uio.h>
 #endif
 
-namespace globalq::transport::detail {
+#include "globalq/core/detail/abi.hpp"
+
+namespace GLOBALQ_ABI::transport::detail {
 
 using shared_word = std::atomic<std::uint64_t>;
 static_assert(shared_word::is_always_lock_free, "globalq: shared memory needs lock-free 64-bit atomics");
@@ -618,4 +620,4 @@ class shared_node {
   shared_transfer* spare_ = nullptr;
 };
 
-}  // namespace globalq::transport::detail
+}  // namespace GLOBALQ_ABI::transport::detail

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// See compact.hpp.
 struct avx512_compaction {
@@ -106,7 +106,7 @@ struct avx512_compaction {
   }
 };
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail
 
 #else
 #define GLOBALQ_AVX512_VBMI2 0

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 GLOBALQ_ALWAYS_INLINE std::uint64_t swap_bytes(std::uint64_t x) {
 #if defined(__GNUC__)
@@ -115,4 +115,4 @@ class bit_reader {
   std::byte const* last_ = nullptr;  // where nothing of a valid stream is left
 };
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

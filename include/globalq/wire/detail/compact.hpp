@@ -6,7 +6,7 @@
 #include "../block_code.hpp"
 #include "avx512.hpp"
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// Room behind what compaction writes: it stores whole vectors.
 inline constexpr int compact_slack = 64;
@@ -56,4 +56,4 @@ using compaction = avx512_compaction;
 using compaction = portable_compaction;
 #endif
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

@@ -11,7 +11,7 @@
 
 #include <bit>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// |omega(k)|
 /// @pre k >= 1
@@ -58,4 +58,4 @@ constexpr omega_value read_omega(std::uint64_t word) {
   return {k, length};
 }
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

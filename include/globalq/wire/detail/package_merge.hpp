@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <span>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// @brief Package-merge: of each of @c Limit rows, symbols and pairs of the row before are merged by weight; of the last
 ///        row the first 2 m - 2 are taken. How often a symbol was taken is the length of its word.
@@ -75,4 +75,4 @@ class package_merge {
   bool is_symbol_[Limit][2 * Most];
 };
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 /// The parts of a sparse block, in bytes: see wire::sparse.
 struct sparse_form {
@@ -45,4 +45,4 @@ struct sparse_form {
 };
 static_assert(!sparse_form::takes_positions(sparse_form::most_positions, 4096));
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail

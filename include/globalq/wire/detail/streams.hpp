@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-namespace globalq::wire::detail {
+namespace GLOBALQ_ABI::wire::detail {
 
 inline constexpr int most_streams = 4;
 inline constexpr int streams_from = 1024;
@@ -190,4 +190,4 @@ GLOBALQ_LOOP bool beyond(Lane const* codes, int count, std::uint32_t limit) {
   return bad != 0;
 }
 
-}  // namespace globalq::wire::detail
+}  // namespace GLOBALQ_ABI::wire::detail
