@@ -24,7 +24,8 @@ target_sources(
 # The same, with all that is no template compiled once, and the kernels of what is built in. Optimised in every build type, as
 # its user's build type is not about these kernels.
 file(GLOB GLOBALQ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
-add_library(globalq_compiled STATIC ${GLOBALQ_SOURCES})
+include(globalq_isa)
+add_library(globalq_compiled STATIC ${GLOBALQ_SOURCES} ${GLOBALQ_ISA_SOURCES})
 add_library(globalq::compiled ALIAS globalq_compiled)
 set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(globalq_compiled PUBLIC globalq)

@@ -2,10 +2,7 @@
 #include "../support/floors.hpp"
 #include "operators.hpp"
 
-#include <globalq/wire/coded.hpp>
-#include <globalq/wire/elias.hpp>
-#include <globalq/wire/huffman.hpp>
-#include <globalq/wire/sparse.hpp>
+#include <globalq/kernel/host/leaf_code.hpp>
 
 namespace globalq::bench {
 namespace {
@@ -87,7 +84,7 @@ void time_code(benchmark::State& state, point at, source_kind kind, direction wa
   auto const codes = codes_of(kind, at.n);
   values<std::int8_t> back("codes", at.n);
   byte_buffer memory, plain;
-  wire::coded<Code> body(Code{}, max_code);
+  kernel::host::leaf_coded<Code> body(Code{}, max_code);
   auto const room = memory.get(body.capacity(at.n));
   std::size_t const size = body.encode(on, codes.data(), at.n, room);
   auto const bytes = std::span<std::byte const>(room.data(), size);

@@ -11,15 +11,21 @@
 #endif
 
 #include "call/detail/definitions.hpp"
+#include "kernel/isa/make_set.hpp"
+#include "kernel/isa/set-inl.hpp"
 #include "operator/built_in-inl.hpp"
 #include "operator/detail/composed_codec.hpp"
 #include "schedule/built_in-inl.hpp"
 #include "transport/threads-inl.hpp"
 
-GLOBALQ_DEFINE_LEVELS(levels::uniform<>)
-GLOBALQ_DEFINE_LEVELS(levels::exponential<>)
-GLOBALQ_DEFINE_LEVELS(levels::detail::level_table)
-GLOBALQ_DEFINE_WIRES
+namespace GLOBALQ_ABI::kernel::isa::native {
+constinit leaf_set const all = host::detail::make_set();
+}  // namespace GLOBALQ_ABI::kernel::isa::native
+
+GLOBALQ_DEFINE_LEAVES
+GLOBALQ_DEFINE_COMPOSITIONS(levels::uniform<>)
+GLOBALQ_DEFINE_COMPOSITIONS(levels::exponential<>)
+GLOBALQ_DEFINE_COMPOSITIONS(levels::detail::level_table)
 GLOBALQ_DEFINE_CODES
 GLOBALQ_DEFINE_LANE(std::int8_t)
 GLOBALQ_DEFINE_LANE(std::int16_t)

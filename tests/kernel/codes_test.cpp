@@ -2,13 +2,13 @@
 /// @file
 /// @brief The loops over codes: the one written out for AVX-512 gives the codes of the portable one.
 
-#include <globalq/kernel/detail/avx512.hpp>
+#include <globalq/kernel/block_statistic.hpp>
+#include <globalq/kernel/isa/codes_avx512.hpp>
 #include <globalq/kernel/loops.hpp>
 #include <globalq/kernel/operands.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
-#include <globalq/norm/statistic.hpp>
 #include <globalq/rounding/nearest.hpp>
 #include <globalq/rounding/random_shift.hpp>
 #include <globalq/rounding/stochastic.hpp>
@@ -211,7 +211,7 @@ void expect_equal_codes(Levels const& levels, std::vector<float> const& z, std::
                         std::string const& what) {
   gq::rounding::stochastic const dice;
   std::vector<std::uint32_t> words(count);
-  gq::random::fill<16 * tiles>(stream, first_tile, 0, words.data());
+  gq::kernel::fill_words<16 * tiles>(stream, first_tile, 0, words.data());
   std::vector<std::int8_t> expected(count), found(count);
   for (int i = 0; i < count; i += 64)
     gq::kernel::codes<64>(levels, dice, gain[static_cast<std::size_t>(i) / 64], z.data() + i, 64,
@@ -413,7 +413,7 @@ void expect_scales_of_piece(std::initializer_list<int> powers) {
         bool possible = true;
         for (std::uint64_t first = 0; first < 1024; first += bucket) {
           auto const s =
-              gq::norm::block_statistic({x.data(), type}, first, static_cast<int>(bucket), gq::infinity);
+              gq::kernel::block_statistic({x.data(), type}, first, static_cast<int>(bucket), gq::infinity);
           double const unit = gq::norm::local_unit(s, gq::infinity, type, 0);
           auto const scale = gq::kernel::input_scale_of(type, unit, 0, 7);
           possible = possible && scale.exponent == 0;

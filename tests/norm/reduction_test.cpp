@@ -53,7 +53,7 @@ std::vector<statistic> statistics(Executor const& on, stored_vector const& x, st
   std::uint64_t const width = bucket == 0 ? std::max<std::uint64_t>(count, 1) : bucket;
   std::vector<statistic> result(count / width + (count % width != 0 ? 1 : 0)), parts;
   auto const block = [&](std::uint64_t first, int n) {
-    return gq::norm::block_statistic(x.view(), first, n, q);
+    return gq::kernel::block_statistic(x.view(), first, n, q);
   };
   bucket_statistics(on, count, bucket, q, block, result, parts);
   return result;
@@ -126,7 +126,7 @@ TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_wherever_the_vector_star
           gq::const_vector const view{static_cast<std::byte const*>(x.view().data) + off * gq::size_of(type),
                                       type};
           auto const block = [&](std::uint64_t first, int n) {
-            return gq::norm::block_statistic(view, first, n, q);
+            return gq::kernel::block_statistic(view, first, n, q);
           };
           std::uint64_t const width = bucket == 0 ? std::max<std::uint64_t>(count, 1) : bucket;
           std::vector<statistic> expected(count / width + (count % width != 0 ? 1 : 0)), found = expected,
@@ -158,7 +158,7 @@ TEST(BucketStatistics, of_a_bucket_do_not_depend_on_its_neighbours) {
 TEST(BucketStatistics, reuse_memory_that_held_other_statistics) {
   stored_vector const x(dtype::float32, values_up_to(2.0, 10000, 5, 9));
   auto const block = [&](std::uint64_t first, int n) {
-    return gq::norm::block_statistic(x.view(), first, n, 2);
+    return gq::kernel::block_statistic(x.view(), first, n, 2);
   };
   std::vector<statistic> parts(50, statistic{gq::double_nan, 1e300}), result(1);
   bucket_statistics(in_order{}, 10000, 0, 2, block, result, parts);

@@ -3,7 +3,7 @@
 /// @file
 /// @brief Statistics of a block: maxima with NaN and infinity, sums of powers at every magnitude, roots.
 
-#include "globalq/norm/statistic.hpp"
+#include "globalq/kernel/block_statistic.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace globalq_test {
 namespace {
 
 using gq::dtype;
-using gq::norm::block_statistic;
+using gq::kernel::block_statistic;
 using gq::norm::statistic;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -47,7 +47,7 @@ TEST(MaxBits, is_the_pattern_of_the_largest_magnitude_for_every_type) {
         stored_vector const x(type, values_up_to(top, count + 3, 0, 11));
         double largest = 0;
         for (std::size_t i = 3; i < count + 3; ++i) largest = std::max(largest, std::abs(x[i]));
-        ASSERT_EQ(gq::norm::max_bits(x.view(), 3, static_cast<int>(count)), gq::bits_of(largest))
+        ASSERT_EQ(gq::kernel::max_bits(x.view(), 3, static_cast<int>(count)), gq::bits_of(largest))
             << gq::name_of(type) << ' ' << top;
       }
 }
@@ -58,12 +58,12 @@ TEST(MaxBits, is_found_at_any_place_of_runs_of_any_length) {
       std::vector<double> values(count, -0.5);
       for (std::size_t at = 0; at < count; ++at) {
         values[at] = at % 2 == 0 ? 0.75 : -0.75;
-        ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
+        ASSERT_EQ(gq::kernel::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
                   gq::bits_of(0.75))
             << gq::name_of(type) << ' ' << at << " of " << count;
         values[at] = -0.5;
       }
-      ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
+      ASSERT_EQ(gq::kernel::max_bits(stored_vector(type, values).view(), 0, static_cast<int>(count)),
                 gq::bits_of(0.5));
     }
 }
@@ -74,10 +74,10 @@ TEST(MaxBits, nan_is_above_infinity_and_infinity_above_every_number_at_any_place
       for (double sign : {1.0, -1.0}) {
         std::vector<double> values(37, gq::largest(type));
         values[at] = sign * inf;
-        ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, 37), gq::double_infinity)
+        ASSERT_EQ(gq::kernel::max_bits(stored_vector(type, values).view(), 0, 37), gq::double_infinity)
             << gq::name_of(type);
         values[(at + 5) % 37] = std::copysign(nan, sign);
-        ASSERT_EQ(gq::norm::max_bits(stored_vector(type, values).view(), 0, 37), gq::double_nan)
+        ASSERT_EQ(gq::kernel::max_bits(stored_vector(type, values).view(), 0, 37), gq::double_nan)
             << gq::name_of(type);
       }
 }
@@ -85,28 +85,28 @@ TEST(MaxBits, nan_is_above_infinity_and_infinity_above_every_number_at_any_place
 TEST(MaxBits, every_nan_of_float32_and_float64_is_the_same_pattern) {
   std::uint32_t const narrow[] = {0x7f800001U, 0xff800001U, 0x7fffffffU, 0xffc00000U};
   for (std::uint32_t const& b : narrow)
-    EXPECT_EQ(gq::norm::max_bits({&b, dtype::float32}, 0, 1), gq::double_nan);
+    EXPECT_EQ(gq::kernel::max_bits({&b, dtype::float32}, 0, 1), gq::double_nan);
   std::uint64_t const wide[] = {0x7ff0000000000001ULL, 0xffffffffffffffffULL};
   for (std::uint64_t const& b : wide)
-    EXPECT_EQ(gq::norm::max_bits({&b, dtype::float64}, 0, 1), gq::double_nan);
+    EXPECT_EQ(gq::kernel::max_bits({&b, dtype::float64}, 0, 1), gq::double_nan);
 }
 
 TEST(MaxBits, of_no_values_or_zeros_of_both_signs_is_zero) {
   for (dtype type : all_dtypes()) {
     stored_vector const x(type, {0.0, -0.0, 0.0});
-    EXPECT_EQ(gq::norm::max_bits(x.view(), 0, 3), 0U);
-    EXPECT_EQ(gq::norm::max_bits(x.view(), 0, 0), 0U);
+    EXPECT_EQ(gq::kernel::max_bits(x.view(), 0, 3), 0U);
+    EXPECT_EQ(gq::kernel::max_bits(x.view(), 0, 0), 0U);
   }
 }
 
 TEST(MaxBits, subnormals_count) {
   float const tiny = -0x1p-149F;
-  EXPECT_EQ(gq::norm::max_bits({&tiny, dtype::float32}, 0, 1), gq::bits_of(0x1p-149));
+  EXPECT_EQ(gq::kernel::max_bits({&tiny, dtype::float32}, 0, 1), gq::bits_of(0x1p-149));
   double const wide = -0x1p-1074;
-  EXPECT_EQ(gq::norm::max_bits({&wide, dtype::float64}, 0, 1), 1U);
+  EXPECT_EQ(gq::kernel::max_bits({&wide, dtype::float64}, 0, 1), 1U);
   std::uint16_t const half = 0x8001;
-  EXPECT_EQ(gq::norm::max_bits({&half, dtype::float16}, 0, 1), gq::bits_of(0x1p-24));
-  EXPECT_EQ(gq::norm::max_bits({&half, dtype::bfloat16}, 0, 1), gq::bits_of(0x1p-133));
+  EXPECT_EQ(gq::kernel::max_bits({&half, dtype::float16}, 0, 1), gq::bits_of(0x1p-24));
+  EXPECT_EQ(gq::kernel::max_bits({&half, dtype::bfloat16}, 0, 1), gq::bits_of(0x1p-133));
 }
 
 TEST(BlockStatistic, gives_the_norm_at_every_magnitude_type_and_order) {

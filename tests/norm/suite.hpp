@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "globalq/norm/statistic.hpp"
+#include "globalq/kernel/block_statistic.hpp"
 
 namespace globalq_test {
 

@@ -61,7 +61,39 @@ std::vector<gq::any_quantizer> operators() {
   };
 }
 
+/// Four bits as two's complement: not the bytes of wire::packed<4>, though as many.
+struct twos_complement {
+  using lane = std::int8_t;
+  static constexpr bool is_integer = false;
+  static constexpr bool without_gaps = true;
+  static constexpr char const* name = "twos_complement";
+  GLOBALQ_FUNCTION constexpr int bits() const { return 4; }
+  constexpr std::uint32_t largest_code(bool) const { return 7; }
+  constexpr std::uint64_t bytes(std::uint64_t n) const { return (n + 1) / 2; }
+  constexpr std::uint8_t identifier() const { return 200; }
+  void pack(std::int8_t const* codes, int n, std::byte* out, bool) const {
+    for (int i = 0; i < n; i += 2)
+      out[i / 2] = static_cast<std::byte>((codes[i] & 15) | ((i + 1 < n ? codes[i + 1] & 15 : 0) << 4));
+  }
+  bool unpack(std::byte const* in, int n, std::int8_t* codes, bool) const {
+    for (int i = 0; i < n; ++i) {
+      int const code = (static_cast<int>(in[i / 2]) >> (4 * (i % 2))) & 15;
+      codes[i] = static_cast<std::int8_t>(code < 8 ? code : code - 16);
+    }
+    return false;
+  }
+};
+
 }  // namespace
+
+TEST(VectorCodec, four_bits_of_a_wire_of_ones_own_are_packed_by_it) {
+  gq::vector_codec codec{
+      gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, gq::rounding::stochastic{}, twos_complement{}}};
+  std::vector<float> const x = values(4096);
+  std::vector<float> y(x.size());
+  codec.decode(encode(codec, x, {.seed = 1, .step = 2}), {.seed = 1, .step = 2}, y);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_LE(std::fabs(x[i] - y[i]), 4.0F / 7 + 1e-5F) << i;
+}
 
 TEST(VectorCodec, the_mean_of_many_decodings_is_the_vector) {
   std::vector<float> const x = values(300);

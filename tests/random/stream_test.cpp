@@ -3,7 +3,7 @@
 /// @file
 /// @brief Which bits a coordinate gets: the mapping of random/stream.hpp, pinned, and how independent it is.
 
-#include "globalq/random/stream.hpp"
+#include "globalq/kernel/words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace {
 
 namespace gq = globalq;
-using gq::random::fill;
+using gq::kernel::fill_words;
 using gq::random::purpose;
 using gq::random::stream;
 
@@ -32,7 +32,7 @@ void expect_fill_is_word() {
        {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1000003}, (std::uint64_t{1} << 40) - 1}) {
     for (int lane = 0; lane + Lanes <= 16; lane += Lanes) {
       std::uint32_t words[16 * Lanes];
-      fill<Lanes>(s, tile, lane, words);
+      fill_words<Lanes>(s, tile, lane, words);
       for (int w = 0; w < 4; ++w)
         for (int i = 0; i < 4 * Lanes; ++i)
           ASSERT_EQ(words[w * 4 * Lanes + i],
@@ -48,7 +48,7 @@ TEST(Stream, fill_equals_word_for_several_tiles_and_stops_behind_the_last_that_i
   stream const s{77, 8, 9, purpose::reduce};
   for (int count : {1, 255, 256, 257, 513, 1024}) {
     std::vector<std::uint32_t> words(1024 + 256, 0xdeadbeefU);
-    fill<64>(s, 11, 0, words.data(), count);
+    fill_words<64>(s, 11, 0, words.data(), count);
     int const drawn = (count + 255) / 256 * 256;
     for (int i = 0; i < drawn; ++i)
       ASSERT_EQ(words[static_cast<std::size_t>(i)], s.word(256 * 11 + static_cast<std::uint64_t>(i))) << i;
@@ -66,8 +66,8 @@ TEST(Stream, hand_written_and_portable_words_are_equal) {
                                      (std::uint64_t{1} << 40) - 1}) {
             stream const s{seed, step, worker, use};
             std::array<std::uint32_t, 256> here{}, portable{};
-            fill<16>(s, tile, 0, here.data());
-            gq::random::detail::fill_portable<16>(s, tile, 0, portable.data());
+            fill_words<16>(s, tile, 0, here.data());
+            gq::kernel::detail::fill_portable<16>(s, tile, 0, portable.data());
             ASSERT_EQ(here, portable) << "seed " << seed << " step " << step << " tile " << tile;
           }
 }
@@ -152,7 +152,7 @@ TEST(Stream, bytes_of_every_position_are_uniform) {
     std::vector<std::uint32_t> count(4 * 256, 0);
     for (std::uint64_t tile = 0; tile < values / 256; ++tile) {
       std::uint32_t words[256];
-      fill<16>(s, tile, 0, words);
+      fill_words<16>(s, tile, 0, words);
       for (std::uint32_t w : words)
         for (std::uint32_t byte = 0; byte < 4; ++byte) ++count[256 * byte + ((w >> (8 * byte)) & 255U)];
     }

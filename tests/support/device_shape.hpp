@@ -73,7 +73,9 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
   using lane = typename Wire::lane;
   using operands = gq::kernel::device::operands<Levels, Rounding, Wire>;
   using on_host = gq::kernel::host::operands<lane>;
-  auto const sum = &gq::kernel::host::reduce_leaves_of<gq::reduce::sum, lane>;
+  auto const added = gq::kernel::host::adding_of<gq::reduce::sum, lane>();
+  [[maybe_unused]] auto const rounded = gq::kernel::host::adding_of<gq::reduce::exponential, lane>();
+  auto const sum = &added;
   constexpr bool binary = requires { levels.with_headroom(2U); };
   gq::kernel::host_executor const host{Kokkos::Serial()};
   gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
@@ -188,8 +190,7 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             both(
                 "exponential sum", bytes, code_off,
                 [&](on_host const& h, std::byte* out) {
-                  return gq::kernel::host::add_codes<lane>{
-                      h, out, &gq::kernel::host::reduce_leaves_of<gq::reduce::exponential, lane>};
+                  return gq::kernel::host::add_codes<lane>{h, out, &rounded};
                 },
                 [&](std::byte* out) {
                   return gq::kernel::device::add_codes<operands, gq::reduce::exponential>{o, out};

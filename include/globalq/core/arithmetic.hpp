@@ -11,30 +11,6 @@
 #include <bit>
 #include <cstdint>
 
-/// Whether the loops that compilers do not bring to speed are written out for AVX-512 (detail/avx512.hpp beside their
-/// portable twins, which give the same bits). Define GLOBALQ_AVX512 as 0 to do without; GLOBALQ_AVX2 too for portable code.
-#if !defined(GLOBALQ_AVX512)
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
-    !defined(__CUDACC__) && !defined(__HIPCC__)
-#define GLOBALQ_AVX512 1
-#else
-#define GLOBALQ_AVX512 0
-#endif
-#endif
-
-/// The same for AVX2, where AVX-512 is not used: for the few loops in which it makes the most difference.
-#if !defined(GLOBALQ_AVX2)
-#if defined(__AVX2__) && !GLOBALQ_AVX512 && !defined(__CUDACC__) && !defined(__HIPCC__)
-#define GLOBALQ_AVX2 1
-#else
-#define GLOBALQ_AVX2 0
-#endif
-#endif
-#if GLOBALQ_AVX512 && GLOBALQ_AVX2
-#error \
-    "globalq: GLOBALQ_AVX512 and GLOBALQ_AVX2 are both 1; the loops for AVX2 are for machines without AVX-512: define one as 0"
-#endif
-
 /// Marks a function that kernels inline on host and device.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define GLOBALQ_FUNCTION __host__ __device__ __forceinline__
@@ -166,6 +142,24 @@ GLOBALQ_FUNCTION void keep_order(T& sums) {
 #endif
 }
 
+/// Zero bits below the lowest 1; 64 where there is none.
+GLOBALQ_ALWAYS_INLINE constexpr int trailing_zeros(std::uint64_t x) {
+  return x == 0 ? 64 : __builtin_ctzll(x);
+}
+
+/// Bits up to the highest 1.
+GLOBALQ_ALWAYS_INLINE constexpr int bit_width(std::uint64_t x) {
+  return x == 0 ? 0 : 64 - __builtin_clzll(x);
+}
+
+/// How many bits are 1.
+GLOBALQ_ALWAYS_INLINE constexpr int one_bits(std::uint64_t x) { return __builtin_popcountll(x); }
+
+template <class T>
+GLOBALQ_FUNCTION constexpr T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+
 /// ceil(log2 n) for n >= 1.
 GLOBALQ_FUNCTION constexpr int log2_ceil(std::uint64_t n) {
   int e = 0;
@@ -179,5 +173,24 @@ template <class T>
 GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
+
+namespace detail {
+
+/// A number known when compiling.
+template <int N>
+struct fixed_count {
+  GLOBALQ_FUNCTION constexpr operator int() const { return N; }
+};
+
+/// Calls f with a compile-time count where that is known to be the usual one, so that its loop has no tail.
+template <int Usual, class F>
+GLOBALQ_FUNCTION void with_count(int count, F&& f) {
+  if (count == Usual)
+    f(fixed_count<Usual>{});
+  else
+    f(count);
+}
+
+}  // namespace detail
 
 }  // namespace GLOBALQ_ABI

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: the number types a vector may have, and how tiles of them are read and written.
-///
-/// The type is known at run time only: a tile is converted to float32 in L1 (or in registers) and everything after
-/// that is written once. This keeps the number of compiled kernels independent of the number of types.
+/// @brief core: the number types a vector may have. How they are read and written: kernel/load_store.hpp.
 
-#include "detail/avx512.hpp"
+#include "arithmetic.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -84,7 +81,9 @@ template <>
 struct dtype_of<float16> : std::integral_constant<dtype, dtype::float16> {};
 template <>
 struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bfloat16> {};
-#if defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__) && !defined(__clang__)
+// for ARM g++ has the type in C++ from 13 on, whatever its macro says
+#if defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__) && !defined(__clang__) && \
+    (defined(__x86_64__) || __GNUC__ >= 13)
 template <>
 struct dtype_of<_Float16> : std::integral_constant<dtype, dtype::float16> {};
 #endif
@@ -156,93 +155,6 @@ inline const_vector at(const_vector x, std::uint64_t first) {
   return {at(mutable_vector{const_cast<void*>(x.data), x.type}, first).data, x.type};
 }
 
-namespace detail {
-
-/// A number known when compiling.
-template <int N>
-struct fixed_count {
-  GLOBALQ_FUNCTION constexpr operator int() const { return N; }
-};
-
-/// Calls f with a compile-time count where that is known to be the usual one, so that its loop has no tail.
-template <int Usual, class F>
-GLOBALQ_FUNCTION void with_count(int count, F&& f) {
-  if (count == Usual)
-    f(fixed_count<Usual>{});
-  else
-    f(count);
-}
-
-/// Values as float32, times a factor.
-template <int N, class Convert, class Stored, class Factor>
-GLOBALQ_LOOP void convert_in(Stored const* in, int count, Factor factor, float* out) {
-  if constexpr (requires { requires Convert::converts; }) return Convert::convert(in, count, factor, out);
-  with_count<N>(count, [=](auto n) {
-    Stored const* __restrict source = in;
-    float* __restrict target = out;
-    int const end = n;
-    GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) target[i] = Convert::scaled(source[i], factor);
-  });
-}
-
-/// What convert_in() does to a value.
-struct from_float64 {
-  GLOBALQ_FUNCTION static float scaled(double v, double factor) { return static_cast<float>(v * factor); }
-};
-template <class Half>
-struct from_half {
-  GLOBALQ_FUNCTION static float scaled(std::uint16_t v, float factor) {
-    return multiply(Half::widen(v), factor);
-  }
-#if GLOBALQ_AVX512
-  /// The loop, where instructions convert.
-  static constexpr bool converts = true;
-  static void convert(std::uint16_t const* in, int count, float factor, float* out) {
-    for_each_vector(count, [=](int i, __mmask16 lanes) {
-      __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
-      _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_mul_ps(lanes, wide, _mm512_set1_ps(factor)));
-    });
-  }
-#endif
-};
-struct from_float32 {
-  GLOBALQ_FUNCTION static float scaled(float v, float factor) { return multiply(v, factor); }
-};
-
-}  // namespace detail
-
-/// Reads values [first, first + count) times 2^exponent as float32.
-///
-/// The product is exact unless it leaves float32's range; float64 is rounded to float32 after it.
-/// @param exponent  from -126 to 127; for float64 from -1022 to 1023
-/// @param buffer    N floats, filled unless the values can be read in place
-/// @returns         where the count floats are: @p buffer, or the vector itself (float32 with exponent 0)
-template <int N>
-GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int count, int exponent,
-                                   float* buffer) {
-  switch (x.type) {
-    case dtype::float64:
-      detail::convert_in<N, detail::from_float64>(static_cast<double const*>(x.data) + first, count,
-                                                  power_of_two(exponent), buffer);
-      return buffer;
-    case dtype::float16:
-      detail::convert_in<N, detail::from_half<float16>>(static_cast<std::uint16_t const*>(x.data) + first,
-                                                        count, power_of_two_float(exponent), buffer);
-      return buffer;
-    case dtype::bfloat16:
-      detail::convert_in<N, detail::from_half<bfloat16>>(static_cast<std::uint16_t const*>(x.data) + first,
-                                                         count, power_of_two_float(exponent), buffer);
-      return buffer;
-    default: {
-      float const* const values = static_cast<float const*>(x.data) + first;
-      if (exponent == 0) return values;
-      detail::convert_in<N, detail::from_float32>(values, count, power_of_two_float(exponent), buffer);
-      return buffer;
-    }
-  }
-}
-
 /// How a float32 result in units of a scale becomes a value of the vector: multiply by @c factor, then by @c post.
 ///
 /// @c post is 1 unless the scale lies near the ends of float32's range, where one float factor would underflow.
@@ -252,7 +164,7 @@ struct store_scale {
   double wide = 1;       ///< factor * post, for float64
   double wide_post = 1;  ///< then this power of two, where wide alone would leave the range
 
-  store_scale() = default;
+  GLOBALQ_FUNCTION store_scale() {}
   /// scale * post for float64 near the ends of its range; post is a power of two. Above 1 the scale is rounded down.
   GLOBALQ_FUNCTION static store_scale in_two(double scale, double post) {
     store_scale s(scale);
@@ -279,118 +191,6 @@ struct store_scale {
     return with_sign(multiply(with_sign(multiply(v, factor), bits_of(v)), post), bits_of(v));
   }
 };
-
-namespace detail {
-
-/// Writes scaled values, or adds them to what is there. Returns the largest magnitude's bit pattern.
-template <int N, class Type, bool Add, class Stored>
-GLOBALQ_LOOP auto convert_out(float const* in, int count, store_scale const& to, Stored* out) {
-  using word = typename Type::word;
-  if constexpr (requires { requires Type::converts; }) return Type::template convert<Add>(in, count, to, out);
-  store_scale const scale = to;
-  word largest = 0;
-  with_count<N>(count, [=, &largest](auto n) {
-    float const* __restrict source = in;
-    Stored* __restrict target = out;
-    int const end = n;
-    word top = 0;
-    GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) {
-      Stored const r = Type::template stored<Add>(source[i], scale, target[i]);
-      word const m = Type::magnitude(r);
-      top = top < m ? m : top;
-      target[i] = r;
-    }
-    largest = top;
-  });
-  return largest;
-}
-
-/// What convert_out() does to a value.
-struct to_float64 {
-  using word = std::uint64_t;
-  template <bool Add>
-  GLOBALQ_FUNCTION static double stored(float v, store_scale const& scale, double there) {
-    double const p = static_cast<double>(v) * scale.wide;
-    std::uint64_t const sign = bits_of(static_cast<double>(v)) & ~double_magnitude;
-    double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
-    return Add ? there + value : value;
-  }
-  GLOBALQ_FUNCTION static std::uint64_t magnitude(double r) { return bits_of(r) & double_magnitude; }
-};
-template <class Half>
-struct to_half {
-  using word = std::uint32_t;
-  template <bool Add>
-  GLOBALQ_FUNCTION static std::uint16_t stored(float v, store_scale const& scale, std::uint16_t there) {
-    float const value = scale(v);
-    return Half::round(Add ? Half::widen(there) + value : value);
-  }
-  GLOBALQ_FUNCTION static std::uint32_t magnitude(std::uint16_t r) { return r & 0x7fffU; }
-#if GLOBALQ_AVX512
-  static constexpr bool converts = true;
-  template <bool Add>
-  static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
-    if (scale.factor == 1 && scale.post == 1)
-      return convert_scaled<Add>(in, count, out, [](__mmask16, __m512 v) { return v; });
-    __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
-    return convert_scaled<Add>(in, count, out, [=](__mmask16 lanes, __m512 v) {
-      return _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
-    });
-  }
-
- private:
-  template <bool Add, class Scale>
-  static std::uint32_t convert_scaled(float const* in, int count, std::uint16_t* out, Scale const& scale) {
-    __m256i top = _mm256_setzero_si256();
-    for_each_vector(count, [=, &top](int i, __mmask16 lanes) {
-      __m512 value = scale(lanes, _mm512_maskz_loadu_ps(lanes, in + i));
-      if constexpr (Add)
-        value =
-            _mm512_maskz_add_ps(lanes, halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, out + i)), value);
-      __m256i const r = halves<Half>::round(value);
-      top = _mm256_max_epu16(top, _mm256_and_si256(r, _mm256_set1_epi16(0x7fff)));
-      _mm256_mask_storeu_epi16(out + i, lanes, r);
-    });
-    std::uint16_t each[16], largest = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(each), top);
-    for (std::uint16_t m : each) largest = largest < m ? m : largest;
-    return largest;
-  }
-#endif
-};
-struct to_float32 {
-  using word = std::uint32_t;
-  template <bool Add>
-  GLOBALQ_FUNCTION static float stored(float v, store_scale const& scale, float there) {
-    return Add ? there + scale(v) : scale(v);
-  }
-  GLOBALQ_FUNCTION static std::uint32_t magnitude(float r) { return bits_of(r) & float_magnitude; }
-};
-
-}  // namespace detail
-
-/// Writes v[0 .. count) times a scale as values [first, first + count), or adds it to them.
-/// @returns true when a result is beyond the type's range (stored as infinity then)
-template <int N, bool Add = false>
-GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
-                            float const* v) {
-  using namespace detail;
-  switch (y.type) {
-    case dtype::float64:
-      return convert_out<N, to_float64, Add>(v, count, scale, static_cast<double*>(y.data) + first) >=
-             double_infinity;
-    case dtype::float16:
-      return convert_out<N, to_half<float16>, Add>(v, count, scale,
-                                                   static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
-    case dtype::bfloat16:
-      return convert_out<N, to_half<bfloat16>, Add>(v, count, scale,
-                                                    static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
-    default:
-      return convert_out<N, to_float32, Add>(v, count, scale, static_cast<float*>(y.data) + first) >=
-             float_infinity;
-  }
-}
 
 /// Makes value i the quiet NaN or zero.
 GLOBALQ_FUNCTION void fill_value(mutable_vector y, std::uint64_t i, bool nan) {

@@ -21,9 +21,9 @@
 
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
-#include "../random/stream.hpp"
 #include "compiled_for.hpp"
 #include "float_environment.hpp"
+#include "leaf.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -35,10 +35,6 @@
 namespace GLOBALQ_ABI::kernel {
 
 using random::tile_values;
-
-/// Groups that a host thread treats together. Few enough for L1, and enough that what is done once for them is cheap.
-inline constexpr int host_lanes = 64;
-inline constexpr std::uint64_t host_values = 16 * host_lanes;
 
 /// Whether a host thread has whole buckets in its piece of values, so that it can measure what it encodes there.
 constexpr bool buckets_fit(std::uint64_t bucket) { return bucket != 0 && host_values % bucket == 0; }

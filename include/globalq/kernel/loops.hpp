@@ -7,9 +7,9 @@
 /// compiler turns it into vectors does not depend on what surrounds it (inlined, some were 20 times slower).
 
 #include "../core/concepts.hpp"
-#include "../core/dtype.hpp"
 #include "detail/table.hpp"
-#include "detail/table_avx512.hpp"
+#include "isa/table_avx512.hpp"
+#include "load_store.hpp"
 
 namespace GLOBALQ_ABI::kernel {
 
@@ -122,6 +122,31 @@ GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
     GLOBALQ_INDEPENDENT
     for (int i = 0; i < end; ++i) result[i] = with_sign(multiply(in[i], gain), bits_of(in[i]));
   });
+}
+
+/// sum += values.
+template <int N>
+GLOBALQ_LOOP void add_values(float const* values, int count, float* sum) {
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    float const* __restrict in = values;
+    float* __restrict result = sum;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) result[i] += in[i];
+  });
+}
+
+/// Of learn::histogram: place among bins and the rest of the fraction, in one number, of each value.
+GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std::uint32_t base,
+                         std::uint32_t* out) {
+  float const* __restrict in = z;
+  std::uint32_t* __restrict place = out;
+  GLOBALQ_INDEPENDENT
+  for (int i = 0; i < count; ++i) {
+    float const r = multiply(float_of(bits_of(in[i]) & float_magnitude), gain);
+    std::uint32_t const y = bits_of(with_sign(r, 0) + floor);
+    place[i] = (y < 0x3f7fffffU ? y : 0x3f7fffffU) - base;
+  }
 }
 
 /// What a code stands for, on the scale of extent().

@@ -3,8 +3,8 @@
 /// @file
 /// @brief kernel: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
 
-#include "../norm/statistic.hpp"
 #include "executor.hpp"
+#include "host/leaves.hpp"
 
 #include <algorithm>
 #include <span>
@@ -16,9 +16,8 @@ namespace GLOBALQ_ABI::norm {
 struct input_block {
   const_vector x;
   std::uint32_t q;
-  GLOBALQ_FUNCTION statistic operator()(std::uint64_t first, int count) const {
-    return block_statistic(x, first, count, q);
-  }
+  kernel::value_leaves const* leaf = &kernel::host::leaves_of_values();
+  statistic operator()(std::uint64_t first, int count) const { return leaf->statistic(x, first, count, q); }
 };
 
 /// One item of work: whole buckets, several where they are short.

@@ -6,7 +6,7 @@
 /// Four threads share a block: value i of a block belongs to partial sum i % 16, and thread t keeps sums 4 t to 4 t + 3.
 /// So each sum is added in the order of the values, and four threads read 64 bytes that lie side by side.
 
-#include "../norm/statistic.hpp"
+#include "block_statistic.hpp"
 #include "device/registers.hpp"
 
 #include <Kokkos_Core.hpp>

@@ -108,7 +108,7 @@ class stream_sparse {
 
  private:
   layout_type layout_of(std::uint64_t count) const {
-    return {count, max_code_, zero_free_, detail::fixed_width<Lane>(max_code_, zero_free_)};
+    return {count, max_code_, zero_free_, detail::make_fixed_width<Lane>(max_code_, zero_free_)};
   }
 
   template <class Executor>

@@ -75,19 +75,6 @@ struct cell {
 /// With weights up to 2^31 and rests below 2^17 both sums of so many values stay below 2^64.
 inline constexpr std::uint64_t cell_values = std::uint64_t{1} << 16;
 
-/// Place among bins and the rest of the fraction, in one number, of each value.
-GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std::uint32_t base,
-                         std::uint32_t* out) {
-  float const* __restrict in = z;
-  std::uint32_t* __restrict place = out;
-  GLOBALQ_INDEPENDENT
-  for (int i = 0; i < count; ++i) {
-    float const r = multiply(float_of(bits_of(in[i]) & float_magnitude), gain);
-    std::uint32_t const y = bits_of(with_sign(r, 0) + floor);
-    place[i] = (y < 0x3f7fffffU ? y : 0x3f7fffffU) - base;
-  }
-}
-
 }  // namespace detail
 
 /// @brief Histogram of |x| / norm over the buckets of vectors.
@@ -275,7 +262,8 @@ class histogram {
 
   void count_block(const_vector x, std::uint64_t first, std::uint64_t last, std::uint64_t width,
                    std::span<double const> norms, detail::cell* cells) const {
-    constexpr int step = 1024;
+    constexpr int step = kernel::piece_values;
+    kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
     float buffer[step];
     std::uint32_t place[step];
     int const octaves = static_cast<int>(shape_.octaves);
@@ -298,8 +286,7 @@ class histogram {
       float const gain = static_cast<float>(1 / (unit * power_of_two(loaded)));
       for (; first < end; first += step) {
         int const m = static_cast<int>(std::min<std::uint64_t>(step, end - first));
-        float const* z = load<step>(x, first, m, loaded, buffer);
-        detail::places(z, m, gain, floor, base, place);
+        leaf.places(leaf.load(x, first, m, loaded, buffer), m, gain, floor, base, place);
         for (int i = 0; i < m; ++i) {
           detail::cell& c = cells[place[i] >> shift];
           c.mass += w;

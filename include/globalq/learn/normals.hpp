@@ -97,7 +97,7 @@ class normals {
     double sum = 0, squares = 0;
     for (; first < last; first += step) {
       int const m = static_cast<int>(std::min<std::uint64_t>(step, last - first));
-      float const* z = load<step>(x, first, m, loaded, buffer);
+      float const* z = kernel::load<step>(x, first, m, loaded, buffer);
       for (int i = 0; i < m; ++i) {
         double const v = static_cast<double>(z[i]) / scaled;
         sum += v;

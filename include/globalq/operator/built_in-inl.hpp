@@ -3,12 +3,98 @@
 /// @file
 /// @brief operator: how a source defines what is built in: by macros that stand outside of all namespaces.
 
+#include "../kernel/host/leaf_code.hpp"
+#include "../kernel/isa/set.hpp"
+#include "detail/coded_codec.hpp"
 #include "detail/make_codec.hpp"
 
-#define GLOBALQ_DEFINE_LEAF(result, function, ...) \
-  template <>                                      \
-  result function<__VA_ARGS__>() {                 \
-    return detail::make_##function<__VA_ARGS__>(); \
+namespace GLOBALQ_ABI::kernel::host::detail {
+
+template <class Lane>
+isa::lane_set<Lane> const& chosen_lane() {
+  isa::leaf_set const& all = isa::chosen().leaves();
+  if constexpr (std::is_same_v<Lane, std::int8_t>)
+    return all.int8;
+  else if constexpr (std::is_same_v<Lane, std::int16_t>)
+    return all.int16;
+  else
+    return all.int32;
+}
+
+template <class Levels>
+constexpr int kind_of() {
+  using isa::level_kind;
+  if constexpr (std::is_same_v<Levels, levels::uniform<>>)
+    return static_cast<int>(level_kind::uniform);
+  else if constexpr (std::is_same_v<Levels, levels::exponential<>>)
+    return static_cast<int>(level_kind::exponential);
+  else
+    return static_cast<int>(level_kind::table);
+}
+
+template <class Levels, class Rounding, class Lane, bool Nibbles>
+coding_leaves<Lane> chosen_coding_of() {
+  coding_leaves<Lane> leaf =
+      chosen_lane<Lane>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
+  if constexpr (
+      !Nibbles)  // they are written as wire::packed has them, which another wire of four bits may not
+    for (auto& loop : leaf.nibbles_of_tiles) loop = nullptr;
+  return leaf;
+}
+template <class Levels, class Lane>
+level_leaves<Lane> chosen_decoding_of() {
+  return chosen_lane<Lane>().decoding[kind_of<Levels>()];
+}
+template <class Wire>
+wire_leaves<typename Wire::lane> chosen_packing_of() {
+  return isa::chosen().leaves().packed[Wire::static_bits];
+}
+template <class Op, class Lane>
+reduce_leaves<Lane> chosen_adding_of() {
+  if constexpr (Op::draws)
+    return chosen_lane<Lane>().exponential;
+  else
+    return chosen_lane<Lane>().sum;
+}
+template <class Lane>
+lane_leaves<Lane> chosen_lanes_of() {
+  return chosen_lane<Lane>().any;
+}
+
+template <class Code>
+code_leaves<typename Code::lane> chosen_code_of() {
+  using lane = typename Code::lane;
+  auto const& codes = [] {
+    isa::leaf_set const& all = isa::chosen().leaves();
+    if constexpr (sizeof(lane) == 1)
+      return all.codes8;
+    else
+      return all.codes16;
+  }();
+  if constexpr (std::is_same_v<Code, wire::elias<lane>>)
+    return codes.elias;
+  else if constexpr (std::is_same_v<Code, wire::huffman<lane>>)
+    return codes.huffman;
+  else
+    return codes.sparse;
+}
+
+}  // namespace GLOBALQ_ABI::kernel::host::detail
+
+namespace GLOBALQ_ABI::detail {
+#define GLOBALQ_BODY_BY_LEAVES(code)             \
+  template <>                                    \
+  struct coded_body<code> {                      \
+    using type = kernel::host::leaf_coded<code>; \
+  };
+GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
+#undef GLOBALQ_BODY_BY_LEAVES
+}  // namespace GLOBALQ_ABI::detail
+
+#define GLOBALQ_DEFINE_LEAF(result, function, ...)   \
+  template <>                                        \
+  result function<__VA_ARGS__>() {                   \
+    return detail::chosen_##function<__VA_ARGS__>(); \
   }
 
 #define GLOBALQ_DEFINE_COMPOSITION(levels, rounding, wire)                                                \
@@ -19,6 +105,12 @@
     return detail::compose(l, r, w, facts, how, on);                                                      \
   }
 
+#define GLOBALQ_DEFINE_CODE_LEAVES(code)                          \
+  template <>                                                     \
+  kernel::code_leaves<code::lane> kernel::host::code_of<code>() { \
+    return kernel::host::detail::chosen_code_of<code>();          \
+  }
+
 #define GLOBALQ_DEFINE_CODE(code)                                                         \
   template <>                                                                             \
   std::unique_ptr<detail::operator_codec> detail::coded(                                  \
@@ -27,24 +119,26 @@
     return detail::make_coded(std::move(inner), of, facts, r, on);                        \
   }
 
-// All of some levels; of wire formats and the exponential reduce; of codes; of a lane.
-#define GLOBALQ_DEFINE_LEVELS(levels)                               \
-  namespace GLOBALQ_ABI::kernel::host {                                 \
-  GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels)             \
-  }                                                                 \
-  namespace GLOBALQ_ABI {                                               \
+// All leaves; compositions of some levels; codes; what a lane has.
+#define GLOBALQ_DEFINE_LEAVES                                                      \
+  namespace GLOBALQ_ABI::kernel::host {                                            \
+  GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::uniform<>)                 \
+  GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::exponential<>)             \
+  GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::detail::level_table)       \
+  GLOBALQ_LEAVES_OF_LANES(GLOBALQ_DEFINE_LEAF)                                     \
+  value_leaves const& leaves_of_values() { return isa::chosen().leaves().values; } \
+  }
+#define GLOBALQ_DEFINE_COMPOSITIONS(levels)                         \
+  namespace GLOBALQ_ABI {                                           \
   GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DEFINE_COMPOSITION, levels) \
   }
-#define GLOBALQ_DEFINE_WIRES                   \
-  namespace GLOBALQ_ABI::kernel::host {            \
-  GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DEFINE_LEAF) \
-  }
-#define GLOBALQ_DEFINE_CODES                  \
-  namespace GLOBALQ_ABI {                         \
-  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE) \
+#define GLOBALQ_DEFINE_CODES                         \
+  namespace GLOBALQ_ABI {                            \
+  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE_LEAVES) \
+  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE)        \
   }
 #define GLOBALQ_DEFINE_LANE(lane)                                                              \
-  namespace GLOBALQ_ABI::detail {                                                                  \
+  namespace GLOBALQ_ABI::detail {                                                              \
   template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<lane>>, \
                                                          operator_facts const&, method,        \
                                                          kernel::host_executor const&);        \

@@ -9,6 +9,7 @@
 #include "../levels/table.hpp"
 #include "../levels/uniform.hpp"
 #include "../reduce/exponential.hpp"
+#include "../reduce/reduce.hpp"
 #include "../rounding/stochastic.hpp"
 #include "../wire/integer.hpp"
 #include "../wire/packed.hpp"
@@ -24,22 +25,22 @@
           GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int8_t)                                              \
               GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int16_t)                                         \
                   GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int32_t)
-#define GLOBALQ_LEAVES_OF_WIRES(leaf)                                                             \
-  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<>)                                      \
-      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<1>)                                 \
-          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<2>)                             \
-              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<3>)                         \
-                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<4>)                     \
-                      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<5>)                 \
-                          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<6>)             \
-                              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<7>)         \
-                                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<8>)     \
-                                      leaf(reduce_leaves<std::int8_t> const*, adding_of,          \
-                                           reduce::exponential, std::int8_t)                      \
-                                          leaf(reduce_leaves<std::int16_t> const*, adding_of,     \
-                                               reduce::exponential, std::int16_t)                 \
-                                              leaf(reduce_leaves<std::int32_t> const*, adding_of, \
-                                                   reduce::exponential, std::int32_t)
+#define GLOBALQ_LEAVES_OF_LANES(leaf)                                                         \
+  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<>)                                  \
+      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<1>)                             \
+          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<2>)                         \
+              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<3>)                     \
+                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<4>)                 \
+                      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<5>)             \
+                          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<6>)         \
+                              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<7>)     \
+                                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<8>) \
+                                      GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int8_t)         \
+                                          GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int16_t)    \
+                                              GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int32_t)
+#define GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, lane)                \
+  leaf(reduce_leaves<lane>, adding_of, reduce::sum, lane) leaf( \
+      reduce_leaves<lane>, adding_of, reduce::exponential, lane) leaf(lane_leaves<lane>, lanes_of, lane)
 
 // composition(levels, rounding, wire) for all of levels.
 #define GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding)                                   \
@@ -68,7 +69,7 @@ namespace GLOBALQ_ABI::kernel::host {
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::uniform<>)
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::exponential<>)
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::detail::level_table)
-GLOBALQ_LEAVES_OF_WIRES(GLOBALQ_DECLARE_LEAF)
+GLOBALQ_LEAVES_OF_LANES(GLOBALQ_DECLARE_LEAF)
 #undef GLOBALQ_DECLARE_LEAF
 }  // namespace GLOBALQ_ABI::kernel::host
 #endif

@@ -5,9 +5,6 @@
 
 #include "../core/concepts.hpp"
 #include "../core/quad.hpp"
-#include "../random/stream.hpp"
-#include "detail/avx2.hpp"
-#include "detail/avx512.hpp"
 
 namespace GLOBALQ_ABI::reduce {
 
@@ -73,17 +70,6 @@ struct exponential {
     std::uint32_t const e = (larger + moved) & signs(at);
     return with_sign(e & lows, sign);
   }
-
-#if GLOBALQ_AVX512 || GLOBALQ_AVX2
-  /// add() of the 256 codes of each of some tiles, with their words of stream @p s: out = a + b; out may be a or b.
-  /// @param ahead  0, or how many codes ahead to ask for memory
-  /// @pre     no code is -128: a sum with one is not specified, and the result tells of it by 128
-  /// @returns the bits that the magnitudes of a and b have: at least the largest of them
-  static std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b, random::stream const& s,
-                                 std::uint64_t tile, int tiles, std::int8_t* out, std::size_t ahead = 0) {
-    return detail::add_tiles<exponential>(a, b, random::detail::tile_source(s), tile, tiles, out, ahead);
-  }
-#endif
 
  private:
   /// 0xff where codes do not cancel and all bits that add() asks for are zero.

@@ -32,12 +32,33 @@ struct unaligned_int16 {
 
 /// The form of fixed width that a block falls back to: the fewest bits that wire::packed needs, or wire::int16.
 template <class Lane>
-auto fixed_width(std::uint32_t max_code, bool zero_free) {
+using fixed_width = std::conditional_t<sizeof(Lane) == 1, packed<>, unaligned_int16>;
+template <class Lane>
+fixed_width<Lane> make_fixed_width(std::uint32_t max_code, bool zero_free) {
   if constexpr (sizeof(Lane) == 1)
-    return packed<>(1 + static_cast<std::uint32_t>(std::bit_width(max_code - (zero_free ? 1 : 0))));
+    return packed<>(1 + static_cast<std::uint32_t>(bit_width(max_code - (zero_free ? 1 : 0))));
   else
-    return unaligned_int16{};
+    return {};
 }
+
+/// Calls it.
+template <class Lane>
+struct in_fixed_width {
+  fixed_width<Lane> form;
+
+  in_fixed_width(std::uint32_t max_code, bool zero_free)
+      : form(make_fixed_width<Lane>(max_code, zero_free)) {}
+  std::uint64_t bytes(std::uint64_t n) const { return form.bytes(n); }
+  void pack(Lane const* codes, int count, std::byte* out, bool zero_free) const {
+    form.pack(codes, count, out, zero_free);
+  }
+  bool unpack(std::byte const* in, int count, Lane* codes, bool zero_free) const {
+    return form.unpack(in, count, codes, zero_free);
+  }
+  static bool in_range(Lane const* codes, int count, std::uint32_t max_code, bool zero_free) {
+    return !beyond(codes, count, max_code) && !(zero_free && zeros(codes, count) != 0);
+  }
+};
 
 }  // namespace detail
 
@@ -52,9 +73,10 @@ auto fixed_width(std::uint32_t max_code, bool zero_free) {
 /// | then | for each block two bytes, little-endian: bytes of its code, or 0: it is in fixed width |
 /// | then | the blocks |
 /// No codes: no bytes.
-/// @tparam Code  a BlockCode
+/// @tparam Code   a BlockCode
+/// @tparam Fixed  how blocks are packed in fixed width
 /// @determinism the bytes depend on the codes only
-template <BlockCode Code>
+template <BlockCode Code, class Fixed = detail::in_fixed_width<typename Code::lane>>
 class coded {
  public:
   using lane = typename Code::lane;
@@ -63,10 +85,7 @@ class coded {
   /// @param zero_free  0 does not occur: the levels have no zero
   /// @throws configuration_error when max_code is 0 or more than the code can take
   coded(Code code, std::uint32_t max_code, bool zero_free = false)
-      : code_(code),
-        max_code_(checked(max_code)),
-        zero_free_(zero_free),
-        dense_(detail::fixed_width<lane>(max_code, zero_free)) {}
+      : code_(code), max_code_(checked(max_code)), zero_free_(zero_free), dense_(max_code, zero_free) {}
 
   /// The most bytes of a body.
   std::size_t capacity(std::uint64_t count) const {
@@ -148,9 +167,10 @@ class coded {
       int const n = values_of(b, count);
       lane* const to = codes + b * block_values;
       std::span<std::byte const> const from = in.subspan(places_[b].at, bytes_of(places_[b], b, count));
-      bool const wrong = places_[b].code_bytes == 0 ? unpack(from.data(), n, to)
-                                                    : code_.decode(table_, from, n, max_code_, to) ||
-                                                          (zero_free_ && has_zero(to, n));
+      bool const wrong = places_[b].code_bytes == 0
+                             ? unpack(from.data(), n, to)
+                             : code_.decode(table_, from, n, max_code_, to) ||
+                                   (zero_free_ && !dense_.in_range(to, n, max_code_, true));
       if (wrong) bad.store(true, std::memory_order_relaxed);
     });
     return bad.load(std::memory_order_relaxed);
@@ -235,14 +255,13 @@ class coded {
 
   bool unpack(std::byte const* in, int n, lane* codes) const {
     if (dense_.unpack(in, n, codes, zero_free_)) return true;
-    return detail::beyond(codes, n, max_code_) || (zero_free_ && has_zero(codes, n));
+    return !dense_.in_range(codes, n, max_code_, zero_free_);
   }
-  static bool has_zero(lane const* codes, int n) { return std::find(codes, codes + n, lane{0}) != codes + n; }
 
   Code code_;
   std::uint32_t max_code_;
   bool zero_free_;
-  decltype(detail::fixed_width<lane>(1, false)) dense_;
+  Fixed dense_;
   typename Code::table table_{};
   byte_buffer scratch_;
   std::vector<place> places_;

@@ -8,8 +8,6 @@
 #include "detail/omega.hpp"
 #include "detail/streams.hpp"
 
-#include <array>
-
 namespace GLOBALQ_ABI::wire {
 
 /// @brief QSGD's code: Elias's omega code of gaps and levels (sparse form) or of levels alone (dense form).
@@ -55,18 +53,21 @@ class elias {
     return detail::deliver(block.bytes, end, out, room);
   }
 
-  bool decode(table const&, std::span<std::byte const> in, int count, std::uint32_t max_code,
+  bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
               lane* codes) const {
-    if (in.empty()) return true;
+    return decode(t, in.data(), in.size(), count, max_code, codes);
+  }
+  bool decode(table const&, std::byte const* in, std::size_t size, int count, std::uint32_t max_code,
+              lane* codes) const {
+    if (size == 0) return true;
     std::byte const form = in[0];
     bool bad = true;
     if (form == dense)
-      bad = detail::read_prefix_code<true>(words().dense_entries.data(), in.subspan(1), count, codes,
-                                           read_dense);
+      bad = detail::read_prefix_code<true>(words().dense_entries, in + 1, size - 1, count, codes, read_dense);
     else if (form == sparse)
-      bad = decode_sparse(in.subspan(1), count, detail::streams_of(count), codes);
+      bad = decode_sparse(in + 1, size - 1, count, detail::streams_of(count), codes);
     else if (form == sparse_one_stream)
-      bad = count < detail::streams_from || decode_sparse(in.subspan(1), count, 1, codes);
+      bad = count < detail::streams_from || decode_sparse(in + 1, size - 1, count, 1, codes);
     return bad || detail::beyond(codes, count, max_code);
   }
 
@@ -77,12 +78,12 @@ class elias {
   /// Words of what is frequent; the rest is computed.
   static constexpr int near_codes = 128, near_gaps = 256;
   struct tables {
-    std::array<detail::codeword, 2 * near_codes> dense;  ///< by code, those below zero behind the others
-    std::array<detail::codeword, 2 * near_codes> signed_level;
-    std::array<detail::codeword, near_gaps> gap;
-    std::array<detail::table_entry, 1 << detail::table_bits> dense_entries;
+    detail::codeword dense[2 * near_codes];  ///< by code, those below zero behind the others
+    detail::codeword signed_level[2 * near_codes];
+    detail::codeword gap[near_gaps];
+    detail::table_entry dense_entries[1 << detail::table_bits];
     /// Of a gap, a sign and a level together: level * 1024 + gap * 64 + length.
-    std::array<detail::table_entry, 1 << detail::table_bits> unit_entries;
+    detail::table_entry unit_entries[1 << detail::table_bits];
   };
 
   static constexpr detail::codeword make_dense_word(std::int32_t code) {
@@ -96,8 +97,8 @@ class elias {
                                  detail::length_of(w) + 1);
   }
 
-  static constexpr void fill(std::array<detail::table_entry, 1 << detail::table_bits>& entries,
-                             std::uint32_t bits, int length, std::int32_t what) {
+  static constexpr void fill(detail::table_entry (&entries)[1 << detail::table_bits], std::uint32_t bits,
+                             int length, std::int32_t what) {
     int const free = detail::table_bits - length;
     for (std::uint32_t i = bits << free; i < (bits + 1) << free; ++i)
       entries[i] = static_cast<detail::table_entry>(what + length);
@@ -163,7 +164,7 @@ class elias {
     int const streams = detail::streams_of(count), part = detail::part_values(count, streams);
     lengths bytes{1 + (streams == 1 ? 0 : detail::directory_bytes), 0};
     for (int j = 0; j < streams; ++j) {
-      int const first = std::min(j * part, count), last = std::min((j + 1) * part, count);
+      int const first = smaller(j * part, count), last = smaller((j + 1) * part, count);
       lengths const bits = measure_stream(codes + first, last - first);
       bytes.dense += (bits.dense + 7) / 8;
       bytes.sparse += bits.sparse;
@@ -178,7 +179,7 @@ class elias {
     lengths bits{0, 0};
     for (int first = 0; first < count; first += 256) {
       std::uint32_t dense_sum = 0, sparse_sum = 0;
-      int const last = std::min(first + 256, count);
+      int const last = smaller(first + 256, count);
       for (int i = first; i < last; ++i) {
         std::int32_t const c = codes[i];
         auto const m = static_cast<word>(c < 0 ? -c : c);
@@ -211,8 +212,8 @@ class elias {
     int k = 0;
     return detail::write_streams(streams, out + 1, [&](int j, std::byte* to) {
       detail::bit_writer w(to);
-      int before = std::min(j * part, count) - 1;
-      int const end = std::min((j + 1) * part, count);
+      int before = smaller(j * part, count) - 1;
+      int const end = smaller((j + 1) * part, count);
       for (; k < non_zeros && at[k] < end; ++k) {
         w.put(gap_word(at[k] - before));
         w.put(signed_level(codes[at[k]]));
@@ -274,16 +275,16 @@ class elias {
     }
   };
 
-  static bool decode_sparse(std::span<std::byte const> in, int count, int streams, lane* codes) {
+  static bool decode_sparse(std::byte const* in, std::size_t size, int count, int streams, lane* codes) {
     constexpr int each = 56 / detail::table_bits;
     detail::stream_reader block;
-    if (block.open(in, streams)) return true;
-    std::fill_n(codes, count, lane{0});
-    detail::table_entry const* const entries = words().unit_entries.data();
+    if (block.open(in, size, streams)) return true;
+    std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
+    detail::table_entry const* const entries = words().unit_entries;
     int const part = detail::part_values(count, streams);
     gap_reader readers[detail::most_streams];
     for (int j = 0; j < streams; ++j)
-      readers[j] = {block.readers[j], codes, std::min(j * part, count) - 1, std::min((j + 1) * part, count)};
+      readers[j] = {block.readers[j], codes, smaller(j * part, count) - 1, smaller((j + 1) * part, count)};
     bool open[detail::most_streams] = {true, true, true, true};
     if (streams == detail::most_streams) {
       gap_reader r0 = readers[0], r1 = readers[1], r2 = readers[2], r3 = readers[3];
@@ -310,7 +311,7 @@ class elias {
     if (bad) return true;
     if (count < detail::streams_from) return false;
     // the number of streams is not the sender's choice
-    std::ptrdiff_t const zeros = std::count(codes, codes + count, lane{0});
+    int const zeros = detail::zeros(codes, count);
     return (streams == 1) != (count - zeros <= one_stream_up_to);
   }
 };

@@ -8,6 +8,7 @@
 #include "detail/package_merge.hpp"
 #include "detail/streams.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -106,9 +107,13 @@ class huffman {
     return detail::deliver(block.bytes, end, out, room);
   }
 
-  bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t /*max_code*/,
+  bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
               lane* codes) const {
-    return detail::read_prefix_code<false>(t.entries, in, count, codes,
+    return decode(t, in.data(), in.size(), count, max_code, codes);
+  }
+  bool decode(table const& t, std::byte const* in, std::size_t size, int count, std::uint32_t /*max_code*/,
+              lane* codes) const {
+    return detail::read_prefix_code<false>(t.entries, in, size, count, codes,
                                            [](std::uint64_t, lane&) { return 0; });
   }
 

@@ -12,105 +12,43 @@
 
 namespace GLOBALQ_ABI::wire {
 
-/// @brief Codes of B bits, eight of them in B bytes, the first in the lowest bits.
-///
-/// A code is its magnitude (B-1 bits) with the sign above it. Levels without zero store magnitude - 1, so that all
-/// patterns are used; with zero, "minus zero" is refused when decoded.
-/// @tparam B  bits, or @c dynamic: given at run time
-/// @shape n codes: ceil(n * B / 8) bytes; unused bits at the end are zero
-/// @throws configuration_error when bits given at run time are not 1 to 8
-template <std::uint32_t B = dynamic>
-class packed {
- public:
-  using lane = std::int8_t;
-  static constexpr bool is_integer = false;
-  static constexpr bool without_gaps = true;
-  static constexpr bool may_be_nibbles = B == 4 || B == dynamic;
-  static constexpr char const* name = "packed";
-  /// Bytes of four codes, if that is 1, 2 or 4; else 0.
-  static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
-  static_assert(B <= 8,
-                "globalq: wire::packed holds 1 to 8 bits a code; use wire::int16 or wire::int32 for more");
+namespace detail {
 
-  constexpr packed() requires(B != dynamic) = default;
-  explicit packed(std::uint32_t bits) requires(B == dynamic) : bits_(static_cast<std::uint8_t>(bits)) {
-    if (bits < 1 || bits > 8)
-      throw configuration_error("globalq: wire::packed: " + std::to_string(bits) +
-                                " bits a code; use 1 to 8, or wire::int16 or wire::int32 for more");
-  }
-
-  GLOBALQ_FUNCTION constexpr int bits() const { return B != dynamic ? static_cast<int>(B) : bits_; }
-  constexpr std::uint64_t parameters() const { return static_cast<std::uint64_t>(bits()); }
-  constexpr std::uint32_t largest_code(bool zero_free) const {
-    std::uint32_t const patterns = 1U << (bits() - 1);
-    std::uint32_t const largest = zero_free ? patterns : patterns - 1;
-    return largest < 127 ? largest : 127;
-  }
-  GLOBALQ_FUNCTION constexpr std::uint64_t bytes(std::uint64_t n) const {
-    return n / 8 * static_cast<std::uint64_t>(bits()) +
-           divide_up<std::uint64_t>(n % 8 * static_cast<std::uint64_t>(bits()), 8);
-  }
-  constexpr std::uint8_t identifier() const { return static_cast<std::uint8_t>(16 + bits()); }
-
-  /// @pre out has room for bytes(count)
-  GLOBALQ_FUNCTION void pack(std::int8_t const* lanes, int count, std::byte* out, bool zero_free) const {
-    with_bits([&](auto b) { pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
-  }
-
-  /// @returns true when a byte could not have come from pack()
-  GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* lanes, bool zero_free) const {
-    bool bad = false;
-    with_bits([&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
-    return bad;
-  }
-
-  /// pack() in the registers of a GPU thread: four codes a word become bytes from the lowest of @p out on.
-  /// @tparam Q  words; even unless quad_bytes says that four codes are whole bytes
-  template <int Q>
-  GLOBALQ_FUNCTION void pack_quads(std::uint32_t const (&quads)[Q], std::uint32_t (&out)[Q],
-                                   bool zero_free) const {
-    with_bits([&](auto b) { pack_quads_as<decltype(b)::value>(quads, out, zero_free ? quad::ones : 0); });
-  }
-
-  /// unpack() of whole rows in registers.
-  /// @param limit  the largest code that may occur, at least 1
-  /// @returns      true when there is a minus zero or a code beyond the limit
-  template <int Q>
-  GLOBALQ_FUNCTION bool unpack_quads(std::uint32_t const (&in)[Q], std::uint32_t (&quads)[Q],
-                                     std::uint32_t limit, bool zero_free) const {
-    bool bad = false;
-    with_bits([&](auto b) {
-      unpack_quads_as<decltype(b)::value>(in, quads, zero_free ? quad::ones : 0);
-      bad = beyond<decltype(b)::value>(in, limit - (zero_free ? 1 : 0), !zero_free);
-    });
-    return bad;
-  }
-
- private:
+/// What packing does to codes of some bits, compiled once for packed<B> and packed<>.
+struct packed_loops {
+  /// f(std::integral_constant of bits).
+  GLOBALQ_ANY_FUNCTION
   template <class F>
-  GLOBALQ_FUNCTION void with_bits(F&& f) const {
-    if constexpr (B != dynamic) {
-      f(std::integral_constant<int, static_cast<int>(B)>{});
-    } else {
-      switch (bits_) {
-        case 1:
-          return f(std::integral_constant<int, 1>{});
-        case 2:
-          return f(std::integral_constant<int, 2>{});
-        case 3:
-          return f(std::integral_constant<int, 3>{});
-        case 4:
-          return f(std::integral_constant<int, 4>{});
-        case 5:
-          return f(std::integral_constant<int, 5>{});
-        case 6:
-          return f(std::integral_constant<int, 6>{});
-        case 7:
-          return f(std::integral_constant<int, 7>{});
-        default:
-          return f(std::integral_constant<int, 8>{});
-      }
+  GLOBALQ_FUNCTION static void with_bits(int bits, F&& f) {
+    switch (bits) {
+      case 1:
+        return f(std::integral_constant<int, 1>{});
+      case 2:
+        return f(std::integral_constant<int, 2>{});
+      case 3:
+        return f(std::integral_constant<int, 3>{});
+      case 4:
+        return f(std::integral_constant<int, 4>{});
+      case 5:
+        return f(std::integral_constant<int, 5>{});
+      case 6:
+        return f(std::integral_constant<int, 6>{});
+      case 7:
+        return f(std::integral_constant<int, 7>{});
+      default:
+        return f(std::integral_constant<int, 8>{});
     }
+  }
+
+  /// packed<>::pack() and unpack() of 1 to 8 bits.
+  static void pack(int bits, std::int8_t const* lanes, int count, std::byte* out, bool zero_free) {
+    with_bits(bits, [&](auto b) { pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
+  }
+  static bool unpack(int bits, std::byte const* in, int count, std::int8_t* lanes, bool zero_free) {
+    bool bad = false;
+    with_bits(bits,
+              [&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+    return bad;
   }
 
   /// Magnitude and sign in the low Bits bits.
@@ -317,6 +255,98 @@ class packed {
       if (count % 8 != 0) group(count / 8, count % 8);
       return bad != 0;
     }
+  }
+};
+
+}  // namespace detail
+
+/// @brief Codes of B bits, eight of them in B bytes, the first in the lowest bits.
+///
+/// A code is its magnitude (B-1 bits) with the sign above it. Levels without zero store magnitude - 1, so that all
+/// patterns are used; with zero, "minus zero" is refused when decoded.
+/// @tparam B  bits, or @c dynamic: given at run time
+/// @shape n codes: ceil(n * B / 8) bytes; unused bits at the end are zero
+/// @throws configuration_error when bits given at run time are not 1 to 8
+template <std::uint32_t B = dynamic>
+class packed {
+  using loops = detail::packed_loops;
+
+ public:
+  using lane = std::int8_t;
+  static constexpr bool is_integer = false;
+  static constexpr bool without_gaps = true;
+  static constexpr bool may_be_nibbles = B == 4 || B == dynamic;
+  static constexpr char const* name = "packed";
+  /// Bits, or 0: given at run time.
+  static constexpr std::uint32_t static_bits = B;
+  /// Bytes of four codes, if that is 1, 2 or 4; else 0.
+  static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
+  static_assert(B <= 8,
+                "globalq: wire::packed holds 1 to 8 bits a code; use wire::int16 or wire::int32 for more");
+
+  constexpr packed() requires(B != dynamic) = default;
+  explicit packed(std::uint32_t bits) requires(B == dynamic) : bits_(static_cast<std::uint8_t>(bits)) {
+    if (bits < 1 || bits > 8)
+      throw configuration_error("globalq: wire::packed: " + std::to_string(bits) +
+                                " bits a code; use 1 to 8, or wire::int16 or wire::int32 for more");
+  }
+
+  GLOBALQ_FUNCTION constexpr int bits() const { return B != dynamic ? static_cast<int>(B) : bits_; }
+  constexpr std::uint64_t parameters() const { return static_cast<std::uint64_t>(bits()); }
+  constexpr std::uint32_t largest_code(bool zero_free) const {
+    std::uint32_t const patterns = 1U << (bits() - 1);
+    std::uint32_t const largest = zero_free ? patterns : patterns - 1;
+    return largest < 127 ? largest : 127;
+  }
+  GLOBALQ_FUNCTION constexpr std::uint64_t bytes(std::uint64_t n) const {
+    return n / 8 * static_cast<std::uint64_t>(bits()) +
+           divide_up<std::uint64_t>(n % 8 * static_cast<std::uint64_t>(bits()), 8);
+  }
+  constexpr std::uint8_t identifier() const { return static_cast<std::uint8_t>(16 + bits()); }
+
+  /// @pre out has room for bytes(count)
+  GLOBALQ_FUNCTION void pack(std::int8_t const* lanes, int count, std::byte* out, bool zero_free) const {
+    with_bits([&](auto b) { loops::pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
+  }
+
+  /// @returns true when a byte could not have come from pack()
+  GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* lanes, bool zero_free) const {
+    bool bad = false;
+    with_bits(
+        [&](auto b) { bad = loops::unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+    return bad;
+  }
+
+  /// pack() in the registers of a GPU thread: four codes a word become bytes from the lowest of @p out on.
+  /// @tparam Q  words; even unless quad_bytes says that four codes are whole bytes
+  template <int Q>
+  GLOBALQ_FUNCTION void pack_quads(std::uint32_t const (&quads)[Q], std::uint32_t (&out)[Q],
+                                   bool zero_free) const {
+    with_bits(
+        [&](auto b) { loops::pack_quads_as<decltype(b)::value>(quads, out, zero_free ? quad::ones : 0); });
+  }
+
+  /// unpack() of whole rows in registers.
+  /// @param limit  the largest code that may occur, at least 1
+  /// @returns      true when there is a minus zero or a code beyond the limit
+  template <int Q>
+  GLOBALQ_FUNCTION bool unpack_quads(std::uint32_t const (&in)[Q], std::uint32_t (&quads)[Q],
+                                     std::uint32_t limit, bool zero_free) const {
+    bool bad = false;
+    with_bits([&](auto b) {
+      loops::unpack_quads_as<decltype(b)::value>(in, quads, zero_free ? quad::ones : 0);
+      bad = loops::beyond<decltype(b)::value>(in, limit - (zero_free ? 1 : 0), !zero_free);
+    });
+    return bad;
+  }
+
+ private:
+  template <class F>
+  GLOBALQ_FUNCTION void with_bits(F&& f) const {
+    if constexpr (B != dynamic)
+      f(std::integral_constant<int, static_cast<int>(B)>{});
+    else
+      loops::with_bits(bits_, f);
   }
 
   std::uint8_t bits_ = static_cast<std::uint8_t>(B);

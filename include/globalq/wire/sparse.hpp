@@ -6,9 +6,9 @@
 #include "block_code.hpp"
 #include "detail/compact.hpp"
 #include "detail/sparse_form.hpp"
+#include "detail/streams.hpp"
 #include "packed.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 namespace GLOBALQ_ABI::wire {
@@ -66,19 +66,23 @@ class sparse {
     return size;
   }
 
-  bool decode(table const&, std::span<std::byte const> in, int count, std::uint32_t max_code,
+  bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
               lane* codes) const {
-    if (in.empty()) return true;
-    auto const head = std::to_integer<int>(in[0]);
+    return decode(t, in.data(), in.size(), count, max_code, codes);
+  }
+  bool decode(table const&, std::byte const* in, std::size_t size, int count, std::uint32_t max_code,
+              lane* codes) const {
+    if (size == 0) return true;
+    int const head = static_cast<std::uint8_t>(in[0]);
     if (head == 0) {
-      std::fill_n(codes, count, lane{0});
-      return in.size() != 1;
+      std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
+      return size != 1;
     }
     int const w = head & 127;
     if (!(w >= 1 && w <= 8) && !(sizeof(Lane) == 2 && w == 16)) return true;
     values v;
-    return (head & 128) != 0 ? decode_positions(in.subspan(1), count, w, max_code, v, codes)
-                             : decode_bitmap(in.subspan(1), count, w, max_code, v, codes);
+    return (head & 128) != 0 ? decode_positions(in + 1, size - 1, count, w, max_code, v, codes)
+                             : decode_bitmap(in + 1, size - 1, count, w, max_code, v, codes);
   }
 
  private:
@@ -105,9 +109,9 @@ class sparse {
       }
       std::int8_t narrow[block_values];
       for (int i = 0; i < n; ++i) narrow[i] = static_cast<std::int8_t>(lanes[i]);
-      packed<>(static_cast<std::uint32_t>(w)).pack(narrow, n, out, true);
+      detail::packed_loops::pack(w, narrow, n, out, true);
     } else {
-      packed<>(static_cast<std::uint32_t>(w)).pack(lanes, n, out, true);
+      detail::packed_loops::pack(w, lanes, n, out, true);
     }
   }
   /// @returns true unless these are the non-zeros of a block with codes up to max_code, and w is the right width
@@ -116,14 +120,14 @@ class sparse {
     if constexpr (sizeof(Lane) == 2) {
       if (w == 16) {
         std::memcpy(lanes, in, static_cast<std::size_t>(n) * 2);
-        bad = std::find(lanes, lanes + n, lane{0}) != lanes + n;
+        bad = detail::zeros(lanes, n) != 0;
       } else {
         std::int8_t narrow[block_values];
-        bad = packed<>(static_cast<std::uint32_t>(w)).unpack(in, n, narrow, true);
+        bad = detail::packed_loops::unpack(w, in, n, narrow, true);
         for (int i = 0; i < n; ++i) lanes[i] = narrow[i];
       }
     } else {
-      bad = packed<>(static_cast<std::uint32_t>(w)).unpack(in, n, lanes, true);
+      bad = detail::packed_loops::unpack(w, in, n, lanes, true);
     }
     std::uint32_t const most = largest(lanes, n);
     return bad || most > max_code || form::template width<Lane>(form::asks(most)) != w;
@@ -142,19 +146,19 @@ class sparse {
     }
   }
 
-  static bool decode_positions(std::span<std::byte const> in, int count, int w, std::uint32_t max_code,
-                               values& v, lane* codes) {
+  static bool decode_positions(std::byte const* in, std::size_t size, int count, int w,
+                               std::uint32_t max_code, values& v, lane* codes) {
     std::uint16_t number = 0;
-    if (in.size() < 2) return true;
-    std::memcpy(&number, in.data(), 2);
+    if (size < 2) return true;
+    std::memcpy(&number, in, 2);
     int const n = number + 1;
     if (n > count || !form::takes_positions(n, count)) return true;
     auto const where = static_cast<std::size_t>(form::where_bytes(n, count));
-    if (in.size() != where + static_cast<std::size_t>(form::field_bytes(n, w))) return true;
-    if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
-    std::fill_n(codes, count, lane{0});
+    if (size != where + static_cast<std::size_t>(form::field_bytes(n, w))) return true;
+    if (unpack(in + where, n, w, max_code, v.lanes)) return true;
+    std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
     int before = -1;
-    std::byte const* from = in.data() + 2;
+    std::byte const* from = in + 2;
     for (int k = 0; k < n; k += 2, from += 3) {
       std::uint32_t two = 0;
       std::memcpy(&two, from, k + 1 < n ? 3 : 2);
@@ -169,24 +173,24 @@ class sparse {
     return false;
   }
 
-  static bool decode_bitmap(std::span<std::byte const> in, int count, int w, std::uint32_t max_code,
+  static bool decode_bitmap(std::byte const* in, std::size_t size, int count, int w, std::uint32_t max_code,
                             values& v, lane* codes) {
     auto const where = static_cast<std::size_t>(form::bitmap_bytes(count));
-    if (in.size() < where) return true;
+    if (size < where) return true;
     int n = 0;
     std::size_t i = 0;
     for (; i + 8 <= where; i += 8) {
       std::uint64_t bits = 0;
-      std::memcpy(&bits, in.data() + i, 8);
-      n += std::popcount(bits);
+      std::memcpy(&bits, in + i, 8);
+      n += one_bits(bits);
     }
-    for (; i < where; ++i) n += std::popcount(std::to_integer<std::uint32_t>(in[i]));
-    if (count % 8 != 0 && std::to_integer<int>(in[where - 1]) >> (count % 8) != 0) return true;
+    for (; i < where; ++i) n += one_bits(static_cast<std::uint8_t>(in[i]));
+    if (count % 8 != 0 && static_cast<int>(in[where - 1]) >> (count % 8) != 0) return true;
     if (n == 0 || form::takes_positions(n, count) ||
-        in.size() != where + static_cast<std::size_t>(form::field_bytes(n, w)))
+        size != where + static_cast<std::size_t>(form::field_bytes(n, w)))
       return true;
-    if (unpack(in.data() + where, n, w, max_code, v.lanes)) return true;
-    detail::compaction::expand(in.data(), v.lanes, count, codes);
+    if (unpack(in + where, n, w, max_code, v.lanes)) return true;
+    detail::compaction::expand(in, v.lanes, count, codes);
     return false;
   }
 };

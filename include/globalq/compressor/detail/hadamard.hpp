@@ -3,7 +3,7 @@
 /// @file
 /// @brief compressor: the randomised Hadamard transform of a block: signs, then sums and differences.
 
-#include "../../core/detail/avx512.hpp"
+#include "../../kernel/isa/halves_avx512.hpp"
 #include "../../random/stream.hpp"
 
 #include <cstdint>
@@ -39,7 +39,7 @@ GLOBALQ_LOOP void butterflies_of_16(float* x, std::uint64_t count) {
   __m512i const p1 = partner(1), p2 = partner(2), p4 = partner(4), p8 = partner(8);
   __m512 const sign = _mm512_set1_ps(-0.0F);
   auto const stage = [&](__m512 v, __m512i from, __mmask16 upper) {
-    return _mm512_add_ps(_mm512_maskz_permutexvar_ps(globalq::detail::all_lanes, from, v),
+    return _mm512_add_ps(_mm512_maskz_permutexvar_ps(kernel::detail::all_lanes, from, v),
                          _mm512_mask_xor_ps(v, upper, v, sign));
   };
   for (std::uint64_t i = 0; i < count; i += 16) {

@@ -3,7 +3,7 @@
 /// @file
 /// @brief compressor: the values of a block whose magnitude reaches a threshold, in order.
 
-#include "../../core/detail/avx512.hpp"
+#include "../../kernel/isa/halves_avx512.hpp"
 
 #include <cstdint>
 
@@ -67,7 +67,7 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx512(float const* x, std::uint32_t first
                                     _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
   __m512i const sixteen = _mm512_set1_epi32(16);
   for (std::uint64_t i = 0; i < count; i += 16) {
-    __mmask16 const there = globalq::detail::first_lanes(count - i < 16 ? static_cast<int>(count - i) : 16);
+    __mmask16 const there = kernel::detail::first_lanes(count - i < 16 ? static_cast<int>(count - i) : 16);
     __m512i const b = _mm512_and_si512(_mm512_maskz_loadu_epi32(there, x + i), magnitude);
     __mmask16 const large = _mm512_mask_cmpge_epu32_mask(there, b, threshold);
     // storing all 16 is faster than a store of some

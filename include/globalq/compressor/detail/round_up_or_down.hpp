@@ -3,7 +3,7 @@
 /// @file
 /// @brief compressor: values to whole numbers, one of the two neighbours at random and without bias.
 
-#include "../../random/stream.hpp"
+#include "../../kernel/words.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -51,7 +51,7 @@ void with_words(random::stream const& bits, std::uint64_t place, std::uint64_t c
     std::uint64_t const in_tile = (place + i) % random::tile_values;
     std::uint64_t const here =
         random::tile_values - in_tile < count - i ? random::tile_values - in_tile : count - i;
-    random::fill<16>(bits, (place + i) / random::tile_values, 0, words);
+    kernel::fill_words<16>(bits, (place + i) / random::tile_values, 0, words);
     f(i, static_cast<int>(here), words + in_tile);
     i += here;
   }

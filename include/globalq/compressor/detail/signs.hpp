@@ -3,7 +3,7 @@
 /// @file
 /// @brief compressor: one bit a value: whether it is below zero; and votes on such bits.
 
-#include "../../core/detail/avx512.hpp"
+#include "../../kernel/isa/halves_avx512.hpp"
 
 #include <cstdint>
 #include <cstring>

@@ -10,13 +10,35 @@
 /// With globalq::compiled there is one set of names, that of the library; its loops for an instruction set stand in
 /// globalq::kernel::isa (kernel/isa/).
 
+/// Whether the loops that compilers do not bring to speed are written out for AVX-512 (kernel/isa; their
+/// portable twins give the same bits). Define GLOBALQ_AVX512 as 0 to do without; GLOBALQ_AVX2 too for portable code.
+#if !defined(GLOBALQ_AVX512)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_AVX512 1
+#else
+#define GLOBALQ_AVX512 0
+#endif
+#endif
+
+/// The same for AVX2, where AVX-512 is not used: for the few loops in which it makes the most difference.
+#if !defined(GLOBALQ_AVX2)
+#if defined(__AVX2__) && !GLOBALQ_AVX512 && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define GLOBALQ_AVX2 1
+#else
+#define GLOBALQ_AVX2 0
+#endif
+#endif
+#if GLOBALQ_AVX512 && GLOBALQ_AVX2
+#error \
+    "globalq: GLOBALQ_AVX512 and GLOBALQ_AVX2 are both 1; the loops for AVX2 are for machines without AVX-512: define one as 0"
+#endif
+
 #if defined(GLOBALQ_COMPILED)
 #define GLOBALQ_ABI globalq
 #else
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define GLOBALQ_ABI_INSTRUCTIONS device_compiler
-#elif defined(__AVX512VBMI2__)
+#if defined(__AVX512VBMI2__)
 #define GLOBALQ_ABI_INSTRUCTIONS avx512vbmi
 #elif defined(__AVX512BW__)
 #define GLOBALQ_ABI_INSTRUCTIONS avx512
@@ -24,15 +46,19 @@
 #define GLOBALQ_ABI_INSTRUCTIONS avx2
 #elif defined(__AVX__)
 #define GLOBALQ_ABI_INSTRUCTIONS avx
+#elif defined(__SSE4_2__)
+#define GLOBALQ_ABI_INSTRUCTIONS sse4
+#elif defined(__ARM_FEATURE_SVE)
+#define GLOBALQ_ABI_INSTRUCTIONS sve
 #else
 #define GLOBALQ_ABI_INSTRUCTIONS baseline
 #endif
 
 // loops that a user has switched off
-#if defined(GLOBALQ_AVX2) && !GLOBALQ_AVX2
+#if defined(__AVX512BW__) && !GLOBALQ_AVX512 && GLOBALQ_AVX2
+#define GLOBALQ_ABI_LOOPS _avx2_loops
+#elif defined(__AVX2__) && !GLOBALQ_AVX512 && !GLOBALQ_AVX2
 #define GLOBALQ_ABI_LOOPS _portable_loops
-#elif defined(GLOBALQ_AVX512) && !GLOBALQ_AVX512
-#define GLOBALQ_ABI_LOOPS _no_avx512_loops
 #else
 #define GLOBALQ_ABI_LOOPS
 #endif
@@ -43,10 +69,17 @@
 #define GLOBALQ_ABI_ARITHMETIC
 #endif
 
-#define GLOBALQ_ABI_JOIN(instructions, loops, arithmetic) instructions##loops##arithmetic
-#define GLOBALQ_ABI_NAME(instructions, loops, arithmetic) GLOBALQ_ABI_JOIN(instructions, loops, arithmetic)
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define GLOBALQ_ABI_COMPILER _device
+#else
+#define GLOBALQ_ABI_COMPILER
+#endif
+
+#define GLOBALQ_ABI_JOIN(instructions, loops, arithmetic, compiler) instructions##loops##arithmetic##compiler
+#define GLOBALQ_ABI_NAME(...) GLOBALQ_ABI_JOIN(__VA_ARGS__)
 /// globalq, for what is defined in it: `namespace GLOBALQ_ABI::levels {`.
-#define GLOBALQ_ABI \
-  globalq::inline GLOBALQ_ABI_NAME(GLOBALQ_ABI_INSTRUCTIONS, GLOBALQ_ABI_LOOPS, GLOBALQ_ABI_ARITHMETIC)
+#define GLOBALQ_ABI                                                                                     \
+  globalq::inline GLOBALQ_ABI_NAME(GLOBALQ_ABI_INSTRUCTIONS, GLOBALQ_ABI_LOOPS, GLOBALQ_ABI_ARITHMETIC, \
+                                   GLOBALQ_ABI_COMPILER)
 
 #endif

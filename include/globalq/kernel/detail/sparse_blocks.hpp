@@ -25,7 +25,7 @@ struct sparse_layout {
   std::uint64_t count;
   std::uint32_t max_code;
   bool zero_free;
-  decltype(fixed_width<Lane>(1, false)) dense;
+  fixed_width<Lane> dense;
 
   GLOBALQ_FUNCTION std::uint64_t blocks() const { return divide_up<std::uint64_t>(count, block_values); }
   GLOBALQ_FUNCTION int values_of(std::uint64_t b) const {

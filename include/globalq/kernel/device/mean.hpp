@@ -95,7 +95,7 @@ struct write_mean {
           double const there =
               Add ? double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]) : 0.0;
           std::uint64_t const bits =
-              bits_of(globalq::detail::to_float64::template stored<Add>(v[r][i], s, there));
+              bits_of(kernel::detail::to_float64::template stored<Add>(v[r][i], s, there));
           raw[r][2 * i] = static_cast<std::uint32_t>(bits);
           raw[r][2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
         });

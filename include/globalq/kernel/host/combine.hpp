@@ -4,7 +4,6 @@
 /// @brief kernel: the loop bodies of a host that make frames: add as codes, add as values and encode again; and that check
 /// them. Each reads every input once and writes its output once; what lies between stays in L1.
 
-#include "../../norm/statistic.hpp"
 #include "operands.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
@@ -73,7 +72,7 @@ struct add_codes {
     }
     o.check(theirs, p, s);
     std::uint32_t words[piece_values];
-    if (op->draws) random::fill<host_lanes>(words_of, o.tile_of(index), 0, words, p.count);
+    if (op->draws) o.by.leaf->words(words_of, o.tile_of(index), p.count, words);
     op->add(sum, theirs, p.count, words, result);
     return result;
   }
@@ -96,7 +95,7 @@ struct encode_measured {
     std::uint64_t const start = o.first + p.first;
     if (q == infinity && !q.rounds_up() && o.encode_own_measured(p, scales, encode.out)) return;
     for_each_run(start, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
-      norm::statistic const s = norm::block_statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
+      norm::statistic const s = o.by.leaf->statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
       units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
       if (!s.finite() || bits_of(units[b]) >= double_infinity) o.report(not_finite);
       o.write_scale(scales, b, units[b]);
@@ -152,7 +151,7 @@ struct add_values {
   /// What sums of a bucket are multiplied by; their norm is measured first where that is wanted.
   GLOBALQ_ALWAYS_INLINE float gain_of(std::uint64_t b, float const* sum, int count) const {
     if (o.local && measure) {
-      norm::statistic const s = norm::block_statistic({sum, dtype::float32}, 0, count, q);
+      norm::statistic const s = o.by.leaf->statistic({sum, dtype::float32}, 0, count, q);
       o.write_scale(scales, b, norm::local_unit(s, q, o.x.type, -o.reference(b)));
     }
     return o.gain_of_sum(b, scales);

@@ -50,8 +50,7 @@ struct write_mean {
 
   bool store(std::uint64_t at, int count, store_scale const& scale, float const* values) const {
     std::uint64_t const from = o.first + at;
-    return adds ? globalq::store<piece_values, true>(y, from, count, scale, values)
-                : globalq::store<piece_values, false>(y, from, count, scale, values);
+    return (adds ? o.by.leaf->store_sum : o.by.leaf->store)(y, from, count, scale, values);
   }
 
   void add_and_store(piece const p) const {

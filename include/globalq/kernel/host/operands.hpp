@@ -7,6 +7,7 @@
 /// is inlined, or a bucket of 32 values costs as much again.
 
 #include "../../core/prefetch.hpp"
+#include "../executor.hpp"
 #include "../operands.hpp"
 #include "leaves.hpp"
 
@@ -63,7 +64,7 @@ struct operands : segment_operands<any_rounding> {
 
   /// Reports codes that are out of range.
   GLOBALQ_ALWAYS_INLINE void check(Lane const* codes, piece const p, source_view const& s) const {
-    if (!verified && !in_range<piece_values>(codes, p.count, limit_of(s), zero_free)) report(bad_code);
+    if (!verified && !by.leaf->in_range(codes, p.count, limit_of(s), zero_free)) report(bad_code);
   }
 
   /// read() and check().
@@ -128,6 +129,12 @@ struct operands : segment_operands<any_rounding> {
     });
   }
 
+  /// Own values [at, at + n) times 2^exponent, as float32.
+  GLOBALQ_ALWAYS_INLINE float const* load(std::uint64_t at, int n, int exponent, float* buffer) const {
+    if (x.type == dtype::float32 && exponent == 0) return static_cast<float const*>(x.data) + at;
+    return by.leaf->load(x, at, n, exponent, buffer);
+  }
+
   /// The word that a bucket shares, as drawn, where the rounding looks at it.
   GLOBALQ_ALWAYS_INLINE std::uint32_t drawn_word(std::uint64_t b, bool again) const {
     return rounding.constant ? 0 : shared_word(b, rank, again);
@@ -141,8 +148,8 @@ struct operands : segment_operands<any_rounding> {
         p,
         [&](std::uint64_t b, encoded_run& r) {
           input_scale const s = scale_of(b);
-          r.values = load<piece_values>(x, first + p.first + static_cast<std::uint64_t>(r.at), r.count,
-                                        s.exponent, buffer + r.at);
+          r.values =
+              load(first + p.first + static_cast<std::uint64_t>(r.at), r.count, s.exponent, buffer + r.at);
           r.gain = s.gain;
           r.drawn = drawn_word(b, false);
         },
@@ -156,8 +163,7 @@ struct operands : segment_operands<any_rounding> {
   /// Fills in a word for each value of a piece, where the rounding asks for them.
   GLOBALQ_ALWAYS_INLINE void fill_words(std::uint64_t index, piece const p, random::purpose use,
                                         std::uint32_t* words) const {
-    if (rounding.word_per_coordinate)
-      random::fill<host_lanes>(stream(rank, use), tile_of(index), 0, words, p.count);
+    if (rounding.word_per_coordinate) by.leaf->words(stream(rank, use), tile_of(index), p.count, words);
   }
 
   /// The first random tile of a piece.
@@ -222,7 +228,7 @@ struct operands : segment_operands<any_rounding> {
     }
     for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
       std::uint64_t const from = first + p.first + static_cast<std::uint64_t>(at);
-      float const* const part = load<piece_values>(x, from, m, scale_of(b).exponent, buffer + at);
+      float const* const part = load(from, m, scale_of(b).exponent, buffer + at);
       if (part != buffer + at)
         for (int i = 0; i < m; ++i) buffer[at + i] = part[i];
     });
@@ -236,7 +242,7 @@ struct operands : segment_operands<any_rounding> {
     if (!has_tiles(p) || p.count != piece_values || bucket % 128 != 0) return false;
     std::byte* const words = scales + 4 * scale_index((first + p.first) / bucket);
     float gain[piece_values / 64];
-    if (!scales_of_piece(stored(p), x.type, words, gain)) return false;
+    if (!by.leaf->scales(x, first + p.first, bucket, extent, words, gain)) return false;
     if (writes_nibbles()) {
       tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), nibbles(p, out));
       return true;
@@ -262,9 +268,9 @@ struct operands : segment_operands<any_rounding> {
       float buffer[piece_values];
       for_each_run(first + p.first, p.count, bucket, [&](std::uint64_t b, int at, int m) {
         input_scale const s = sum_scale(b);
-        float const* const z = load<piece_values>(x, first + p.first + static_cast<std::uint64_t>(at), m,
-                                                  s.exponent, buffer + at);
-        scaled<piece_values>(z, m, s.gain, sum + at);
+        float const* const z =
+            load(first + p.first + static_cast<std::uint64_t>(at), m, s.exponent, buffer + at);
+        by.leaf->scale(z, m, s.gain, sum + at);
       });
     }
     Lane buffer[piece_values];
@@ -279,23 +285,6 @@ struct operands : segment_operands<any_rounding> {
             r.factor = factor_of(s, b, multiply_terms);
           },
           [&](decoded_run const* runs, int n) { leaf(by.levels, codes, runs, n, 0, sum); });
-    }
-  }
-
- private:
-  bool scales_of_piece(void const* values, dtype type, std::byte* words, float* gain) const {
-    switch (type) {
-      case dtype::float64:
-        return false;
-      case dtype::float16:
-        return kernel::detail::scales_of_piece(static_cast<float16 const*>(values), bucket, extent, words,
-                                               gain);
-      case dtype::bfloat16:
-        return kernel::detail::scales_of_piece(static_cast<bfloat16 const*>(values), bucket, extent, words,
-                                               gain);
-      default:
-        return kernel::detail::scales_of_piece(static_cast<float const*>(values), bucket, extent, words,
-                                               gain);
     }
   }
 };

@@ -18,6 +18,12 @@
 
 namespace GLOBALQ_ABI::detail {
 
+/// What makes and reads the body of a frame; the library has one that calls leaves.
+template <wire::BlockCode Code>
+struct coded_body {
+  using type = wire::coded<Code>;
+};
+
 /// @tparam Code  the code of blocks of lanes
 template <wire::BlockCode Code>
 class coded_codec final : public operator_codec {
@@ -134,7 +140,7 @@ class coded_codec final : public operator_codec {
   }
 
   std::unique_ptr<operator_codec> inner_;
-  wire::coded<Code> body_;
+  typename coded_body<Code>::type body_;
   kernel::host_executor on_;
   byte_buffer own_;
   std::vector<byte_buffer> expanded_;

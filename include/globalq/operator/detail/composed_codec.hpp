@@ -82,9 +82,8 @@ class composed_codec final : public composition {
   levels::detail::level_table* table() override { return held_->table; }
 
  private:
-  kernel::host::reduce_leaves<Lane> const* reduce_leaves() const {
-    return how_ == method::exponential ? held_->exponential
-                                       : &kernel::host::reduce_leaves_of<reduce::sum, Lane>;
+  kernel::reduce_leaves<Lane> const* reduce_leaves() const {
+    return how_ == method::exponential ? &held_->exponential : &sum_;
   }
 
   void write(segment part, std::span<source const> sources, bool add) {
@@ -154,7 +153,7 @@ class composed_codec final : public composition {
                             to = std::min(end, r.first + static_cast<std::uint64_t>(r.count));
         for (std::uint64_t i = from; i < to; ++i) values[i - first] = sum[i - r.first];
       }
-      return norm::block_statistic({values, dtype::float32}, 0, count, q_);
+      return o.by.leaf->statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
     write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
@@ -163,7 +162,8 @@ class composed_codec final : public composition {
   }
 
   std::unique_ptr<host_policies<Lane>> held_;
-  operands start_;         ///< of every call
+  operands start_;  ///< of every call
+  kernel::reduce_leaves<Lane> const sum_ = kernel::host::adding_of<reduce::sum, Lane>();
   bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;

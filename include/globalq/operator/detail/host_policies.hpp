@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: the policies of a composition in host memory, behind one type for each lane.
 
+#include "../../kernel/executor.hpp"
 #include "../../kernel/host/leaves.hpp"
 #include "../../reduce/exponential.hpp"
 #include "composition.hpp"
@@ -15,8 +16,8 @@ namespace GLOBALQ_ABI::detail {
 template <class Lane>
 struct host_policies {
   policy_facts facts;
-  levels::detail::level_table* table = nullptr;                    ///< the levels, where they are one
-  kernel::host::reduce_leaves<Lane> const* exponential = nullptr;  ///< where levels are powers of two
+  levels::detail::level_table* table = nullptr;  ///< the levels, where they are one
+  kernel::reduce_leaves<Lane> exponential{};     ///< where levels are powers of two
 
   explicit host_policies(policy_facts const& of) : facts(of) {}
   virtual ~host_policies() = default;

@@ -65,7 +65,7 @@ template <class L, class R, class W>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
   if constexpr (wire::BlockCode<W>) {
-    using integers = typename coded_codec<W>::inner_wire;
+    using integers = wire::integer<typename W::lane>;
     return coded<W>(
         host_kernels<L, R, integers>::make(sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
         of.wire, facts, r, on);

@@ -50,12 +50,15 @@ class plain_codec final : public plain_frames {
       wire::check_header(s, wire::float32_identifier, part.count, frame_bytes(part, s.terms));
       views_.push_back(view_of(s));
     }
-    on_.values(part.count, kernel::add_floats{call_.x, part, own, call_.workers / call_.weight,
-                                              call_.units.data(), call_.wide, views_.data(),
-                                              static_cast<int>(views_.size()), out, call_.y, &faults_});
+    on_.values(part.count,
+               kernel::add_floats{call_.x, part, own, call_.workers / call_.weight, call_.units.data(),
+                                  call_.wide, views_.data(), static_cast<int>(views_.size()), out, call_.y,
+                                  &faults_, nullptr, &leaf_});
   }
 
   kernel::host_executor on_;
+  // asked for here, so that a set of instructions that can't be used is refused before a call
+  kernel::value_leaves const& leaf_ = kernel::host::leaves_of_values();
   std::vector<kernel::source_view> views_;
 };
 

@@ -10,7 +10,6 @@
 
 #include <immintrin.h>
 
-#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -39,7 +38,7 @@ struct avx512_compaction {
       __mmask64 const is = _mm512_test_epi8_mask(c, c);
       _mm512_storeu_si512(out + n, _mm512_maskz_compress_epi8(is, c));
       std::memcpy(bitmap + i / 8, &is, left >= 64 ? 8 : static_cast<std::size_t>((left + 7) / 8));
-      n += std::popcount(static_cast<std::uint64_t>(is));
+      n += one_bits(is);
     }
     return n;
   }
@@ -51,7 +50,7 @@ struct avx512_compaction {
       __mmask32 const is = _mm512_test_epi16_mask(c, c);
       _mm512_storeu_si512(out + n, _mm512_maskz_compress_epi16(is, c));
       std::memcpy(bitmap + i / 8, &is, left >= 32 ? 4 : static_cast<std::size_t>((left + 7) / 8));
-      n += std::popcount(static_cast<std::uint32_t>(is));
+      n += one_bits(is);
     }
     return n;
   }
@@ -63,7 +62,7 @@ struct avx512_compaction {
       std::memcpy(&is, bitmap + i / 8, left >= 64 ? 8 : static_cast<std::size_t>((left + 7) / 8));
       _mm512_mask_storeu_epi8(codes + i, first_lanes<__mmask64>(left),
                               _mm512_maskz_expand_epi8(is, _mm512_loadu_si512(values)));
-      values += std::popcount(static_cast<std::uint64_t>(is));
+      values += one_bits(is);
     }
   }
   static void expand(std::byte const* bitmap, std::int16_t const* values, int count, std::int16_t* codes) {
@@ -73,7 +72,7 @@ struct avx512_compaction {
       std::memcpy(&is, bitmap + i / 8, left >= 32 ? 4 : static_cast<std::size_t>((left + 7) / 8));
       _mm512_mask_storeu_epi16(codes + i, first_lanes<__mmask32>(left),
                                _mm512_maskz_expand_epi16(is, _mm512_loadu_si512(values)));
-      values += std::popcount(static_cast<std::uint32_t>(is));
+      values += one_bits(is);
     }
   }
 
@@ -99,7 +98,7 @@ struct avx512_compaction {
     for (int i = 0; i < count; i += 32) {
       __mmask32 const is = non_zero(i, first_lanes<__mmask32>(count - i));
       _mm512_storeu_si512(out + n, _mm512_maskz_compress_epi16(is, index));
-      n += std::popcount(static_cast<std::uint32_t>(is));
+      n += one_bits(is);
       index = _mm512_add_epi16(index, _mm512_set1_epi16(32));
     }
     return n;

@@ -8,7 +8,6 @@
 
 #include "../../core/arithmetic.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -83,7 +82,7 @@ class bit_reader {
 
   /// From here on the next 56 bits are in the word.
   GLOBALQ_ALWAYS_INLINE void refill() {
-    int const taken = std::countr_zero(word_);
+    int const taken = trailing_zeros(word_);
     at_ += taken >> 3;
     at_ = at_ < last_ ? at_ : last_;
     load(taken & 7);
@@ -97,10 +96,10 @@ class bit_reader {
   /// Whether exactly the bytes [begin, end) were read, up to zeros that fill the last one.
   bool ended(std::byte const* begin, std::byte const* end) {
     refill();
-    int const taken = std::countr_zero(word_);
+    int const taken = trailing_zeros(word_);
     auto const bits = (at_ - begin) * 8 + taken;
     if (bits > (end - begin) * 8 || bits <= (end - begin) * 8 - 8) return false;
-    return taken == 0 || (std::to_integer<std::uint32_t>(*at_) & (0xffU >> taken)) == 0;
+    return taken == 0 || (static_cast<std::uint32_t>(*at_) & (0xffU >> taken)) == 0;
   }
 
  private:

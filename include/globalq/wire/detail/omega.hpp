@@ -9,8 +9,6 @@
 
 #include "bits.hpp"
 
-#include <bit>
-
 namespace GLOBALQ_ABI::wire::detail {
 
 /// |omega(k)|
@@ -18,7 +16,7 @@ namespace GLOBALQ_ABI::wire::detail {
 constexpr int omega_length(std::uint32_t k) {
   int length = 1;
   while (k > 1) {
-    int const bits = static_cast<int>(std::bit_width(k));
+    int const bits = bit_width(k);
     length += bits;
     k = static_cast<std::uint32_t>(bits - 1);
   }
@@ -32,7 +30,7 @@ constexpr codeword omega(std::uint32_t k) {
   int length = 1;
   while (k > 1) {
     word |= k << length;
-    int const bits = static_cast<int>(std::bit_width(k));
+    int const bits = bit_width(k);
     length += bits;
     k = static_cast<std::uint32_t>(bits - 1);
   }

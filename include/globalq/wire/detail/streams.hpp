@@ -15,7 +15,7 @@
 #include "../block_code.hpp"
 #include "bits.hpp"
 
-#include <algorithm>
+#include <cstring>
 
 namespace GLOBALQ_ABI::wire::detail {
 
@@ -62,18 +62,18 @@ std::byte* write_streams(int streams, std::byte* out, F const& stream) {
 class stream_reader {
  public:
   /// @returns true when the bytes can't be streams
-  bool open(std::span<std::byte const> in, int streams) {
+  bool open(std::byte const* in, std::size_t size, int streams) {
     std::size_t const directory = streams == 1 ? 0 : directory_bytes;
-    if (in.size() < directory || in.size() > longest_block) return true;
-    if (!in.empty()) std::memcpy(bytes_, in.data(), in.size());
-    std::memset(bytes_ + in.size(), 0, reader_slack);
+    if (size < directory || size > longest_block) return true;
+    if (size != 0) std::memcpy(bytes_, in, size);
+    std::memset(bytes_ + size, 0, reader_slack);
     begins_[0] = bytes_ + directory;
-    begins_[streams] = bytes_ + in.size();
+    begins_[streams] = bytes_ + size;
     for (int j = 0; j + 1 < streams; ++j) {
-      std::uint16_t size = 0;
-      std::memcpy(&size, bytes_ + 2 * j, 2);
-      if (size > begins_[streams] - begins_[j]) return true;
-      begins_[j + 1] = begins_[j] + size;
+      std::uint16_t bytes = 0;
+      std::memcpy(&bytes, bytes_ + 2 * j, 2);
+      if (bytes > begins_[streams] - begins_[j]) return true;
+      begins_[j + 1] = begins_[j] + bytes;
     }
     for (int j = 0; j < streams; ++j) readers[j] = bit_reader(begins_[j], begins_[streams]);
     return false;
@@ -102,8 +102,8 @@ std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F con
   constexpr int each = 56 / Longest;  // between two flushes
   int const streams = streams_of(count), part = part_values(count, streams);
   return write_streams(streams, out, [&](int j, std::byte* at) {
-    Lane const* const first = codes + std::min(j * part, count);
-    Lane const* const last = codes + std::min((j + 1) * part, count);
+    Lane const* const first = codes + smaller(j * part, count);
+    Lane const* const last = codes + smaller((j + 1) * part, count);
     bit_writer w(at);
     Lane const* c = first;
     for (; last - c >= each; c += each) {
@@ -140,12 +140,12 @@ GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, La
 /// @param escape  decodes a codeword that the table does not hold: escape(word, code) gives its length, or 0 for bad bits
 /// @returns       true for bad bytes
 template <bool Escapes, class Lane, class F>
-bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, int count, Lane* codes,
+bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t size, int count, Lane* codes,
                       F const& escape) {
   constexpr int each = 56 / table_bits;
   int const streams = streams_of(count), part = part_values(count, streams);
   stream_reader block;
-  if (block.open(in, streams)) return true;
+  if (block.open(in, size, streams)) return true;
   bool bad = false;
   int done = 0;
   if (streams == most_streams) {
@@ -167,8 +167,8 @@ bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, i
   }
   for (int j = 0; j < streams; ++j) {
     bit_reader r = block.readers[j];
-    int const end = std::min((j + 1) * part, count);
-    for (int i = std::min(j * part, count) + done; i < end; ++i) {
+    int const end = smaller((j + 1) * part, count);
+    for (int i = smaller(j * part, count) + done; i < end; ++i) {
       r.refill();
       bad |= read_code<Escapes>(table, r, codes[i], escape);
     }
@@ -176,6 +176,14 @@ bool read_prefix_code(table_entry const* table, std::span<std::byte const> in, i
     bad |= !block.ended(j);
   }
   return bad;
+}
+
+/// How many codes are zero.
+template <class Lane>
+GLOBALQ_LOOP int zeros(Lane const* codes, int count) {
+  int n = 0;
+  for (int i = 0; i < count; ++i) n += codes[i] == 0 ? 1 : 0;
+  return n;
 }
 
 /// Whether a code is beyond a limit.

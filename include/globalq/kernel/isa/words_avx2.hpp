@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief random: the words of a tile, written out for AVX2: the same bits as the portable loop.
+/// @brief kernel: the words of a tile, written out for AVX2: the same bits as the portable loop.
 ///
-/// As for AVX-512 (avx512.hpp), groups stay in the low words of 64-bit lanes, where vpmuludq reads them, and what is in the
+/// As for AVX-512 (words_avx512.hpp), groups stay in the low words of 64-bit lanes, where vpmuludq reads them, and what is in the
 /// high words is looked at only to join halves in the last round. Eight groups are under way at a time: their words and
 /// what a round needs fit in sixteen registers.
 
@@ -15,7 +15,7 @@
 
 #include <immintrin.h>
 
-namespace GLOBALQ_ABI::random::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// The 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15.
 struct tile_words {
@@ -95,6 +95,6 @@ inline void spread(tile_words const& t, std::uint32_t* out) {
     }
 }
 
-}  // namespace GLOBALQ_ABI::random::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

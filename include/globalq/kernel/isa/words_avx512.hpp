@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief random: the words of a tile, written out for AVX-512: the same bits as the portable loop, three times as fast.
+/// @brief kernel: the words of a tile, written out for AVX-512: the same bits as the portable loop, three times as fast.
 ///
 /// A compiler multiplies 64-bit lanes here and moves halves between vectors every round. Here each half of the 16 groups
 /// stays in the low words of 64-bit lanes, where vpmuludq reads them; what is in the high words is never looked at but to
@@ -16,7 +16,7 @@
 
 #include <immintrin.h>
 
-namespace GLOBALQ_ABI::random::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// Which group of a tile is in which lane.
 enum class group_order {
@@ -141,6 +141,6 @@ inline void spread(tile_words const& t, std::uint32_t* out) {
   }
 }
 
-}  // namespace GLOBALQ_ABI::random::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

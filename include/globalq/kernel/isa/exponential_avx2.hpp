@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce: reduce::exponential on 32 codes of one byte at a time, written out for AVX2: as avx512.hpp beside it.
+/// @brief kernel: reduce::exponential on 32 codes of one byte at a time, written out for AVX2: as exponential_avx512.hpp beside it.
 
 #include "../../core/prefetch.hpp"
-#include "../../random/detail/avx2.hpp"
-#include "lanes.hpp"
+#include "exponential_lanes.hpp"
+#include "words_avx2.hpp"
 
 #if GLOBALQ_AVX2
 
-namespace GLOBALQ_ABI::reduce::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// The bytes whose top bit @p set has, by the scalar rule.
 template <class Rule>
@@ -73,7 +73,7 @@ template <class Rule, class Source>
     return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p));
   };
   for (int t = 0; t < tiles; ++t) {
-    random::detail::tile_words const drawn = source(tile + static_cast<std::uint64_t>(t));
+    tile_words const drawn = source(tile + static_cast<std::uint64_t>(t));
     for (auto const& word : drawn.word) {
       if (ahead != 0) {
         prefetch(a + ahead, 64);
@@ -94,6 +94,6 @@ template <class Rule, class Source>
   return bits_of_bytes(lane);
 }
 
-}  // namespace GLOBALQ_ABI::reduce::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

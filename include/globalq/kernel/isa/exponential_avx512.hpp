@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce: reduce::exponential on 64 codes of one byte at a time, written out for AVX-512.
+/// @brief kernel: reduce::exponential on 64 codes of one byte at a time, written out for AVX-512.
 ///
 /// The scalar rule asks whether the low D bits of a coordinate's word are zero. Its word is one of 16 words, rotated by
 /// whole bytes, so the low bytes of all 64 coordinates' words are a byte shuffle, and a table of masks answers for D <= 8.
 /// What passes with a larger D (at most 1 in 256, where magnitudes are that different) is looked at again: same codes.
 
 #include "../../core/prefetch.hpp"
-#include "../../random/detail/avx512.hpp"
-#include "lanes.hpp"
+#include "exponential_lanes.hpp"
+#include "halves_avx512.hpp"
+#include "words_avx512.hpp"
 
 #if GLOBALQ_AVX512
 
-namespace GLOBALQ_ABI::reduce::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// Entry D: the low D bits of a byte.
 struct alignas(64) low_bits_table {
@@ -47,17 +48,16 @@ template <class Rule>
 template <class Rule>
 inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& seen) {
   constexpr auto all = ~__mmask64{0};
-  constexpr auto all16 = static_cast<__mmask16>(-1);
-  auto const repeat = [](__m128i x) { return _mm512_maskz_broadcast_i32x4(all16, x); };
+  auto const repeat = [](__m128i x) { return _mm512_maskz_broadcast_i32x4(all_lanes, x); };
   __m512i const one = _mm512_set1_epi8(1), minus_one = _mm512_set1_epi8(-1);
   __m512i const magnitude_a = _mm512_maskz_abs_epi8(all, a), magnitude_b = _mm512_maskz_abs_epi8(all, b);
-  seen = _mm512_maskz_ternarylogic_epi32(all16, seen, magnitude_a, magnitude_b, 0xFE);
+  seen = _mm512_maskz_ternarylogic_epi32(all_lanes, seen, magnitude_a, magnitude_b, 0xFE);
   __m512i const e1 = _mm512_maskz_min_epu8(all, magnitude_a, magnitude_b);
   __m512i const e2 = _mm512_maskz_max_epu8(all, magnitude_a, magnitude_b);
   __m512i const plain = _mm512_add_epi8(a, b), either = _mm512_maskz_min_epu8(all, e1, plain);
   __mmask64 const usual = _mm512_test_epi8_mask(either, either);
   __m512i const larger = _mm512_mask_mov_epi8(b, _mm512_cmplt_epu8_mask(magnitude_a, magnitude_b), a);
-  __m512i const smaller = _mm512_maskz_ternarylogic_epi32(all16, a, b, larger, 0x96);
+  __m512i const smaller = _mm512_maskz_ternarylogic_epi32(all_lanes, a, b, larger, 0x96);
   __mmask64 const opposite = _mm512_movepi8_mask(_mm512_xor_si512(a, b));
   __m512i const delta = _mm512_sub_epi8(e2, e1);
   __m512i const at = _mm512_mask_add_epi8(delta, opposite, delta, minus_one);
@@ -101,7 +101,7 @@ template <class Rule, class Source>
     _mm512_storeu_si512(
         out + at, add_exponential<Rule>(_mm512_loadu_si512(a + at), _mm512_loadu_si512(b + at), words, seen));
   };
-  random::detail::tile_words now = [&] {
+  tile_words now = [&] {
     auto words = source.begin(tile);
     words.template run<0, words.inner>();
     return words.last();
@@ -115,7 +115,7 @@ template <class Rule, class Source>
     row(at + 64, now.word[1]);
     next.template run<half, next.inner>();
     row(at + 128, now.word[2]);
-    random::detail::tile_words const drawn = next.last();
+    tile_words const drawn = next.last();
     row(at + 192, now.word[3]);
     now = drawn;
   }
@@ -125,6 +125,6 @@ template <class Rule, class Source>
   return bits_of_bytes(lane);
 }
 
-}  // namespace GLOBALQ_ABI::reduce::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

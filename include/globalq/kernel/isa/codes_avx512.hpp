@@ -10,9 +10,9 @@
 /// between two levels of a table comes as near to a word as its rounding errors (2^6 in 2^24 values for 7 even levels).
 
 #include "../../core/prefetch.hpp"
-#include "../../norm/detail/avx512.hpp"
-#include "../../random/stream.hpp"
 #include "../loops.hpp"
+#include "../words.hpp"
+#include "magnitudes_avx512.hpp"
 #include "table_avx512.hpp"
 
 #if !GLOBALQ_AVX512
@@ -60,7 +60,6 @@ namespace GLOBALQ_ABI::kernel::detail {
 
 using random::tile_values;
 
-inline constexpr auto all16 = static_cast<__mmask16>(-1);
 inline constexpr auto all64 = ~__mmask64{0};
 
 /// The bits of |x|, in float lanes.
@@ -93,10 +92,10 @@ inline __m512i in_order(__m512i bytes) {
 #else
   __m512i const inside = _mm512_maskz_shuffle_epi8(
       all64, bytes,
-      _mm512_maskz_broadcast_i32x4(all16,
+      _mm512_maskz_broadcast_i32x4(all_lanes,
                                    _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
   return _mm512_maskz_permutexvar_epi32(
-      all16, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), inside);
+      all_lanes, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), inside);
 #endif
 }
 
@@ -121,7 +120,7 @@ struct byte_levels<levels::uniform<S>> {
 
   /// The smaller magnitude of both, without a sign.
   __m512i fixed(__m512 t) const {
-    return _mm512_maskz_cvttps_epi32(all16, _mm512_maskz_range_ps(all16, t, largest, 0x0a));
+    return _mm512_maskz_cvttps_epi32(all_lanes, _mm512_maskz_range_ps(all_lanes, t, largest, 0x0a));
   }
   static constexpr bool exact = false;  ///< below 1/2 t has more than 24 bits of fraction
   /// A word decides where some of these bits are left of what its subtraction leaves.
@@ -149,7 +148,7 @@ struct byte_levels<levels::exponential<S, levels::binary>> {
     stretch = _mm512_set1_ps(0x1p24F / levels.value(levels.max_code()));
   }
 
-  static __m512i fixed(__m512 t) { return _mm512_maskz_slli_epi32(all16, _mm512_castps_si512(t), 1); }
+  static __m512i fixed(__m512 t) { return _mm512_maskz_slli_epi32(all_lanes, _mm512_castps_si512(t), 1); }
   static constexpr bool exact = true;
 
   /// @param above  above(factor): which t * factor are above the word's bits
@@ -184,7 +183,7 @@ struct byte_lines : table_lines<Search> {
         least(_mm512_set1_epi8(levels.zero_free() ? 1 : 0)) {}
 
   GLOBALQ_ALWAYS_INLINE __m512i fixed(__m512 x) const {
-    return this->line(_mm512_maskz_range_ps(all16, x, _mm512_set1_ps(Search::largest), 0x0a));
+    return this->line(_mm512_maskz_range_ps(all_lanes, x, _mm512_set1_ps(Search::largest), 0x0a));
   }
   __m512i decisive() const { return this->undecided; }
 
@@ -242,8 +241,8 @@ GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_v
   __m512i const ones = _mm512_set1_epi32(-1);
   __m512i x[4], sum[4];
   for (int j = 0; j < 4; ++j) {
-    x[j] = _mm512_castps_si512(globalq::detail::load_wide(v.in[j]));
-    __m512i const t = scheme.fixed(_mm512_maskz_mul_ps(all16, _mm512_castsi512_ps(x[j]), factor));
+    x[j] = _mm512_castps_si512(load_wide(v.in[j]));
+    __m512i const t = scheme.fixed(_mm512_maskz_mul_ps(all_lanes, _mm512_castsi512_ps(x[j]), factor));
     if constexpr (Scheme::exact) {
       sum[j] = _mm512_add_epi32(
           t, _mm512_maskz_shuffle_epi8(all64, _mm512_xor_si512(v.words[j], ones), v.turn[j]));
@@ -255,10 +254,10 @@ GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_v
   auto const above = [&](__m512 stretch) {
     __m512i rest[4];  // negative where t is above the word's bits: both are below 2^31, or t is 2^31
     for (int j = 0; j < 4; ++j) {
-      __m512 const t = _mm512_maskz_mul_ps(all16, _mm512_castsi512_ps(x[j]), factor);
+      __m512 const t = _mm512_maskz_mul_ps(all_lanes, _mm512_castsi512_ps(x[j]), factor);
       rest[j] = _mm512_sub_epi32(
           _mm512_maskz_shuffle_epi8(all64, v.words[j], v.turn[j]),
-          _mm512_maskz_cvttps_epi32(all16, magnitude(_mm512_maskz_mul_ps(all16, t, stretch))));
+          _mm512_maskz_cvttps_epi32(all_lanes, magnitude(_mm512_maskz_mul_ps(all_lanes, t, stretch))));
       decided = _mm512_mask_test_epi32_mask(decided, rest[j], ones);
     }
     return _mm512_movepi8_mask(upper_bytes(rest));
@@ -276,8 +275,8 @@ struct as_bytes {
   /// Those of a quarter of a tile. @param drawn  in columns
   template <class Scheme, class Value>
   GLOBALQ_ALWAYS_INLINE void part(int w, Scheme const& scheme, Value const* z, float const* gain,
-                                  random::detail::tile_words const& drawn, __m512i const (&turn)[4],
-                                  std::size_t ahead, __mmask16& decided) const {
+                                  tile_words const& drawn, __m512i const (&turn)[4], std::size_t ahead,
+                                  __mmask16& decided) const {
     Value const* const in = z + 64 * w;
     if (ahead != 0) {
       prefetch(in + ahead, 64 * sizeof(Value));
@@ -311,8 +310,8 @@ struct as_nibbles {
 
   template <class Scheme, class Value>
   GLOBALQ_ALWAYS_INLINE void part(int h, Scheme const& scheme, Value const* z, float const* gain,
-                                  random::detail::tile_words const& drawn, __m512i const (&turn)[4],
-                                  std::size_t ahead, __mmask16& decided) const {
+                                  tile_words const& drawn, __m512i const (&turn)[4], std::size_t ahead,
+                                  __mmask16& decided) const {
     __m512i const minus = _mm512_set1_epi8(8), places = _mm512_set1_epi16(0x1001);
     Value const* const in = z + 128 * h;
     if (ahead != 0) {
@@ -355,19 +354,18 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
                                              Rounding const& rounding, Value const* z, float const* gain,
                                              random::stream const& s, std::uint64_t tile, int tiles, Out out,
                                              std::size_t ahead) {
-  random::detail::tile_source const source(s);
+  tile_source const source(s);
   __m512i turn[4];  // of word j of a quarter: the upper 24 bits after turning it by 0, 8, 16 and 24 bits
   for (int j = 0; j < 4; ++j)
-    turn[j] =
-        _mm512_add_epi8(_mm512_maskz_broadcast_i32x4(
-                            all16, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
-                        _mm512_set1_epi32(0x040404 * j));
-  using random::detail::group_order;
-  // the words of the next tile are drawn between the parts of this one: see reduce::detail::add_tiles()
-  random::detail::tile_words now = source.template draw<group_order::columns>(tile), later = now;
+    turn[j] = _mm512_add_epi8(
+        _mm512_maskz_broadcast_i32x4(
+            all_lanes, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
+        _mm512_set1_epi32(0x040404 * j));
+  // the words of the next tile are drawn between the parts of this one: see add_tiles()
+  tile_words now = source.template draw<group_order::columns>(tile), later = now;
   for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance(), now = later) {
     std::uint64_t const index = tile + static_cast<std::uint64_t>(k);
-    __mmask16 decided = all16;
+    __mmask16 decided = all_lanes;
     auto const part = [&](int p) __attribute__((always_inline)) {
       out.part(p, scheme, z, gain, now, turn, ahead, decided);
     };
@@ -388,13 +386,12 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
     } else {
       for (int p = 0; p < Out::parts; ++p) part(p);
     }
-    if (__builtin_expect(decided != all16, 0)) {
+    if (__builtin_expect(decided != all_lanes, 0)) {
       std::uint32_t word[tile_values];
-      random::detail::spread(source.draw(index), word);
+      spread(source.draw(index), word);
       for (int w = 0; w < 4; ++w) {
         float wide[64];
-        for (int i = 0; i < 64; i += 16)
-          _mm512_storeu_ps(wide + i, globalq::detail::load_wide(z + 64 * w + i));
+        for (int i = 0; i < 64; i += 16) _mm512_storeu_ps(wide + i, load_wide(z + 64 * w + i));
         std::int8_t lanes[64];
         codes<64>(levels, rounding, gain[w], wide, 64, word + 64 * w, 0U, lanes);
         out.row(w, lanes);
@@ -430,7 +427,7 @@ template <class Value>
 inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, void* words, float* gain) {
   constexpr auto all8 = static_cast<__mmask8>(-1);
   constexpr int lowest = 127 - 20, highest = 127 + 20;
-  __m256i top = norm::detail::largest_of_runs(x);
+  __m256i top = largest_of_runs(x);
   auto const join = [&](__m256i other) {
     top = _mm256_max_epu32(top, _mm256_maskz_permutexvar_epi32(all8, other, top));
   };
@@ -449,7 +446,7 @@ inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, 
   __m256 const quotient = _mm512_maskz_cvtpd_ps(
       some, _mm512_maskz_div_pd(some, _mm512_set1_pd(static_cast<double>(extent)), unit));
   _mm512_storeu_ps(gain, _mm512_maskz_permutexvar_ps(
-                             all16, _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                             all_lanes, _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
                              _mm512_castps256_ps512(quotient)));
   return true;
 }

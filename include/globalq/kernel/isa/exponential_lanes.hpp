@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce: what loops that are written out do one lane at a time.
+/// @brief kernel: what loops that are written out do one lane at a time.
 
 #include "../../core/arithmetic.hpp"
 
-namespace GLOBALQ_ABI::reduce::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// Adds the codes whose bit @p set has, by the scalar rule.
 /// @param words  as drawn: four codes share one
@@ -13,7 +13,7 @@ template <class Rule>
 void add_lanes(std::int8_t const* a, std::int8_t const* b, std::uint32_t const* words, std::uint64_t set,
                std::int8_t* sum) {
   for (; set != 0; set &= set - 1) {
-    int const i = std::countr_zero(set);
+    int const i = __builtin_ctzll(set);
     sum[i] = Rule::add(a[i], b[i], rotate_left(words[i / 4], 8 * (i % 4)));
   }
 }
@@ -28,4 +28,4 @@ std::uint32_t bits_of_bytes(std::uint64_t const (&lanes)[Count]) {
   return static_cast<std::uint32_t>((bits | bits >> 8) & 0xffU);
 }
 
-}  // namespace GLOBALQ_ABI::reduce::detail
+}  // namespace GLOBALQ_ABI::kernel::detail

@@ -3,16 +3,14 @@
 /// @file
 /// @brief kernel: tables of levels in registers, written out for AVX-512: twins of the loops of table.hpp and loops.hpp.
 
-#include "../../core/detail/avx512.hpp"
-#include "table.hpp"
+#include "../detail/table.hpp"
+#include "halves_avx512.hpp"
 
 #if GLOBALQ_AVX512
 
 #include <type_traits>
 
 namespace GLOBALQ_ABI::kernel::detail {
-
-using globalq::detail::all_lanes;
 
 /// 2^Bits floats in registers, at least 16.
 template <int Bits>
@@ -208,7 +206,7 @@ template <class Search, class Levels, class Rounding, class Lane>
   auto const reversed = static_cast<__mmask16>(levels.reversed() ? 0xffff : 0),
              without_zero = static_cast<__mmask16>(levels.zero_free() ? 0xffff : 0);
   __mmask16 close = 0;
-  globalq::detail::for_each_vector(count, [&](int i, __mmask16 lanes) {
+  for_each_vector(count, [&](int i, __mmask16 lanes) {
     __m512 const x = _mm512_maskz_loadu_ps(lanes, z + i);
     __m512 const t = _mm512_maskz_range_ps(all_lanes, _mm512_maskz_mul_ps(all_lanes, x, _mm512_set1_ps(gain)),
                                            _mm512_set1_ps(Search::largest), 0x0a);
@@ -253,7 +251,7 @@ template <int Bits, class Lane>
                                                   float* out) {
   auto const level = lookup<Bits>::load(by_code);
   __m512i const sign = _mm512_set1_epi32(static_cast<int>(float_sign));
-  globalq::detail::for_each_vector(count, [&](int i, __mmask16 lanes) {
+  for_each_vector(count, [&](int i, __mmask16 lanes) {
     __m512i const code = load_codes(codes + i, lanes);
     __m512i const magnitude = _mm512_castps_si512(level(_mm512_maskz_abs_epi32(all_lanes, code)));
     // magnitude | (code & sign)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief random: the keys of all rounds of Philox, for loops that are written out.
+/// @brief kernel: the keys of all rounds of Philox, for loops that are written out.
 
 #include "../../core/detail/abi.hpp"
 
 #include <cstdint>
 
-namespace GLOBALQ_ABI::random::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// The keys of all rounds, as numbers: an instruction reads one for all lanes.
 template <int Rounds>
@@ -23,4 +23,4 @@ struct round_keys {
   }
 };
 
-}  // namespace GLOBALQ_ABI::random::detail
+}  // namespace GLOBALQ_ABI::kernel::detail

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: 16-bit types written out for AVX-512: the bits of the portable twins, four times as fast.
+/// @brief kernel: 16-bit types written out for AVX-512: the bits of the portable twins, four times as fast.
 
-#include "../arithmetic.hpp"
+#include "../../core/dtype.hpp"
 
 #if GLOBALQ_AVX512
 
 #include <immintrin.h>
 
-namespace GLOBALQ_ABI {
-struct float16;
-struct bfloat16;
-}  // namespace GLOBALQ_ABI
-
-namespace GLOBALQ_ABI::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 inline constexpr auto all_lanes = static_cast<__mmask16>(-1);
 
@@ -74,6 +69,45 @@ inline __m256i halves<bfloat16>::round(__m512 x) {
   return _mm512_maskz_cvtepi32_epi16(all_lanes, _mm512_maskz_srli_epi32(all_lanes, rounded, 16));
 }
 
-}  // namespace GLOBALQ_ABI::detail
+/// out = values * factor.
+template <class Half>
+inline void widen_halves(std::uint16_t const* in, int count, float factor, float* out) {
+  for_each_vector(count, [=](int i, __mmask16 lanes) {
+    __m512 const wide = halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, in + i));
+    _mm512_mask_storeu_ps(out + i, lanes, _mm512_maskz_mul_ps(lanes, wide, _mm512_set1_ps(factor)));
+  });
+}
+
+/// scale(lanes, values), written or added.
+/// @returns the bit pattern of the largest magnitude
+template <class Half, bool Add, class Scale>
+inline std::uint32_t round_scaled(float const* in, int count, std::uint16_t* out, Scale const& scale) {
+  __m256i top = _mm256_setzero_si256();
+  for_each_vector(count, [=, &top](int i, __mmask16 lanes) {
+    __m512 value = scale(lanes, _mm512_maskz_loadu_ps(lanes, in + i));
+    if constexpr (Add)
+      value =
+          _mm512_maskz_add_ps(lanes, halves<Half>::widen(_mm256_maskz_loadu_epi16(lanes, out + i)), value);
+    __m256i const r = halves<Half>::round(value);
+    top = _mm256_max_epu16(top, _mm256_and_si256(r, _mm256_set1_epi16(0x7fff)));
+    _mm256_mask_storeu_epi16(out + i, lanes, r);
+  });
+  std::uint16_t each[16], largest = 0;
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(each), top);
+  for (std::uint16_t m : each) largest = largest < m ? m : largest;
+  return largest;
+}
+template <class Half, bool Add>
+inline std::uint32_t round_to_halves(float const* in, int count, store_scale const& scale,
+                                     std::uint16_t* out) {
+  if (scale.factor == 1 && scale.post == 1)
+    return round_scaled<Half, Add>(in, count, out, [](__mmask16, __m512 v) { return v; });
+  __m512 const factor = _mm512_set1_ps(scale.factor), post = _mm512_set1_ps(scale.post);
+  return round_scaled<Half, Add>(in, count, out, [=](__mmask16 lanes, __m512 v) {
+    return _mm512_maskz_mul_ps(lanes, _mm512_maskz_mul_ps(lanes, v, factor), post);
+  });
+}
+
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

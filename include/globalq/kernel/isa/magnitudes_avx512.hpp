@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the largest magnitude and the sums of squares of float32, in one pass, and the largest magnitudes of many
+/// @brief kernel: the largest magnitude and the sums of squares of float32, in one pass, and the largest magnitudes of many
 /// short runs, written out for AVX-512.
 ///
 /// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
 
-#include "../../core/detail/avx512.hpp"
 #include "../../core/prefetch.hpp"
+#include "halves_avx512.hpp"
 
 #if GLOBALQ_AVX512
 
 #include <immintrin.h>
 
-namespace GLOBALQ_ABI::norm::detail {
+namespace GLOBALQ_ABI::kernel::detail {
 
 /// The largest of 16 numbers.
 inline std::uint32_t largest_lane(__m512i x) {
@@ -136,6 +136,6 @@ inline __m256i largest_of_runs(Value const* x) {
   return as_float32(_mm512_maskz_extracti64x4_epi64(static_cast<__mmask8>(-1), result, 0), x);
 }
 
-}  // namespace GLOBALQ_ABI::norm::detail
+}  // namespace GLOBALQ_ABI::kernel::detail
 
 #endif

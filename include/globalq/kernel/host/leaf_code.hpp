@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: a code of blocks, and packing in fixed width, whose loops are called through pointers.
+
+#include "../../wire/coded.hpp"
+#include "../../wire/elias.hpp"
+#include "../../wire/huffman.hpp"
+#include "../../wire/sparse.hpp"
+#include "leaves.hpp"
+
+namespace GLOBALQ_ABI::kernel::host {
+
+/// The leaves of a code that is built in.
+template <class Code>
+code_leaves<typename Code::lane> code_of() {
+  return detail::make_code_leaves<Code>();
+}
+#if defined(GLOBALQ_COMPILED)
+template <>
+code_leaves<std::int8_t> code_of<wire::elias<std::int8_t>>();
+template <>
+code_leaves<std::int16_t> code_of<wire::elias<std::int16_t>>();
+template <>
+code_leaves<std::int8_t> code_of<wire::huffman<std::int8_t>>();
+template <>
+code_leaves<std::int16_t> code_of<wire::huffman<std::int16_t>>();
+template <>
+code_leaves<std::int8_t> code_of<wire::sparse<std::int8_t>>();
+template <>
+code_leaves<std::int16_t> code_of<wire::sparse<std::int16_t>>();
+#endif
+
+/// A block code that calls leaves.
+/// @tparam Code  one that is built in
+template <wire::BlockCode Code>
+struct leaf_code {
+  using lane = typename Code::lane;
+  using table = typename Code::table;
+
+  Code code;
+  code_leaves<lane> leaf;
+
+  leaf_code(Code const& of = {}) : code(of), leaf(code_of<Code>()) {}
+
+  static constexpr char const* name() { return Code::name(); }
+  static constexpr std::uint8_t identifier() { return Code::identifier(); }
+  static constexpr std::uint32_t largest_code() { return Code::largest_code(); }
+  table make_table(std::span<std::uint64_t const> counts, std::uint32_t max_code) const {
+    return code.make_table(counts, max_code);
+  }
+  std::size_t table_bytes(std::uint32_t max_code) const { return code.table_bytes(max_code); }
+  void write_table(table const& t, std::uint32_t max_code, std::byte* out) const {
+    code.write_table(t, max_code, out);
+  }
+  bool read_table(std::byte const* in, std::uint32_t max_code, table& t) const {
+    return code.read_table(in, max_code, t);
+  }
+  std::size_t encode(table const& t, lane const* codes, int count, std::byte* out, std::size_t room) const {
+    return leaf.encode(&code, &t, codes, count, out, room);
+  }
+  bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
+              lane* codes) const {
+    return leaf.decode(&code, &t, in.data(), in.size(), count, max_code, codes);
+  }
+};
+
+/// wire::detail::in_fixed_width by leaves.
+template <class Lane>
+struct leaf_fixed_width {
+  using form = wire::detail::fixed_width<Lane>;
+
+  form as;
+  wire_leaves<Lane> leaf{};
+  lane_leaves<Lane> any = lanes_of<Lane>();
+
+  leaf_fixed_width(std::uint32_t max_code, bool zero_free)
+      : as(wire::detail::make_fixed_width<Lane>(max_code, zero_free)) {
+    if constexpr (sizeof(Lane) == 1) leaf = packing_of<form>();
+  }
+  std::uint64_t bytes(std::uint64_t n) const { return as.bytes(n); }
+  void pack(Lane const* codes, int count, std::byte* out, bool zero_free) const {
+    if constexpr (sizeof(Lane) == 1)
+      leaf.pack(&as, codes, count, out, zero_free);
+    else
+      as.pack(codes, count, out, zero_free);
+  }
+  bool unpack(std::byte const* in, int count, Lane* codes, bool zero_free) const {
+    if constexpr (sizeof(Lane) == 1)
+      return leaf.unpack(&as, in, count, codes, zero_free);
+    else
+      return as.unpack(in, count, codes, zero_free);
+  }
+  bool in_range(Lane const* codes, int count, std::uint32_t max_code, bool zero_free) const {
+    return any.in_range(codes, count, max_code, zero_free);
+  }
+};
+
+/// wire::coded by leaves.
+template <class Code>
+using leaf_coded = wire::coded<leaf_code<Code>, leaf_fixed_width<typename Code::lane>>;
+
+}  // namespace GLOBALQ_ABI::kernel::host

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: leaves of policies, and of what bodies do whatever the policies. Compiled for each set of instructions.
+
+#include "../add_tiles.hpp"
+#include "../block_statistic.hpp"
+#include "../isa/codes_avx512.hpp"
+#include "../leaf.hpp"
+#include "../loops.hpp"
+
+namespace GLOBALQ_ABI::kernel::host {
+
+namespace detail {
+
+template <class T>
+T const& as(void const* policy) {
+  return *static_cast<T const*>(policy);
+}
+
+template <class Levels, class Rounding, class Lane>
+void encode(void const* levels, void const* rounding, encoded_run const* runs, int count,
+            std::uint32_t const* words, Lane* out) {
+  Levels const& scheme = as<Levels>(levels);
+  Rounding const decide = as<Rounding>(rounding);
+  for (encoded_run const* r = runs; r != runs + count; ++r)
+    codes<piece_values>(scheme, decide, r->gain, r->values, r->count,
+                        words + (Rounding::word_per_coordinate ? r->at : 0),
+                        Rounding::word_per_coordinate ? 0U : decide.word(r->drawn), out + r->at);
+}
+
+template <bool Add, class Levels, class Lane>
+std::uint32_t values(void const* levels, Lane const* codes, decoded_run const* runs, int count,
+                     std::uint32_t /*limit*/, float* out) {
+  for (decoded_run const* r = runs; r != runs + count; ++r)
+    kernel::values<piece_values, Add>(as<Levels>(levels), codes + r->at, r->count, r->shift, r->factor,
+                                      out + r->at);
+  return 0;
+}
+
+template <bool Add, class Levels, class Lane>
+std::uint32_t decode(void const* levels, Lane const* codes, decoded_run const* runs, int count,
+                     std::uint32_t limit, float* out) {
+  std::uint32_t top = 0;
+  for (decoded_run const* r = runs; r != runs + count; ++r) {
+    std::uint32_t const largest =
+        kernel::decode<piece_values, Add>(as<Levels>(levels), codes + r->at, r->count, r->shift, r->factor,
+                                          r->scale, r->post, limit, out + r->at);
+    top = top < largest ? largest : top;
+  }
+  return top;
+}
+
+template <class Levels, class Rounding, class Value, bool Nibbles>
+void tiles(void const* levels, void const* rounding, void const* values, float const* gain,
+           random::stream const& s, std::uint64_t tile, int count, void* out, [[maybe_unused]] int origin,
+           std::size_t ahead) {
+  using namespace kernel::detail;
+  auto const target = [&] {
+    if constexpr (Nibbles)
+      return as_nibbles{static_cast<std::uint8_t*>(out), origin};
+    else
+      return as_bytes{static_cast<std::int8_t*>(out)};
+  }();
+  codes_of_tiles(as<Levels>(levels), as<Rounding>(rounding), static_cast<Value const*>(values), gain, s, tile,
+                 count, target, ahead);
+}
+
+template <class Wire>
+constexpr bool without_gaps() {
+  if constexpr (requires { Wire::without_gaps; }) return Wire::without_gaps;
+  return false;
+}
+
+template <class Levels, class Rounding, class Lane, bool Nibbles>
+constexpr coding_leaves<Lane> make_coding_of() {
+  coding_leaves<Lane> l{};
+  l.encode = encode<Levels, Rounding, Lane>;
+  if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Lane>) {
+    constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
+                   b16 = static_cast<int>(dtype::bfloat16);
+    l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, false>;
+    l.bytes_of_tiles[f16] = tiles<Levels, Rounding, float16, false>;
+    l.bytes_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, false>;
+    if constexpr (Nibbles) {
+      l.nibbles_of_tiles[f32] = tiles<Levels, Rounding, float, true>;
+      l.nibbles_of_tiles[f16] = tiles<Levels, Rounding, float16, true>;
+      l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, true>;
+    }
+  }
+  return l;
+}
+
+template <class Levels, class Lane>
+constexpr level_leaves<Lane> make_decoding_of() {
+  return {values<false, Levels, Lane>, values<true, Levels, Lane>, decode<false, Levels, Lane>,
+          decode<true, Levels, Lane>};
+}
+
+template <class Wire>
+constexpr wire_leaves<typename Wire::lane> make_packing_of() {
+  using lane = typename Wire::lane;
+  wire_leaves<lane> l{};
+  l.as_lanes = globalq::detail::is_integer_wire<Wire>();
+  if constexpr (!globalq::detail::is_integer_wire<Wire>()) {
+    l.pack = [](void const* wire, lane const* codes, int count, std::byte* out, bool zero_free) {
+      as<Wire>(wire).pack(codes, count, out, zero_free);
+    };
+    l.unpack = [](void const* wire, std::byte const* in, int count, lane* codes, bool zero_free) {
+      return as<Wire>(wire).unpack(in, count, codes, zero_free);
+    };
+  }
+  if constexpr (!without_gaps<Wire>())
+    l.bytes = [](void const* wire, std::uint64_t count) { return as<Wire>(wire).bytes(count); };
+  return l;
+}
+
+template <class Op, class Lane>
+constexpr reduce_leaves<Lane> make_adding_of() {
+  reduce_leaves<Lane> l{add<Op, piece_values, Lane>, Op::draws, nullptr};
+#if GLOBALQ_AVX512 || GLOBALQ_AVX2
+  if constexpr (std::is_same_v<Op, reduce::exponential> && std::is_same_v<Lane, std::int8_t>)
+    l.add_tiles = add_tiles;
+#endif
+  return l;
+}
+
+template <class Code>
+constexpr code_leaves<typename Code::lane> make_code_leaves() {
+  using lane = typename Code::lane;
+  using table = typename Code::table;
+  return {[](void const* code, void const* t, lane const* codes, int count, std::byte* out,
+             std::size_t room) { return as<Code>(code).encode(as<table>(t), codes, count, out, room); },
+          [](void const* code, void const* t, std::byte const* in, std::size_t size, int count,
+             std::uint32_t max_code,
+             lane* codes) { return as<Code>(code).decode(as<table>(t), in, size, count, max_code, codes); }};
+}
+
+template <class Lane>
+constexpr lane_leaves<Lane> make_lane_leaves() {
+  return {in_range<piece_values, Lane>};
+}
+
+/// Not members of value_leaves by themselves: these are inlined, and have default arguments.
+struct of_values {
+  static float const* load(const_vector x, std::uint64_t first, int count, int exponent, float* buffer) {
+    return kernel::load<piece_values>(x, first, count, exponent, buffer);
+  }
+  template <bool Add>
+  static bool store(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
+                    float const* values) {
+    return kernel::store<piece_values, Add>(y, first, count, scale, values);
+  }
+  static void words(random::stream const& s, std::uint64_t tile, int count, std::uint32_t* out) {
+    fill_words<host_lanes>(s, tile, 0, out, count);
+  }
+  static norm::statistic statistic(const_vector x, std::uint64_t first, int count, std::uint32_t q) {
+    return block_statistic(x, first, count, q);
+  }
+  static bool scales(const_vector x, std::uint64_t first, std::uint64_t bucket, float extent, void* words,
+                     float* gain) {
+    switch (x.type) {
+      case dtype::float64:
+        return false;
+      case dtype::float16:
+        return kernel::detail::scales_of_piece(static_cast<float16 const*>(x.data) + first, bucket, extent,
+                                               words, gain);
+      case dtype::bfloat16:
+        return kernel::detail::scales_of_piece(static_cast<bfloat16 const*>(x.data) + first, bucket, extent,
+                                               words, gain);
+      default:
+        return kernel::detail::scales_of_piece(static_cast<float const*>(x.data) + first, bucket, extent,
+                                               words, gain);
+    }
+  }
+};
+
+constexpr value_leaves make_value_leaves() {
+  return {of_values::load,
+          of_values::store<false>,
+          of_values::store<true>,
+          scaled<piece_values>,
+          add_values<piece_values>,
+          of_values::words,
+          places,
+          of_values::statistic,
+          of_values::scales};
+}
+
+}  // namespace detail
+
+}  // namespace GLOBALQ_ABI::kernel::host

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: all leaves of built-in policies, of whatever instructions the source is compiled for.
+
+#include "../../levels/exponential.hpp"
+#include "../../levels/table.hpp"
+#include "../../levels/uniform.hpp"
+#include "../../reduce/exponential.hpp"
+#include "../../reduce/reduce.hpp"
+#include "../../rounding/one_word.hpp"
+#include "../../rounding/stochastic.hpp"
+#include "../../wire/elias.hpp"
+#include "../../wire/huffman.hpp"
+#include "../../wire/packed.hpp"
+#include "../../wire/sparse.hpp"
+#include "../host/make_leaves.hpp"
+#include "set.hpp"
+
+namespace GLOBALQ_ABI::kernel::host::detail {
+
+template <class Levels, class Lane>
+constexpr void add_levels(isa::lane_set<Lane>& s, isa::level_kind of) {
+  auto const k = static_cast<int>(of);
+  constexpr bool nibbles = std::is_same_v<Lane, std::int8_t>;
+  s.coding[k][static_cast<int>(isa::word_kind::per_coordinate)] =
+      make_coding_of<Levels, rounding::stochastic, Lane, nibbles>();
+  s.coding[k][static_cast<int>(isa::word_kind::shared)] =
+      make_coding_of<Levels, rounding::detail::one_word, Lane, nibbles>();
+  s.decoding[k] = make_decoding_of<Levels, Lane>();
+}
+
+template <class Lane>
+constexpr isa::lane_set<Lane> make_lane() {
+  isa::lane_set<Lane> s{};
+  add_levels<levels::uniform<>>(s, isa::level_kind::uniform);
+  add_levels<levels::exponential<>>(s, isa::level_kind::exponential);
+  add_levels<levels::detail::level_table>(s, isa::level_kind::table);
+  s.sum = make_adding_of<reduce::sum, Lane>();
+  s.exponential = make_adding_of<reduce::exponential, Lane>();
+  s.any = make_lane_leaves<Lane>();
+  return s;
+}
+
+template <class Lane>
+constexpr isa::code_set<Lane> make_codes() {
+  return {make_code_leaves<wire::elias<Lane>>(), make_code_leaves<wire::huffman<Lane>>(),
+          make_code_leaves<wire::sparse<Lane>>()};
+}
+
+constexpr isa::leaf_set make_set() {
+  return {make_lane<std::int8_t>(),
+          make_lane<std::int16_t>(),
+          make_lane<std::int32_t>(),
+          {make_packing_of<wire::packed<>>(), make_packing_of<wire::packed<1>>(),
+           make_packing_of<wire::packed<2>>(), make_packing_of<wire::packed<3>>(),
+           make_packing_of<wire::packed<4>>(), make_packing_of<wire::packed<5>>(),
+           make_packing_of<wire::packed<6>>(), make_packing_of<wire::packed<7>>(),
+           make_packing_of<wire::packed<8>>()},
+          make_codes<std::int8_t>(),
+          make_codes<std::int16_t>(),
+          make_value_leaves()};
+}
+
+}  // namespace GLOBALQ_ABI::kernel::host::detail

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the leaves of built-in policies for a set of instructions, and which set a library uses.
+
+#include "../../core/detail/compiled.hpp"
+#include "../leaf.hpp"
+
+#include <span>
+
+namespace GLOBALQ_ABI::kernel::isa {
+
+/// Which levels and roundings a leaf is of.
+enum class level_kind { uniform, exponential, table };
+enum class word_kind { per_coordinate, shared };
+
+/// The leaves of a lane.
+template <class Lane>
+struct lane_set {
+  coding_leaves<Lane> coding[3][2];  ///< by level_kind and word_kind
+  level_leaves<Lane> decoding[3];    ///< by level_kind
+  reduce_leaves<Lane> sum, exponential;
+  lane_leaves<Lane> any;
+};
+
+/// The codes of a lane.
+template <class Lane>
+struct code_set {
+  code_leaves<Lane> elias, huffman, sparse;
+};
+
+/// All leaves of built-in policies.
+struct leaf_set {
+  lane_set<std::int8_t> int8;
+  lane_set<std::int16_t> int16;
+  lane_set<std::int32_t> int32;
+  wire_leaves<std::int8_t> packed[9];  ///< by bits; 0: given at run time
+  code_set<std::int8_t> codes8;
+  code_set<std::int16_t> codes16;
+  value_leaves values;
+};
+
+/// A set that a library has.
+struct candidate {
+  char const* name;  ///< as in GLOBALQ_ISA and GLOBALQ_ISA_SETS
+  leaf_set const& (*leaves)();
+  bool (*runs_here)();  ///< asks the processor, and whether the system saves its registers
+};
+
+/// The sets that this library has, the slowest first.
+std::span<candidate const> candidates();
+
+/// What calls use: the last candidate that runs here, or the one that the environment variable GLOBALQ_ISA names. Chosen
+/// once in a process. All give the same bits, so workers may differ.
+/// @throws configuration_error where GLOBALQ_ISA names none or one that does not run here, or where none does
+candidate const& chosen();
+
+}  // namespace GLOBALQ_ABI::kernel::isa

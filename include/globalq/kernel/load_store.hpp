@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: how tiles of a vector are read and written.
+///
+/// The type is known at run time only: a tile is converted to float32 in L1 (or in registers) and everything after
+/// that is written once. This keeps the number of compiled kernels independent of the number of types.
+
+#include "../core/dtype.hpp"
+#include "isa/halves_avx512.hpp"
+
+namespace GLOBALQ_ABI::kernel {
+
+namespace detail {
+
+/// Values as float32, times a factor.
+template <int N, class Convert, class Stored, class Factor>
+GLOBALQ_LOOP void convert_in(Stored const* in, int count, Factor factor, float* out) {
+  if constexpr (requires { requires Convert::converts; }) return Convert::convert(in, count, factor, out);
+  globalq::detail::with_count<N>(count, [=](auto n) {
+    Stored const* __restrict source = in;
+    float* __restrict target = out;
+    int const end = n;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) target[i] = Convert::scaled(source[i], factor);
+  });
+}
+
+/// What convert_in() does to a value.
+struct from_float64 {
+  GLOBALQ_FUNCTION static float scaled(double v, double factor) { return static_cast<float>(v * factor); }
+};
+template <class Half>
+struct from_half {
+  GLOBALQ_FUNCTION static float scaled(std::uint16_t v, float factor) {
+    return multiply(Half::widen(v), factor);
+  }
+#if GLOBALQ_AVX512
+  /// The loop, where instructions convert.
+  static constexpr bool converts = true;
+  static void convert(std::uint16_t const* in, int count, float factor, float* out) {
+    widen_halves<Half>(in, count, factor, out);
+  }
+#endif
+};
+struct from_float32 {
+  GLOBALQ_FUNCTION static float scaled(float v, float factor) { return multiply(v, factor); }
+};
+
+}  // namespace detail
+
+/// Reads values [first, first + count) times 2^exponent as float32.
+///
+/// The product is exact unless it leaves float32's range; float64 is rounded to float32 after it.
+/// @param exponent  from -126 to 127; for float64 from -1022 to 1023
+/// @param buffer    N floats, filled unless the values can be read in place
+/// @returns         where the count floats are: @p buffer, or the vector itself (float32 with exponent 0)
+template <int N>
+GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int count, int exponent,
+                                   float* buffer) {
+  switch (x.type) {
+    case dtype::float64:
+      detail::convert_in<N, detail::from_float64>(static_cast<double const*>(x.data) + first, count,
+                                                  power_of_two(exponent), buffer);
+      return buffer;
+    case dtype::float16:
+      detail::convert_in<N, detail::from_half<float16>>(static_cast<std::uint16_t const*>(x.data) + first,
+                                                        count, power_of_two_float(exponent), buffer);
+      return buffer;
+    case dtype::bfloat16:
+      detail::convert_in<N, detail::from_half<bfloat16>>(static_cast<std::uint16_t const*>(x.data) + first,
+                                                         count, power_of_two_float(exponent), buffer);
+      return buffer;
+    default: {
+      float const* const values = static_cast<float const*>(x.data) + first;
+      if (exponent == 0) return values;
+      detail::convert_in<N, detail::from_float32>(values, count, power_of_two_float(exponent), buffer);
+      return buffer;
+    }
+  }
+}
+
+namespace detail {
+
+/// Writes scaled values, or adds them to what is there. Returns the largest magnitude's bit pattern.
+template <int N, class Type, bool Add, class Stored>
+GLOBALQ_LOOP auto convert_out(float const* in, int count, store_scale const& to, Stored* out) {
+  using word = typename Type::word;
+  if constexpr (requires { requires Type::converts; }) return Type::template convert<Add>(in, count, to, out);
+  store_scale const scale = to;
+  word largest = 0;
+  globalq::detail::with_count<N>(count, [=, &largest](auto n) {
+    float const* __restrict source = in;
+    Stored* __restrict target = out;
+    int const end = n;
+    word top = 0;
+    GLOBALQ_INDEPENDENT
+    for (int i = 0; i < end; ++i) {
+      Stored const r = Type::template stored<Add>(source[i], scale, target[i]);
+      word const m = Type::magnitude(r);
+      top = top < m ? m : top;
+      target[i] = r;
+    }
+    largest = top;
+  });
+  return largest;
+}
+
+/// What convert_out() does to a value.
+struct to_float64 {
+  using word = std::uint64_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static double stored(float v, store_scale const& scale, double there) {
+    double const p = static_cast<double>(v) * scale.wide;
+    std::uint64_t const sign = bits_of(static_cast<double>(v)) & ~double_magnitude;
+    double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
+    return Add ? there + value : value;
+  }
+  GLOBALQ_FUNCTION static std::uint64_t magnitude(double r) { return bits_of(r) & double_magnitude; }
+};
+template <class Half>
+struct to_half {
+  using word = std::uint32_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static std::uint16_t stored(float v, store_scale const& scale, std::uint16_t there) {
+    float const value = scale(v);
+    return Half::round(Add ? Half::widen(there) + value : value);
+  }
+  GLOBALQ_FUNCTION static std::uint32_t magnitude(std::uint16_t r) { return r & 0x7fffU; }
+#if GLOBALQ_AVX512
+  static constexpr bool converts = true;
+  template <bool Add>
+  static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
+    return round_to_halves<Half, Add>(in, count, scale, out);
+  }
+#endif
+};
+struct to_float32 {
+  using word = std::uint32_t;
+  template <bool Add>
+  GLOBALQ_FUNCTION static float stored(float v, store_scale const& scale, float there) {
+    return Add ? there + scale(v) : scale(v);
+  }
+  GLOBALQ_FUNCTION static std::uint32_t magnitude(float r) { return bits_of(r) & float_magnitude; }
+};
+
+}  // namespace detail
+
+/// Writes v[0 .. count) times a scale as values [first, first + count), or adds it to them.
+/// @returns true when a result is beyond the type's range (stored as infinity then)
+template <int N, bool Add = false>
+GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
+                            float const* v) {
+  using namespace detail;
+  switch (y.type) {
+    case dtype::float64:
+      return convert_out<N, to_float64, Add>(v, count, scale, static_cast<double*>(y.data) + first) >=
+             double_infinity;
+    case dtype::float16:
+      return convert_out<N, to_half<float16>, Add>(v, count, scale,
+                                                   static_cast<std::uint16_t*>(y.data) + first) >= 0x7c00U;
+    case dtype::bfloat16:
+      return convert_out<N, to_half<bfloat16>, Add>(v, count, scale,
+                                                    static_cast<std::uint16_t*>(y.data) + first) >= 0x7f80U;
+    default:
+      return convert_out<N, to_float32, Add>(v, count, scale, static_cast<float*>(y.data) + first) >=
+             float_infinity;
+  }
+}
+
+}  // namespace GLOBALQ_ABI::kernel

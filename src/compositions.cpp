@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief globalq::compiled: what holds the policies of built-in compositions.
+
+#include <globalq/operator/built_in-inl.hpp>
+
+GLOBALQ_DEFINE_COMPOSITIONS(levels::uniform<>)
+GLOBALQ_DEFINE_COMPOSITIONS(levels::exponential<>)
+GLOBALQ_DEFINE_COMPOSITIONS(levels::detail::level_table)

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief globalq::compiled: the leaves of built-in policies, of the set that was chosen.
+
+#include <globalq/operator/built_in-inl.hpp>
+
+GLOBALQ_DEFINE_LEAVES
