@@ -8,14 +8,23 @@
 
 namespace GLOBALQ_ABI {
 
+template <class Lane>
+static void improve_lane(lane_set<Lane>& s) {
+  using namespace kernel::host::detail;
+  auto const better = make_lane<Lane>();
+  for (int levels = 0; levels < 3; ++levels)
+    for (int words = 0; words < 2; ++words) s.coding[levels][words] = better.coding[levels][words];
+  s.exponential = better.exponential;
+}
+
 void improve(leaf_set& s);
 void improve(leaf_set& s) {
   using namespace kernel::host::detail;
-  s.int8.exponential = make_adding_of<reduce::exponential, std::int8_t>();
-  s.codes8.elias = make_code_leaves<wire::elias<std::int8_t>>();
-  s.codes8.sparse = make_code_leaves<wire::sparse<std::int8_t>>();
-  s.codes16.elias = make_code_leaves<wire::elias<std::int16_t>>();
-  s.codes16.sparse = make_code_leaves<wire::sparse<std::int16_t>>();
+  improve_lane(s.int8);
+  improve_lane(s.int16);
+  improve_lane(s.int32);
+  s.codes8 = make_codes<std::int8_t>();
+  s.codes16 = make_codes<std::int16_t>();
 }
 
 }  // namespace GLOBALQ_ABI
