@@ -279,7 +279,7 @@ class elias {
     constexpr int each = 56 / detail::table_bits;
     detail::stream_reader block;
     if (block.open(in, size, streams)) return true;
-    std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
+    detail::clear(codes, count);
     detail::table_entry const* const entries = words().unit_entries;
     int const part = detail::part_values(count, streams);
     gap_reader readers[detail::most_streams];

@@ -75,7 +75,7 @@ class sparse {
     if (size == 0) return true;
     int const head = static_cast<std::uint8_t>(in[0]);
     if (head == 0) {
-      std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
+      detail::clear(codes, count);
       return size != 1;
     }
     int const w = head & 127;
@@ -156,7 +156,7 @@ class sparse {
     auto const where = static_cast<std::size_t>(form::where_bytes(n, count));
     if (size != where + static_cast<std::size_t>(form::field_bytes(n, w))) return true;
     if (unpack(in + where, n, w, max_code, v.lanes)) return true;
-    std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(lane));
+    detail::clear(codes, count);
     int before = -1;
     std::byte const* from = in + 2;
     for (int k = 0; k < n; k += 2, from += 3) {

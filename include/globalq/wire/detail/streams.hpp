@@ -178,6 +178,12 @@ bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t
   return bad;
 }
 
+/// Makes all codes zero. No codes may lie nowhere.
+template <class Lane>
+GLOBALQ_ALWAYS_INLINE void clear(Lane* codes, int count) {
+  if (count > 0) std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(Lane));
+}
+
 /// How many codes are zero.
 template <class Lane>
 GLOBALQ_LOOP int zeros(Lane const* codes, int count) {
