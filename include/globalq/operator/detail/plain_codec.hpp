@@ -3,6 +3,7 @@
 /// @file
 /// @brief operator: float32 frames, without quantisation: the baseline over the same schedules.
 
+#include "../../kernel/host/leaves.hpp"
 #include "../../kernel/plain.hpp"
 #include "operator_codec.hpp"
 
