@@ -10,21 +10,20 @@ namespace GLOBALQ_ABI {
 
 template <class Lane>
 static void improve_lane(lane_set<Lane>& s) {
-  using namespace kernel::host::detail;
-  auto const better = make_lane<Lane>();
+  auto const better = kernel::host::detail::make_lane<Lane>();
   for (int levels = 0; levels < 3; ++levels)
     for (int words = 0; words < 2; ++words) s.coding[levels][words] = better.coding[levels][words];
   s.exponential = better.exponential;
+  s.elias = better.elias;
+  s.huffman = better.huffman;
+  s.sparse = better.sparse;
 }
 
 void improve(leaf_set& s);
 void improve(leaf_set& s) {
-  using namespace kernel::host::detail;
   improve_lane(s.int8);
   improve_lane(s.int16);
   improve_lane(s.int32);
-  s.codes8 = make_codes<std::int8_t>();
-  s.codes16 = make_codes<std::int16_t>();
 }
 
 }  // namespace GLOBALQ_ABI

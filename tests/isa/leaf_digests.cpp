@@ -399,12 +399,12 @@ digests digests_of(isa::leaf_set const& set) {
   lanes(all, "int16", set, set.int16);
   lanes(all, "int32", set, set.int32);
   packing(all, set);
-  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.codes8.elias);
-  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.codes16.elias);
-  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.codes8.huffman);
-  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.codes16.huffman);
-  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.codes8.sparse);
-  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.codes16.sparse);
+  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8.elias);
+  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16.elias);
+  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.int8.huffman);
+  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.int16.huffman);
+  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8.sparse);
+  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16.sparse);
   values(all, set.values);
   return all;
 }

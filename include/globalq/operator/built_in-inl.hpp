@@ -10,17 +10,6 @@
 
 namespace GLOBALQ_ABI::kernel::host::detail {
 
-template <class Lane>
-isa::lane_set<Lane> const& chosen_lane() {
-  isa::leaf_set const& all = isa::chosen().leaves();
-  if constexpr (std::is_same_v<Lane, std::int8_t>)
-    return all.int8;
-  else if constexpr (std::is_same_v<Lane, std::int16_t>)
-    return all.int16;
-  else
-    return all.int32;
-}
-
 template <class Levels>
 constexpr int kind_of() {
   using isa::level_kind;
@@ -35,15 +24,15 @@ constexpr int kind_of() {
 template <class Levels, class Rounding, class Lane, bool Nibbles>
 coding_leaves<Lane> chosen_coding_of() {
   coding_leaves<Lane> leaf =
-      chosen_lane<Lane>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
-  if constexpr (
-      !Nibbles)  // they are written as wire::packed has them, which another wire of four bits may not
+      isa::chosen_lane<Lane>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
+  // they are written as wire::packed has them, which another wire of four bits may not
+  if constexpr (!Nibbles)
     for (auto& loop : leaf.nibbles_of_tiles) loop = nullptr;
   return leaf;
 }
 template <class Levels, class Lane>
 level_leaves<Lane> chosen_decoding_of() {
-  return chosen_lane<Lane>().decoding[kind_of<Levels>()];
+  return isa::chosen_lane<Lane>().decoding[kind_of<Levels>()];
 }
 template <class Wire>
 wire_leaves<typename Wire::lane> chosen_packing_of() {
@@ -52,31 +41,13 @@ wire_leaves<typename Wire::lane> chosen_packing_of() {
 template <class Op, class Lane>
 reduce_leaves<Lane> chosen_adding_of() {
   if constexpr (Op::draws)
-    return chosen_lane<Lane>().exponential;
+    return isa::chosen_lane<Lane>().exponential;
   else
-    return chosen_lane<Lane>().sum;
+    return isa::chosen_lane<Lane>().sum;
 }
 template <class Lane>
 lane_leaves<Lane> chosen_lanes_of() {
-  return chosen_lane<Lane>().any;
-}
-
-template <class Code>
-code_leaves<typename Code::lane> chosen_code_of() {
-  using lane = typename Code::lane;
-  auto const& codes = [] {
-    isa::leaf_set const& all = isa::chosen().leaves();
-    if constexpr (sizeof(lane) == 1)
-      return all.codes8;
-    else
-      return all.codes16;
-  }();
-  if constexpr (std::is_same_v<Code, wire::elias<lane>>)
-    return codes.elias;
-  else if constexpr (std::is_same_v<Code, wire::huffman<lane>>)
-    return codes.huffman;
-  else
-    return codes.sparse;
+  return isa::chosen_lane<Lane>().any;
 }
 
 }  // namespace GLOBALQ_ABI::kernel::host::detail
@@ -105,12 +76,6 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
     return detail::compose(l, r, w, facts, how, on);                                                      \
   }
 
-#define GLOBALQ_DEFINE_CODE_LEAVES(code)                          \
-  template <>                                                     \
-  kernel::code_leaves<code::lane> kernel::host::code_of<code>() { \
-    return kernel::host::detail::chosen_code_of<code>();          \
-  }
-
 #define GLOBALQ_DEFINE_CODE(code)                                                         \
   template <>                                                                             \
   std::unique_ptr<detail::operator_codec> detail::coded(                                  \
@@ -132,10 +97,9 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
   namespace GLOBALQ_ABI {                                           \
   GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DEFINE_COMPOSITION, levels) \
   }
-#define GLOBALQ_DEFINE_CODES                         \
-  namespace GLOBALQ_ABI {                            \
-  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE_LEAVES) \
-  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE)        \
+#define GLOBALQ_DEFINE_CODES                  \
+  namespace GLOBALQ_ABI {                     \
+  GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE) \
   }
 #define GLOBALQ_DEFINE_LANE(lane)                                                              \
   namespace GLOBALQ_ABI::detail {                                                              \

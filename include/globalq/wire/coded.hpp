@@ -20,6 +20,7 @@ namespace detail {
 
 /// The bytes of wire::int16 where they need not be aligned: blocks begin at any byte.
 struct unaligned_int16 {
+  using lane = std::int16_t;
   GLOBALQ_FUNCTION static std::uint64_t bytes(std::uint64_t n) { return 2 * n; }
   static void pack(std::int16_t const* lanes, int count, std::byte* out, bool) {
     std::memcpy(out, lanes, 2 * static_cast<std::size_t>(count));

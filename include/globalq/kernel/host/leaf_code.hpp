@@ -7,6 +7,7 @@
 #include "../../wire/elias.hpp"
 #include "../../wire/huffman.hpp"
 #include "../../wire/sparse.hpp"
+#include "../isa/set.hpp"
 #include "leaves.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
@@ -14,22 +15,16 @@ namespace GLOBALQ_ABI::kernel::host {
 /// The leaves of a code that is built in.
 template <class Code>
 code_leaves<typename Code::lane> code_of() {
-  return detail::make_code_leaves<Code>();
-}
 #if defined(GLOBALQ_COMPILED)
-template <>
-code_leaves<std::int8_t> code_of<wire::elias<std::int8_t>>();
-template <>
-code_leaves<std::int16_t> code_of<wire::elias<std::int16_t>>();
-template <>
-code_leaves<std::int8_t> code_of<wire::huffman<std::int8_t>>();
-template <>
-code_leaves<std::int16_t> code_of<wire::huffman<std::int16_t>>();
-template <>
-code_leaves<std::int8_t> code_of<wire::sparse<std::int8_t>>();
-template <>
-code_leaves<std::int16_t> code_of<wire::sparse<std::int16_t>>();
+  using lane = typename Code::lane;
+  isa::lane_set<lane> const& chosen = isa::chosen_lane<lane>();
+  if constexpr (std::is_same_v<Code, wire::elias<lane>>) return chosen.elias;
+  if constexpr (std::is_same_v<Code, wire::huffman<lane>>) return chosen.huffman;
+  if constexpr (std::is_same_v<Code, wire::sparse<lane>>) return chosen.sparse;
+#else
+  return detail::make_code_leaves<Code>();
 #endif
+}
 
 /// A block code that calls leaves.
 /// @tparam Code  one that is built in
@@ -71,25 +66,17 @@ struct leaf_fixed_width {
   using form = wire::detail::fixed_width<Lane>;
 
   form as;
-  wire_leaves<Lane> leaf{};
+  wire_leaves<Lane> leaf = packing_of<form>();
   lane_leaves<Lane> any = lanes_of<Lane>();
 
   leaf_fixed_width(std::uint32_t max_code, bool zero_free)
-      : as(wire::detail::make_fixed_width<Lane>(max_code, zero_free)) {
-    if constexpr (sizeof(Lane) == 1) leaf = packing_of<form>();
-  }
+      : as(wire::detail::make_fixed_width<Lane>(max_code, zero_free)) {}
   std::uint64_t bytes(std::uint64_t n) const { return as.bytes(n); }
   void pack(Lane const* codes, int count, std::byte* out, bool zero_free) const {
-    if constexpr (sizeof(Lane) == 1)
-      leaf.pack(&as, codes, count, out, zero_free);
-    else
-      as.pack(codes, count, out, zero_free);
+    leaf.pack(&as, codes, count, out, zero_free);
   }
   bool unpack(std::byte const* in, int count, Lane* codes, bool zero_free) const {
-    if constexpr (sizeof(Lane) == 1)
-      return leaf.unpack(&as, in, count, codes, zero_free);
-    else
-      return as.unpack(in, count, codes, zero_free);
+    return leaf.unpack(&as, in, count, codes, zero_free);
   }
   bool in_range(Lane const* codes, int count, std::uint32_t max_code, bool zero_free) const {
     return any.in_range(codes, count, max_code, zero_free);

@@ -58,8 +58,6 @@ struct stochastic;
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-using random::tile_values;
-
 inline constexpr auto all64 = ~__mmask64{0};
 
 /// The bits of |x|, in float lanes.

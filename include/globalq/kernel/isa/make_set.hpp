@@ -39,13 +39,12 @@ constexpr isa::lane_set<Lane> make_lane() {
   s.sum = make_adding_of<reduce::sum, Lane>();
   s.exponential = make_adding_of<reduce::exponential, Lane>();
   s.any = make_lane_leaves<Lane>();
+  if constexpr (sizeof(Lane) <= 2) {
+    s.elias = make_code_leaves<wire::elias<Lane>>();
+    s.huffman = make_code_leaves<wire::huffman<Lane>>();
+    s.sparse = make_code_leaves<wire::sparse<Lane>>();
+  }
   return s;
-}
-
-template <class Lane>
-constexpr isa::code_set<Lane> make_codes() {
-  return {make_code_leaves<wire::elias<Lane>>(), make_code_leaves<wire::huffman<Lane>>(),
-          make_code_leaves<wire::sparse<Lane>>()};
 }
 
 constexpr isa::leaf_set make_set() {
@@ -57,8 +56,6 @@ constexpr isa::leaf_set make_set() {
            make_packing_of<wire::packed<4>>(), make_packing_of<wire::packed<5>>(),
            make_packing_of<wire::packed<6>>(), make_packing_of<wire::packed<7>>(),
            make_packing_of<wire::packed<8>>()},
-          make_codes<std::int8_t>(),
-          make_codes<std::int16_t>(),
           make_value_leaves()};
 }
 

@@ -21,12 +21,7 @@ struct lane_set {
   level_leaves<Lane> decoding[3];    ///< by level_kind
   reduce_leaves<Lane> sum, exponential;
   lane_leaves<Lane> any;
-};
-
-/// The codes of a lane.
-template <class Lane>
-struct code_set {
-  code_leaves<Lane> elias, huffman, sparse;
+  code_leaves<Lane> elias, huffman, sparse;  ///< not of 32 bits
 };
 
 /// All leaves of built-in policies.
@@ -35,8 +30,6 @@ struct leaf_set {
   lane_set<std::int16_t> int16;
   lane_set<std::int32_t> int32;
   wire_leaves<std::int8_t> packed[9];  ///< by bits; 0: given at run time
-  code_set<std::int8_t> codes8;
-  code_set<std::int16_t> codes16;
   value_leaves values;
 };
 
@@ -54,5 +47,17 @@ std::span<candidate const> candidates();
 /// once in a process. All give the same bits, so workers may differ.
 /// @throws configuration_error where GLOBALQ_ISA names none or one that does not run here, or where none does
 candidate const& chosen();
+
+/// Of those, the leaves of a lane.
+template <class Lane>
+lane_set<Lane> const& chosen_lane() {
+  leaf_set const& all = chosen().leaves();
+  if constexpr (sizeof(Lane) == 1)
+    return all.int8;
+  else if constexpr (sizeof(Lane) == 2)
+    return all.int16;
+  else
+    return all.int32;
+}
 
 }  // namespace GLOBALQ_ABI::kernel::isa
