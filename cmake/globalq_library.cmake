@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq or globalq::compiled, and where they are enabled and found globalq::mpi,
-# globalq::nccl and globalq::eigen.
+# The targets that users link: globalq::globalq or globalq::compiled; globalq::train, globalq::baseline and globalq::model; and where
+# they are enabled and found globalq::mpi, globalq::nccl and globalq::eigen.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
 file(GLOB_RECURSE GLOBALQ_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/globalq/*.hpp)
+
+# Parts with a target of their own, which globalq.hpp does not include.
+set(GLOBALQ_PARTS train baseline model)
+foreach(part IN LISTS GLOBALQ_PARTS)
+  set(headers_${part} ${GLOBALQ_HEADERS})
+  list(FILTER headers_${part} INCLUDE REGEX "/globalq/${part}[./]")
+endforeach()
+set(headers ${GLOBALQ_HEADERS})
+list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model})
 
 add_library(globalq INTERFACE)
 add_library(globalq::globalq ALIAS globalq)
@@ -18,8 +27,15 @@ target_sources(
             ${PROJECT_SOURCE_DIR}/include
             ${GLOBALQ_GENERATED_DIR}
             FILES
-            ${GLOBALQ_HEADERS}
+            ${headers}
             ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp)
+foreach(part IN LISTS GLOBALQ_PARTS)
+  add_library(globalq_${part} INTERFACE)
+  add_library(globalq::${part} ALIAS globalq_${part})
+  set_target_properties(globalq_${part} PROPERTIES EXPORT_NAME ${part})
+  target_link_libraries(globalq_${part} INTERFACE globalq)
+  target_sources(globalq_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
+endforeach()
 
 # The same, with all that is no template compiled once, and the kernels of what is built in. Optimised in every build type, as
 # its user's build type is not about these kernels.
@@ -56,7 +72,7 @@ if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
   add_library(globalq_eigen INTERFACE)
   add_library(globalq::eigen ALIAS globalq_eigen)
   set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
-  target_link_libraries(globalq_eigen INTERFACE globalq Eigen3::Eigen)
+  target_link_libraries(globalq_eigen INTERFACE globalq_baseline Eigen3::Eigen)
   # Kokkos shares blocks out to threads; Eigen multiplies each on the thread that asks.
   target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
 endif()

@@ -3,8 +3,8 @@
 /// @brief Levels that are learned from the gradients: four workers, 4 bits a value, before and after.
 
 #include <globalq/globalq.hpp>
-#include <globalq/learn/level_learner.hpp>
 #include <globalq/norm/norms.hpp>
+#include <globalq/train/learn/level_learner.hpp>
 
 #include <cmath>
 #include <iostream>

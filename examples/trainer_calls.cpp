@@ -3,7 +3,7 @@
 /// @brief What a trainer uses besides the one call: learned levels, groups of layers, calls that overlap, shards.
 
 #include <globalq/globalq.hpp>
-#include <globalq/learn/level_learner.hpp>
+#include <globalq/train/learn/level_learner.hpp>
 
 #include <iostream>
 #include <random>

@@ -6,10 +6,10 @@
 
 #include "exchange.hpp"
 
-#include <globalq/adapt/accordion.hpp>
-#include <globalq/adapt/lgreco.hpp>
-#include <globalq/compressor/adaptive.hpp>
-#include <globalq/compressor/error_feedback.hpp>
+#include <globalq/baseline/adaptive.hpp>
+#include <globalq/baseline/error_feedback.hpp>
+#include <globalq/train/adapt/accordion.hpp>
+#include <globalq/train/adapt/lgreco.hpp>
 
 #include <algorithm>
 #include <array>
@@ -47,7 +47,7 @@ std::unique_ptr<exchange> plain(setting const& with, Compressor inner) {
 }
 template <class Compressor>
 std::unique_ptr<exchange> fed_back(setting const& with, Compressor inner) {
-  return plain(with, gq::compressor::error_feedback(std::move(inner)));
+  return plain(with, gq::baseline::error_feedback(std::move(inner)));
 }
 /// As the parameter "feedback" says.
 template <class Compressor>
@@ -74,7 +74,7 @@ std::unique_ptr<exchange> adaptive(setting const& with, compose::arguments const
   constexpr std::array<std::string_view, 3> rules{"lgreco", "accordion", "both"};
   std::size_t const rule = how.one_of("rule", rules);
   std::size_t const few = place_of(candidates, reference / 2), many = place_of(candidates, 2 * reference);
-  gq::compressor::adaptive_options<Parameter> o{.reference = reference};
+  gq::baseline::adaptive_options<Parameter> o{.reference = reference};
   auto const at = [&](std::size_t k) { return candidates.begin() + static_cast<std::ptrdiff_t>(k); };
   std::size_t const first = rule == 2 ? 0 : few, end = rule == 2 ? candidates.size() : many + 1;
   o.candidates.assign(at(first), at(end));
@@ -86,7 +86,7 @@ std::unique_ptr<exchange> adaptive(setting const& with, compose::arguments const
          .more = static_cast<std::uint32_t>(few - first),
          .within = rule == 2 ? gq::adapt::rule_of(gq::adapt::lgreco{}) : gq::adapt::rule()});
   }
-  return plain(with, gq::compressor::adaptive(std::move(inner), std::move(o)));
+  return plain(with, gq::baseline::adaptive(std::move(inner), std::move(o)));
 }
 
 }  // namespace evidence

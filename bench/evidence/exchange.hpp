@@ -6,7 +6,7 @@
 
 #include "workers.hpp"
 
-#include <globalq/adapt/layout.hpp>
+#include <globalq/train/adapt/layout.hpp>
 
 #include <compose/operators.hpp>
 

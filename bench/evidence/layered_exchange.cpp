@@ -6,10 +6,10 @@
 
 #include "exchange.hpp"
 
-#include <globalq/adapt/adaptive_mean.hpp>
-#include <globalq/adapt/chooser.hpp>
-#include <globalq/adapt/layered_mean.hpp>
 #include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/adaptive_mean.hpp>
+#include <globalq/train/adapt/chooser.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
 
 #include <string_view>
 #include <utility>

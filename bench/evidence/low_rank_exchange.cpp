@@ -6,7 +6,7 @@
 #include "compressor_exchange.hpp"
 
 #ifdef GLOBALQ_HAS_EIGEN
-#include <globalq/compressor/power_sgd.hpp>
+#include <globalq/baseline/power_sgd.hpp>
 #endif
 
 namespace evidence {
@@ -22,8 +22,7 @@ namespace {
 std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments const& how) {
   auto const rank = static_cast<int>(how.number("rank", 1, 256));
 #ifdef GLOBALQ_HAS_EIGEN
-  return maybe_fed_back(with, how,
-                        gq::compressor::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}));
+  return maybe_fed_back(with, how, gq::baseline::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}));
 #else
   static_cast<void>(rank);
   refuse_without_eigen();
@@ -35,7 +34,7 @@ std::unique_ptr<exchange> make_adaptive_power_sgd(setting const& with, compose::
 #ifdef GLOBALQ_HAS_EIGEN
   std::vector<int> candidates;
   for (int r = (rank + 3) / 4; r <= 4 * rank; ++r) candidates.push_back(r);
-  return adaptive(with, how, gq::compressor::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}),
+  return adaptive(with, how, gq::baseline::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}),
                   std::move(candidates), rank);
 #else
   static_cast<void>(rank);

@@ -6,7 +6,7 @@
 ///
 /// To add one: a source with a class derived from model, and a line in the table of model.cpp.
 
-#include <globalq/adapt/layout.hpp>
+#include <globalq/train/adapt/layout.hpp>
 
 #include <cstdint>
 #include <memory>

@@ -5,9 +5,9 @@
 
 #include "compressor_exchange.hpp"
 
-#include <globalq/compressor/rand_k.hpp>
-#include <globalq/compressor/send_first.hpp>
-#include <globalq/compressor/top_k.hpp>
+#include <globalq/baseline/rand_k.hpp>
+#include <globalq/baseline/send_first.hpp>
+#include <globalq/baseline/top_k.hpp>
 
 #include <cmath>
 
@@ -25,11 +25,10 @@ double share(compose::arguments const& how) {
 
 std::unique_ptr<exchange> make_top_k(setting const& with, compose::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"layer", "whole"};
-  auto const scope =
-      how.one_of("of", words) == 0 ? gq::compressor::scope::layer : gq::compressor::scope::whole;
+  auto const scope = how.one_of("of", words) == 0 ? gq::baseline::scope::layer : gq::baseline::scope::whole;
   return maybe_fed_back(
       with, how,
-      gq::compressor::top_k(with.layers, {.density = share(how), .scope = scope}, {.seed = with.seed}));
+      gq::baseline::top_k(with.layers, {.density = share(how), .scope = scope}, {.seed = with.seed}));
 }
 
 std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, compose::arguments const& how) {
@@ -37,21 +36,21 @@ std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, compose::argu
   if (density > 0.25) how.refuse_value("percent");
   std::vector<double> candidates;
   for (int k = -8; k <= 8; ++k) candidates.push_back(density * std::exp2(0.25 * k));
-  return adaptive(with, how, gq::compressor::top_k(with.layers, {.density = density}, {.seed = with.seed}),
+  return adaptive(with, how, gq::baseline::top_k(with.layers, {.density = density}, {.seed = with.seed}),
                   std::move(candidates), density);
 }
 
 std::unique_ptr<exchange> make_rand_k(setting const& with, compose::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"no", "yes"};
   bool const unbiased = how.one_of("feedback", words) == 0;  // with feedback values go as they are
-  return maybe_fed_back(with, how,
-                        gq::compressor::rand_k(with.layers, {.density = share(how), .unbiased = unbiased},
-                                               {.seed = with.seed}));
+  return maybe_fed_back(
+      with, how,
+      gq::baseline::rand_k(with.layers, {.density = share(how), .unbiased = unbiased}, {.seed = with.seed}));
 }
 
 std::unique_ptr<exchange> make_send_first(setting const& with, compose::arguments const& how) {
   double const gamma = how.real("gamma", 0);
-  return plain(with, gq::compressor::send_first(with.layers, {.gamma = gamma}, {.seed = with.seed}));
+  return plain(with, gq::baseline::send_first(with.layers, {.gamma = gamma}, {.seed = with.seed}));
 }
 
 }  // namespace evidence

@@ -2,8 +2,8 @@
 #include "../support/floors.hpp"
 #include "operators.hpp"
 
-#include <globalq/learn/histogram.hpp>
-#include <globalq/learn/optimal.hpp>
+#include <globalq/train/learn/histogram.hpp>
+#include <globalq/train/learn/optimal.hpp>
 
 namespace globalq::bench {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operators.hpp"
 
-#include <globalq/compressor/selection.hpp>
+#include <globalq/baseline/selection.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -27,7 +27,7 @@ void select(benchmark::State& state, point at, double density) {
   auto const x = gradient<float>(at.n, 1);
   values<float> const y("copy", at.n);
   auto const k = static_cast<std::uint64_t>(std::ceil(density * static_cast<double>(at.n)));
-  compressor::selection largest;
+  baseline::selection largest;
   std::span<float const> const in(x.data(), x.size());
   if (!are_the_largest(x, largest.largest(on, in, k), k)) return fail(state, "others are larger");
 

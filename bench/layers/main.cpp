@@ -9,7 +9,7 @@
 /// reference, or when a method's fastest round takes more than MOST_MS milliseconds; then the optimum is not looked for any
 /// longer than the search does.
 
-#include <globalq/adapt/lgreco.hpp>
+#include <globalq/train/adapt/lgreco.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -10,12 +10,12 @@
 /// tables and a chart. The variance of a vector x is E||Q(x) - x||^2 / ||x||^2, added up over its values from the levels
 /// around each; buckets that are not whole are left out, as the paper sends them in float32.
 
-#include <globalq/learn/gradient_descent.hpp>
-#include <globalq/learn/level_learner.hpp>
-#include <globalq/learn/multiplier.hpp>
-#include <globalq/learn/normals.hpp>
-#include <globalq/learn/optimal.hpp>
 #include <globalq/norm/norms.hpp>
+#include <globalq/train/learn/gradient_descent.hpp>
+#include <globalq/train/learn/level_learner.hpp>
+#include <globalq/train/learn/multiplier.hpp>
+#include <globalq/train/learn/normals.hpp>
+#include <globalq/train/learn/optimal.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <algorithm>

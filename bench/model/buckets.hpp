@@ -3,15 +3,15 @@
 /// @file
 /// @brief T(b): how long a byte of each communication bucket takes while a backward pass runs, and what choosing by it gains.
 
-#include <globalq/adapt/cgx.hpp>
-#include <globalq/adapt/chooser.hpp>
-#include <globalq/adapt/error_table.hpp>
-#include <globalq/adapt/lgreco.hpp>
-#include <globalq/adapt/overlapped_mean.hpp>
-#include <globalq/adapt/quantiser_errors.hpp>
-#include <globalq/adapt/time_weights.hpp>
 #include <globalq/model/calibrate.hpp>
 #include <globalq/schedule/scatter_reduce_allgather.hpp>
+#include <globalq/train/adapt/cgx.hpp>
+#include <globalq/train/adapt/chooser.hpp>
+#include <globalq/train/adapt/error_table.hpp>
+#include <globalq/train/adapt/lgreco.hpp>
+#include <globalq/train/adapt/overlapped_mean.hpp>
+#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/time_weights.hpp>
 #include <globalq/transport/collectives.hpp>
 
 #include <chrono>

@@ -7,9 +7,9 @@
 #include "operators.hpp"
 #include "parts.hpp"
 
-#include <globalq/learn/coordinate_descent.hpp>
-#include <globalq/learn/level_learner.hpp>
-#include <globalq/learn/multiplier.hpp>
+#include <globalq/train/learn/coordinate_descent.hpp>
+#include <globalq/train/learn/level_learner.hpp>
+#include <globalq/train/learn/multiplier.hpp>
 
 #include <cstdint>
 #include <memory>

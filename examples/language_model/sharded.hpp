@@ -5,15 +5,15 @@
 /// state of its shards only. Before a step the weights are gathered, quantised; after it each worker gets its shards of the
 /// mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
 
-#include <globalq/adapt/filter.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/learn/agree.hpp>
-#include <globalq/learn/nearest.hpp>
-#include <globalq/learn/optimal.hpp>
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/operator/centred.hpp>
 #include <globalq/operator/operators.hpp>
+#include <globalq/train/adapt/filter.hpp>
+#include <globalq/train/learn/agree.hpp>
+#include <globalq/train/learn/nearest.hpp>
+#include <globalq/train/learn/optimal.hpp>
 
 #include <torch/torch.h>
 

@@ -5,12 +5,12 @@
 
 #include "process_group.hpp"
 
-#include <globalq/adapt/filter.hpp>
-#include <globalq/adapt/layered_mean.hpp>
-#include <globalq/adapt/layout.hpp>
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/telemetry/telemetry.hpp>
+#include <globalq/train/adapt/filter.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/adapt/layout.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <compose/operators.hpp>

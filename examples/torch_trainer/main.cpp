@@ -7,10 +7,10 @@
 #include "pictures.hpp"
 #include "residual_net.hpp"
 
-#include <globalq/adapt/filter.hpp>
-#include <globalq/adapt/layered_mean.hpp>
-#include <globalq/adapt/overlapped_mean.hpp>
 #include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/filter.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/adapt/overlapped_mean.hpp>
 #include <globalq/transport/threads.hpp>
 #ifdef GLOBALQ_HAS_MPI
 #include <mpi.h>

@@ -4,8 +4,8 @@
 /// The gradients of a LibTorch module as layers of globalq: a layout from its named parameters, views of their gradients,
 /// and a backward pass that hands each over as soon as it is there. A file to copy.
 
-#include <globalq/adapt/layout.hpp>
 #include <globalq/call/vector_group.hpp>
+#include <globalq/train/adapt/layout.hpp>
 #include <globalq/transport/collectives.hpp>
 
 #include <torch/torch.h>

@@ -6,19 +6,19 @@
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 
-#include <globalq/adapt/layered_mean.hpp>
+#include <globalq/baseline/error_feedback.hpp>
+#include <globalq/baseline/one_bit.hpp>
+#include <globalq/baseline/rand_k.hpp>
+#include <globalq/baseline/send_first.hpp>
+#include <globalq/baseline/sign_sgd.hpp>
+#include <globalq/baseline/top_k.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/compressor/error_feedback.hpp>
-#include <globalq/compressor/one_bit.hpp>
-#include <globalq/compressor/rand_k.hpp>
-#include <globalq/compressor/send_first.hpp>
-#include <globalq/compressor/sign_sgd.hpp>
-#include <globalq/compressor/top_k.hpp>
-#include <globalq/learn/agree.hpp>
-#include <globalq/learn/optimal.hpp>
 #include <globalq/model/bypass.hpp>
 #include <globalq/operator/float32_tail.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/learn/agree.hpp>
+#include <globalq/train/learn/optimal.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

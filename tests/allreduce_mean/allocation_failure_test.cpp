@@ -11,23 +11,23 @@
 #include "tests/support/allocations.hpp"
 #include "tests/support/calls.hpp"
 
-#include <globalq/adapt/choices.hpp>
-#include <globalq/adapt/layered_mean.hpp>
-#include <globalq/adapt/overlapped_mean.hpp>
-#include <globalq/adapt/time_weights.hpp>
+#include <globalq/baseline/error_feedback.hpp>
+#include <globalq/baseline/int_sgd.hpp>
+#include <globalq/baseline/one_bit.hpp>
+#include <globalq/baseline/rand_k.hpp>
+#include <globalq/baseline/sign_sgd.hpp>
+#include <globalq/baseline/thc.hpp>
+#include <globalq/baseline/top_k.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/compressor/error_feedback.hpp>
-#include <globalq/compressor/int_sgd.hpp>
-#include <globalq/compressor/one_bit.hpp>
-#include <globalq/compressor/rand_k.hpp>
-#include <globalq/compressor/sign_sgd.hpp>
-#include <globalq/compressor/thc.hpp>
-#include <globalq/compressor/top_k.hpp>
-#include <globalq/learn/histogram.hpp>
 #include <globalq/operator/vector_codec.hpp>
 #include <globalq/telemetry/telemetry.hpp>
+#include <globalq/train/adapt/choices.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/adapt/overlapped_mean.hpp>
+#include <globalq/train/adapt/time_weights.hpp>
+#include <globalq/train/learn/histogram.hpp>
 #include <globalq/transport/group.hpp>
 #include <globalq/transport/threads.hpp>
 
@@ -306,7 +306,7 @@ scenario frames(std::string const& op) {
 
 /// Another density for each layer, where a compressor takes it.
 template <class C>
-void assign(gq::compressor::error_feedback<C>& of, double density) {
+void assign(gq::baseline::error_feedback<C>& of, double density) {
   if constexpr (requires(std::vector<double> const& all) { of.inner().assign(all); })
     if (of.inner().count() < 1000)  // not those that choose out of all layers
       of.inner().assign(std::vector<double>(of.layers().size(), density));
@@ -315,11 +315,11 @@ void assign(gq::compressor::error_feedback<C>& of, double density) {
 /// Workers whose compressors outlive a run; after a failure all take up what was saved before it.
 template <class Make>
 scenario feedback(std::string const& name, Make const& make) {
-  using compressor = gq::compressor::error_feedback<decltype(make(gq::options{}))>;
+  using compressor = gq::baseline::error_feedback<decltype(make(gq::options{}))>;
   struct kept {
     gq::telemetry seen{{.errors = true}};
     std::vector<std::optional<compressor>> of{3};
-    std::vector<gq::compressor::state> saved{3};
+    std::vector<gq::baseline::state> saved{3};
   };
   auto const all = std::make_shared<kept>();
   return {name,
@@ -355,7 +355,7 @@ scenario feedback(std::string const& name, Make const& make) {
           },
           [all] {
             all->of = std::vector<std::optional<compressor>>(3);
-            all->saved = std::vector<gq::compressor::state>(3);
+            all->saved = std::vector<gq::baseline::state>(3);
           }};
 }
 
@@ -663,7 +663,7 @@ TEST(LaterCalls, of_layers_shards_groups_of_workers_and_codecs_allocate_nothing)
     gq::allreduce_mean mean{some, operator_of("int8"), sra, {.seed = 1}};
     expect_steady<float>(workers, "transport::group", length,
                          [&](auto x, auto y) { return [&mean, x, y](std::uint64_t k) { mean(x, y, k); }; });
-    gq::compressor::error_feedback<gq::compressor::top_k> ef{gq::compressor::top_k{model, {.density = 0.1}}};
+    gq::baseline::error_feedback<gq::baseline::top_k> ef{gq::baseline::top_k{model, {.density = 0.1}}};
     expect_steady<float>(
         workers, "top_k over transport::group", model.length(),
         [&](auto x, auto y) { return [&ef, &some, x, y](std::uint64_t k) { ef.reduce(some, x, y, k); }; },
@@ -708,7 +708,7 @@ void expect_steady_feedback(std::string const& name, Make const& make) {
     gq::transport::threads cluster{3, {.deadline = deadline}};
     cluster.run([&](endpoint& workers) {
       gq::telemetry seen{{.errors = watched == 2}};
-      gq::compressor::error_feedback ef{
+      gq::baseline::error_feedback ef{
           make(gq::options{.seed = 1, .telemetry = watched == 0 ? nullptr : &seen})};
       expect_steady<float>(
           workers, name, ef.layers().length(),

@@ -4,9 +4,9 @@
 /// @brief A call before Kokkos is initialised is an error that names the remedy. A program of its own: all other tests
 ///        run inside a Kokkos session.
 
-#include <globalq/adapt/quantiser_errors.hpp>
 #include <globalq/globalq.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
+#include <globalq/train/adapt/quantiser_errors.hpp>
 
 #include <cstdio>
 #include <cstring>

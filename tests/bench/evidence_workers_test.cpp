@@ -8,8 +8,8 @@
 #include "bench/evidence/workers.hpp"
 #include "tests/transport/suite.hpp"
 
-#include <globalq/compressor/int_sgd.hpp>
-#include <globalq/compressor/send_first.hpp>
+#include <globalq/baseline/int_sgd.hpp>
+#include <globalq/baseline/send_first.hpp>
 
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(EvidenceExchange, steps_are_told_to_the_methods_that_observe_them_and_to_no
   layers.add("all", {100});
   evidence_harness::run(1, patient, [&](evidence::workers& all) {
     evidence::setting const with{all, layers};
-    auto const integers = evidence::plain(with, gq::compressor::int_sgd<>(layers));
+    auto const integers = evidence::plain(with, gq::baseline::int_sgd<>(layers));
     EXPECT_TRUE(integers->observes());
     std::vector<float> x(100, 1000.0F);
     (*integers)(x, 0);  // the first call is in float32
@@ -91,7 +91,7 @@ TEST(EvidenceExchange, steps_are_told_to_the_methods_that_observe_them_and_to_no
     integers->observe(100.0 / 2 * 0.25, 0.5);  // a scale of 1
     (*integers)(x, 1);
     EXPECT_NEAR(x[99], 127.0F, 1e-4);
-    auto const others = evidence::fed_back(with, gq::compressor::send_first(layers));
+    auto const others = evidence::fed_back(with, gq::baseline::send_first(layers));
     EXPECT_FALSE(others->observes());
     others->observe(1, 1);
   });

@@ -6,11 +6,11 @@
 #include "examples/torch_trainer/module_gradients.hpp"
 #include "examples/torch_trainer/residual_net.hpp"
 
-#include <globalq/adapt/filter.hpp>
-#include <globalq/adapt/layered_mean.hpp>
-#include <globalq/adapt/overlapped_mean.hpp>
 #include <globalq/operator/operators.hpp>
 #include <globalq/schedule/allgather.hpp>
+#include <globalq/train/adapt/filter.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/train/adapt/overlapped_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>

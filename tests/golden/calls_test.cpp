@@ -10,11 +10,11 @@
 #include "golden.hpp"
 #include "tests/support/cases.hpp"
 
-#include <globalq/adapt/layered_mean.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/operator/vector_codec.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <compose/operators.hpp>

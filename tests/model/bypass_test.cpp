@@ -4,8 +4,8 @@
 
 #include "tests/support/refusal.hpp"
 
-#include <globalq/adapt/layered_mean.hpp>
 #include <globalq/model/bypass.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gmock/gmock.h>

@@ -6,12 +6,12 @@
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/adapt/layered_mean.hpp>
-#include <globalq/compressor/error_feedback.hpp>
-#include <globalq/compressor/top_k.hpp>
+#include <globalq/baseline/error_feedback.hpp>
+#include <globalq/baseline/top_k.hpp>
 #include <globalq/operator/centred.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/telemetry/telemetry.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>
@@ -237,7 +237,7 @@ TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
     EXPECT_TRUE(same_bits(y, plain(workers, x, "allgather", 1))) << "layered_mean";
 
     gq::telemetry seen;
-    gq::compressor::error_feedback top(gq::compressor::top_k(model, {.density = 0.01}, {.telemetry = &seen}));
+    gq::baseline::error_feedback top(gq::baseline::top_k(model, {.density = 0.01}, {.telemetry = &seen}));
     y = x;
     top.reduce(workers, x, y, {}, 1);
     for (std::size_t i = 0; i < length; ++i)  // times 1/n instead of divided by n

@@ -8,19 +8,19 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/adapt/layered_mean.hpp>
+#include <globalq/baseline/int_sgd.hpp>
+#include <globalq/baseline/one_bit.hpp>
+#include <globalq/baseline/rand_k.hpp>
+#include <globalq/baseline/send_first.hpp>
+#include <globalq/baseline/sign_sgd.hpp>
+#include <globalq/baseline/thc.hpp>
+#include <globalq/baseline/top_k.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/compressor/int_sgd.hpp>
-#include <globalq/compressor/one_bit.hpp>
-#include <globalq/compressor/rand_k.hpp>
-#include <globalq/compressor/send_first.hpp>
-#include <globalq/compressor/sign_sgd.hpp>
-#include <globalq/compressor/thc.hpp>
-#include <globalq/compressor/top_k.hpp>
 #include <globalq/operator/centred.hpp>
 #include <globalq/telemetry/telemetry.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>
@@ -346,7 +346,7 @@ TEST(Telemetry, a_result_that_is_not_finite_is_reported_with_the_rank_that_broug
       gq::vector_group group;
       group.add(std::span<float const>(x), std::span(y));
       call([&] { mean(group, 2); }, 1, "a group");
-      gq::compressor::top_k top(one_matrix(), {.density = 0.1}, settings);
+      gq::baseline::top_k top(one_matrix(), {.density = 0.1}, settings);
       std::vector<float> gradient(top.layers().length(), 1.0F), result(gradient.size());
       if (workers.rank() == 2) gradient.back() = infinite;
       call([&] { top.reduce(workers, gradient, result, {}, 3); }, 2, "top_k");
@@ -384,7 +384,7 @@ TEST(Telemetry, compressors_tell_of_calls_phases_and_bytes) {
       auto x = values(one_matrix().length(), workers.rank());
       for (std::uint64_t step = 4; step < 6; ++step) {
         std::uint64_t const before = workers.bytes_sent();
-        EXPECT_EQ(c.reduce(workers, x, x, {}, step), gq::compressor::outcome::mean);
+        EXPECT_EQ(c.reduce(workers, x, x, {}, step), gq::baseline::outcome::mean);
         gq::call_report const r = seen.last();
         EXPECT_EQ(r.operation, name);
         EXPECT_EQ(r.step, step);

@@ -29,9 +29,9 @@ enum class purpose : std::uint32_t {
   requantise = 2,        ///< a partial sum
   shift = 3,             ///< random shift of a worker's own values; group = bucket
   shift_requantise = 4,  ///< random shift of a partial sum; group = bucket
-  select = 5,            ///< which coordinates are sent (compressor::rand_k)
-  rotate = 6,            ///< signs of a randomised transform (compressor::thc)
-  start = 7  ///< where an iteration starts (compressor::power_sgd), and how a vote's ties fall (sign_sgd)
+  select = 5,            ///< which coordinates are sent (baseline::rand_k)
+  rotate = 6,            ///< signs of a randomised transform (baseline::thc)
+  start = 7  ///< where an iteration starts (baseline::power_sgd), and how a vote's ties fall (sign_sgd)
 };
 
 /// Largest step, worker and vector length that the counter can tell apart.

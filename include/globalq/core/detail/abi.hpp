@@ -75,7 +75,8 @@
 #define GLOBALQ_ABI_COMPILER
 #endif
 
-#define GLOBALQ_ABI_JOIN(instructions, loops, arithmetic, compiler) instructions##loops##arithmetic##compiler
+#define GLOBALQ_ABI_JOIN(instructions, loops, arithmetic, compiler) \
+  abi_##instructions##loops##arithmetic##compiler
 #define GLOBALQ_ABI_NAME(...) GLOBALQ_ABI_JOIN(__VA_ARGS__)
 /// globalq, for what is defined in it: `namespace GLOBALQ_ABI::levels {`.
 #define GLOBALQ_ABI                                                                                     \

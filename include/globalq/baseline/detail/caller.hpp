@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: what every call does first and last: do all workers mean the same, is all finite, who keeps memory.
+
+#include "../../call/detail/float32_forced.hpp"
+#include "../../call/detail/opening.hpp"
+#include "../../schedule/scatter_reduce_allgather.hpp"
+#include "../../telemetry/detail/call_meter.hpp"
+#include "../../telemetry/detail/metered_codec.hpp"
+#include "../../telemetry/detail/value_errors.hpp"
+#include "../../transport/collectives.hpp"
+#include "../concept.hpp"
+#include "blocks.hpp"
+#include "chosen.hpp"
+#include "lanes.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace GLOBALQ_ABI::baseline::detail {
+
+/// Everything a transfer may still touch when a call is given up.
+struct workspace {
+  frame_pool frames;
+  std::vector<globalq::detail::opening_record> records;
+  byte_buffer mine, all;
+};
+
+/// @brief A workspace of its own for each copy of a compressor, since copies may be called at the same time.
+class own_workspace {
+ public:
+  own_workspace() = default;
+  own_workspace(own_workspace const&) : own_workspace() {}
+  own_workspace& operator=(own_workspace const&) { return *this; }
+  own_workspace(own_workspace&&) = default;
+  own_workspace& operator=(own_workspace&&) = default;
+  ~own_workspace() = default;
+
+  workspace& operator*() const { return *memory_; }
+  workspace* operator->() const { return memory_.get(); }
+  /// f(), whose transfers use it.
+  template <Transport T, class F>
+  auto keeping(T& workers, F const& f) {
+    return transport::keeping_reused(workers, memory_, f);
+  }
+
+ private:
+  std::shared_ptr<workspace> memory_ = std::make_shared<workspace>();
+};
+
+/// A real number as a part of a fingerprint.
+inline std::uint64_t hash_of(std::uint64_t h, double x) { return globalq::detail::hash(h, bits_of(x)); }
+
+/// @brief The layers of a compressor, and its calls.
+class caller {
+ public:
+  /// @param name        of the compressor, for errors and the fingerprint
+  /// @param parameters  hash of all its parameters
+  /// @param schedule    name of the schedule of its sums
+  caller(char const* name, adapt::layout layers, options const& settings, std::uint64_t parameters,
+         std::string_view schedule = {})
+      : layers_(std::move(layers)),
+        settings_(settings),
+        name_(name),
+        schedule_(schedule),
+        runs_(runs_of(layers_)),
+        blocks_(blocks_of(runs_)),
+        meter_(settings.telemetry) {
+    for (run const& b : blocks_) {
+      before_.push_back(total_);
+      total_ += b.count;
+    }
+    set_parameters(parameters);
+    for (adapt::layer const& l : layers_) {
+      if (l.type != dtype::float32)
+        throw configuration_error("globalq: " + std::string(name) + ": layer \"" + l.name + "\" is of type " +
+                                  name_of(l.type) + "; compressors take float32: convert it before the call");
+      places_ = globalq::detail::hash(places_, l.name);
+      for (std::uint64_t const number : {l.offset, l.size, l.rows()})
+        places_ = globalq::detail::hash(places_, number);
+    }
+  }
+
+  /// For a compressor whose parameters change between calls.
+  void set_parameters(std::uint64_t parameters) {
+    parameters_ = forced_ ? globalq::detail::hash(0, std::string_view("float32"))
+                          : globalq::detail::hash(parameters, std::string_view(name_));
+  }
+
+  adapt::layout const& layers() const { return layers_; }
+  options const& settings() const { return settings_; }
+  char const* name() const { return name_; }
+  std::span<run const> runs() const { return runs_; }
+  std::span<run const> blocks() const { return blocks_; }
+  /// Values of all layers, without what lies between them.
+  std::uint64_t total() const { return total_; }
+  workspace& memory() const { return *memory_; }
+  /// Where the kernels of a call run.
+  template <Transport T>
+  kernel::host_executor executor_of(T& workers) {
+    return executor_.of(workers);
+  }
+
+  /// What the opening of a call came to.
+  struct opened {
+    bool finite = true;
+    double top = 0;  ///< max|x| over all workers
+    double unit =
+        1;  ///< a power of two that values are divided by before float32 sums, so that none overflows
+    std::span<globalq::detail::opening_record const> records;  ///< of all workers, each with its statistic
+  };
+
+  /// What most calls measure: the largest magnitude only.
+  auto largest(kernel::host_executor const& on, std::span<float const> x) const {
+    return [this, &on, x] { return std::pair(largest_bits(on, blocks_, x.data()), 0.0); };
+  }
+
+  /// @brief One call: the opening exchange, then @p body(opened, rest) -> outcome, then what a mean that is no number needs.
+  ///
+  /// The body begins in the phase of encoding; it says where others begin (enter), and what it sends goes through exchange(), sum()
+  /// or allgather(). The rest that it is given is the caller's, or memory where telemetry wants to know the errors.
+  /// @param measure  measure() -> (bits of this worker's largest magnitude, a number that all workers learn of each other)
+  template <Transport T, class Measure, class Body>
+  outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
+               std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
+    kernel::float_environment const exact;
+    return meter_.watch(workers, name_, step, x.size(), forced_,
+                        [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
+  }
+
+  /// A phase, until it goes out of scope.
+  [[nodiscard]] auto enter(phase p) { return meter_.enter(p); }
+
+  /// @brief What all workers do together with frames of a codec, timed.
+  template <Transport T, class Schedule>
+  void exchange(T& workers, Schedule const& schedule, codec& frames_of, globalq::layout const& cut) {
+    globalq::detail::run_metered(meter_, schedule, workers, frames_of, cut, memory_->frames);
+  }
+  /// @brief Every worker's numbers become their sum over all workers; the same bits everywhere.
+  template <class Lane, Transport T, class Schedule>
+  void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Lane> values) {
+    if (values.empty() || workers.size() == 1) return;
+    lanes_codec<Lane> numbers(on, values);
+    std::uint64_t const chunk = settings_.chunk_values;
+    exchange(workers, schedule, numbers,
+             globalq::layout(
+                 values.size(), schedule.parts(workers.size()), random::tile_values,
+                 chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Lane), 1)));
+  }
+  /// @brief Every worker's numbers, in order of ranks.
+  template <class Number, Transport T>
+  void allgather(T& workers, std::span<Number const> mine, std::span<Number> all) {
+    auto const timed = meter_.enter(phase::transfer);
+    transport::allgather(workers, std::as_bytes(mine), std::as_writable_bytes(all));
+  }
+
+  /// f(place in the vector, place among the values of layers, count) for blocks.
+  template <class F>
+  void each_block(kernel::host_executor const& on, F const& f) const {
+    on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
+  }
+
+  /// @brief The mean in float32, of which nothing is left.
+  /// @param unit  of the call that was opened
+  template <Transport T, class Schedule>
+  outcome float32_mean(T& workers, Schedule const& schedule, kernel::host_executor const& on, float const* x,
+                       float* mean, float* rest, double unit) {
+    meter_.report().uncompressed = 1;
+    sums_.resize(total_);
+    float const share = static_cast<float>(1 / unit);
+    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+      for (std::uint64_t i = 0; i < count; ++i) sums_[at + i] = x[first + i] * share;
+    });
+    sum(workers, schedule, on, std::span(sums_));
+    auto const timed = meter_.enter(phase::decode);
+    if (!scale(on, sums_, unit / workers.size())) return outcome::not_finite;
+    if (rest != nullptr) fill(on, blocks_, rest, 0.0F);
+    each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+      std::copy_n(sums_.data() + at, count, mean + first);
+    });
+    return outcome::mean;
+  }
+
+ private:
+  /// The call, watched.
+  template <Transport T, class Measure, class Body>
+  outcome checked(T& workers, kernel::host_executor const& on, std::span<float const> x,
+                  std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
+                  Body const& body) {
+    return memory_.keeping(workers, [&] {
+      std::string why;
+      if (step > random::max_step)
+        why = "step " + std::to_string(step) + " is 2^48 or more; count steps from 0";
+      if (x.size() != layers_.length() || mean.size() != x.size() ||
+          (!rest.empty() && rest.size() != x.size()))
+        why = "the vectors have " + std::to_string(x.size()) + " (x), " + std::to_string(mean.size()) +
+              " (mean) and " + std::to_string(rest.size()) + " (rest) values, the layers " +
+              std::to_string(layers_.length()) + "; pass vectors that hold all layers";
+      if (!why.empty()) {
+        globalq::detail::share_refusal(workers, why);
+        throw configuration_error(
+            globalq::detail::worker_message(name_, workers.rank(), workers.size(), why));
+      }
+      auto const [top, statistic] = measured(measure);
+      opened const o = open(workers, x.size(), step, top, statistic);
+      outcome result = outcome::not_finite;
+      if (o.finite && forced_) {  // a state stays as it is
+        auto const timed = meter_.enter(phase::encode);
+        result = float32_mean(workers, schedule::scatter_reduce_allgather{}, on, x.data(), mean.data(),
+                              rest.empty() ? nullptr : rest.data(), o.unit);
+      } else if (o.finite) {
+        result = measured_errors(on, x, rest, [&](std::span<float> left) {
+          auto const timed = meter_.enter(phase::encode);
+          return body(o, left);
+        });
+      }
+      if (result == outcome::not_finite) {
+        meter_.not_finite(o.finite ? -1 : who_brought(o));
+        if (settings_.non_finite == non_finite::error)
+          throw non_finite_error(
+              globalq::detail::non_finite_text(name_,
+                                               o.finite ? globalq::detail::beyond_range_text(dtype::float32)
+                                                        : globalq::detail::brought_text(who_brought(o)),
+                                               false));
+        fill(on, blocks_, mean.data(), float_of(float_nan));
+      }
+      return result;
+    });
+  }
+
+  template <class Measure>
+  auto measured(Measure const& measure) {
+    auto const timed = meter_.enter(phase::norm);
+    std::pair<std::uint32_t, double> const m = measure();
+    return m;
+  }
+
+  /// body(rest); where telemetry asks for it, tells what the message of this worker stood for.
+  template <class Body>
+  outcome measured_errors(kernel::host_executor const& on, std::span<float const> x, std::span<float> rest,
+                          Body const& body) {
+    if (!meter_.wants_errors()) return body(rest);
+    before_call_.assign(x.begin(), x.end());  // the rest may take the place of x
+    message_.resize(x.size());                // before a state changes
+    left_.resize(rest.empty() ? x.size() : 0);
+    if (rest.empty()) rest = left_;
+    outcome const result = body(rest);
+    if (result != outcome::mean) return result;
+    for (run const& r : runs_) {
+      for (std::uint64_t i = r.first; i < r.first + r.count; ++i) message_[i] = before_call_[i] - rest[i];
+      globalq::detail::add_errors(on, {before_call_.data() + r.first, dtype::float32},
+                                  {message_.data() + r.first, dtype::float32}, r.count, meter_.report());
+    }
+    return result;
+  }
+
+  template <Transport T>
+  opened open(T& workers, std::uint64_t length, std::uint64_t step, std::uint32_t top, double statistic) {
+    int const n = workers.size();
+    using globalq::detail::agreement;
+    agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n, settings_.seed,
+                     settings_.non_finite, length);
+    agreed.fields[agreement::type] = globalq::detail::hash(agreed.fields[agreement::type], places_);
+    auto& records = memory_->records;
+    records.resize(static_cast<std::size_t>(n));
+    auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers.rank()), 1);
+    mine[0] = agreed.record(step, bits_of(static_cast<double>(float_of(top))), statistic);
+    auto const timed = meter_.enter(phase::opening);
+    transport::allgather(workers, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
+    globalq::detail::check_agreement(workers, records, name_, forced_, [&](int field) -> std::string {
+      if (field == agreement::type) return std::to_string(layers_.size()) + " layers of float32";
+      if (field == agreement::what) return forced_ ? "float32" : name_;
+      if (field == agreement::schedule) return schedule_.empty() ? "allgather" : schedule_;
+      if (field == agreement::seed) return std::to_string(settings_.seed);
+      if (field == agreement::step) return std::to_string(step);
+      return globalq::detail::mode_text(settings_.non_finite);
+    });
+    opened o;
+    o.records = records;
+    for (auto const& r : records) {
+      o.finite = o.finite && !r.non_finite();
+      o.top = std::max(o.top, r.max());
+    }
+    if (o.finite && o.top > 0) o.unit = globalq::detail::plain_scale_of(o.top, n, dtype::float32).unit;
+    return o;
+  }
+
+  static int who_brought(opened const& o) {
+    int who = 0;
+    while (!o.records[static_cast<std::size_t>(who)].non_finite()) ++who;
+    return who;
+  }
+
+  adapt::layout layers_;
+  options settings_;
+  char const* name_;
+  std::string schedule_;
+  std::uint64_t parameters_ = 0, places_ = 0;
+  std::vector<run> runs_, blocks_;
+  std::vector<std::uint64_t> before_;  ///< values of layers before each block
+  std::uint64_t total_ = 0;
+  std::vector<float> sums_;
+  std::vector<float> before_call_, left_,
+      message_;  ///< where telemetry wants errors: of x, the rest, what was sent
+  own_workspace memory_;
+  worker_executor executor_;
+  globalq::detail::call_meter meter_;
+  bool forced_ = globalq::detail::float32_forced();
+};
+
+}  // namespace GLOBALQ_ABI::baseline::detail

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: error feedback: what was not sent is added to the next vector.
+
+#include "concept.hpp"
+#include "detail/blocks.hpp"
+#include "state.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace GLOBALQ_ABI::baseline {
+
+namespace detail {
+
+/// p = carry * e + g.
+GLOBALQ_LOOP void add_error(float const* __restrict g, float const* __restrict e, float carry,
+                            std::uint64_t count, float* __restrict p) {
+  if (carry == 1.0F)
+    for (std::uint64_t i = 0; i < count; ++i) p[i] = g[i] + e[i];
+  else
+    for (std::uint64_t i = 0; i < count; ++i) p[i] = g[i] + carry * e[i];
+}
+
+}  // namespace detail
+
+/// @brief Adds what a compressor did not send to the next vector: p = g + e; c = C(p); e = p - c.
+///
+/// So the sum of what was sent is the sum of all vectors minus the last error, but for float rounding: a biased compressor
+/// then converges where it would stall by itself.
+/// @code
+/// gq::baseline::error_feedback ef{gq::baseline::top_k{model, {.density = 0.01}}};
+/// ef.reduce(workers, gradient, mean, step);
+/// @endcode
+/// Costs two vectors of memory and, beside the compressor, one pass that reads two vectors and writes one.
+///
+/// Errors stay bounded where what is left of a vector is, in expectation, shorter than the vector. A compressor that may leave
+/// more says so by `bool contracts() const`, and is refused when that is false: rand_k with its values scaled up would leave
+/// (1 - d/k) p where it sends, which grows with every call.
+/// @source Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019 (EF-SGD), Algorithm 2; changing learning rates: Zheng et
+///         al. 2019, Algorithm 1; what a compressor must keep: Karimireddy et al. 2019, Assumption A
+template <class C>
+class error_feedback {
+ public:
+  /// @throws configuration_error for a compressor whose contracts() is false
+  explicit error_feedback(C inner)
+      : inner_(std::move(inner)),
+        blocks_(detail::blocks_of(detail::runs_of(inner_.layers()))),
+        error_(inner_.layers().length()),
+        sum_(error_.size()) {
+    if constexpr (requires { inner_.contracts(); })
+      if (!inner_.contracts())
+        throw configuration_error(
+            "globalq: error_feedback: the compressor may leave more than it is given, so errors would grow "
+            "without bound; give one that does not scale what it sends: rand_k with .unbiased = false");
+  }
+
+  adapt::layout const& layers() const { return inner_.layers(); }
+  C& inner() { return inner_; }
+  C const& inner() const { return inner_; }
+
+  /// @brief Averages @p g with the errors of earlier calls.
+  /// @param carry  what the error is multiplied by first: the learning rate of the step before divided by this step's,
+  ///               where @p g does not contain the learning rate and it changes
+  /// @returns what the compressor returns; errors are unchanged unless it is a mean, and when it throws
+  template <class T>
+  requires Compressor<C, T> outcome reduce(T& workers, std::span<float const> g, std::span<float> mean,
+                                           std::uint64_t step, float carry = 1.0F) {
+    kernel::float_environment const exact;
+    if (g.size() != error_.size()) {  // the compressor says so, to all workers
+      return inner_.reduce(workers, g, mean, {}, step);
+    }
+    detail::for_blocks(executor_.of(workers), blocks_, [&](std::uint64_t first, std::uint64_t count) {
+      detail::add_error(g.data() + first, error_.data() + first, carry, count, sum_.data() + first);
+    });
+    outcome const result = inner_.reduce(workers, sum_, mean, sum_, step);
+    if (result == outcome::mean) std::swap(error_, sum_);
+    return result;
+  }
+
+  /// What has not been sent yet. Between layers: zeros.
+  std::span<float const> error() const { return error_; }
+
+  /// Forgets all errors, as a new object has none.
+  void reset() {
+    std::fill(error_.begin(), error_.end(), 0.0F);
+    std::fill(sum_.begin(), sum_.end(), 0.0F);
+  }
+
+  /// @brief Everything that this worker keeps between steps: errors by layer, and the compressor's own state.
+  state save(int workers, int rank) const {
+    state s(workers, rank);
+    for (adapt::layer const& l : layers()) s.put(key(l), std::span(error_).subspan(l.offset, l.size));
+    if constexpr (requires { inner_.save(s); }) inner_.save(s);
+    return s;
+  }
+
+  /// @brief Takes up what was saved, by the same number of workers or another one.
+  ///
+  /// Layers are found by name, wherever they lie now. The same number of workers: each takes its own state, bit for bit.
+  /// Another number: every worker takes the mean of all old workers' errors (added in double in rank order). What enters the mean of
+  /// the vectors is the mean of the errors, and this keeps it, whatever the numbers; of all ways to do so it has the least
+  /// sum of squares, and all new workers are alike.
+  /// @param saved    the own state, or those of all old workers in any order
+  /// @param workers  how many there are now
+  /// @throws frame_error when layers are missing or have other sizes; configuration_error when a worker's state is missing
+  ///         or there twice. Nothing is changed then.
+  void load(std::span<state const> saved, int workers, int rank) {
+    state const self(workers, rank);  // refuses a rank that cannot be
+    if (saved.empty()) throw configuration_error("globalq: error_feedback::load: there is no state to load");
+    int const before = saved[0].workers();
+    std::vector<state const*> of;  // by rank; as many as there are, whatever number of workers they claim
+    for (state const& s : saved) {
+      if (s.workers() != before)
+        throw configuration_error("globalq: error_feedback::load: states of " + std::to_string(before) +
+                                  " and of " + std::to_string(s.workers()) +
+                                  " workers; load those of one checkpoint");
+      of.push_back(&s);
+    }
+    std::sort(of.begin(), of.end(), [](state const* a, state const* b) { return a->rank() < b->rank(); });
+    for (std::size_t k = 1; k < of.size(); ++k)
+      if (of[k]->rank() == of[k - 1]->rank())
+        throw configuration_error("globalq: error_feedback::load: the state of worker " +
+                                  std::to_string(of[k]->rank()) + " is there twice");
+    bool const same = before == workers;
+    if (same) std::erase_if(of, [&](state const* s) { return s->rank() != rank; });
+    int const first = same ? rank : 0, end = same ? rank + 1 : before;
+    for (int r = first; r < end; ++r) {
+      auto const k = static_cast<std::size_t>(r - first);
+      if (k == of.size() || of[k]->rank() != r)
+        throw configuration_error(
+            "globalq: error_feedback::load: the state of worker " + std::to_string(r) + " of " +
+            std::to_string(before) + " is missing; " +
+            (same ? "load the own one" : "another number of workers needs all of them"));
+    }
+    state const& own = *of[0];
+    std::vector<float> errors(error_.size());
+    for (adapt::layer const& l : layers()) {
+      auto const to = std::span(errors).subspan(l.offset, l.size);
+      if (same) {
+        auto const from = own.get(key(l), l.size);
+        std::copy(from.begin(), from.end(), to.begin());
+        continue;
+      }
+      std::vector<double> sums(l.size);
+      for (state const* s : of) {
+        auto const from = s->get(key(l), l.size);
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(from[i]);
+      }
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        to[i] = static_cast<float>(sums[i] / static_cast<double>(before));
+    }
+    if constexpr (requires { inner_.load(own); }) inner_.load(own);
+    error_ = std::move(errors);
+    std::fill(sum_.begin(), sum_.end(), 0.0F);
+  }
+
+ private:
+  static std::string key(adapt::layer const& l) { return "error/" + l.name; }
+
+  C inner_;
+  detail::worker_executor executor_;
+  std::vector<detail::run> blocks_;
+  std::vector<float> error_;
+  std::vector<float> sum_;  ///< g + e; then the new error
+};
+
+}  // namespace GLOBALQ_ABI::baseline

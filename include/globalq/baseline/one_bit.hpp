@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: 1-bit SGD: signs, and for each bucket the means of its values above and below zero.
+
+#include "detail/caller.hpp"
+#include "detail/signs.hpp"
+#include "state.hpp"
+
+namespace GLOBALQ_ABI::baseline {
+
+/// How the messages of 1-bit SGD become a mean.
+enum class one_bit_exchange : std::uint8_t {
+  stripes,  ///< the paper's: the owner of a stripe adds, and sends the mean as bits again, with an error of its own
+  gather  ///< every worker gets all messages and adds them: no second loss, and n/2 times the bytes
+};
+
+/// Parameters of one_bit; the same on every worker.
+struct one_bit_options {
+  /// Values that share two means; 0: a row of each matrix, where the paper has a column. A bucket does not cross layers.
+  std::uint64_t bucket = 512;
+  one_bit_exchange exchange = one_bit_exchange::stripes;
+};
+
+namespace detail {
+
+/// What the bits of a bucket stand for.
+struct two_means {
+  float positive, negative;
+};
+static_assert(sizeof(two_means) == sizeof(std::uint64_t));
+
+/// Values that share two means. In a message a word has the means, those after it the bits.
+struct bit_bucket {
+  std::uint64_t first, count;  ///< its values
+  std::uint64_t before;        ///< values of the buckets before it
+  std::uint64_t word;          ///< of a message of all buckets: where it begins
+};
+
+/// The means of the values at or above zero and of those below, in 16 partial sums.
+GLOBALQ_LOOP two_means means_of_signs(float const* x, std::uint64_t count) {
+  constexpr std::uint64_t lanes = 16;
+  double sums[lanes] = {}, below[lanes] = {};
+  std::uint32_t negatives[lanes] = {};
+  std::uint64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::uint64_t j = 0; j < lanes; ++j) {
+      float const v = x[i + j], low = v < 0 ? v : 0.0F;
+      sums[j] += static_cast<double>(v);
+      below[j] += static_cast<double>(low);
+      negatives[j] += v < 0 ? 1U : 0U;
+    }
+  for (std::uint64_t j = 0; i < count; ++i, ++j) {
+    sums[j] += static_cast<double>(x[i]);
+    below[j] += x[i] < 0 ? static_cast<double>(x[i]) : 0.0;
+    negatives[j] += x[i] < 0 ? 1U : 0U;
+  }
+  double all = 0, low = 0;
+  std::uint64_t negative = 0;
+  for (std::uint64_t j = 0; j < lanes; ++j) {
+    all += sums[j];
+    low += below[j];
+    negative += negatives[j];
+  }
+  double const above = all - low;
+  return {negative == count || above < 0 ? 0.0F
+                                         : static_cast<float>(above / static_cast<double>(count - negative)),
+          negative == 0 ? 0.0F : static_cast<float>(low / static_cast<double>(negative))};
+}
+
+/// rest[i] = x[i] - its mean; they may be the same memory.
+GLOBALQ_LOOP void leave_over(float const* x, std::uint64_t count, two_means m, float* rest) {
+  GLOBALQ_INDEPENDENT
+  for (std::uint64_t i = 0; i < count; ++i) rest[i] = x[i] - (x[i] < 0 ? m.negative : m.positive);
+}
+
+/// sums[i] *= factor, in double.
+GLOBALQ_LOOP void scale_sums(float* sums, std::uint64_t count, double factor) {
+  for (std::uint64_t i = 0; i < count; ++i)
+    sums[i] = static_cast<float>(static_cast<double>(sums[i]) * factor);
+}
+
+inline two_means means_in(std::uint64_t const* bucket) {
+  two_means m;
+  std::memcpy(&m, bucket, sizeof m);
+  return m;
+}
+
+/// Writes a bucket: means in units of 1 / @p share, and bits.
+inline two_means write_bucket(float const* x, std::uint64_t count, float share, std::uint64_t* to) {
+  two_means m = means_of_signs(x, count);
+  m = {m.positive * share, m.negative * share};
+  std::memcpy(to, &m, sizeof m);
+  pack_signs(x, count, to + 1);
+  return m;
+}
+
+/// sums[i] += what bit i of a bucket stands for.
+inline void add_bucket(std::uint64_t const* bucket, std::uint64_t count, float* sums) {
+  two_means const m = means_in(bucket);
+  add_signed(bucket + 1, count, m.positive, m.negative, sums);
+}
+
+/// @brief The buckets of all layers, and the messages that have them.
+class bit_buckets {
+ public:
+  bit_buckets(adapt::layout const& layers, std::uint64_t bucket) {
+    for (adapt::layer const& l : layers) {
+      std::uint64_t const width = bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
+      for (std::uint64_t at = 0; at < l.size; at += width) {
+        std::uint64_t const count = std::min(width, l.size - at);
+        all_.push_back({l.offset + at, count, values_, words_});
+        values_ += count;
+        words_ += 1 + divide_up<std::uint64_t>(count, 64);
+      }
+    }
+  }
+
+  /// Words of a message of all buckets.
+  std::uint64_t words() const { return words_; }
+
+  /// Consecutive buckets, the words of a message that have them, and their values, counted without what is not in layers.
+  struct range {
+    std::span<bit_bucket const> buckets;
+    std::uint64_t word = 0, words = 0, value = 0, values = 0;
+  };
+  range all() const { return {all_, 0, words_, 0, values_}; }
+  /// Those that begin in a range of words: a bucket lies in one segment, wherever words are cut.
+  range in(segment part) const {
+    auto const from = [&](std::uint64_t word) {
+      return static_cast<std::size_t>(
+          std::lower_bound(all_.begin(), all_.end(), word,
+                           [](bit_bucket const& b, std::uint64_t w) { return b.word < w; }) -
+          all_.begin());
+    };
+    std::size_t const a = from(part.first), b = from(part.first + part.count);
+    auto const word = [&](std::size_t i) { return i < all_.size() ? all_[i].word : words_; };
+    auto const value = [&](std::size_t i) { return i < all_.size() ? all_[i].before : values_; };
+    return {std::span(all_).subspan(a, b - a), word(a), word(b) - word(a), value(a), value(b) - value(a)};
+  }
+  /// The stripe of a worker.
+  range stripe(int workers, int rank) const { return in(globalq::layout(words_, workers, 1, 0).part(rank)); }
+
+ private:
+  std::vector<bit_bucket> all_;
+  std::uint64_t words_ = 0, values_ = 0;
+};
+
+/// f(bucket) for buckets that threads share.
+template <class F>
+void each_bucket(kernel::host_executor const& on, std::span<bit_bucket const> buckets, F const& f) {
+  constexpr std::uint64_t group = 32;  // a piece of work
+  on.items(divide_up<std::uint64_t>(buckets.size(), group), [&](std::uint64_t g) {
+    for (std::uint64_t b = g * group; b < std::min<std::uint64_t>(buckets.size(), (g + 1) * group); ++b)
+      f(buckets[b]);
+  });
+}
+
+/// Means that say: a value of this bucket has left float32.
+inline constexpr std::uint64_t beyond_range = std::uint64_t{float_infinity} << 32 | float_infinity;
+
+/// @throws frame_error when a mean is not finite
+/// @returns whether all buckets are within float32, where @p may_leave it
+inline bool check_means(bit_buckets::range part, std::uint64_t const* words, int worker, bool may_leave) {
+  bool within = true;
+  for (bit_bucket const& b : part.buckets) {
+    std::uint64_t const* const here = words + (b.word - part.word);
+    two_means const m = means_in(here);
+    if (is_finite(m.positive) && is_finite(m.negative)) continue;
+    if (!may_leave || *here != beyond_range)
+      throw frame_error("globalq: one_bit: worker " + std::to_string(worker) +
+                        " sent a mean that is not finite; the bytes were damaged");
+    within = false;
+  }
+  return within;
+}
+
+/// @brief Messages of buckets: own ones, and those of the mean, which the owner of a stripe makes.
+class stripe_codec final : public codec {
+ public:
+  /// @param own     this worker's message of all buckets, its means in units of @p unit
+  /// @param means   gets the message of the mean
+  /// @param before  the owner's error of its stripe; none: zeros
+  /// @param after   gets that after this call
+  /// @param from    reused memory: the message of each worker, in order of ranks
+  stripe_codec(kernel::host_executor const& on, bit_buckets const& buckets, int workers, int rank,
+               double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after,
+               std::vector<std::uint64_t const*>& from)
+      : on_(on),
+        buckets_(buckets),
+        rank_(rank),
+        factor_(unit / workers),
+        stripe_(buckets.stripe(workers, rank).value),
+        own_(own),
+        means_(means),
+        before_(before),
+        after_(after),
+        from_(from) {
+    from_.resize(static_cast<std::size_t>(workers));
+  }
+
+  /// Whether the mean is within float32; the same on every worker.
+  bool within() const { return within_; }
+
+  std::size_t frame_bytes(segment part, int) const override { return 8 * buckets_.in(part).words; }
+  void combine(segment part, bool, std::span<source const> sources, std::span<std::byte> out) override {
+    auto const here = buckets_.in(part);
+    auto* const to = reinterpret_cast<std::uint64_t*>(out.data());
+    if (sources.empty()) {
+      std::copy_n(own_ + here.word, here.words, to);
+      return;
+    }
+    from_[static_cast<std::size_t>(rank_)] = own_ + here.word;
+    for (source const& s : sources) {
+      auto const* const words = reinterpret_cast<std::uint64_t const*>(s.frame.data());
+      check_means(here, words, s.worker, false);
+      from_[static_cast<std::size_t>(s.worker)] = words;
+    }
+    each_bucket(on_, here.buckets, [&](bit_bucket const& b) {
+      std::uint64_t const word = b.word - here.word, value = b.before - stripe_;
+      float* const sums = after_ + value;
+      std::fill_n(sums, b.count, 0.0F);
+      for (std::uint64_t const* words : from_) add_bucket(words + word, b.count, sums);
+      scale_sums(sums, b.count, factor_);
+      if (before_ != nullptr) add_lanes(sums, reinterpret_cast<std::byte const*>(before_ + value), b.count);
+      if (largest_bits(sums, b.count) >= float_infinity) {
+        std::fill_n(to + word, 1 + divide_up<std::uint64_t>(b.count, 64), std::uint64_t{0});
+        to[word] = beyond_range;
+        return;
+      }
+      leave_over(sums, b.count, write_bucket(sums, b.count, 1, to + word), sums);
+    });
+  }
+  void finish(segment part, std::span<source const> sources) override {
+    auto const here = buckets_.in(part);
+    if (here.words == 0) return;
+    std::memcpy(means_ + here.word, sources[0].frame.data(), 8 * here.words);
+    within_ = check_means(here, means_ + here.word, sources[0].worker, true) && within_;
+  }
+  payload numbers(segment, std::span<std::byte>) const override { return {}; }
+  void declare(std::span<std::byte>, int) const override {}
+
+ private:
+  kernel::host_executor const& on_;
+  bit_buckets const& buckets_;
+  int rank_;
+  double factor_;
+  std::uint64_t stripe_;  ///< the first value of the own stripe
+  std::uint64_t const* own_;
+  std::uint64_t* means_;
+  float const* before_;
+  float* after_;
+  std::vector<std::uint64_t const*>& from_;
+  bool within_ = true;
+};
+
+}  // namespace detail
+
+/// @brief A bit for each value, and two float32 for each bucket, which say what the bits stand for; both ways.
+///
+/// Of all ways to send signs with two numbers a bucket this has the least squared error: the means of the values at or above
+/// zero and of those below. Biased: made for error_feedback. Buckets are cut into stripes, one for each worker, of nearly
+/// equal bytes. The owner of a stripe gets it of every message, adds its own **second error** to their mean, and sends this
+/// as bits and two means again; what those leave over is the second error of the next call. So the mean of one call is not
+/// that of the messages, but over calls, but for rounding:
+/// sum of means = sum of the messages' means - last second error (of the mean, not of the sum over workers).
+/// With one worker the message is the mean: it has two values a bucket already.
+///
+/// The second error is unchanged when the outcome is not a mean or a call throws. It belongs to a number of workers and a
+/// rank: a call with others begins with zeros. error_feedback saves and loads it by layer: the same number of workers goes
+/// on bit for bit, with another number the second errors are dropped; so is what lies in another worker's stripe when layers
+/// come in another order. error_feedback::reset() and its carry change the first error only; see reset().
+/// @complexity  bytes sent: (d/4 + 16 d/bucket) (n-1)/n; gather: (d/8 + 8 d/bucket) (n-1). Memory of the second error: 8 d/n
+/// @determinism bit-identical on all workers: values are added in rank order, by the owner or by all
+/// @source      Seide et al. 2014
+class one_bit {
+ public:
+  /// @throws configuration_error for a layer that is not float32
+  explicit one_bit(adapt::layout layers, one_bit_options const& how = {}, options const& settings = {})
+      : how_(how),
+        caller_("one_bit", std::move(layers), settings,
+                globalq::detail::hash(how.bucket, static_cast<std::uint64_t>(how.exchange))),
+        buckets_(caller_.layers(), how.bucket) {}
+
+  adapt::layout const& layers() const { return caller_.layers(); }
+  /// Bytes of a message of all buckets. A worker sends about 2 (n-1)/n times as many; gather: n-1 times.
+  std::size_t frame_bytes() const { return 8 * buckets_.words(); }
+
+  /// Forgets the second error, as a new object has none.
+  void reset() {
+    second_.clear();
+    made_for_ = {};
+  }
+
+  /// See Compressor; but the mean is that of the messages in the long run, see above.
+  template <Transport T>
+  outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
+                 std::uint64_t step) {
+    auto const on = caller_.executor_of(workers);
+    return caller_.call(
+        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
+          return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), o.unit);
+        });
+  }
+
+  /// @brief Puts the second error, zeros outside of the own stripe; a layer of zeros is saved as no numbers.
+  ///
+  /// All are zeros when the last call was made by another number of workers or another rank than those of @p s.
+  void save(state& s) const {
+    if (how_.exchange != one_bit_exchange::stripes) return;
+    std::vector<float> all(layers().length());
+    if (made_for_ == place{s.workers(), s.rank()})
+      each_kept(made_for_, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+        std::copy_n(second_.data() + at, count, all.data() + first);
+      });
+    for (adapt::layer const& l : layers()) {
+      auto const errors = std::span<float const>(all).subspan(l.offset, l.size);
+      bool const none = std::all_of(errors.begin(), errors.end(), [](float v) { return v == 0; });
+      s.put(key(l), none ? std::span<float const>{} : errors);
+    }
+  }
+  /// @brief Takes the second error up, which the next call adds when it is made by as many workers and the same rank.
+  /// @throws frame_error when a layer is missing or has another size; nothing is changed then
+  void load(state const& s) {
+    if (how_.exchange != one_bit_exchange::stripes) return;
+    std::vector<float> all(layers().length());
+    for (adapt::layer const& l : layers()) {
+      auto const errors = saved(s, l);
+      std::copy(errors.begin(), errors.end(), all.begin() + static_cast<std::ptrdiff_t>(l.offset));
+    }
+    place const of{s.workers(), s.rank()};
+    std::vector<float> second(buckets_.stripe(of.workers, of.rank).values);
+    each_kept(of, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
+      std::copy_n(all.data() + first, count, second.data() + at);
+    });
+    second_ = std::move(second);
+    made_for_ = of;
+  }
+
+ private:
+  /// Whose stripe it is.
+  struct place {
+    int workers = 0, rank = 0;
+    bool operator==(place const&) const = default;
+  };
+
+  static std::string key(adapt::layer const& l) { return "second_error/" + l.name; }
+  static std::span<float const> saved(state const& s, adapt::layer const& l) {
+    try {
+      return s.get(key(l), 0);
+    } catch (frame_error const&) {
+      return s.get(key(l), l.size);
+    }
+  }
+
+  /// f(place in the vector, place in the second error, count) for the buckets of a stripe.
+  template <class F>
+  void each_kept(place of, F const& f) const {
+    auto const stripe = buckets_.stripe(of.workers, of.rank);
+    for (detail::bit_bucket const& b : stripe.buckets) f(b.first, b.before - stripe.value, b.count);
+  }
+
+  template <Transport T>
+  outcome exchange(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
+                   double unit) {
+    int const n = workers.size();
+    bool const stripes = how_.exchange == one_bit_exchange::stripes && n > 1;
+    std::uint64_t const messages = stripes ? 1 : static_cast<std::uint64_t>(n), words = buckets_.words();
+    auto const buckets = buckets_.all().buckets;
+    auto& memory = caller_.memory();
+    auto* const mine = memory.mine.get_values<std::uint64_t>(words);
+    auto* const all = memory.all.get_values<std::uint64_t>(words * messages);
+    float const share = static_cast<float>(1 / unit);
+    detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
+      detail::write_bucket(x + b.first, b.count, share, mine + b.word);
+    });
+    if (stripes) {
+      if (!mean_by_stripes(workers, on, mine, all, unit)) return outcome::not_finite;
+    } else {
+      caller_.allgather(workers, std::span<std::uint64_t const>(mine, words),
+                        std::span(all, words * messages));
+    }
+    auto const timed = caller_.enter(phase::decode);
+    if (!stripes)
+      for (int r = 0; r < n; ++r)
+        detail::check_means(buckets_.all(), all + static_cast<std::uint64_t>(r) * words, r, false);
+    double const factor = stripes ? 1.0 : unit / n;
+    auto const add = [&](detail::bit_bucket const& b, float* sums) {
+      std::fill_n(sums, b.count, 0.0F);
+      for (std::uint64_t m = 0; m < messages; ++m)
+        detail::add_bucket(all + m * words + b.word, b.count, sums);
+      if (factor != 1) detail::scale_sums(sums, b.count, factor);
+    };
+    // the mean of means is at most the largest of them but for rounding, so only the largest numbers need a look first
+    if (unit != 1 && !stripes) {
+      std::atomic<bool> finite{true};
+      sums_.resize(caller_.layers().length());
+      detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
+        add(b, sums_.data() + b.first);
+        if (detail::largest_bits(sums_.data() + b.first, b.count) >= float_infinity) finite = false;
+      });
+      if (!finite) return outcome::not_finite;
+    }
+    detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
+      if (rest != nullptr) {
+        auto const m = detail::means_in(mine + b.word);
+        detail::leave_over(x + b.first, b.count,
+                           {static_cast<float>(m.positive * unit), static_cast<float>(m.negative * unit)},
+                           rest + b.first);
+      }
+      add(b, mean + b.first);
+    });
+    if (stripes) {
+      std::swap(second_, next_);
+      made_for_ = {n, workers.rank()};
+    }
+    return outcome::mean;
+  }
+
+  /// The message of the mean, and the second error that it leaves.
+  /// @returns whether the mean is within float32
+  template <Transport T>
+  bool mean_by_stripes(T& workers, kernel::host_executor const& on, std::uint64_t const* mine,
+                       std::uint64_t* all, double unit) {
+    int const n = workers.size(), r = workers.rank();
+    next_.resize(buckets_.stripe(n, r).values);
+    second_.reserve(next_.size());  // they change places
+    bool const goes_on = made_for_ == place{n, r};
+    detail::stripe_codec frames(on, buckets_, n, r, unit, mine, all, goes_on ? second_.data() : nullptr,
+                                next_.data(), from_);
+    schedule::scatter_reduce_allgather const sum;
+    caller_.exchange(workers, sum, frames,
+                     globalq::layout(buckets_.words(), sum.parts(n), 1,
+                                     std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
+    return frames.within();
+  }
+
+  one_bit_options how_;
+  detail::caller caller_;
+  detail::bit_buckets buckets_;
+  std::vector<float> second_,
+      next_;        ///< errors of the mean in the own stripe; after the call that is being made
+  place made_for_;  ///< of the second error
+  std::vector<float> sums_;
+  std::vector<std::uint64_t const*> from_;
+};
+
+}  // namespace GLOBALQ_ABI::baseline

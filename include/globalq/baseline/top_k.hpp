@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: Top-K: the k values of largest magnitude, with their places.
+
+#include "density.hpp"
+#include "detail/caller.hpp"
+#include "detail/chosen.hpp"
+#include "selection.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace GLOBALQ_ABI::baseline {
+
+/// Parameters of top_k; the same on every worker.
+struct top_k_options {
+  double density = 0.01;                 ///< share of the values that is sent
+  baseline::scope scope = scope::layer;  ///< the largest of each layer, or of all layers together
+  /// Of each layer in the order of the layout, instead of one for all.
+  std::vector<double> densities = {};
+};
+
+/// @brief Sends the k values of largest magnitude as (place, value), and averages those of all workers.
+///
+/// Biased: use it in error_feedback. ||x - C(x)||^2 <= (1 - k/d) ||x||^2 of each d values that k are chosen from. Ties go to
+/// the lower place.
+/// @complexity  bytes sent: 8 k (n-1); one read of x to select, and one write of the mean
+/// @determinism bit-identical on all workers: values are added in rank order
+/// @source      Aji and Heafield 2017; Stich et al. 2018; Alistarh et al. 2018 (Top-K)
+class top_k {
+ public:
+  /// What may differ by layer.
+  using parameter = double;
+
+  /// @throws configuration_error for a density that is no share, densities that are not one a layer or are given to all layers
+  ///         together, a layer that is not float32, and for 2^32 values or more
+  explicit top_k(adapt::layout layers, top_k_options const& how = {}, options const& settings = {})
+      : caller_("top_k", std::move(layers), settings, 0) {
+    if (caller_.layers().length() >= selection::most)
+      throw configuration_error("globalq: top_k: the layers have " +
+                                std::to_string(caller_.layers().length()) +
+                                " values, and places have 32 bits; give some layers to another top_k");
+    plan(how);
+  }
+
+  /// @brief Gives layers other densities, from the next call on; on all workers alike.
+  /// @param densities  of each layer in the order of the layout; none: the one of the options
+  /// @throws           configuration_error as the constructor does; nothing has changed then
+  void assign(std::span<double const> densities) {
+    top_k_options how = how_;
+    how.densities.assign(densities.begin(), densities.end());
+    plan(how);
+  }
+
+  adapt::layout const& layers() const { return caller_.layers(); }
+  /// Values that a worker sends.
+  std::uint64_t count() const { return count_; }
+
+  /// See Compressor.
+  template <Transport T>
+  outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
+                 std::uint64_t step) {
+    auto const on = caller_.executor_of(workers);
+    // what is not finite is larger than all that is, so it is among those selected
+    auto const measure = [&] {
+      select(on, x);
+      std::uint32_t top = 0;
+      for (std::uint32_t p : places_) top = std::max(top, bits_of(x[p]) & float_magnitude);
+      return std::pair(top, 0.0);
+    };
+    return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto left) {
+      return exchange(workers, on, x, mean, left, o.unit);
+    });
+  }
+
+ private:
+  struct pool {
+    std::uint64_t first, size, k;
+  };
+
+  static std::uint64_t hash_of(top_k_options const& how) {
+    std::uint64_t h =
+        globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope));
+    for (double d : how.densities) h = detail::hash_of(h, d);
+    return h;
+  }
+  /// What the values are chosen from.
+  void plan(top_k_options const& how) {
+    auto const& layers = caller_.layers();
+    bool const by_layer = !how.densities.empty();
+    if (by_layer && how.densities.size() != layers.size())
+      throw configuration_error("globalq: top_k: " + std::to_string(how.densities.size()) +
+                                " densities for " + std::to_string(layers.size()) +
+                                " layers; give one for each, or none");
+    if (by_layer && how.scope == scope::whole)
+      throw configuration_error(
+          "globalq: top_k: densities of layers do not go with scope::whole, which chooses out of all layers "
+          "together; use scope::layer");
+    std::vector<pool> pools;
+    std::uint64_t total = 0;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      std::uint64_t const size = layers[l].size,
+                          k = count_of(by_layer ? how.densities[l] : how.density, size, "top_k");
+      total += size;
+      if (how.scope == scope::layer && k != 0) pools.push_back({layers[l].offset, size, k});
+    }
+    std::uint64_t const k = count_of(how.density, total, "top_k");
+    if (how.scope == scope::whole && k != 0) {
+      // values between layers must not be chosen: where there are some, layers are put side by side first
+      side_by_side_ = caller_.runs().size() > 1;
+      pools.push_back({side_by_side_ ? 0 : caller_.runs()[0].first, total, k});
+    }
+    std::sort(pools.begin(), pools.end(), [](pool const& a, pool const& b) { return a.first < b.first; });
+    top_k_options changed = how;
+    caller_.set_parameters(hash_of(how));  // from here on nothing throws
+    pools_ = std::move(pools);
+    count_ = 0;
+    for (pool const& p : pools_) count_ += p.k;
+    how_ = std::move(changed);
+  }
+
+  /// Fills places_, ascending.
+  void select(kernel::host_executor const& on, std::span<float const> x) {
+    places_.clear();
+    if (side_by_side_) {
+      beside_.clear();
+      for (detail::run const& r : caller_.runs())
+        beside_.insert(beside_.end(), x.begin() + static_cast<std::ptrdiff_t>(r.first),
+                       x.begin() + static_cast<std::ptrdiff_t>(r.first + r.count));
+      x = beside_;
+    }
+    for (pool const& p : pools_)
+      for (std::uint32_t place : selection_.largest(on, x.subspan(p.first, p.size), p.k))
+        places_.push_back(static_cast<std::uint32_t>(p.first + place));
+    if (!side_by_side_) return;
+    auto r = caller_.runs().begin();
+    std::uint64_t before = 0;
+    for (std::uint32_t& place : places_) {
+      while (place - before >= r->count) before += (r++)->count;
+      place = static_cast<std::uint32_t>(r->first + (place - before));
+    }
+  }
+
+  template <Transport T>
+  outcome exchange(T& workers, kernel::host_executor const& on, std::span<float const> x,
+                   std::span<float> mean, std::span<float> rest, double unit) {
+    auto const n = static_cast<std::uint64_t>(workers.size());
+    auto& memory = caller_.memory();
+    // places of a worker, then its values
+    auto* const mine = memory.mine.get_values<std::uint32_t>(2 * count_);
+    auto* const all = memory.all.get_values<std::uint32_t>(2 * count_ * n);
+    std::copy(places_.begin(), places_.end(), mine);
+    detail::take(on, x.data(), std::span<std::uint32_t const>(places_), unit,
+                 reinterpret_cast<float*>(mine + count_));
+    caller_.allgather(workers, std::span<std::uint32_t const>(mine, 2 * count_),
+                      std::span(all, 2 * count_ * n));
+    auto const timed = caller_.enter(phase::decode);
+    for (std::uint64_t r = 0; r < n; ++r) check(all + 2 * count_ * r, r, x.size());
+
+    // sums beyond float32 happen only where unit is not 1, and are found before anything is written
+    float const share = static_cast<float>(1 / static_cast<double>(n));
+    if (unit != 1 && !mean_fits(all, n, unit)) return outcome::not_finite;
+    if (!rest.empty()) {
+      detail::copy(on, caller_.blocks(), x.data(), rest.data());
+      detail::for_places(on, count_, [&](std::uint64_t first, std::uint64_t end) {
+        for (std::uint64_t k = first; k < end; ++k) rest[places_[k]] = 0;
+      });
+    }
+    // each block of the mean is cleared, gets the values of the workers in rank order, and is scaled, while it is in cache
+    detail::for_blocks(on, caller_.blocks(), [&](std::uint64_t first, std::uint64_t count) {
+      std::fill_n(mean.data() + first, count, 0.0F);
+      for_each_in(all, n, first, count, [&](std::uint32_t place, float v) { mean[place] += v; });
+      if (unit == 1 && (n & (n - 1)) == 0) {  // the same bits: the product is exact
+        for (std::uint64_t i = first; i < first + count; ++i) mean[i] *= share;
+      } else {
+        double const factor = unit / static_cast<double>(n);
+        for (std::uint64_t i = first; i < first + count; ++i)
+          mean[i] = static_cast<float>(static_cast<double>(mean[i]) * factor);
+      }
+    });
+    return outcome::mean;
+  }
+
+  /// f(place, value) for what lies in [first, first + count), worker after worker.
+  template <class F>
+  void for_each_in(std::uint32_t const* all, std::uint64_t n, std::uint64_t first, std::uint64_t count,
+                   F const& f) const {
+    for (std::uint64_t r = 0; r < n; ++r) {
+      std::uint32_t const* const places = all + 2 * count_ * r;
+      auto const* const values = reinterpret_cast<float const*>(places + count_);
+      auto k = static_cast<std::uint64_t>(std::lower_bound(places, places + count_, first) - places);
+      for (; k < count_ && places[k] < first + count; ++k) f(places[k], values[k]);
+    }
+  }
+
+  bool mean_fits(std::uint32_t const* all, std::uint64_t n, double unit) {
+    sums_.assign(caller_.layers().length(), 0.0F);
+    bool fits = true;
+    for_each_in(all, n, 0, sums_.size(), [&](std::uint32_t place, float v) { sums_[place] += v; });
+    for (float v : sums_)
+      fits = fits && is_finite(static_cast<float>(static_cast<double>(v) * unit / static_cast<double>(n)));
+    return fits;
+  }
+
+  /// @throws frame_error, on all workers alike, since all see the same bytes
+  void check(std::uint32_t const* places, std::uint64_t worker, std::uint64_t length) const {
+    bool bad = count_ != 0 && places[count_ - 1] >= length;
+    for (std::uint64_t k = 1; k < count_; ++k) bad = bad || places[k] <= places[k - 1];
+    if (bad)
+      throw frame_error("globalq: top_k: the places that worker " + std::to_string(worker) +
+                        " sent are not ascending within " + std::to_string(length) +
+                        " values; the bytes were damaged, and the output is now unspecified");
+  }
+
+  top_k_options how_;
+  detail::caller caller_;
+  std::vector<pool> pools_;
+  std::uint64_t count_ = 0;
+  bool side_by_side_ = false;
+  selection selection_;
+  std::vector<std::uint32_t> places_;
+  std::vector<float> beside_, sums_;
+};
+
+}  // namespace GLOBALQ_ABI::baseline

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief What a call would take: calibrate a machine, predict, simulate, choose. Target globalq::model.
+
+#include "model/bypass.hpp"
+#include "model/calibrate.hpp"
+#include "model/costs.hpp"
+#include "model/formulas.hpp"
+#include "model/predict.hpp"
+#include "model/simulation.hpp"

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: the mean of a model's layers with bits and buckets that adapt to its gradients: CGX's engine.
+
+#include "chooser.hpp"
+#include "layered_mean.hpp"
+
+#include "../../schedule/hierarchical.hpp"
+
+namespace GLOBALQ_ABI::adapt {
+
+/// Options of an adaptive_mean; the same on every worker.
+struct adaptive_options {
+  layered_options layers = {};
+  chooser_options choice = {};
+  /// Calls after which layers get new quantisers; 0: never, all keep the reference.
+  std::uint64_t every = 1000;
+  filter excluded = filter::cgx();  ///< layers that travel as float32
+};
+
+/// @brief Averages the layers of a model; every so many calls each layer gets the bits and the bucket that suit its gradients.
+///
+/// With its defaults it is CGX's engine: 4 bits in buckets of 128 to begin with; biases, normalisations and vectors in
+/// float32; scatter-reduce-allgather, within nodes and between them where the schedule has nodes; bits from 2 to 8 and
+/// buckets from 64 to 1,024, chosen by k-means over sizes and gradient norms within the error of 4 bits everywhere. Any other
+/// rule, such as L-GreCo's, is an option.
+///
+/// @code
+/// gq::adapt::adaptive_mean mean{workers, model, gq::schedule::hierarchical<>(8),
+///                               {.layers = {.call = {.seed = 42}, .warm_up = 100},
+///                                .choice = {.how = gq::adapt::rule_of(gq::adapt::lgreco{})},
+///                                .every = 500}};
+/// mean(gradient, step);
+/// @endcode
+/// A choice is made after the mean of a call, which therefore takes longer: a pass over the model for each candidate and some
+/// messages (chooser), which telemetry does not report. What it throws is thrown when the mean has been written. Calls of the
+/// warm-up count, and are added up too. Choices follow from what all workers measured, and are the same on every worker.
+/// Gradients are added up in float32 memory as long as the model, and a choice allocates.
+/// @tparam Transport  of host memory
+/// @tparam Schedule   any but native
+/// @determinism       bit-identical on all workers; independent of threads and chunks
+/// @source Markov 2024 (thesis), chapter 3 (CGX: Algorithm 3.1) and chapter 4 (L-GreCo)
+template <class Transport, class Schedule>
+class adaptive_mean {
+ public:
+  /// @throws configuration_error as layered_mean and chooser do
+  adaptive_mean(Transport& workers, layout const& model, Schedule schedule,
+                adaptive_options const& settings = {})
+      : workers_(workers),
+        every_(settings.every),
+        chosen_(model, settings.excluded, settings.choice, globalq::detail::execution_of(workers)),
+        mean_(workers, model, chosen_.operators(), std::move(schedule), settings.layers) {}
+
+  /// @brief Averages all layers of a vector in place; see layered_mean.
+  /// @param x  model.length() values of float32 or float64
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    (*this)(x, x, step);
+  }
+  /// @brief The same from @p x into @p y.
+  /// @throws as layered_mean and chooser::choose do
+  template <Vector X, Vector Y>
+  void operator()(X&& x, Y&& y, std::uint64_t step) {
+    if (every_ == 0 || mean_.forced_to_float32()) return mean_(x, y, step);
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
+    using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(std::is_same_v<value, float> || std::is_same_v<value, double>,
+                  "globalq: adaptive_mean adds gradients up in float32: pass float or double");
+    // lengths that do not fit are refused by the mean, which tells the others
+    if (length == chosen_.accumulated().model().length() && length == globalq::detail::size_of_vector(y))
+      chosen_.add(std::span<value const>(in, length));
+    mean_(x, y, step);
+    if (++calls_ % every_ != 0) return;
+    found_ = chosen_.choose(workers_, step);
+    if (found_) mean_.assign(chosen_.operators());
+  }
+
+  /// The quantisers of layers, and what was added up since they were chosen.
+  chooser const& chosen() const { return chosen_; }
+  /// What was found last: nothing before the first choice, or where a worker had no gradient to measure on.
+  std::optional<selection> const& found() const { return found_; }
+  /// The mean itself, for its plan and its names.
+  layered_mean<Transport, Schedule> const& mean() const { return mean_; }
+
+ private:
+  Transport& workers_;
+  std::uint64_t every_, calls_ = 0;
+  chooser chosen_;
+  layered_mean<Transport, Schedule> mean_;
+  std::optional<selection> found_;
+};
+
+template <class T, class S>
+adaptive_mean(T&, layout, S) -> adaptive_mean<T, S>;
+template <class T, class S>
+adaptive_mean(T&, layout, S, adaptive_options) -> adaptive_mean<T, S>;
+
+}  // namespace GLOBALQ_ABI::adapt

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: bits and bucket sizes of layers, chosen anew while training: gradients, tables, a rule, one choice for all.
+
+#include "cgx.hpp"
+#include "filter.hpp"
+#include "lgreco.hpp"
+#include "quantiser_errors.hpp"
+#include "selector.hpp"
+
+#include "../../operator/operators.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace GLOBALQ_ABI::adapt {
+
+/// @brief CGX's quantiser with parameters of run time: buckets scaled by their largest magnitude, 2 to 8 bits a value.
+/// @source Markov 2024 (thesis), chapter 3
+inline any_quantizer cgx_quantizer(bits_and_bucket const& p) {
+  return quantizer{norm::local<infinity>{.bucket = p.bucket}, levels::uniform<>{}, rounding::stochastic{},
+                   wire::packed<>{p.bits}};
+}
+
+/// Options of a chooser; the same on every worker.
+struct chooser_options {
+  /// What layers choose among, from few bits to many. Where the reference is not among them, that of its bits takes its bucket.
+  std::vector<bits_and_bucket> candidates = bits_and_buckets(2, 8, 64, 1024);
+  /// What is known to keep the accuracy; it, or its bits, are among the candidates. Layers begin with it.
+  bits_and_bucket reference{4, 128};
+  /// The budget is alpha times the reference's error.
+  double alpha = 1;
+  rule how = rule_of(cgx_kmeans{});
+  /// The quantiser with given bits and bucket.
+  std::function<any_quantizer(bits_and_bucket const&)> make = cgx_quantizer;
+  /// A layer's error with a candidate, on its accumulated gradient; none: the expected squared error of the quantiser.
+  sensitivity measure_by = nullptr;
+};
+
+/// @brief Which quantiser each layer has, chosen from gradients that are accumulated while training.
+///
+/// @code
+/// gq::adapt::chooser chosen{model, gq::adapt::filter::cgx(), {.how = gq::adapt::rule_of(gq::adapt::lgreco{})}};
+/// gq::adapt::overlapped_mean mean{workers, model, chosen.operators(), gq::schedule::sra{}};
+/// chosen.add(gradient);                                     // each step, before it is averaged
+/// if (chosen.choose(workers, step))                         // now and then, on all workers
+///   for (std::size_t l = 0; l < model.size(); ++l) mean.assign(l, chosen.operator_of(l));
+/// @endcode
+/// Layers that the filter keeps in float32 have no choice. adaptive_mean is this around a layered_mean.
+/// @source Markov 2024 (thesis), Algorithm 3.1 and section 4.5
+class chooser {
+ public:
+  /// @param excluded  layers that travel as float32
+  /// @param space     where errors are measured; a host execution space
+  /// @throws configuration_error when the reference's bits are not among the candidates, or alpha is no number of at least 0
+  template <class Space = Kokkos::DefaultHostExecutionSpace>
+  chooser(layout const& model, filter const& excluded, chooser_options options = {},
+          Space const& space = Space())
+      : options_(with_reference(std::move(options))),
+        quantisers_(quantisers_of(options_)),
+        selector_(model, {.of = options_.measure_by
+                                    ? with_sensitivity(quantisers(quantisers_, space), options_.measure_by)
+                                    : quantisers(quantisers_, space),
+                          .compress = [excluded](layer const& l) { return !excluded(l); },
+                          .reference = place_of_reference(options_),
+                          .alpha = options_.alpha,
+                          .how = options_.how,
+                          .settings = settings_of(options_),
+                          .candidates = static_cast<std::uint32_t>(options_.candidates.size())}) {}
+
+  /// @brief Adds this worker's gradient, before it is averaged.
+  /// @returns false when it holds NaN or infinity: nothing was added
+  template <class T>
+  bool add(std::span<T const> gradient) {
+    return selector_.add(gradient);
+  }
+  template <class T>
+  bool add(std::vector<T> const& gradient) {
+    return selector_.add(std::span<T const>(gradient));
+  }
+  gradient_accumulator const& accumulated() const { return selector_.accumulated(); }
+
+  /// @brief Chooses from what was added since the last time, on all workers alike, and begins to add anew.
+  ///
+  /// See selector::choose, which says what it returns and throws.
+  /// @param step  of the training, the same on every worker
+  template <Transport T>
+  std::optional<selection> choose(T& workers, std::uint64_t step) {
+    return selector_.choose(workers, step);
+  }
+
+  /// The table that this worker would bring.
+  choice_table table() const { return selector_.table(); }
+
+  /// Whether a layer is quantised at all.
+  bool quantises(std::size_t layer) const { return selector_.has_choice(layer); }
+  /// What a layer has now; of a layer in float32: {32, 0}.
+  bits_and_bucket choice(std::size_t layer) const {
+    return quantises(layer) ? options_.candidates[selector_.choices()[layer]] : bits_and_bucket{32, 0};
+  }
+  any_quantizer operator_of(std::size_t layer) const {
+    return quantises(layer) ? quantisers_[selector_.choices()[layer]] : any_quantizer(uncompressed{});
+  }
+  /// One for each layer.
+  std::vector<any_quantizer> operators() const {
+    std::vector<any_quantizer> all;
+    for (std::size_t l = 0; l < accumulated().model().size(); ++l) all.push_back(operator_of(l));
+    return all;
+  }
+  chooser_options const& options() const { return options_; }
+
+ private:
+  /// The reference is a candidate: where it is none, the one of its bits gets its bucket.
+  static chooser_options with_reference(chooser_options options) {
+    auto& all = options.candidates;
+    auto same_bits = std::find(all.begin(), all.end(), options.reference);
+    if (same_bits == all.end())
+      same_bits = std::find_if(all.begin(), all.end(),
+                               [&](bits_and_bucket const& c) { return c.bits == options.reference.bits; });
+    if (same_bits == all.end())
+      throw configuration_error("globalq: adapt::chooser: the reference has " +
+                                std::to_string(options.reference.bits) + " bits, and none of the " +
+                                std::to_string(all.size()) +
+                                " candidates has; add one, so that layers can keep what they begin with");
+    same_bits->bucket = options.reference.bucket;
+    return options;
+  }
+  static std::uint32_t place_of_reference(chooser_options const& options) {
+    auto const& all = options.candidates;
+    return static_cast<std::uint32_t>(std::find(all.begin(), all.end(), options.reference) - all.begin());
+  }
+  static std::vector<any_quantizer> quantisers_of(chooser_options const& options) {
+    std::vector<any_quantizer> all;
+    for (bits_and_bucket const& c : options.candidates) all.push_back(options.make(c));
+    return all;
+  }
+  static std::uint64_t settings_of(chooser_options const& options) {
+    std::uint64_t h = options.measure_by ? 1 : 0;
+    for (bits_and_bucket const& c : options.candidates)
+      for (std::uint64_t const x : {std::uint64_t{c.bits}, c.bucket}) h = globalq::detail::hash(h, x);
+    return h;
+  }
+
+  chooser_options options_;
+  std::vector<any_quantizer> quantisers_;
+  selector selector_;
+};
+
+}  // namespace GLOBALQ_ABI::adapt

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: the mean of all layers of a model in one call, each layer with an operator of its own.
+
+#include "../../call/detail/group_plan.hpp"
+#include "../../collective/allreduce_mean.hpp"
+#include "detail/layer_difference.hpp"
+#include "filter.hpp"
+#include "layout.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace GLOBALQ_ABI::adapt {
+
+/// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
+inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
+                                               any_quantizer const& op) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model) all.push_back(keep(l) ? any_quantizer(uncompressed{}) : op);
+  return all;
+}
+/// @brief The same, with an operator that depends on the layer.
+/// @param make  make(layer) -> a quantizer, any_quantizer or uncompressed
+template <class Make>
+requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantizer> operators_of(
+    layout const& model, filter const& keep, Make const& make) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model)
+    all.push_back(keep(l) ? any_quantizer(uncompressed{}) : any_quantizer(make(l)));
+  return all;
+}
+
+/// Options of a layered_mean; the same on every worker.
+struct layered_options {
+  options call = {};
+  std::uint64_t warm_up = 0;  ///< steps 0 .. warm_up - 1 are uncompressed
+  /// Where the layers are some of a model's: the number of the first, and how many the model has; 0: they are all. Layers draw
+  /// the random bits of their numbers in the model, so that it does not matter which of them share a call.
+  std::uint64_t first = 0, of = 0;
+};
+
+/// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
+///
+/// One opening exchange, one exchange of norms, and one message where a call for each layer would send one a layer. Layers
+/// with operator `uncompressed` travel as float32 in the same messages. Layer k of a layout with L layers draws the random
+/// bits of step `step * L + k`; so over allgather, and where codes are added as integers, the results are those of an
+/// allreduce_mean for each layer with that step, under norms of buckets or maxima. Elsewhere workers add in another order,
+/// and the distribution is the same.
+///
+/// @code
+/// gq::adapt::layered_mean mean{workers, model, gq::adapt::operators_of(model, gq::adapt::filter::cgx(), op),
+///                              gq::schedule::sra{}, {.call = {.seed = 42}, .warm_up = 100}};
+/// mean(gradient, step);                         // all layers, in one vector as the layout says
+/// mean(gq::vector_group{}.add(w1).add(b1), step);  // or a vector for each
+/// @endcode
+/// @tparam Transport  of host memory
+/// @tparam Schedule   any but native
+/// @determinism       bit-identical on all workers; independent of threads and chunks
+/// @source Markov 2024 (thesis), chapter 3 (CGX: filters and parameters of layers)
+template <class Transport, class Schedule>
+class layered_mean {
+  static_assert(!transport::OnStream<Transport>,
+                "globalq: layered_mean runs on the host. On a stream call allreduce_mean for each layer");
+
+ public:
+  /// @param operators  one a layer
+  /// @throws configuration_error when an operator does not fit, naming the layer; over schedule native
+  layered_mean(Transport& workers, layout model, std::vector<any_quantizer> operators, Schedule schedule,
+               layered_options const& settings = {})
+      : layered_mean(workers, std::move(model), std::move(operators), std::move(schedule), settings,
+                     globalq::detail::execution_of(workers)) {}
+
+  /// @param space  execution-space instance that the kernels run on
+  template <class Space>
+  requires Kokkos::is_execution_space_v<Space> layered_mean(Transport& workers, layout model,
+                                                            std::vector<any_quantizer> operators,
+                                                            Schedule schedule,
+                                                            layered_options const& settings,
+                                                            Space const& space)
+      : workers_(workers),
+        model_(std::move(model)),
+        schedule_(globalq::schedule::erase(std::move(schedule))),
+        settings_(settings),
+        on_(space),
+        plain_(plain_slot()) {
+    if (!Kokkos::is_initialized())
+      throw configuration_error(
+          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
+                  "globalq"));
+    if (schedule_->facts(workers_.size()).native)
+      throw configuration_error(message(
+          "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather"));
+    if (operators.size() != model_.size())
+      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
+                                        std::to_string(model_.size()) +
+                                        " layers; give one a layer, uncompressed{} for those in float32"));
+    if (settings_.of != 0 && (settings_.of < model_.size() || settings_.first > settings_.of - model_.size()))
+      throw configuration_error(
+          message("layers " + std::to_string(settings_.first) + " and following, " +
+                  std::to_string(model_.size()) + " of a model of " + std::to_string(settings_.of) +
+                  ": others would draw the same random bits; count the model's layers"));
+    globalq::detail::call_setup setup;
+    setup.settings = settings_.call;
+    setup.facts = plain_.facts;
+    setup.resolved = plain_.resolved;
+    setup.operation = operation;
+    setup.operator_hash = plain_.hash;
+    setup.schedule_hash = globalq::detail::schedule_fingerprint(*schedule_, workers_.size());
+    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
+    chunk_bytes_ = setup.chunk_bytes;
+    names_ = names_of(model_);
+    link_ = transport::make_endpoint(workers_);
+    call_.emplace(*link_, setup, on_,
+                  globalq::detail::make_codec(uncompressed{}, setup.facts, setup.resolved, on_));
+    slots_.resize(model_.size());
+    of_.resize(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      of_[k] = static_cast<std::uint32_t>(k);
+      slots_[k] = make(k, operators[k]);
+    }
+    refresh();
+  }
+
+  layered_mean(layered_mean const&) = delete;
+  layered_mean& operator=(layered_mean const&) = delete;
+  ~layered_mean() {
+    if (queue_) queue_->settle();  // its jobs name this object
+  }
+
+  /// @brief Averages all layers of a vector in place.
+  /// @param x     model.length() values, of the type that all layers have; values of no layer are not touched
+  /// @param step  number of the training step; with the seed it selects the random bits: use each once
+  /// @throws disagreement_error, non_finite_error if so configured, transport_error, as allreduce_mean does
+  template <Vector V>
+  void operator()(V&& x, std::uint64_t step) {
+    (*this)(x, x, step);
+  }
+  /// @brief The same from @p x into @p y, which may be the same memory but not overlap otherwise.
+  template <Vector X, Vector Y>
+  void operator()(X&& x, Y&& y, std::uint64_t step) {
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    std::string why = globalq::detail::unequal_lengths(length, globalq::detail::size_of_vector(y));
+    if (why.empty()) why = refusal_of(length, type, step);
+    settle();
+    if (!why.empty()) call_->refuse(why);
+    run_flat({in, type}, {out, type}, step);
+  }
+
+  /// @brief Averages one vector a layer, in the order of the layout; each has the size and the type of its layer.
+  void operator()(vector_group const& tensors, std::uint64_t step) {
+    std::string const why = refusal_of(tensors, step);
+    settle();
+    if (!why.empty()) call_->refuse(why);
+    run(tensors.members(), step);
+  }
+
+  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  ///
+  /// Vectors, and a group itself, belong to the call until it has ended. See allreduce_mean::start.
+  template <Vector V>
+  started_call start(V&& x, std::uint64_t step) {
+    static_assert(
+        globalq::detail::outlasts_call<V>,
+        "globalq: the vector is a temporary, which is gone before the call that is started; give it a "
+        "name, and keep it until the call has ended");
+    auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, x);
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr},
+                     refusal_of(length, type, step));
+  }
+  started_call start(vector_group const& tensors, std::uint64_t step) {
+    if (std::string const why = refusal_of(tensors, step); !why.empty()) return start_job({}, why);
+    return start_members(tensors.members(), step);
+  }
+  started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
+
+  /// The same of vectors that the caller keeps and that were checked: sizes and types are those of the layers.
+  started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
+    return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, refusal_of(step));
+  }
+
+  /// @brief Returns when all calls that were started have ended.
+  /// @throws what went wrong in a call that nobody has asked a handle for
+  void wait() {
+    if (queue_) queue_->wait();
+  }
+
+  /// @brief Lets start() use a queue that other calls over the same transport use as well.
+  void run_on(std::shared_ptr<call_queue> queue) {
+    if (queue_) queue_->wait();
+    expect_threads();
+    queue_ = std::move(queue);
+  }
+
+  /// @brief Another operator for a layer from the next call on.
+  ///
+  /// Every worker must do so between the same two calls: operators are compared by the opening exchange. Calls that were
+  /// started before are waited for.
+  /// @throws configuration_error when it does not fit; nothing is changed then
+  void assign(std::size_t layer, any_quantizer const& op) {
+    expect_layer(layer);
+    slot changed = make(layer, op);
+    settle();
+    slots_[layer] = std::move(changed);
+    refresh();
+  }
+  /// @brief Another operator for each layer.
+  void assign(std::span<any_quantizer const> operators) {
+    if (operators.size() != model_.size())
+      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
+                                        std::to_string(model_.size()) + " layers; give one a layer"));
+    std::vector<slot> changed(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k) changed[k] = make(k, operators[k]);
+    settle();
+    slots_ = std::move(changed);
+    refresh();
+  }
+
+  /// @brief Other levels for a layer whose operator has a table; nothing is allocated.
+  /// @throws configuration_error when they are not as many as before, or of another kind
+  template <class Table>
+  requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
+  void set_levels(std::size_t layer, Table const& changed) {
+    expect_layer(layer);
+    settle();
+    if (forced_) return;
+    slot& s = slots_[layer];
+    s.codec->set_levels(changed);
+    globalq::detail::take_values(s.facts, changed);
+    refresh();
+  }
+
+  /// Whether all operators were replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
+  bool forced_to_float32() const { return forced_; }
+  layout const& model() const { return model_; }
+  /// Whether a step is before the end of the warm-up.
+  bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
+
+  /// @brief What a layer's operator is: its name, with all parameters.
+  std::string const& operator_name(std::size_t layer) const {
+    expect_layer(layer);
+    return slots_[layer].facts.name;
+  }
+
+  /// @brief What a call costs after the warm-up. theta and rounding_steps are the largest of all layers'; levels, headroom and
+  /// reduce are those of no layer.
+  globalq::plan plan() const {
+    std::vector<vector_group::member> members;
+    for (layer const& l : model_) members.push_back({{nullptr, l.type}, {nullptr, l.type}, l.size});
+    globalq::detail::group_operators const ops = own_operators();
+    globalq::detail::group_places places;
+    places.place(members, ops);
+    int const n = workers_.size();
+    globalq::plan p;
+    p.fits = true;
+    p.workers = n;
+    globalq::detail::schedule_facts const facts = schedule_->facts(n);
+    std::vector<std::pair<int, int>> const additions = schedule_->additions(n);
+    std::vector<std::unique_ptr<codec>> codecs;
+    bool varying = false;
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      slot const& s = slots_[k];
+      codecs.push_back(
+          std::make_unique<globalq::detail::counting_codec>(s.facts, s.resolved.size, model_[k].type));
+      varying = varying || s.facts.most_bytes != nullptr;
+      p.length += model_[k].size;
+      if (model_[k].size == 0) continue;
+      globalq::plan own;
+      own.workers = n;
+      globalq::detail::add_errors(own, s.facts, s.resolved, facts, model_[k].size, additions);
+      p.theta = p.theta < own.theta || !(own.theta == own.theta) ? own.theta : p.theta;
+      p.rounding_steps = std::max(p.rounding_steps, own.rounding_steps);
+      p.bytes_are_most = p.bytes_are_most || s.facts.most_bytes != nullptr;
+    }
+    p.iterations_factor = 1 + n * p.theta;
+    globalq::detail::counting_group group(places, ops, codecs, varying);
+    int const parts = schedule_->parts(n);
+    ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
+    globalq::detail::opening_bytes before(n);
+    each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
+    if (std::any_of(slots_.begin(), slots_.end(),
+                    [](slot const& s) { return globalq::detail::shares_unit(s.facts); }))
+      before.add(1, globalq::scale_bytes(dtype::float64));
+    auto const sums_of = [&](::globalq::layout const& pieces, int count) {
+      return sums_sizes(members, pieces, count);
+    };
+    auto const most = schedule_->busiest(
+        n, cut, group, group.sizes(cut, parts),
+        globalq::detail::call_bytes_before(*schedule_, n, before, places.length(), chunk_bytes_, sums_of));
+    p.bytes_sent = most.sent;
+    p.workspace_bytes = most.held;
+    if (p.length > 0)
+      p.bits_per_value = 8.0 * static_cast<double>(group.frame_bytes({0, places.length()}, 1)) /
+                         static_cast<double>(p.length);
+    return p;
+  }
+
+ private:
+  static constexpr char const* operation = "layered_mean";
+  static constexpr std::uint64_t grain = random::tile_values;
+
+  /// A layer's operator.
+  struct slot {
+    globalq::detail::operator_facts facts;
+    globalq::detail::resolution resolved;
+    std::uint64_t hash = 0;  ///< without the values of its levels
+    std::unique_ptr<globalq::detail::operator_codec> codec;
+  };
+
+  slot plain_slot() const {
+    slot s;
+    s.facts = globalq::detail::facts_of(uncompressed{});
+    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
+    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
+    return s;
+  }
+
+  slot make(std::size_t k, any_quantizer const& given) const {
+    any_quantizer const op = forced_ ? any_quantizer(uncompressed{}) : given;
+    slot s;
+    s.facts = op.facts();
+    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
+    if (!s.resolved.fits())
+      throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
+    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
+    s.codec = op.make_codec(s.facts, s.resolved, on_);
+    return s;
+  }
+
+  /// What follows from all operators together.
+  void refresh() {
+    views_.clear();
+    hash_ = model_.size();
+    double bits = 0, values = 0;
+    bool whole = false;
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      slot const& s = slots_[k];
+      views_.push_back({&s.facts, s.codec.get()});
+      hash_ = globalq::detail::hash(globalq::detail::hash(hash_, s.hash), s.facts.levels);
+      double const size = static_cast<double>(model_[k].size);
+      bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
+      values += size;
+      // the norm of a whole layer's sum is not known from a part of it
+      whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantise);
+    }
+    std::uint64_t const fill =
+        bits == 0 ? 0 : static_cast<std::uint64_t>(8 * static_cast<double>(chunk_bytes_) * values / bits);
+    chunk_values_ = whole ? 0 : (settings_.call.chunk_values != 0 ? settings_.call.chunk_values : fill);
+  }
+
+  static std::uint64_t names_of(layout const& model) {
+    std::uint64_t h = model.size();
+    for (layer const& l : model) {
+      h = globalq::detail::hash(h, l.name);
+      for (std::uint64_t extent : l.shape) h = globalq::detail::hash(h, extent);
+    }
+    return h | 1;
+  }
+
+  globalq::detail::group_operators own_operators(std::uint64_t step = 0) const {
+    return {views_, of_, hash_, grain, chunk_values_, names_, step};
+  }
+
+  void run_flat(const_vector x, mutable_vector y, std::uint64_t step) {
+    members_.resize(model_.size());
+    for (std::size_t k = 0; k < model_.size(); ++k)
+      members_[k] = {at(x, model_[k].offset), at(y, model_[k].offset), model_[k].size};
+    run(members_, step);
+  }
+
+  void run(std::span<vector_group::member const> members, std::uint64_t step) {
+    std::uint64_t const count = steps_of_a_call(), first = settings_.first;
+    try {
+      if (!warms_up(step)) return call_->run(*schedule_, members, own_operators(step), step * count + first);
+      globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
+      std::uint64_t const chunk =
+          settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
+      call_->run(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
+                 step * count + first);
+    } catch (disagreement_error const&) {
+      // every worker comes here, or none
+      if (call_->only_operators_differ()) name_the_layer(warms_up(step));
+      throw;
+    }
+  }
+
+  /// Throws an error that says in which layer the operators differ.
+  void name_the_layer(bool warming_up) {
+    auto const of = [&](std::size_t k) -> slot const& { return warming_up ? plain_ : slots_[k]; };
+    std::vector<std::uint64_t> hashes;
+    for (std::size_t k = 0; k < slots_.size(); ++k)
+      hashes.push_back(globalq::detail::hash(of(k).hash, of(k).facts.levels));
+    std::string const what = detail::layer_difference(
+        workers_, hashes, [&](std::size_t k) { return of(k).facts.name; },
+        [&](std::size_t k) { return std::to_string(settings_.first + k) + ", \"" + model_[k].name + "\""; });
+    if (what.empty()) return;
+    throw disagreement_error("globalq: layered_mean: workers disagree: " + what +
+                             "; give layers the same operators on every worker, between the same two "
+                             "calls, and end the warm-up at the same step (nothing was changed)" +
+                             globalq::detail::float32_forced_text(forced_));
+  }
+
+  started_call start_job(call_queue::job const& job, std::string const& refusal) {
+    if (!queue_) run_on(std::make_shared<call_queue>());
+    if (!refusal.empty()) call_->start_refusal(*queue_, refusal);
+    return queue_->start(job);
+  }
+  static void run_started(call_queue::job const& job) {
+    auto& self = *static_cast<layered_mean*>(job.object);
+    if (job.members != nullptr)
+      self.run({static_cast<vector_group::member const*>(job.members), job.length}, job.step);
+    else
+      self.run_flat(job.x, job.y, job.step);
+  }
+
+  /// Of the frames in which nodes add all layers in float32.
+  schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
+                                           ::globalq::layout const& cut, int parts) const {
+    globalq::detail::operator_codec* const none = nullptr;
+    globalq::detail::group_slot const plain{&plain_.facts, none};
+    globalq::detail::group_operators const ops{{&plain, 1}, {}, 0, grain, 0};
+    globalq::detail::group_places places;
+    places.place(members, ops);
+    std::unique_ptr<codec> const codecs[] = {
+        std::make_unique<globalq::detail::counting_codec>(plain_.facts, 0, dtype::float32)};
+    return globalq::detail::counting_group(places, ops, codecs, false).sizes(cut, parts);
+  }
+
+  /// Norms that are exchanged, as host_call does.
+  /// @param f  f(units, type) for each exchange
+  template <class F>
+  void each_exchange(F const& f) const {
+    for (std::uint32_t p : orders())
+      for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
+        std::uint64_t units = 0;
+        for (std::size_t k = 0; k < slots_.size(); ++k) {
+          auto const& op = slots_[k].facts;
+          if (!op.plain && !op.local && op.fixed_unit == 0 && op.p == p && model_[k].type == type)
+            units += globalq::detail::buckets_of(op, model_[k].size);
+        }
+        if (units != 0) f(units, type);
+      }
+  }
+  std::vector<std::uint32_t> orders() const {
+    std::vector<std::uint32_t> all;
+    for (slot const& s : slots_)
+      if (std::find(all.begin(), all.end(), s.facts.p) == all.end()) all.push_back(s.facts.p);
+    return all;
+  }
+
+  /// Why there is no such call; empty: there is.
+  std::string refusal_of(std::uint64_t step) const {
+    std::uint64_t const count = steps_of_a_call();
+    if (step <= (random::max_step + 1) / count - 1) return {};
+    return "step " + std::to_string(step) + " with " + std::to_string(count) +
+           " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
+  }
+  std::string refusal_of(std::uint64_t length, dtype type, std::uint64_t step) const {
+    if (length != model_.length())
+      return "the vector has " + std::to_string(length) + " values and the layout ends at " +
+             std::to_string(model_.length()) + "; give the vector that the layout describes";
+    for (layer const& l : model_)
+      if (l.type != type)
+        return "layer \"" + l.name + "\" is of " + name_of(l.type) + " and the vector of " + name_of(type) +
+               "; layers of several types are given as a vector_group";
+    return refusal_of(step);
+  }
+  std::string refusal_of(vector_group const& tensors, std::uint64_t step) const {
+    if (tensors.size() != model_.size())
+      return "the group has " + std::to_string(tensors.size()) + " vectors and the layout " +
+             std::to_string(model_.size()) + " layers; give one vector a layer, in the order of the layout";
+    for (std::size_t k = 0; k < model_.size(); ++k) {
+      auto const& m = tensors.members()[k];
+      if (m.length != model_[k].size || m.x.type != model_[k].type)
+        return "layer \"" + model_[k].name + "\" has " + std::to_string(model_[k].size) + " values of " +
+               name_of(model_[k].type) + " and vector " + std::to_string(k) + " has " +
+               std::to_string(m.length) + " of " + name_of(m.x.type) +
+               "; give one vector a layer, in the order of the layout";
+    }
+    return refusal_of(step);
+  }
+  /// How many steps of random bits a call takes: one a layer of the model.
+  std::uint64_t steps_of_a_call() const { return std::max<std::uint64_t>({1, model_.size(), settings_.of}); }
+  void expect_layer(std::size_t layer) const {
+    if (layer >= model_.size())
+      throw configuration_error(
+          message("there is no layer " + std::to_string(layer) + " among " + std::to_string(model_.size())));
+  }
+  void expect_threads() {
+    if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
+  }
+  void settle() const {
+    if (queue_) queue_->settle();
+  }
+
+  std::string message(std::string const& what) const {
+    return globalq::detail::worker_message(operation, workers_.rank(), workers_.size(), what);
+  }
+
+  Transport& workers_;
+  layout model_;
+  std::unique_ptr<globalq::schedule::erased const> schedule_;
+  layered_options settings_;
+  kernel::host_executor on_;
+  slot plain_;                                       ///< of the warm-up
+  bool forced_ = globalq::detail::float32_forced();  ///< all layers travel as float32
+  std::vector<slot> slots_;
+  std::vector<globalq::detail::group_slot> views_;
+  std::vector<std::uint32_t> of_;
+  std::vector<vector_group::member> members_;
+  std::uint64_t hash_ = 0, names_ = 0, chunk_values_ = 0;
+  std::size_t chunk_bytes_ = globalq::detail::default_chunk_bytes;
+  std::unique_ptr<transport::endpoint> link_;
+  std::optional<globalq::detail::host_engine> call_;
+  std::shared_ptr<call_queue> queue_;
+};
+
+template <class T, class S>
+layered_mean(T&, layout, std::vector<any_quantizer>, S) -> layered_mean<T, S>;
+template <class T, class S>
+layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options) -> layered_mean<T, S>;
+template <class T, class S, class Space>
+layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
+
+}  // namespace GLOBALQ_ABI::adapt

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: the expected squared error of a quantiser on given values, exactly and without encoding them.
+
+#include "../../operator/vector_codec.hpp"
+#include "error_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace GLOBALQ_ABI::adapt {
+
+namespace detail {
+
+/// sum of f(1 - f) over values, f the fraction of |x| gain; or of min(f, 1 - f)^2.
+template <bool Nearest>
+GLOBALQ_LOOP double fractions(float const* x, std::size_t n, double gain, double extent) {
+  constexpr std::size_t lanes = 8;
+  double sums[lanes] = {};
+  auto const part = [&](float value) {
+    double const t = std::min(std::fabs(static_cast<double>(value)) * gain, extent);
+    double const f = t - std::floor(t), g = std::min(f, 1 - f);
+    return Nearest ? g * g : f * (1 - f);
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (std::size_t k = 0; k < lanes; ++k) sums[k] += part(x[i + k]);
+  for (; i < n; ++i) sums[0] += part(x[i]);
+  double sum = 0;
+  for (double s : sums) sum += s;
+  return sum;
+}
+
+}  // namespace detail
+
+/// @brief E||C(x) - x||^2 of an operator that encodes x by its own norms, as vector_codec does.
+///
+/// Stochastic rounding between levels a and c of a bucket with unit u adds u^2 (c - y)(y - a) with y = |x| / u, a shift
+/// that is taken back u^2 d^2 / 12 with d the distance of levels, rounding to nearest the square of its distance.
+/// @complexity   one pass, and one for the norms
+/// @source       docs/theory.md; checked against encodings in tests/adapt
+class quantiser_error {
+ public:
+  /// @param op     a quantizer or any_quantizer
+  /// @param space  where norms are computed; a host execution space
+  /// @throws       configuration_error when the policies do not fit together
+  template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
+  explicit quantiser_error(Operator const& op, Space const& space = Space())
+      : on_(space), facts_(globalq::detail::facts_alone(op)) {
+    size_ = globalq::detail::resolve_alone(facts_).size;
+    if (facts_.evenly_spaced) return;
+    if (facts_.binary) {
+      for (std::uint32_t k = size_; k-- > 0;) levels_.push_back(power_of_two(-static_cast<int>(k)));
+    } else {
+      levels_ = facts_.magnitudes;
+    }
+    levels_.insert(levels_.begin(), facts_.zero_free ? -levels_.front() : 0.0);
+  }
+
+  /// @throws  configuration_error when a value exceeds the unit of norm::fixed; non_finite_error
+  double operator()(std::span<float const> x) const {
+    if (x.empty()) return 0;
+    kernel::float_environment const exact;
+    std::size_t const width = facts_.bucket == 0 ? x.size() : std::min<std::size_t>(facts_.bucket, x.size());
+    std::vector<norm::statistic> statistics(divide_up(x.size(), width)), parts;
+    norm::bucket_statistics(on_, x.size(), facts_.bucket, facts_.q,
+                            norm::input_block{{x.data(), dtype::float32}, facts_.q}, statistics, parts);
+    double sum = 0;
+    for (std::size_t b = 0; b < statistics.size(); ++b) {
+      if (!statistics[b].finite())
+        throw non_finite_error("globalq: quantiser_error: values " + std::to_string(b * width) +
+                               " and following hold NaN or infinity");
+      double const unit = facts_.fixed_unit > 0
+                              ? facts_.fixed_unit
+                              : norm::local_unit(statistics[b], facts_.q, dtype::float32, 0);
+      if (facts_.fixed_unit > 0 && statistics[b].max() > unit)
+        throw configuration_error("globalq: quantiser_error: a value of magnitude " +
+                                  detail::text_of(statistics[b].max()) + " exceeds the unit " +
+                                  detail::text_of(unit) + " of norm::fixed");
+      if (unit > 0)
+        sum += unit * (unit * of_bucket(x.subspan(b * width, std::min(width, x.size() - b * width)), unit));
+    }
+    return sum;
+  }
+
+ private:
+  /// In units of unit^2.
+  double of_bucket(std::span<float const> x, double unit) const {
+    double const n = static_cast<double>(x.size()), gap = 1.0 / size_;
+    if (facts_.shifts) return n * gap * gap / 12;
+    if (facts_.evenly_spaced) {
+      double const extent = size_;
+      return gap * gap *
+             (facts_.unbiased ? detail::fractions<false>(x.data(), x.size(), extent / unit, extent)
+                              : detail::fractions<true>(x.data(), x.size(), extent / unit, extent));
+    }
+    double sum = 0;
+    for (float value : x) {
+      double const y = std::min(std::fabs(static_cast<double>(value)) / unit, levels_.back());
+      auto const above = std::max(levels_.begin() + 1, std::lower_bound(levels_.begin(), levels_.end(), y));
+      double const up = *above - y, down = y - *(above - 1), near = std::min(up, down);
+      sum += facts_.unbiased ? up * down : near * near;
+    }
+    return sum;
+  }
+
+  kernel::host_executor on_;
+  globalq::detail::operator_facts facts_;
+  std::uint32_t size_ = 0;
+  std::vector<double> levels_;  // fractions of the unit, ascending; the first is zero, or minus the second
+};
+
+/// @brief Quantisers as a family: one candidate for each operator, with the bytes of its frame.
+///
+/// Where frames differ in length (wire::elias and others) bytes are the most there can be.
+/// @param space  where norms are computed; a host execution space
+template <class Space = Kokkos::DefaultHostExecutionSpace>
+family quantisers(std::vector<any_quantizer> const& operators, Space const& space = Space()) {
+  struct one {
+    quantiser_error error;
+    std::shared_ptr<vector_codec> codec;
+    std::shared_ptr<std::mutex> alone = std::make_shared<std::mutex>();  // copies of a family share the codec
+
+    double bytes(std::uint64_t length) const {
+      std::scoped_lock const lock(*alone);
+      return length == 0 ? 0.0 : static_cast<double>(codec->frame_bytes(length));
+    }
+  };
+  if (operators.empty()) throw configuration_error("globalq: quantisers: no operators; give at least one");
+  std::vector<one> all;
+  for (any_quantizer const& op : operators)
+    all.push_back(
+        one{quantiser_error(op, space), std::make_shared<vector_codec>(op, space, frame_checksum::none)});
+  return [all = std::move(all)](layer const& l, std::span<float const> x) {
+    std::vector<candidate> of;
+    for (one const& o : all) of.push_back({o.bytes(l.size), o.error(x)});
+    return of;
+  };
+}
+
+}  // namespace GLOBALQ_ABI::adapt

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: how long a byte of each communication bucket takes, from measured steps; costs become seconds.
+///
+/// Trainers send layers in buckets while the backward pass still runs, so a byte of the last bucket costs more time than one
+/// of the first. Here a bucket is such a group of layers, not a run of values with a scale.
+
+#include "rule.hpp"
+
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace GLOBALQ_ABI::adapt {
+
+/// @brief seconds = base + sum of seconds_per_byte[b] * bytes[b].
+struct time_model {
+  double base = 0;
+  std::vector<double> seconds_per_byte;  ///< T(b) of each bucket, not negative
+  double score = 0;  ///< R^2: the share of the samples' variance that it explains, outliers weighted down
+
+  double operator()(std::span<double const> bytes) const {
+    double t = base;
+    for (std::size_t b = 0; b < seconds_per_byte.size() && b < bytes.size(); ++b)
+      t += seconds_per_byte[b] * bytes[b];
+    return t;
+  }
+};
+
+/// @brief Fits T(b) to measured steps by linear regression.
+///
+/// Measure the time from the first bucket's start to the last one's end, for several sets of parameters.
+/// @code
+/// gq::adapt::time_regression times(buckets);
+/// times.add(bytes_of_each_bucket, seconds);               // many times
+/// auto const by_time = gq::adapt::weighted(table, bucket_of_layer, times.fit());
+/// @endcode
+/// Samples far off (a step that something else disturbed) count less: Huber's weights, with the spread from the median of the
+/// residuals. No coefficient is negative. What the samples do not tell, because buckets always grew together or one never
+/// changed, is taken to be as for all bytes together.
+/// @determinism  a function of the samples on one machine; each worker measures its own, so agree.hpp averages costs
+/// @source       Markov 2024 (thesis), section 4.5, "Optimizing for Time"; Huber 1964
+class time_regression {
+ public:
+  /// @throws configuration_error for no buckets
+  explicit time_regression(std::size_t buckets) : buckets_(buckets) {
+    if (buckets == 0) throw configuration_error("globalq: time_regression: no buckets; give at least one");
+  }
+
+  /// @param bytes    of each bucket in a step
+  /// @param seconds  that its exchange took
+  /// @throws         configuration_error for another number of buckets, or what is no number or negative
+  void add(std::span<double const> bytes, double seconds) {
+    bool good = is_finite(seconds) && seconds >= 0 && bytes.size() == buckets_;
+    for (double b : bytes) good = good && is_finite(b) && b >= 0;
+    if (!good)
+      throw configuration_error("globalq: time_regression: a sample of " + std::to_string(bytes.size()) +
+                                " buckets in " + detail::text_of(seconds) + " s for " +
+                                std::to_string(buckets_) +
+                                " buckets; give finite bytes and seconds that are not negative");
+    seconds_.push_back(seconds);
+    try {
+      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    } catch (...) {
+      seconds_.pop_back();
+      throw;
+    }
+  }
+
+  std::size_t samples() const { return seconds_.size(); }
+
+  /// @throws      configuration_error when all samples have the same bytes: vary the parameters
+  /// @complexity  O(samples * buckets^2)
+  time_model fit() const {
+    std::size_t const n = samples(), m = buckets_;
+    std::vector<double> unit(m, 0.0),
+        total(n, 0.0);  // bytes in units of a bucket's largest, so that numbers are alike
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t b = 0; b < m; ++b) {
+        unit[b] = std::max(unit[b], bytes_[i * m + b]);
+        total[i] += bytes_[i * m + b];
+      }
+    auto const [least, most] = std::minmax_element(total.begin(), total.end());
+    if (n < 2 || *least == *most)
+      throw configuration_error(
+          "globalq: time_regression: " + std::to_string(n) +
+          " samples, all of the same bytes, tell no time a byte; measure steps with other parameters");
+    std::vector<double> weights(n, 1.0), x(n * m), slope(m), prior(m);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t b = 0; b < m; ++b) x[i * m + b] = unit[b] > 0 ? bytes_[i * m + b] / unit[b] : 0;
+    double base = 0;
+    for (int pass = 0; pass < 30; ++pass) {
+      double const common = common_slope(weights, total);
+      for (std::size_t b = 0; b < m; ++b) prior[b] = common * unit[b];
+      if (pass == 0) slope = prior;
+      base = solve(weights, x, prior, slope);
+      reweigh(x, slope, base, weights);
+    }
+    time_model found;
+    found.base = base;
+    double sum = 0, mean = 0, rest = 0, spread = 0;
+    for (std::size_t i = 0; i < n; ++i) sum += weights[i], mean += weights[i] * seconds_[i];
+    mean /= sum;
+    for (std::size_t i = 0; i < n; ++i) {
+      double const r = residual(x, slope, base, i), d = seconds_[i] - mean;
+      rest += weights[i] * r * r;
+      spread += weights[i] * d * d;
+    }
+    found.score = spread > 0 ? 1 - rest / spread : 1;
+    for (std::size_t b = 0; b < m; ++b)
+      found.seconds_per_byte.push_back(unit[b] > 0 ? slope[b] / unit[b] : common_slope(weights, total));
+    return found;
+  }
+
+ private:
+  double residual(std::vector<double> const& x, std::vector<double> const& slope, double base,
+                  std::size_t i) const {
+    double r = seconds_[i] - base;
+    for (std::size_t b = 0; b < buckets_; ++b) r -= slope[b] * x[i * buckets_ + b];
+    return r;
+  }
+
+  /// Of all bytes together; not negative.
+  double common_slope(std::vector<double> const& w, std::vector<double> const& total) const {
+    double sum = 0, mx = 0, my = 0, xx = 0, xy = 0;
+    for (std::size_t i = 0; i < total.size(); ++i)
+      sum += w[i], mx += w[i] * total[i], my += w[i] * seconds_[i];
+    mx /= sum, my /= sum;
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      xx += w[i] * (total[i] - mx) * (total[i] - mx);
+      xy += w[i] * (total[i] - mx) * (seconds_[i] - my);
+    }
+    return xx > 0 ? std::max(0.0, xy / xx) : 0;
+  }
+
+  /// Weighted least squares with slopes >= 0, drawn a little towards the prior, by coordinate descent; returns the base.
+  double solve(std::vector<double> const& w, std::vector<double> const& x, std::vector<double> const& prior,
+               std::vector<double>& slope) const {
+    std::size_t const n = samples(), m = buckets_;
+    double sum = 0, my = 0, largest = 0;
+    std::vector<double> mx(m, 0.0), gram(m * m, 0.0), right(m, 0.0);
+    for (std::size_t i = 0; i < n; ++i) {
+      sum += w[i], my += w[i] * seconds_[i];
+      for (std::size_t b = 0; b < m; ++b) mx[b] += w[i] * x[i * m + b];
+    }
+    my /= sum;
+    for (double& v : mx) v /= sum;
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t a = 0; a < m; ++a) {
+        double const xa = w[i] * (x[i * m + a] - mx[a]);
+        right[a] += xa * (seconds_[i] - my);
+        for (std::size_t b = 0; b < m; ++b) gram[a * m + b] += xa * (x[i * m + b] - mx[b]);
+      }
+    for (std::size_t b = 0; b < m; ++b) largest = std::max(largest, gram[b * m + b]);
+    double const pull = 1e-9 * largest;
+    for (std::size_t b = 0; b < m; ++b) gram[b * m + b] += pull, right[b] += pull * prior[b];
+    for (int sweep = 0; sweep < 2000; ++sweep) {
+      double moved = 0;
+      for (std::size_t a = 0; a < m; ++a) {
+        double rest = right[a];
+        for (std::size_t b = 0; b < m; ++b) rest -= gram[a * m + b] * slope[b];
+        double const next = std::max(0.0, slope[a] + rest / gram[a * m + a]);
+        moved = std::max(moved, std::fabs(next - slope[a]));
+        slope[a] = next;
+      }
+      double size = 0;
+      for (double s : slope) size = std::max(size, s);
+      if (moved <= 1e-12 * size) break;
+    }
+    double base = my;
+    for (std::size_t b = 0; b < m; ++b) base -= slope[b] * mx[b];
+    return base;
+  }
+
+  /// Huber's weights: 1 within 1.345 deviations of the median of the residuals, falling beyond.
+  void reweigh(std::vector<double> const& x, std::vector<double> const& slope, double base,
+               std::vector<double>& weights) const {
+    std::vector<double> size(samples());
+    for (std::size_t i = 0; i < samples(); ++i) size[i] = std::fabs(residual(x, slope, base, i));
+    std::vector<double> sorted = size;
+    auto const middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    double const limit = 1.345 * 1.4826 * *middle;
+    for (std::size_t i = 0; i < samples(); ++i)
+      weights[i] = size[i] <= limit || limit == 0 ? 1.0 : limit / size[i];
+  }
+
+  std::size_t buckets_;
+  std::vector<double> bytes_, seconds_;
+};
+
+/// @brief The same table with costs in seconds: each layer's bytes times T of its bucket.
+/// @param bucket_of_layer  one for each layer
+/// @throws                 configuration_error for a bucket that the model does not have
+inline choice_table weighted(choice_table const& table, std::span<std::size_t const> bucket_of_layer,
+                             time_model const& times) {
+  if (bucket_of_layer.size() != table.size())
+    throw configuration_error("globalq: weighted: buckets of " + std::to_string(bucket_of_layer.size()) +
+                              " layers for " + std::to_string(table.size()) + "; give one for each layer");
+  choice_table result;
+  for (std::size_t l = 0; l < table.size(); ++l) {
+    if (bucket_of_layer[l] >= times.seconds_per_byte.size())
+      throw configuration_error("globalq: weighted: " + table.name(l) + " is in bucket " +
+                                std::to_string(bucket_of_layer[l]) + ", and the times are of " +
+                                std::to_string(times.seconds_per_byte.size()) + "; they are counted from 0");
+    std::vector<candidate> of(table[l].begin(), table[l].end());
+    for (candidate& c : of) c.cost *= times.seconds_per_byte[bucket_of_layer[l]];
+    result.add(of, table.name(l));
+  }
+  return result;
+}
+
+/// @brief A rule that minimises seconds instead of bytes, for chooser, adaptive_mean or baseline::adaptive.
+///
+/// Times are asked for at each choice, at worker 0, where rules are asked: the others need none. What is found costs seconds,
+/// without time_model::base.
+/// @code
+/// gq::adapt::time_regression times(buckets);              // times.add(..) while training
+/// gq::adapt::rule const how = gq::adapt::by_time(gq::adapt::rule_of(gq::adapt::lgreco{}), bucket_of_layer,
+///                                                [&] { return times.fit(); });
+/// @endcode
+/// @param within           the rule that chooses
+/// @param bucket_of_layer  one for each layer
+/// @returns                a rule that throws as @p within, weighted() and @p times do
+/// @source                 Markov 2024 (thesis), section 4.5, "Optimizing for Time"
+inline rule by_time(rule within, std::vector<std::size_t> bucket_of_layer,
+                    std::function<time_model()> times) {
+  return [within = std::move(within), buckets = std::move(bucket_of_layer), times = std::move(times)](
+             choice_table const& table, std::span<layer_point const> points, double budget,
+             std::span<std::uint32_t const> reference) {
+    return within(weighted(table, buckets, times()), points, budget, reference);
+  };
+}
+
+}  // namespace GLOBALQ_ABI::adapt

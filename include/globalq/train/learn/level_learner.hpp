@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: what a trainer calls each step: at some of them, levels are learned from the gradient at hand.
+
+#include "../../core/vector.hpp"
+#include "../../schedule/detail/units.hpp"
+#include "agree.hpp"
+#include "optimal.hpp"
+#include "schedule.hpp"
+
+#include <functional>
+#include <optional>
+#include <utility>
+
+namespace GLOBALQ_ABI::learn {
+
+/// Statistics that workers exchange.
+enum class statistics : std::uint8_t { histograms, normals };
+
+/// @brief Settings of a level_learner, the same on every worker.
+struct learner_options {
+  update_schedule schedule = {};
+  statistics exchange = statistics::histograms;
+  weighting weights = weighting::squared_norms;
+  histogram_shape shape = {};
+  std::uint32_t samples = 20;  ///< of statistics::normals
+};
+
+/// @brief Learns levels at scheduled steps: measures the gradient with the operator's own norm, agrees, hands levels out.
+///
+/// ```cpp
+/// learn::level_learner learner{norm::linf{.bucket = 512}, learn::optimal{.size = 7}};
+/// for (std::uint64_t step = 0; ...; ++step) {
+///   if (auto const found = learner.update(workers, gradient, step)) use(found->levels.table());
+///   mean(gradient, step);
+/// }
+/// ```
+/// A step whose gradient holds a NaN or infinity on any worker, or nothing but zeros on all, teaches nothing: the update
+/// is made at the next step instead. All workers see that alike, so they agree on when levels change.
+/// @tparam Norm  a norm of values that is measured (not norm::fixed)
+template <class Norm>
+class level_learner {
+ public:
+  /// @param norm    that of the operator, bucket included
+  /// @param solver  solver(bins) -> solution, such as optimal, coordinate_descent, multiplier
+  level_learner(Norm const& norm, std::function<solution(bins const&)> solver, learner_options options = {})
+      : norm_(norm), solver_(std::move(solver)), options_(std::move(options)) {
+    if (norm.fixed_unit() != 0)
+      throw configuration_error(
+          "globalq: learn::level_learner: norm::fixed has no statistic to learn from; use a norm of the "
+          "values");
+    // found now rather than at the first update
+    static_cast<void>(histogram(options_.shape, options_.weights));
+    static_cast<void>(normals(options_.samples, options_.weights));
+  }
+
+  /// Whether update() will exchange anything at this step.
+  bool due(std::uint64_t step) const { return pending_ || options_.schedule.due(step); }
+
+  /// @brief New levels, where the step is one at which they change; the same bits on every worker.
+  /// @param t         endpoint of this worker; all workers call with the same step, in any case where the step is due
+  /// @param gradient  this worker's vector in host memory
+  /// @param on        runs the statistics
+  /// @throws          as agree()
+  /// @complexity      nothing where no update is due; else about two passes over the gradient, the solver, and agree()
+  template <Transport T, Vector V>
+  std::optional<solution> update(T& t, V const& gradient, std::uint64_t step,
+                                 kernel::host_executor const& on) {
+    if (!due(step)) return std::nullopt;
+    using value = detail_value<V>;
+    const_vector const x{globalq::detail::data_of(gradient), dtype_of<value>::value};
+    std::uint64_t const length = globalq::detail::size_of_vector(gradient);
+    agreement const a = agree_on(t, x, length, step, on);
+    pending_ = a.what != outcome::learned;
+    if (pending_) return std::nullopt;
+    return a.found;
+  }
+  template <Transport T, Vector V>
+  std::optional<solution> update(T& t, V const& gradient, std::uint64_t step) {
+    if constexpr (transport::OwnExecution<T>)
+      return update(t, gradient, step, kernel::host_executor(t.execution()));
+    else
+      return update(t, gradient, step, kernel::host_executor(Kokkos::DefaultHostExecutionSpace()));
+  }
+
+ private:
+  template <class V>
+  using detail_value = globalq::detail::value_of<std::remove_reference_t<V>>;
+
+  template <Transport T>
+  agreement agree_on(T& t, const_vector x, std::uint64_t length, std::uint64_t step,
+                     kernel::host_executor const& on) {
+    std::uint32_t const q = norm_.inner(), p = norm_.outer();
+    std::uint64_t const bucket = norm_.bucket,
+                        buckets = length == 0 ? 0 : divide_up(length, bucket == 0 ? length : bucket);
+    exchange_facts const facts{step, length, bucket, q, p};
+    std::vector<norm::statistic> found(buckets), parts;
+    norm::bucket_statistics(on, length, bucket, q, norm::input_block{x, q}, std::span(found), parts);
+    std::vector<double> norms(buckets);
+    bool finite = true;
+    for (std::size_t b = 0; b < buckets; ++b) {
+      norms[b] = found[b].finite() ? norm::local_unit(found[b], q, x.type, 0) : double_of(double_nan);
+      finite = finite && bits_of(norms[b]) < double_infinity;
+    }
+    if constexpr (!Norm::is_local)
+      if (!share(t, facts, finite, norms, p, x.type)) return {outcome::non_finite, {}};
+    if (options_.exchange == statistics::normals) {
+      normals mine(options_.samples, options_.weights);
+      mine.measure(on, x, length, bucket, norms);
+      return agree(t, std::move(mine), solver_, facts);
+    }
+    histogram mine(options_.shape, options_.weights);
+    mine.add(on, x, length, bucket, norms);
+    return agree(t, std::move(mine), solver_, facts);
+  }
+
+  /// The norms of all workers together, unless one of them is not finite.
+  template <Transport T>
+  static bool share(T& t, exchange_facts const& facts, bool finite, std::vector<double>& norms,
+                    std::uint32_t p, dtype type) {
+    if (t.size() == 1) return finite;
+    bool all_finite = true;
+    detail::with_memory(t, [&](detail::memory& m) {
+      detail::opening o = detail::opening_of(facts);
+      o.kind = 3;
+      o.first = static_cast<std::uint32_t>(type);  // units travel in the width of the type
+      o.non_finite = finite ? 0 : 1;
+      detail::open(t, o, m);
+      for (detail::opening const& other : m.openings) all_finite = all_finite && other.non_finite == 0;
+      return true;
+    });
+    if (!all_finite) return false;
+    auto const frames = std::make_shared<frame_pool>();
+    transport::keeping(t, frames,
+                       [&] { globalq::detail::agree_on_units(t, std::span(norms), p, type, *frames); });
+    return true;
+  }
+
+  Norm norm_;
+  std::function<solution(bins const&)> solver_;
+  learner_options options_;
+  bool pending_ = false;
+};
+
+}  // namespace GLOBALQ_ABI::learn

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief learn: at which training steps levels are learned anew.
+
+#include "../../core/detail/abi.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace GLOBALQ_ABI::learn {
+
+/// @brief Steps at which levels are updated: some once, and every so many.
+///
+/// Gradients change fast in the first steps of a training and hardly later.
+/// @source Faghri et al. 2020, appendix K: steps 100 and 2,000, then every 10,000
+struct update_schedule {
+  std::vector<std::uint64_t> once{100, 2000};
+  std::uint64_t every = 10000;  ///< multiples of it, but not step 0; 0: never
+
+  /// @complexity  O(once.size()); nothing is allocated
+  /// @determinism a pure function of the step, so all workers with equal schedules agree without a message
+  bool due(std::uint64_t step) const {
+    if (every != 0 && step != 0 && step % every == 0) return true;
+    return std::find(once.begin(), once.end(), step) != once.end();
+  }
+};
+
+/// @brief The paper's schedule in a training of another length: what is step 100, 2,000 and every 10,000 of 80,000 there.
+///
+/// No moment is before step 1, so short trainings learn once at least.
+/// @param steps  of the training, at most 2^48
+/// @source Faghri et al. 2020, appendix K, whose trainings on CIFAR-10 have 80,000 steps
+inline update_schedule schedule_for(std::uint64_t steps) {
+  constexpr std::uint64_t paper = 80000;
+  auto const moment = [&](std::uint64_t at) {
+    return std::max<std::uint64_t>(1, (at * steps + paper / 2) / paper);
+  };
+  update_schedule s;
+  for (std::uint64_t& step : s.once) step = moment(step);
+  s.every = moment(s.every);
+  return s;
+}
+
+}  // namespace GLOBALQ_ABI::learn

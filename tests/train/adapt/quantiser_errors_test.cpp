@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Expected errors of quantisers against the errors of many encodings.
+
+#include <globalq/operator/vector_codec.hpp>
+#include <globalq/train/adapt/quantiser_errors.hpp>
+
+#include <compose/compose.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace gq = globalq;
+namespace ad = globalq::adapt;
+
+namespace {
+
+/// Heavy tails, some zeros, and a bucket of zeros.
+std::vector<float> values(std::size_t n) {
+  std::mt19937 draw(3);
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    double const wide = (static_cast<int>(draw() % 4097) - 2048) * 0x1p-11;
+    x[i] = i / 64 == 2 || draw() % 16 == 0 ? 0.0F : static_cast<float>(wide * wide * wide);
+  }
+  return x;
+}
+
+struct measured {
+  double mean = 0, deviation = 0;  ///< of the squared error; of its mean
+};
+
+measured encode(gq::any_quantizer const& op, std::vector<float> const& x, int draws) {
+  gq::vector_codec codec(op);
+  std::vector<std::byte> frame(codec.frame_bytes(x.size()));
+  std::vector<float> y(x.size());
+  double sum = 0, squares = 0;
+  for (int k = 0; k < draws; ++k) {
+    gq::encoding_key const key{.seed = 7, .step = static_cast<std::uint64_t>(k), .worker = 1};
+    std::size_t const used = codec.encode(x, key, frame);
+    codec.decode(std::span(frame).first(used), key, y);
+    double error = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double const e = static_cast<double>(y[i]) - static_cast<double>(x[i]);
+      error += e * e;
+    }
+    sum += error;
+    squares += error * error;
+  }
+  double const mean = sum / draws;
+  return {mean, std::sqrt(std::max(0.0, squares / draws - mean * mean) / draws)};
+}
+
+TEST(QuantiserError, is_the_mean_over_encodings) {
+  std::vector<float> const x = values(777);
+  int compared = 0;
+  for (std::string const norm : {"linf", "local:2", "l:2,2"})
+    for (std::string const levels : {"uniform:1", "uniform:7", "exponential:5", "exponential:6:1.5",
+                                     "table:0,0.1,0.3,1", "symmetric:0.1,0.3,1", "e2m1"})
+      for (std::string const rounding : {"stochastic", "random-shift", "random-shift-unshifted"})
+        for (std::uint64_t bucket : {0U, 64U}) {
+          if (rounding == "random-shift" && levels.substr(0, 7) != "uniform") continue;
+          gq::any_quantizer const op = compose::make(
+              {.norm = norm, .levels = levels, .rounding = rounding, .wire = "int8", .bucket = bucket});
+          measured const m = encode(op, x, 400);
+          double const expected = ad::quantiser_error(op)(x);
+          // 100 comparisons at 5.5 deviations: one in 200,000 fails a healthy build. 1e-6: float32 of the decoded values
+          EXPECT_NEAR(m.mean, expected, 5.5 * m.deviation + 1e-6 * expected)
+              << norm << " " << levels << " " << rounding << " " << bucket;
+          EXPECT_GT(expected, 0);
+          EXPECT_LT(m.deviation, 0.2 * expected);  // the comparison means something
+          ++compared;
+        }
+  EXPECT_EQ(compared, 3 * 2 * (2 * 3 + 5 * 2));
+}
+
+TEST(QuantiserError, of_rounding_to_nearest_is_what_happens) {
+  std::vector<float> const x = values(777);
+  for (std::string const levels : {"uniform:7", "exponential:5", "table:0,0.1,0.3,1", "symmetric:0.1,0.3,1"})
+    for (std::uint64_t bucket : {0U, 64U}) {
+      gq::any_quantizer const op =
+          compose::make({.levels = levels, .rounding = "nearest", .wire = "packed:4", .bucket = bucket});
+      measured const m = encode(op, x, 1);
+      EXPECT_NEAR(ad::quantiser_error(op)(x), m.mean, 1e-5 * m.mean) << levels << " " << bucket;
+    }
+}
+
+TEST(QuantiserError, knows_block_scaled_formats_and_powers_of_two) {
+  std::vector<float> const x = values(777);
+  for (compose::description const& words :
+       {compose::description{.norm = "shared-exponent", .levels = "e2m1", .wire = "packed:4", .bucket = 32},
+        compose::description{
+            .norm = "power-of-two:linf", .levels = "exponential:7", .wire = "packed:4", .bucket = 64},
+        compose::description{.norm = "fixed:1.5", .levels = "uniform:7", .wire = "packed:4"}}) {
+    gq::any_quantizer const op = compose::make(words);
+    measured const m = encode(op, x, 400);
+    double const expected = ad::quantiser_error(op)(x);
+    EXPECT_NEAR(m.mean, expected, 5.5 * m.deviation + 1e-6 * expected) << words.norm;
+  }
+}
+
+TEST(QuantiserError, scales_by_the_square_and_is_zero_for_zeros) {
+  std::vector<float> x = values(300), y = x;
+  gq::any_quantizer const op = compose::make({.levels = "uniform:7", .bucket = 64});
+  ad::quantiser_error const error(op);
+  for (float& v : y) v *= 0x1p-100F;
+  EXPECT_EQ(error(y), error(x) * 0x1p-200);
+  std::fill(y.begin(), y.end(), 0.0F);
+  EXPECT_EQ(error(y), 0);
+  EXPECT_EQ(error({}), 0);
+  x[200] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(static_cast<void>(error(x)), gq::non_finite_error);
+  std::vector<float> const two{2, 1};
+  gq::any_quantizer const fixed = compose::make({.norm = "fixed:1.5", .levels = "uniform:7"});
+  EXPECT_THROW(static_cast<void>(ad::quantiser_error(fixed)(two)), gq::configuration_error);
+}
+
+TEST(Quantisers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame) {
+  ad::layout model;
+  model.add("a", {300}).add("none", {0}).add("bias", {10});
+  ad::gradient_accumulator sum(model);
+  sum.add(values(310));
+  std::vector<gq::any_quantizer> const operators{
+      compose::make({.levels = "uniform:1", .wire = "packed:2", .bucket = 128}),
+      compose::make({.levels = "uniform:7", .wire = "packed:4", .bucket = 128})};
+  ad::choice_table const table =
+      ad::measure(sum, ad::quantisers(operators), [](ad::layer const& l) { return l.size != 10; });
+  ASSERT_EQ(table[0].size(), 2U);
+  for (std::size_t c = 0; c < 2; ++c) {
+    gq::vector_codec codec(operators[c], {}, gq::frame_checksum::none);
+    EXPECT_EQ(table[0][c].cost, static_cast<double>(codec.frame_bytes(300)));
+    EXPECT_EQ(table[0][c].error, ad::quantiser_error(operators[c])(sum.of(0)));
+    EXPECT_EQ(table[1][c].error, 0);
+    EXPECT_EQ(table[1][c].cost, 0);
+  }
+  EXPECT_EQ(table[2].size(), 1U);
+  EXPECT_EQ(table[2][0].cost, 40);
+  EXPECT_THROW(static_cast<void>(ad::quantisers({})), gq::configuration_error);
+}
+
+}  // namespace
