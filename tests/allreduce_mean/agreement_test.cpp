@@ -27,7 +27,7 @@
 #include <functional>
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using testing::HasSubstr;
 using testing::StartsWith;
 

@@ -437,7 +437,7 @@ std::vector<scenario> scenarios() {
     model.add("a", {90, 100}).add("b", {1000});
     return model;
   };
-  namespace c = gq::compressor;
+  namespace c = gq::baseline;
   all.push_back(feedback("top_k", [=](auto o) { return c::top_k{layers(), {.density = 0.01}, o}; }));
   all.push_back(feedback("top_k of all", [=](auto o) {
     return c::top_k{layers(), {.density = 0.3, .scope = c::scope::whole}, o};
@@ -721,7 +721,7 @@ void expect_steady_feedback(std::string const& name, Make const& make) {
 }
 
 TEST(LaterCalls, of_compressors_allocate_nothing) {
-  namespace c = gq::compressor;
+  namespace c = gq::baseline;
   auto const model = model_of_three();
   expect_steady_feedback("top_k", [&](auto settings) {
     return c::top_k{model, {.density = 0.01}, settings};

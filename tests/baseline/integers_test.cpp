@@ -11,7 +11,7 @@
 #include "tests/baseline/sampling.hpp"
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using cases::vector;
 
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/baseline/cases.hpp"
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using cases::vector;
 
 namespace {

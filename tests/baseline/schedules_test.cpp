@@ -17,7 +17,7 @@
 #include "tests/support/refusal.hpp"
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using cases::vector;
 using gq::schedule::hierarchical;
 

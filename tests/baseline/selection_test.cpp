@@ -13,7 +13,7 @@
 #include <random>
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 
 namespace {
 

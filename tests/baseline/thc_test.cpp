@@ -15,7 +15,7 @@
 #include "tests/baseline/sampling.hpp"
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using cases::vector;
 
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/baseline/cases.hpp"
 
 namespace gq = globalq;
-namespace cp = globalq::compressor;
+namespace cp = globalq::baseline;
 using cases::vector;
 
 namespace {

@@ -362,7 +362,7 @@ TEST(Telemetry, a_result_that_is_not_finite_is_reported_with_the_rank_that_broug
 /// Every compressor that needs nothing but this library, watched.
 template <class F>
 void each_compressor(gq::telemetry& seen, F const& f) {
-  namespace cp = gq::compressor;
+  namespace cp = gq::baseline;
   auto const model = one_matrix();
   gq::options const watched{.telemetry = &seen};
   f("top_k", cp::top_k(model, {.density = 0.01}, watched));
