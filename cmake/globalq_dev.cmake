@@ -7,6 +7,14 @@ set(GLOBALQ_SANITIZER
     CACHE STRING "Sanitizer of tests and examples: empty, address (with undefined behaviour) or thread")
 set_property(CACHE GLOBALQ_SANITIZER PROPERTY STRINGS "" address thread)
 
+# What was compiled before is not compiled again, where ccache is installed.
+find_program(GLOBALQ_CCACHE ccache)
+mark_as_advanced(GLOBALQ_CCACHE)
+if(GLOBALQ_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${GLOBALQ_CCACHE})
+endif()
+
 add_library(globalq_dev INTERFACE)
 target_compile_options(globalq_dev INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow>")
 if(GLOBALQ_WARNINGS_AS_ERRORS)

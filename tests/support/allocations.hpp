@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Counts what a test program allocates, and lets allocations fail. For one source file of a program: it replaces
-///        operator new.
+/// @brief Counts what a test program allocates, and lets allocations fail: support/allocations.cpp replaces operator new.
 
 #include <atomic>
 #include <cstddef>
@@ -66,48 +65,5 @@ inline void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept
 }
 
 }  // namespace support
-
-// every allocation of the program goes through these
-[[gnu::noinline]] void* operator new(std::size_t n) {
-  return support::allocate(n, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new[](std::size_t n) {
-  return support::allocate(n, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
-  return support::allocate(n, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a) {
-  return support::allocate(n, static_cast<std::size_t>(a));
-}
-// std::stable_sort and Kokkos ask like this; a sanitizer has its own
-[[gnu::noinline]] void* operator new(std::size_t n, std::nothrow_t const&) noexcept {
-  return support::allocate_or_null(n, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new[](std::size_t n, std::nothrow_t const&) noexcept {
-  return support::allocate_or_null(n, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a, std::nothrow_t const&) noexcept {
-  return support::allocate_or_null(n, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t n, std::align_val_t a, std::nothrow_t const&) noexcept {
-  return support::allocate_or_null(n, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::nothrow_t const&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::nothrow_t const&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t, std::nothrow_t const&) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t, std::nothrow_t const&) noexcept {
-  std::free(p);
-}
 
 #endif

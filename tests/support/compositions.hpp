@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Kernels on streams that many suites use: compiled once, in the library globalq_compositions.
+/// @brief Kernels on streams that many suites use: compiled once, in the library globalq_test_streams.
 
 #include "tests/support/space.hpp"
 

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Tests: the source with which support/precompiled.hpp is compiled.

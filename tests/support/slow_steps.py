@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the ten slowest compile steps of a Ninja build, and fails when one of them takes too long.
+
+usage: slow_steps.py BUILD_FOLDER LIMIT_SECONDS
+
+Ninja logs the wall time of a step among other steps. A step above the limit is run once more, alone, and that time counts.
+"""
+
+import pathlib
+import subprocess
+import sys
+import time
+
+
+def main() -> int:
+    build, limit = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+    seconds = {}
+    for line in (build / ".ninja_log").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        start, end, _, output, _ = line.split("\t")
+        if output.endswith((".o", ".gch", ".pch")):
+            seconds[output] = (int(end) - int(start)) / 1000
+    slowest = sorted(seconds, key=seconds.get, reverse=True)
+    print(f"{build}: {len(seconds)} compile steps, {sum(seconds.values()):.0f} s one after the other; the slowest:")
+    slow = 0
+    for rank, output in enumerate(slowest):
+        alone = None
+        if seconds[output] > limit:
+            # the command of a target stands behind those of what it needs
+            commands = subprocess.run(["ninja", "-C", build, "-t", "commands", output], check=True, capture_output=True, text=True)
+            start = time.monotonic()
+            subprocess.run(commands.stdout.splitlines()[-1], shell=True, check=True, cwd=build)
+            alone = time.monotonic() - start
+            slow += alone > limit
+        if rank < 10 or alone is not None:
+            print(f"{seconds[output]:6.1f} s  {output}" + (f" (alone {alone:.1f} s)" if alone is not None else ""))
+    if slow:
+        print(f"{slow} steps take more than {limit:g} s alone; split these sources, or let them instantiate less")
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
