@@ -78,7 +78,8 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
   app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
       ->capture_default_str();
   app.add_option("--reduce", chosen.words.reduce, "auto|sum|exponential|requantise")->capture_default_str();
-  app.add_option("--schedule", chosen.schedule, "ring|tree|sra|allgather|native|hierarchical:NODE")
+  app.add_option("--schedule", chosen.schedule,
+                 "ring|tree|sra (scatter_reduce_allgather)|allgather|native|hierarchical:NODE")
       ->capture_default_str();
   app.add_option("--dtype", text.dtype, "f32|f64|f16|bf16: the type given to the library")
       ->capture_default_str();

@@ -20,6 +20,7 @@ namespace GLOBALQ_ABI {
 struct segment {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
+  std::uint64_t size() const { return count; }
   bool empty() const { return count == 0; }
 };
 

@@ -47,6 +47,10 @@ struct l<dynamic, dynamic> {
   constexpr double fixed_unit() const { return 0; }
 };
 
+/// @brief The norms of all values of all workers together: the sum of magnitudes, and the Euclidean norm.
+using l1 = l<1, 1>;
+using l2 = l<2, 2>;
+
 /// @brief Each worker scales by its own norm ||x_i||_q (QSGD, CGX). Scales travel in front of the codes.
 /// @tparam Q  order: 1 to 64, or globalq::infinity; or @c dynamic
 template <std::uint32_t Q = dynamic>

@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief A schedule by its name: ring, tree, sra, allgather, native, or hierarchical with the workers of each node:
+/// @brief A schedule by its name: ring, tree, sra or scatter_reduce_allgather, allgather, native, or hierarchical with the workers of each node:
 /// "hierarchical:4" (of all nodes but the last, which may have fewer) or "hierarchical:4+2+4".
 class any {
  public:
@@ -32,7 +32,7 @@ class any {
       chosen_ = ring{};
     else if (name == tree::name)
       chosen_ = tree{};
-    else if (name == scatter_reduce_allgather::name)
+    else if (name == scatter_reduce_allgather::name || name == scatter_reduce_allgather::long_name)
       chosen_ = scatter_reduce_allgather{};
     else if (name == allgather::name)
       chosen_ = allgather{};
@@ -43,8 +43,8 @@ class any {
     else
       throw configuration_error(
           "globalq: schedule: \"" + std::string(name) +
-          "\" is unknown; use ring, tree, sra, allgather or native, or hierarchical:4 with "
-          "nodes of 4 workers, or hierarchical:4+2+4");
+          "\" is unknown; use ring, tree, sra (or scatter_reduce_allgather), allgather or native, or "
+          "hierarchical:4 with nodes of 4 workers, or hierarchical:4+2+4");
   }
 
   /// What it is made from by name.

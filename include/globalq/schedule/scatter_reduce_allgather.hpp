@@ -13,6 +13,7 @@ namespace GLOBALQ_ABI::schedule {
 /// @source Markov 2024 (thesis), chapter 3 (CGX); Thakur et al. 2005
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
+  static constexpr char const* long_name = "scatter_reduce_allgather";  ///< which schedule::any takes as well
   static globalq::detail::schedule_facts facts(int workers) {
     return {name, workers - 1, true, false, true, 0, true};
   }
@@ -136,6 +137,7 @@ struct scatter_reduce_allgather {
   }
 };
 
+/// Its short name, which texts have.
 using sra = scatter_reduce_allgather;
 
 }  // namespace GLOBALQ_ABI::schedule
