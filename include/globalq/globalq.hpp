@@ -19,6 +19,7 @@
 #include "plan/plan.hpp"
 #include "schedule/any.hpp"
 #include "telemetry/telemetry.hpp"
+#include "transport/detail/not_linked.hpp"
 #include "transport/staged.hpp"
 #include "transport/threads.hpp"
 #if __has_include(<globalq/version.hpp>)

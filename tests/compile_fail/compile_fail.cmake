@@ -1,37 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles SOURCE twice with COMPILER and the flags in the file FLAGS and the header COMMON; see CMakeLists.txt.
+# Compiles SOURCE with COMPILER, the flags in the file FLAGS and the header COMMON, once without a case and once for each of its
+# cases; see CMakeLists.txt.
 
-file(STRINGS ${SOURCE} first LIMIT_COUNT 1)
-if(NOT first MATCHES "^// expect-error: (.+)$")
-  message(FATAL_ERROR "${SOURCE}: the first line must be `// expect-error: TEXT`")
-endif()
-set(expected "${CMAKE_MATCH_1}")
-file(READ ${SOURCE} text)
-if(NOT text MATCHES "#ifndef GLOBALQ_COMPILE_FAIL_OFF")
-  message(FATAL_ERROR "${SOURCE}: the offending line must be inside #ifndef GLOBALQ_COMPILE_FAIL_OFF")
-endif()
+set(command ${COMPILER} @${FLAGS} -include ${COMMON} -fsyntax-only -Wfatal-errors ${SOURCE})
+set(wrong "")
 
-set(command ${COMPILER} @${FLAGS} -include ${COMMON} -fsyntax-only ${SOURCE})
 execute_process(
   COMMAND ${command}
   RESULT_VARIABLE result
   OUTPUT_VARIABLE output
   ERROR_VARIABLE output)
-if(result EQUAL 0)
-  message(FATAL_ERROR "${SOURCE} compiled; this error was expected: ${expected}")
-endif()
-# Only the lines of an error or a note count: the source itself, quoted below them, may hold the text too.
-string(REGEX MATCHALL "(error|note): [^\n]*" errors "${output}")
-string(FIND "${errors}" "${expected}" position)
-if(position EQUAL -1)
-  message(FATAL_ERROR "${SOURCE} failed to compile, but without this error: ${expected}\n${output}")
+if(NOT result EQUAL 0)
+  string(APPEND wrong "without a case it must compile:\n${output}\n")
 endif()
 
-execute_process(
-  COMMAND ${command} -DGLOBALQ_COMPILE_FAIL_OFF
-  RESULT_VARIABLE result
-  OUTPUT_VARIABLE output
-  ERROR_VARIABLE output)
-if(NOT result EQUAL 0)
-  message(FATAL_ERROR "${SOURCE} must compile with -DGLOBALQ_COMPILE_FAIL_OFF:\n${output}")
+file(STRINGS ${SOURCE} lines REGEX "CASE_|expect-error")
+set(cases 0)
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^#if(def CASE_[A-Z0-9_]+|ndef CASE_[A-Z0-9_]+)  // expect-error: (globalq: .+)$")
+    string(APPEND wrong "not `#ifdef CASE_NAME  // expect-error: globalq: TEXT`, nor #ifndef: ${line}\n")
+    continue()
+  endif()
+  set(expected "${CMAKE_MATCH_2}")
+  string(REGEX MATCH "CASE_[A-Z0-9_]+" name "${line}")
+  math(EXPR cases "${cases} + 1")
+  execute_process(
+    COMMAND ${command} -D${name}
+    RESULT_VARIABLE result
+    OUTPUT_VARIABLE output
+    ERROR_VARIABLE output)
+  # What a compiler says first is what people read; the source quoted below it may hold the text too.
+  string(REGEX MATCH "error: [^\n]*" first "${output}")
+  string(FIND "${first}" "${expected}" position)
+  if(result EQUAL 0)
+    string(APPEND wrong "${name} compiled; its first error should be: ${expected}\n")
+  elseif(position EQUAL -1)
+    string(APPEND wrong "${name}: the first error should be: ${expected}\n${output}\n")
+  endif()
+endforeach()
+
+if(cases EQUAL 0)
+  string(APPEND wrong "no cases in it\n")
+endif()
+if(NOT wrong STREQUAL "")
+  message(FATAL_ERROR "${SOURCE} with ${COMPILER}:\n${wrong}")
 endif()

@@ -26,20 +26,22 @@ class vector_group {
   };
 
   /// Adds a vector that is averaged in place.
-  template <Vector V>
+  template <class V>
   vector_group& add(V&& x) {
     expect_lasting<V>();
     return add(x, x);
   }
 
-  /// Adds a vector that is averaged into another one of its length and type.
-  template <Vector X, Vector Y>
+  /// Adds a vector that is averaged into another one of its length and type; or the y values behind the pointer x, in place.
+  template <class X, class Y>
   vector_group& add(X&& x, Y&& y) {
-    expect_lasting<X, Y>();
-    auto const [in, out, length] = detail::pair_of(x, y, "vector_group");
-    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
-    members_.push_back({{in, type}, {out, type}, length});
-    return *this;
+    if constexpr (detail::PointerAndNumber<X, Y>) {
+      std::span const values(x, static_cast<std::size_t>(y));
+      return add(values, values);
+    } else {
+      expect_lasting<X, Y>();
+      return add_pair(x, y);
+    }
   }
 
   void clear() { members_.clear(); }
@@ -48,6 +50,14 @@ class vector_group {
   std::vector<member> const& members() const { return members_; }
 
  private:
+  template <class X, class Y>
+  vector_group& add_pair(X& x, Y& y) {
+    auto const [in, out, length] = detail::pair_of(x, y, "vector_group");
+    constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
+    members_.push_back({{in, type}, {out, type}, length});
+    return *this;
+  }
+
   template <class... V>
   static constexpr void expect_lasting() {
     static_assert(

@@ -35,20 +35,22 @@ class all_gather : public detail::collective<Place> {
  public:
   /// @param workers  this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
   /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param settings  globalq::options: {.seed = 42}
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  template <class Transport, class Operator, detail::KernelSpace Space = detail::transports_space>
-  all_gather(Transport& workers, Operator const& op, options const& settings = {}, Space const& space = {})
-      : base(workers, op, schedule::detail::gather(), settings, space) {}
+  template <class Transport, class Operator, class Options = options, class Space = detail::transports_space>
+  requires(!Schedule<Options>) all_gather(Transport&& workers, Operator const& op,
+                                          Options const& settings = {}, Space const& space = {})
+      : base(std::forward<Transport>(workers), op, schedule::detail::gather(), settings, space) {}
 
   /// @param nodes  schedule::hierarchical<>: which workers form a node
   /// @throws configuration_error also when the nodes have another number of workers together
-  template <class Transport, class Operator, Schedule Nodes,
-            detail::KernelSpace Space = detail::transports_space>
-  all_gather(Transport& workers, Operator const& op, Nodes const& nodes, options const& settings = {},
+  template <class Transport, class Operator, Schedule Nodes, class Options = options,
+            class Space = detail::transports_space>
+  all_gather(Transport&& workers, Operator const& op, Nodes const& nodes, Options const& settings = {},
              Space const& space = {})
-      : base(workers, op, schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)), settings,
-             space) {}
+      : base(std::forward<Transport>(workers), op,
+             schedule::detail::gather(schedule::detail::nodes_of_shards(nodes)), settings, space) {}
 
   /// @brief The part of a vector that worker @p rank brings.
   ///
@@ -60,10 +62,11 @@ class all_gather : public detail::collective<Place> {
   segment shard(std::uint64_t length) const { return shard(length, this->workers().rank()); }
 };
 
-template <class T, class Op, detail::KernelSpace K = detail::transports_space>
-all_gather(T&, Op const&, options const& = {}, K const& = {}) -> all_gather<transport::place_of<T>>;
-template <class T, class Op, Schedule Nodes, detail::KernelSpace K = detail::transports_space>
-all_gather(T&, Op const&, Nodes const&, options const& = {}, K const& = {})
-    -> all_gather<transport::place_of<T>>;
+template <class T, class Op, class O = options, class K = detail::transports_space>
+requires(!Schedule<O>) all_gather(T&&, Op const&, O const& = {}, K const& = {})
+->all_gather<transport::place_of<std::remove_reference_t<T>>>;
+template <class T, class Op, Schedule Nodes, class O = options, class K = detail::transports_space>
+all_gather(T&&, Op const&, Nodes const&, O const& = {}, K const& = {})
+    -> all_gather<transport::place_of<std::remove_reference_t<T>>>;
 
 }  // namespace GLOBALQ_ABI

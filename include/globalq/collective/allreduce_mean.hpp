@@ -30,12 +30,13 @@ class allreduce_mean : public detail::collective<Place> {
   /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialised
-  /// @param schedule  schedule::ring, tree, scatter_reduce_allgather, allgather, native, hierarchical, any or your own
-  template <class Transport, class Operator, class Schedule,
-            detail::KernelSpace Space = detail::transports_space>
-  allreduce_mean(Transport& workers, Operator const& op, Schedule schedule, options const& settings = {},
-                 Space const& space = {})
-      : base(workers, op, std::move(schedule), settings, space) {}
+  /// @param schedule  schedule::ring, tree, sra (scatter_reduce_allgather), allgather, native, hierarchical, any or your own
+  /// @param settings  globalq::options: {.seed = 42}
+  template <class Transport, class Operator, class Schedule = options, class Options = options,
+            class Space = detail::transports_space>
+  allreduce_mean(Transport&& workers, Operator const& op, Schedule schedule = {},
+                 Options const& settings = {}, Space const& space = {})
+      : base(std::forward<Transport>(workers), op, std::move(schedule), settings, space) {}
 
   using base::operator();
 
@@ -50,7 +51,10 @@ class allreduce_mean : public detail::collective<Place> {
   /// one has values above 2^900: their scales are in units of 2^128 then.
   /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native
-  void operator()(vector_group const& group, std::uint64_t step) { this->run(group, step); }
+  template <class Step = detail::missing_step>
+  void operator()(vector_group const& group, Step const& step = {}) {
+    this->run(group, base::step_of(step).value);
+  }
 
   /// What a call with vectors of @p length values does and costs.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
@@ -58,8 +62,8 @@ class allreduce_mean : public detail::collective<Place> {
   }
 };
 
-template <class T, class Op, class S, detail::KernelSpace K = detail::transports_space>
-allreduce_mean(T&, Op const&, S const&, options const& = {}, K const& = {})
-    -> allreduce_mean<transport::place_of<T>>;
+template <class T, class Op, class S = options, class O = options, class K = detail::transports_space>
+allreduce_mean(T&&, Op const&, S = {}, O const& = {}, K const& = {})
+    -> allreduce_mean<transport::place_of<std::remove_reference_t<T>>>;
 
 }  // namespace GLOBALQ_ABI

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: what users may pass as a vector: a span, a container, or a Kokkos::View.
+/// @brief core: what users may pass as a vector: anything with data() and size(), or a Kokkos::View.
 
 #include "dtype.hpp"
 #include "error.hpp"
 
 #include <Kokkos_Core.hpp>
 #include <ranges>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -15,18 +16,96 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 
+/// Knows where its memory is, and whether there are gaps in it: a Kokkos::View, or a DynRankView.
 template <class V>
-concept KokkosView = Kokkos::is_view_v<std::remove_cvref_t<V>>;
+concept KokkosView = requires(std::remove_cvref_t<V> const& v) {
+  typename std::remove_cvref_t<V>::memory_space;
+  typename std::remove_cvref_t<V>::non_const_value_type;
+  v.span_is_contiguous();
+};
 
 /// Whether kernels of a space reach a view's values.
 template <class View, class Space>
 inline constexpr bool reaches =
     Kokkos::SpaceAccessibility<Space, typename std::remove_cvref_t<View>::memory_space>::accessible;
 
+/// Has data() and size(), or is an array. What lies between the values of views of other libraries is asked at run time.
+template <class V>
+concept Contiguous = KokkosView<V> || requires(std::remove_reference_t<V>& v) {
+  std::ranges::data(v);
+  std::ranges::size(v);
+};
+
+template <class V>
+auto value_type_of() {
+  if constexpr (KokkosView<V>)
+    return std::type_identity<typename std::remove_cvref_t<V>::non_const_value_type>{};
+  else
+    return std::type_identity<std::remove_cvref_t<decltype(*std::ranges::data(std::declval<V&>()))>>{};
+}
+template <class V>
+using value_of = typename decltype(value_type_of<V>())::type;
+template <class V>
+inline constexpr dtype type_of_values = dtype_of<value_of<V>>::value;
+
+}  // namespace detail
+
+/// @brief A vector that globalq can average: values side by side, of a known type. Whatever has data() and size() is one, as
+/// spans, containers and the vectors of Eigen have them; and so are arrays, and views of Kokkos.
+template <class V>
+concept Vector = detail::Contiguous<V> && Scalar<detail::value_of<std::remove_reference_t<V>>>;
+
+namespace detail {
+
+/// Refuses what is no vector. Functions that take vectors are not constrained, so that this is what a compiler says first.
+template <class V>
+struct expect_vector {
+  static constexpr bool pointer = std::is_pointer_v<std::remove_cvref_t<V>>;
+  static_assert(
+      !pointer,
+      "globalq: a pointer is no vector, as nothing says how many values there are; give their number "
+      "after it, or pass std::span(pointer, n)");
+  static_assert(pointer || Contiguous<V>,
+                "globalq: this is no vector, whose values lie side by side behind data() and size(); pass a "
+                "std::vector, std::span or Kokkos::View, or copy the values to one");
+  static_assert(!Contiguous<V> || Vector<V>,
+                "globalq: vectors of this type are not averaged; the values may be float, double, "
+                "globalq::float16 or globalq::bfloat16 (or a type of the same layout, see dtype_of)");
+};
+
+/// Whether something lies between the values: in a strided view of Kokkos, or of Eigen, whose names for it are asked.
+template <class V>
+bool has_gaps(V const& v) {
+  if constexpr (KokkosView<V>)
+    return !v.span_is_contiguous();
+  else if constexpr (requires { v.innerStride() + v.outerStride() + v.innerSize() + v.outerSize(); })
+    return v.size() != 0 && ((v.innerSize() > 1 && v.innerStride() != 1) ||
+                             (v.outerSize() > 1 && v.outerStride() != v.innerSize()));
+  else
+    return false;
+}
+
+template <class V>
+std::uint64_t size_of_vector(V const& v) {
+  if constexpr (KokkosView<V>) {
+    return v.size();
+  } else {
+    return static_cast<std::uint64_t>(std::ranges::size(v));
+  }
+}
+
+[[noreturn]] inline void refuse_gaps(std::uint64_t values) {
+  throw configuration_error("globalq: the view is strided: between its " + std::to_string(values) +
+                            " values lie others; pass a contiguous view or copy it to one");
+}
+
 /// Where the values of a span, vector, array, or Kokkos::View of any rank begin.
 /// @tparam Space  where they are read
+/// @throws configuration_error where there are gaps between them
 template <class Space = Kokkos::HostSpace, class V>
 auto data_of(V& v) {
+  expect_vector<V>();
+  if (has_gaps(v)) refuse_gaps(size_of_vector(v));
   if constexpr (KokkosView<V>) {
     if constexpr (std::is_same_v<Space, Kokkos::HostSpace>)
       static_assert(reaches<V, Space>,
@@ -37,10 +116,6 @@ auto data_of(V& v) {
           reaches<V, Space>,
           "globalq: this view lies in memory that the transport's execution space does not reach. Copy it "
           "to a view of that space, or use a transport of host memory");
-    if (!v.span_is_contiguous())
-      throw configuration_error("globalq: the view is strided (" + std::to_string(v.size()) +
-                                " values over a span of " + std::to_string(v.span()) +
-                                "); pass a contiguous view or copy it to one");
     return v.data();
   } else {
     static_assert(std::is_same_v<Space, Kokkos::HostSpace>,
@@ -54,29 +129,17 @@ template <class V>
 concept StepView =
     KokkosView<V> && std::is_same_v<typename std::remove_cvref_t<V>::value_type, std::uint64_t>;
 
-template <class V>
-std::uint64_t size_of_vector(V const& v) {
-  if constexpr (KokkosView<V>) {
-    return v.size();
-  } else {
-    return static_cast<std::uint64_t>(std::ranges::size(v));
-  }
-}
 /// Whether values stay where they are when an argument of type V&& is gone: not those of a temporary that owns them. A view
 /// passes, whose values may have another owner.
 template <class V>
 inline constexpr bool outlasts_call =
-    std::is_lvalue_reference_v<V> || KokkosView<V> || std::ranges::borrowed_range<V> || std::ranges::view<V>;
+    std::is_lvalue_reference_v<V> || std::is_pointer_v<std::remove_cvref_t<V>> || KokkosView<V> ||
+    std::ranges::borrowed_range<V> || std::ranges::view<V>;
 
-template <class V>
-auto value_type_of() {
-  if constexpr (KokkosView<V>)
-    return std::type_identity<typename std::remove_cvref_t<V>::non_const_value_type>{};
-  else
-    return std::type_identity<std::remove_cvref_t<decltype(*std::ranges::data(std::declval<V&>()))>>{};
-}
-template <class V>
-using value_of = typename decltype(value_type_of<V>())::type;
+/// A pointer and a number of values, in place of a vector.
+template <class X, class N>
+concept PointerAndNumber =
+    std::is_pointer_v<std::remove_cvref_t<X>> && std::is_integral_v<std::remove_cvref_t<N>>;
 
 /// Input and output of a call, of one type and length, in host memory.
 template <class Value>
@@ -112,11 +175,5 @@ auto pair_of(X& x, Y& y, char const* operation) {
 }
 
 }  // namespace detail
-
-/// A vector that globalq can average: contiguous, of a known type.
-template <class V>
-concept Vector = (detail::KokkosView<V> ||
-                  (std::ranges::contiguous_range<V> && std::ranges::sized_range<V>)) &&
-                 Scalar<detail::value_of<std::remove_reference_t<V>>>;
 
 }  // namespace GLOBALQ_ABI

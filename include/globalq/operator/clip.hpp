@@ -69,16 +69,16 @@ Value narrowed(double x) {
 /// @complexity  three passes over a bucket
 /// Vectors with NaN or infinity, or whose squares overflow a double, are left as they are: the mean reports them.
 /// @source Wen et al. 2017 (TernGrad), gradient clipping
-template <Vector V, class Space = Kokkos::DefaultHostExecutionSpace>
+template <class V, class Space = Kokkos::DefaultHostExecutionSpace>
 void clip_deviations(V&& x, double deviations, std::uint64_t bucket = 0, Space const& space = Space()) {
-  using value = detail::value_of<std::remove_reference_t<V>>;
-  static_assert(!std::is_const_v<std::remove_pointer_t<decltype(detail::data_of(x))>>,
+  auto* const all = detail::data_of(x);
+  using value = std::remove_pointer_t<decltype(detail::data_of(x))>;
+  static_assert(!std::is_const_v<value>,
                 "globalq: clip_deviations: the vector is const; it is clipped in place");
   if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
     throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
                               " standard deviations; give a number above 0, such as 2.5");
   kernel::host_executor const on(space);
-  value* const all = detail::data_of(x);
   std::uint64_t const length = detail::size_of_vector(x), width = bucket == 0 ? length : bucket;
   std::vector<double> parts;
   for (std::uint64_t first = 0; first < length; first += width) {

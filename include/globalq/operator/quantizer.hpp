@@ -27,6 +27,19 @@ template <class Op>
 inline constexpr bool is_reduce =
     std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
     std::is_same_v<Op, reduce::exponential> || std::is_same_v<Op, reduce::requantise>;
+
+/// Whether a norm that scales to a format has the levels of that format.
+template <class Norm, class Levels>
+constexpr bool one_format() {
+  if constexpr (requires { Norm::quantum; }) {
+    if constexpr (requires { Levels::largest; }) return Norm::quantum == Levels::largest;
+    return false;
+  }
+  return true;
+}
+
+/// In place of a policy that was left out.
+struct missing_policy {};
 }  // namespace detail
 
 /// @brief An operator: what is done to a vector between a worker and the wire.
@@ -38,9 +51,34 @@ inline constexpr bool is_reduce =
 /// @tparam Wire      how codes become bytes; wire/
 /// @tparam Reduce    how codes are added; reduce/; automatic: chosen from the others
 /// @source Xin et al. (Global-QSGD), Definition 3.1; Alistarh et al. 2017 (QSGD) with norm::local
-template <NormScheme Norm, LevelScheme Levels, RoundingScheme Rounding, class Wire,
-          ReduceOperator Reduce = reduce::automatic>
-requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
+template <class Norm, class Levels, class Rounding = detail::missing_policy,
+          class Wire = detail::missing_policy, class Reduce = reduce::automatic>
+struct quantizer {
+  // Sentences instead of constraints, which a compiler tells as "deduction failed".
+  static_assert(
+      NormScheme<Norm>,
+      "globalq: quantizer: the first policy is no norm (see NormScheme). The order is norm, levels, "
+      "rounding, wire, and reduce if any: quantizer{norm::linf{}, levels::uniform<>{}, "
+      "rounding::stochastic{}, wire::int8{}}");
+  static_assert(
+      LevelScheme<Levels>,
+      "globalq: quantizer: the second policy is no level scheme (see LevelScheme). The order is norm, "
+      "levels, rounding, wire, and reduce if any");
+  static_assert(
+      RoundingScheme<Rounding>,
+      "globalq: quantizer: the third policy is missing or no rounding (see RoundingScheme). The order "
+      "is norm, levels, rounding, wire, and reduce if any");
+  static_assert(!std::is_same_v<Wire, detail::missing_policy>,
+                "globalq: quantizer: the wire is missing; the fourth policy says how codes become bytes: "
+                "wire::int8{}, wire::packed<4>{} or another");
+  static_assert(
+      WireFormat<Wire> || wire::BlockCode<Wire>,
+      "globalq: quantizer: the fourth policy is no wire format (see WireFormat). The order is norm, "
+      "levels, rounding, wire, and reduce if any");
+  static_assert(ReduceOperator<Reduce>,
+                "globalq: quantizer: the fifth policy is no reduce operator (see ReduceOperator). Use "
+                "reduce::automatic, sum, exponential or requantise, or leave it out");
+
   static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
   static constexpr bool binary = detail::is_binary<Levels>();
   static constexpr bool shifts_back = [] {
@@ -66,13 +104,7 @@ requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
                 "reduce::requantise; see "
                 "docs/composing.md");
   static_assert(
-      [] {
-        if constexpr (requires { Norm::quantum; }) {
-          if constexpr (requires { Levels::largest; }) return Norm::quantum == Levels::largest;
-          return false;
-        }
-        return true;
-      }(),
+      detail::one_format<Norm, Levels>(),
       "globalq: norm::shared_exponent scales to the largest value of a format, and these levels are others. "
       "Use "
       "norm::shared_exponent<levels::e2m1> with levels::e2m1, and so on; see docs/composing.md");
@@ -113,6 +145,10 @@ requires(WireFormat<Wire> || wire::BlockCode<Wire>) struct quantizer {
   [[no_unique_address]] Reduce reduce{};
 };
 
+template <class N, class L>
+quantizer(N, L) -> quantizer<N, L>;
+template <class N, class L, class R>
+quantizer(N, L, R) -> quantizer<N, L, R>;
 template <class N, class L, class R, class W>
 quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
 template <class N, class L, class R, class W, class Op>

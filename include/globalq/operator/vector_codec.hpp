@@ -65,42 +65,62 @@ class vector_codec {
   /// @shape frame: frame_bytes(length, type) bytes
   /// @throws configuration_error when the frame has another size; non_finite_error for NaN or infinity in x, or where a norm is:
   ///         decode() refuses the frame then
-  template <Vector V>
+  template <class V>
   std::size_t encode(V const& x, encoding_key key, std::span<std::byte> frame) {
-    return encode_values({detail::data_of(x), dtype_of<detail::value_of<V const>>::value},
-                         detail::size_of_vector(x), key, frame);
+    return encode_values({detail::data_of(x), detail::type_of_values<V>}, detail::size_of_vector(x), key,
+                         frame);
+  }
+  /// The same of the @p n values behind a pointer.
+  template <class Value>
+  std::size_t encode(Value const* x, std::uint64_t n, encoding_key key, std::span<std::byte> frame) {
+    return encode(std::span(x, static_cast<std::size_t>(n)), key, frame);
   }
 
   /// Writes what a frame stands for into @p y.
   /// @throws frame_error when the bytes are no frame of this operator and length; @p y is untouched then.
   ///         non_finite_error when a value is beyond the type's range (float16 above 65,504, or a norm above that of float32):
   ///         @p y holds infinity there and all other values as decoded
-  template <Vector V>
+  template <class V>
   void decode(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
-    mean({&one, 1}, key, std::forward<V>(y));
+    mean({&one, 1}, key, y);
+  }
+  /// The same into the @p n values behind a pointer.
+  template <class Value>
+  void decode(std::span<std::byte const> frame, encoding_key key, Value* y, std::uint64_t n) {
+    decode(frame, key, std::span(y, static_cast<std::size_t>(n)));
   }
 
   /// y += what a frame stands for, as error feedback and parameter servers need it.
   /// @throws as decode(), where a sum of finite numbers is beyond the range; what @p y held of NaN and infinity
   ///         stays there, reported or not
-  template <Vector V>
+  template <class V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};
-    read({&one, 1}, key, {detail::data_of(y), dtype_of<detail::value_of<std::remove_reference_t<V>>>::value},
-         detail::size_of_vector(y), true);
+    read({&one, 1}, key, output_of(y), detail::size_of_vector(y), true);
+  }
+  template <class Value>
+  void decode_add(std::span<std::byte const> frame, encoding_key key, Value* y, std::uint64_t n) {
+    decode_add(frame, key, std::span(y, static_cast<std::size_t>(n)));
   }
 
   /// Writes the mean of several frames, all of terms 1, added in the order given.
   /// @param frames  their workers select the random bits, key.worker is not used
   /// @throws        as decode()
-  template <Vector V>
+  template <class V>
   void mean(std::span<source const> frames, encoding_key key, V&& y) {
-    read(frames, key, {detail::data_of(y), dtype_of<detail::value_of<std::remove_reference_t<V>>>::value},
-         detail::size_of_vector(y), false);
+    read(frames, key, output_of(y), detail::size_of_vector(y), false);
   }
 
  private:
+  template <class V>
+  static mutable_vector output_of(V& y) {
+    auto* const data = detail::data_of(y);
+    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(data)>>,
+                  "globalq: the vector is const; decode into one that can be written to");
+    return {data, detail::type_of_values<V>};
+  }
+
   std::size_t encode_values(const_vector x, std::uint64_t length, encoding_key key,
                             std::span<std::byte> frame);
 

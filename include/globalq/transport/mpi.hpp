@@ -6,6 +6,9 @@
 ///
 /// Processes of one node exchange messages through memory that they share, the others by MPI.
 
+#if !__has_include(<mpi.h>)
+#error "globalq: transport/mpi.hpp needs <mpi.h>; link the target globalq::mpi, or compile with mpicxx"
+#endif
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>

@@ -4,6 +4,9 @@
 /// @file
 /// @brief Transport: the ranks of an NCCL communicator, with bytes in device memory and all work on one CUDA stream.
 
+#if !__has_include(<nccl.h>)
+#error "globalq: transport/nccl.hpp needs <nccl.h>; link the target globalq::nccl"
+#endif
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 

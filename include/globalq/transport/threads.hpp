@@ -252,8 +252,12 @@ class threads {
   /// @throws      the exception of the lowest rank that failed by itself, rather than because of another
   ///              worker; configuration_error when the cluster is already running
   template <class Body>
-  requires std::invocable<Body&, endpoint&>
-  void run(Body&& body) {
+  void run(
+      Body&& body) {  // not constrained: what is wrong in a generic body would only be "no matching function"
+    static_assert(
+        std::is_invocable_v<Body&, endpoint&>,
+        "globalq: run calls its argument on each worker with the worker's endpoint; pass a function "
+        "of one argument: cluster.run([](auto& workers) { ... })");
     run_all([](void* f, endpoint& self) { (*static_cast<std::remove_reference_t<Body>*>(f))(self); },
             const_cast<void*>(static_cast<void const*>(std::addressof(body))));
   }

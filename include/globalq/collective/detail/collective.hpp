@@ -11,17 +11,13 @@
 #include "../../operator/any_quantizer.hpp"
 #include "../../plan/plan.hpp"
 #include "../../schedule/built_in.hpp"
+#include "expect.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 
 namespace GLOBALQ_ABI::detail {
-
-/// In place of an execution space: the transport chooses.
-struct transports_space {};
-template <class S>
-concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_execution_space_v<S>;
 
 /// What runs the calls with vectors in a place.
 template <class Place>
@@ -51,35 +47,26 @@ class collective {
 
   /// @brief A call in place.
   /// @param x     this worker's vector; all workers bring the same length and type
-  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once
+  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once. On a stream it may be
+  ///              a view of one std::uint64_t in the memory of its space, which is counted up at the end: a call can so be captured
+  ///              in a graph, and every replay draws fresh random bits. The same number on every worker.
   /// @throws disagreement_error when workers disagree, or when another one's arguments are refused; configuration_error when
   ///         the own ones are; non_finite_error if so configured; transport_error
-  template <Vector V>
-  void operator()(V&& x, std::uint64_t step) {
-    run(in_place(x), {step, nullptr});
+  template <class V, class Step = missing_step>
+  requires(!VectorGroup<V>) void operator()(V&& x, Step const& step = {}) { run(in_place(x), step_of(step)); }
+  template <class Step = missing_step>
+  void operator()(vector_group const&, Step const& = {}) {
+    static_assert(std::is_void_v<Step>,
+                  "globalq: groups are averaged by allreduce_mean; call for each vector");
   }
 
-  /// @brief A call in place, on a stream; its number is where the stream finds it, and is counted up at its end.
-  ///
-  /// So a call can be captured in a graph, and every replay draws fresh random bits. The same number on every worker.
-  /// @shape step: one value, in the memory of the transport's execution space
-  template <Vector V, class Step>
-  requires(on_stream&& StepView<Step>) void operator()(V&& x, Step const& step) {
-    run(in_place(x), step_at(step));
-  }
-
-  /// @brief A call from @p x into @p y, of one type. They may be the same memory, but not overlap otherwise.
+  /// @brief A call from @p x into @p y, of one type. They may be the same memory, but not overlap otherwise. Or a call in place, of
+  /// the y values behind the pointer x.
   /// @shape one length; but the output of reduce_scatter_mean and the input of all_gather are shard(length).count values:
   ///        the own shard by itself, which may lie inside the other vector at its place
-  template <Vector X, Vector Y>
-  void operator()(X&& x, Y&& y, std::uint64_t step) {
-    run(between(x, y), {step, nullptr});
-  }
-
-  /// The same on a stream, with the number of the call where the stream finds it.
-  template <Vector X, Vector Y, class Step>
-  requires(on_stream&& StepView<Step>) void operator()(X&& x, Y&& y, Step const& step) {
-    run(between(x, y), step_at(step));
+  template <class X, class Y, class Step>
+  void operator()(X&& x, Y&& y, Step const& step) {
+    run(given(x, y), step_of(step));
   }
 
   /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
@@ -90,15 +77,15 @@ class collective {
   /// never starts the call is an error of all others when the transport's deadline has passed.
   /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
   /// @throws   configuration_error when the arguments are refused; the other workers' calls then end by an error
-  template <Vector V>
-  started_call start(V&& x, std::uint64_t step) {
+  template <class V, class Step = missing_step>
+  started_call start(V&& x, Step const& step = {}) {
     expect_lasting<V>();
-    return start_job(in_place(x), step);
+    return start_job(in_place(x), step_of(step).value);
   }
-  template <Vector X, Vector Y>
-  started_call start(X&& x, Y&& y, std::uint64_t step) {
-    expect_lasting<X, Y>();
-    return start_job(between(x, y), step);
+  template <class X, class Y, class Step>
+  started_call start(X&& x, Y&& y, Step const& step) {
+    if constexpr (!PointerAndNumber<X, Y>) expect_lasting<X, Y>();
+    return start_job(given(x, y), step_of(step).value);
   }
 
   /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
@@ -205,6 +192,17 @@ class collective {
     return {{data, type}, {data, type}, size_of_vector(x)};
   }
 
+  /// What was given before the step.
+  template <class X, class Y>
+  job given(X& x, Y& y) const {
+    if constexpr (PointerAndNumber<X, Y>) {
+      std::span const values(x, static_cast<std::size_t>(y));
+      return in_place(values);
+    } else {
+      return between(x, y);
+    }
+  }
+
   template <class X, class Y>
   job between(X& x, Y& y) const {
     auto* const in = data_of<memory>(x);
@@ -226,14 +224,20 @@ class collective {
   }
 
   template <class Step>
-  static call_step step_at(Step const& step) {
-    static_assert(reaches<Step, memory>,
-                  "globalq: the step is in memory that the stream does not reach; use a view of the "
-                  "transport's execution space");
-    if (step.size() != 1)
-      throw configuration_error("globalq: the step is a view of " + std::to_string(step.size()) +
-                                " values; pass one of a single value");
-    return {0, step.data()};
+  static call_step step_of(Step const& step) {
+    if constexpr (StepView<Step>) {
+      static_assert(on_stream, "globalq: in host memory the step is a number; pass the value of the view");
+      static_assert(reaches<Step, memory>,
+                    "globalq: the step is in memory that the stream does not reach; use a view of the "
+                    "transport's execution space");
+      if (step.size() != 1)
+        throw configuration_error("globalq: the step is a view of " + std::to_string(step.size()) +
+                                  " values; pass one of a single value");
+      return {0, step.data()};
+    } else {
+      expect_step<Step>();
+      return {static_cast<std::uint64_t>(step), nullptr};
+    }
   }
 
   /// Waits for started calls, which name the body.
@@ -257,32 +261,11 @@ class collective {
       body_->call.refuse(why);
   }
 
-  template <class Transport, class Operator, class Schedule, class Space>
-  collective(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
+  template <class Lasting, class Operator, class Schedule, class Options, class Space>
+  collective(Lasting&& workers, Operator const& op, Schedule schedule, Options const& settings,
              Space const& space) {
-    static_assert(
-        detail::Operator<Operator>,
-        "globalq: the second argument is no operator; use a quantizer, uncompressed, any_quantizer, "
-        "centred or float32_tail");
-    static_assert(
-        globalq::Transport<Transport>,
-        "globalq: the first argument is no transport: it needs rank, size, send_async, "
-        "recv_async "
-        "and wait (transport/concept.hpp); for transport::threads pass the endpoint that run() hands out");
-    static_assert(
-        on_stream || !requires { Transport::on_stream; },
-        "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "
-        "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
-    static_assert(globalq::Schedule<Schedule>,
-                  "globalq: allreduce_mean: the third argument is no schedule; use "
-                  "schedule::ring, tree, scatter_reduce_allgather, allgather or native");
-    static_assert(
-        !on_stream || !SumsInNodes<Schedule>,
-        "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
-    static_assert(
-        transport::AddsLanes<Transport> || !std::is_same_v<Schedule, globalq::schedule::native>,
-        "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
-        "schedule::ring, tree, scatter_reduce_allgather or allgather with this transport");
+    using Transport = std::remove_reference_t<Lasting>;
+    expect_parts<Place, Lasting, Operator, Schedule, Options, Space>();
     auto link = transport::make_endpoint(workers);
     // what a schedule says may lie in it: ask where it stays
     auto what = globalq::schedule::erase(std::move(schedule));

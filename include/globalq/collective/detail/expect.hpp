@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief collective: sentences for arguments that are wrong.
+///
+/// Constructors and calls are not constrained, and their guides take what is wrong as well: else a compiler would say
+/// "deduction failed" or "no matching function", and list candidates. They are classes, as g++ tells of what it finds in a function
+/// body only after the errors of its callers.
+
+#include "../../call/options.hpp"
+#include "../../call/vector_group.hpp"
+#include "../../operator/any_quantizer.hpp"
+#include "../../schedule/concept.hpp"
+#include "../../schedule/native.hpp"
+#include "../../transport/concept.hpp"
+
+#include <type_traits>
+
+namespace GLOBALQ_ABI::detail {
+
+/// In place of an execution space: the transport chooses.
+struct transports_space {};
+template <class S>
+concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_execution_space_v<S>;
+
+template <class V>
+concept VectorGroup = std::is_base_of_v<vector_group, std::remove_cvref_t<V>>;
+
+/// Whether a transport could add the codes of an operator, as far as its type tells.
+template <class O>
+inline constexpr bool codes_may_add = true;
+template <class N, class L, class R, class W, class Op>
+inline constexpr bool codes_may_add<quantizer<N, L, R, W, Op>> = adds_as_integers<L>();
+
+/// Refuses parts of a call that are none, or that never fit together.
+/// @tparam Transport  with the reference that it was given by
+template <class Place, class Transport, class Operator, class Schedule, class Options, class Space>
+struct expect_parts {
+  using workers = std::remove_reference_t<Transport>;
+  static constexpr bool on_stream = !std::is_same_v<Place, Kokkos::HostSpace>;
+  static constexpr bool native = std::is_same_v<Schedule, globalq::schedule::native>;
+  static_assert(
+      !(globalq::Schedule<Operator> && detail::Operator<Schedule>),
+      "globalq: allreduce_mean: operator and schedule are exchanged; the order is workers, operator, "
+      "schedule, options");
+  static_assert(
+      globalq::Transport<workers>,
+      "globalq: the first argument is no transport: it needs rank, size, send_async, recv_async and wait "
+      "(transport/concept.hpp); for transport::threads pass the endpoint that run() hands out");
+  static_assert(std::is_lvalue_reference_v<Transport>,
+                "globalq: the transport is a temporary, which is gone before the first call; give it a name");
+  static_assert(detail::Operator<Operator>,
+                "globalq: the second argument is no operator; use a quantizer, uncompressed, any_quantizer, "
+                "centred or float32_tail");
+  static_assert(
+      on_stream || !requires { workers::on_stream; },
+      "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "
+      "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
+  static_assert(
+      globalq::Schedule<Schedule>,
+      "globalq: allreduce_mean: the third argument is no schedule; use schedule::ring, tree, sra, allgather, "
+      "native or hierarchical. The order is workers, operator, schedule, options");
+  static_assert(std::is_convertible_v<Options const&, options>,
+                "globalq: these are no options; give them by name, {.seed = 42} for instance, or as a "
+                "globalq::options, after the operator and the schedule if any");
+  static_assert(
+      KernelSpace<Space>,
+      "globalq: the last argument is no execution space of Kokkos; leave it out, or give an instance "
+      "such as Kokkos::OpenMP{}");
+  static_assert(
+      !on_stream || !SumsInNodes<Schedule>,
+      "globalq: schedule::float32_sum adds in host memory; on a stream use schedule::star in nodes");
+  static_assert(
+      !native || codes_may_add<Operator>,
+      "globalq: schedule::native adds integers inside the transport, and only codes of evenly spaced "
+      "levels are integers to add. Use levels::uniform, or schedule::ring, tree, sra or allgather; "
+      "see docs/composing.md");
+  static_assert(!native || transport::AddsLanes<workers>,
+                "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
+                "schedule::ring, tree, sra or allgather with this transport");
+};
+
+/// In place of a step that was left out.
+struct missing_step {};
+
+template <class Step>
+struct expect_step {
+  static_assert(
+      std::is_convertible_v<Step const&, std::uint64_t> && !std::is_floating_point_v<Step>,
+      "globalq: the step is missing. The last argument is the number of the call, which selects the "
+      "random bits: mean(vector, step), mean(input, output, step) or mean(pointer, n, step); count "
+      "from 0, and use each number once");
+};
+
+}  // namespace GLOBALQ_ABI::detail
