@@ -47,6 +47,16 @@ set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_
 target_link_libraries(globalq_compiled PUBLIC globalq)
 target_compile_definitions(globalq_compiled PUBLIC GLOBALQ_COMPILED)
 target_compile_options(globalq_compiled PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
+# What it has of globalq::mpi and globalq::nccl: objects of the archive that only programs with these transports take out of it, so
+# that nobody else need link MPI or NCCL.
+function(globalq_compile_transport name)
+  add_library(globalq_compiled_${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/transport/${name}.cpp)
+  set_target_properties(globalq_compiled_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(globalq_compiled_${name} PRIVATE globalq_${name})
+  target_compile_definitions(globalq_compiled_${name} PRIVATE GLOBALQ_COMPILED)
+  target_compile_options(globalq_compiled_${name} PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3>)
+  target_sources(globalq_compiled PRIVATE $<TARGET_OBJECTS:globalq_compiled_${name}>)
+endfunction()
 # Sources for a GPU's compiler bring their own kernels.
 if(NOT GLOBALQ_BUILD_COMPILED OR Kokkos_ENABLE_CUDA)
   set_target_properties(globalq_compiled PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -58,6 +68,7 @@ if(GLOBALQ_ENABLE_MPI AND MPI_CXX_FOUND)
   set_target_properties(globalq_mpi PROPERTIES EXPORT_NAME mpi)
   target_link_libraries(globalq_mpi INTERFACE globalq MPI::MPI_CXX)
   target_compile_definitions(globalq_mpi INTERFACE GLOBALQ_HAS_MPI OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  globalq_compile_transport(mpi)
 endif()
 
 if(GLOBALQ_ENABLE_NCCL AND NCCL_FOUND AND TARGET CUDA::cudart)
@@ -66,6 +77,7 @@ if(GLOBALQ_ENABLE_NCCL AND NCCL_FOUND AND TARGET CUDA::cudart)
   set_target_properties(globalq_nccl PROPERTIES EXPORT_NAME nccl)
   target_link_libraries(globalq_nccl INTERFACE globalq NCCL::nccl CUDA::cudart)
   target_compile_definitions(globalq_nccl INTERFACE GLOBALQ_HAS_NCCL)
+  globalq_compile_transport(nccl)
 endif()
 
 if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)

@@ -17,6 +17,12 @@
 #include "operator/detail/composed_codec.hpp"
 #include "schedule/built_in-inl.hpp"
 #include "transport/threads-inl.hpp"
+#if defined(GLOBALQ_HAS_MPI)
+#include "transport/mpi-inl.hpp"
+#endif
+#if defined(GLOBALQ_HAS_NCCL)
+#include "transport/nccl-inl.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel::isa::native {
 constinit leaf_set const all = host::detail::make_set();

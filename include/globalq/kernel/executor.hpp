@@ -60,9 +60,7 @@ class host_executor {
   template <class Space>
   requires(static_cast<bool>(Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::
                                  accessible)) explicit host_executor(Space const& space)
-      : run_(&run_on<Space>),
-        space_(std::make_shared<Space>(running(space))),
-        threads_(space.concurrency()) {}
+      : host_executor(&run_on<Space>, std::make_shared<Space>(running(space)), space.concurrency()) {}
 
   /// On a space that outlives the executor: it is not copied, and nothing is allocated.
   template <class Space>
@@ -156,9 +154,13 @@ class host_executor {
 #if defined(GLOBALQ_COMPILED)
 #if defined(KOKKOS_ENABLE_SERIAL)
 template <>
+host_executor::host_executor(Kokkos::Serial const&);
+template <>
 void host_executor::run_on<Kokkos::Serial>(void const*, std::uint64_t, std::uint64_t, void const*, work);
 #endif
 #if defined(KOKKOS_ENABLE_OPENMP)
+template <>
+host_executor::host_executor(Kokkos::OpenMP const&);
 template <>
 void host_executor::run_on<Kokkos::OpenMP>(void const*, std::uint64_t, std::uint64_t, void const*, work);
 #endif

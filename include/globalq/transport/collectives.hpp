@@ -6,6 +6,7 @@
 ///
 /// All workers call each of these functions, in the same order, with the same sizes. Nothing is allocated.
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -26,6 +27,15 @@ inline std::string seconds_text(std::chrono::nanoseconds time) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(time).count());
   return text;
+}
+
+/// The longest time of one wait: at most a year, which clocks can add. Throws where every wait would end at once.
+inline std::chrono::nanoseconds deadline_of(options const& settings, char const* transport) {
+  if (settings.deadline <= std::chrono::nanoseconds::zero())
+    throw configuration_error{
+        std::string{"globalq: transport::"} + transport +
+        ": the deadline is not above 0 and would end every wait at once; give a longer time"};
+  return std::min<std::chrono::nanoseconds>(settings.deadline, std::chrono::hours{24 * 365});
 }
 
 /// Throws unless `peer` is a worker.

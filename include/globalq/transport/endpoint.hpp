@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -131,6 +132,14 @@ class stream_endpoint : public endpoint {
 };
 
 namespace detail {
+
+/// Throws unless kernels can run.
+inline void expect_kokkos(char const* transport) {
+  if (!Kokkos::is_initialized() || Kokkos::is_finalized())
+    throw configuration_error{
+        std::string{"globalq: transport::"} + transport +
+        ": Kokkos is not running; keep a Kokkos::ScopeGuard in main() while globalq is used"};
+}
 
 /// An endpoint of a transport that is known.
 /// @tparam Base  endpoint, or stream_endpoint of the transport's space

@@ -4,6 +4,7 @@
 /// @file
 /// @brief Transport: processes of one node, joined by memory that they share.
 
+#include <memory>
 #include <string_view>
 
 #include "../core/detail/abi.hpp"
@@ -33,5 +34,10 @@ class shared_memory : public mpi {
 
   [[nodiscard]] std::string_view name() const noexcept { return "shared_memory"; }
 };
+
+#if defined(GLOBALQ_COMPILED)
+template <>
+std::unique_ptr<endpoint> make_endpoint(shared_memory& t);
+#endif
 
 }  // namespace GLOBALQ_ABI::transport

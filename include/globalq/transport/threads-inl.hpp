@@ -3,27 +3,53 @@
 /// @file
 /// @brief transport: threads, as they run.
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collectives.hpp"
+#include "detail/threads_world.hpp"
 #include "threads.hpp"
 
 namespace GLOBALQ_ABI::transport {
-
 GLOBALQ_DECL threads::threads(int workers, options settings) {
   if (workers < 1)
     throw configuration_error{"globalq: transport::threads: a cluster of " + std::to_string(workers) +
                               " workers cannot run; ask for at least 1"};
-  if (settings.deadline <= std::chrono::nanoseconds::zero())
-    throw configuration_error{"globalq: transport::threads: a deadline of " +
-                              detail::seconds_text(settings.deadline) +
-                              " ends every wait at once; give a time above 0"};
-  std::chrono::nanoseconds const year = std::chrono::hours{24 * 365};
-  world_ = std::make_unique<detail::world>(workers, std::min(settings.deadline, year));
+  world_ = std::make_unique<detail::world>(workers, detail::deadline_of(settings, "threads"));
+}
+
+GLOBALQ_DECL threads::threads(threads&&) noexcept = default;
+GLOBALQ_DECL threads& threads::operator=(threads&&) noexcept = default;
+GLOBALQ_DECL threads::~threads() = default;
+
+GLOBALQ_DECL int threads::size() const noexcept { return world_->size; }
+
+GLOBALQ_DECL threads::endpoint::endpoint(detail::world& all, int rank)
+    : world_{all},
+      self_{all.at(rank)},
+      polls_{static_cast<unsigned>(all.size) <= std::thread::hardware_concurrency() ? 200 : 0} {}
+
+GLOBALQ_DECL int threads::endpoint::rank() const noexcept { return self_.rank; }
+GLOBALQ_DECL int threads::endpoint::size() const noexcept { return world_.size; }
+
+GLOBALQ_DECL void threads::endpoint::request::finish() {
+  operation_->owner->give_back(*operation_);
+  operation_ = nullptr;
+}
+
+GLOBALQ_DECL void threads::endpoint::request::give_up() {
+  detail::withdraw(*operation_);
+  finish();
 }
 
 GLOBALQ_DECL threads::endpoint::execution_space const& threads::endpoint::execution() {
   if (!space_) {
-    if (!Kokkos::is_initialized() || Kokkos::is_finalized())
-      throw configuration_error{message("execution", "Kokkos is not running",
-                                        "keep a Kokkos::ScopeGuard in main() while globalq is used")};
+    detail::expect_kokkos("threads");
     space_.emplace(Kokkos::NewInstance{});
   }
   return *space_;
@@ -41,6 +67,32 @@ GLOBALQ_DECL threads::endpoint::request threads::endpoint::recv_async(int peer, 
   return post(false, peer, bytes.data(), bytes.size());
 }
 
+template <class Ready, class Gone>
+threads::endpoint::outcome threads::endpoint::await(Ready const& ready, Gone const& gone) {
+  for (int i = 0; i < polls_; ++i)
+    if (ready()) return outcome::ready;
+  for (int i = 0; i < 50; ++i) {
+    if (ready()) return outcome::ready;
+    std::this_thread::yield();
+  }
+  auto const until = std::chrono::steady_clock::now() + world_.deadline;
+  std::unique_lock lock{self_.mutex};
+  self_.asleep.store(true);
+  auto result = outcome::ready;
+  while (!ready()) {
+    bool const failed = world_.failed.load();
+    bool const left = gone();
+    bool const late = std::chrono::steady_clock::now() >= until;
+    if (failed || left || late) {
+      if (!ready()) result = failed ? outcome::failed : left ? outcome::left : outcome::late;
+      break;
+    }
+    self_.awake.wait_until(lock, until);
+  }
+  self_.asleep.store(false);
+  return result;
+}
+
 GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
   detail::operation* const op = transfer.operation_;
   if (op == nullptr) return;
@@ -55,6 +107,37 @@ GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
     fail_transfer(*op, result);
 }
 
+/// Leaves when an exception does that is not from stop(): for want of memory for a message, say.
+struct threads::endpoint::leaving {
+  endpoint& self;
+  int const exceptions = std::uncaught_exceptions();
+  ~leaving() {
+    if (std::uncaught_exceptions() > exceptions) self.leave("an exception left a collective");
+  }
+};
+
+template <class Body>
+void threads::endpoint::collective(char const* call, std::byte* data, std::size_t bytes, Body const& body) {
+  std::size_t const turn = collectives_++ % 2;
+  detail::offer& mine = self_.offers[turn];
+  bool const small = bytes <= detail::offer::small_bytes;
+  mine.call = call;
+  mine.bytes = bytes;
+  mine.data = small ? mine.copy.data() : data;
+  if (small && bytes != 0) std::memcpy(mine.copy.data(), data, bytes);
+  meet(call);
+  expect_equal_offers(turn);
+  auto const data_of = [this, turn](int from) { return world_.at(from).offers[turn].data; };
+  if (small) return body(data_of, true);
+  leaving const on_error{*this};
+  self_.touching.store(true);
+  bool const failed = world_.failed.load();  // then another worker may be leaving, and its bytes with it
+  if (!failed) body(data_of, false);
+  self_.touching.store(false);
+  if (failed) stop_because_of_failure(call);
+  meet(call);
+}
+
 GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
   detail::expect_room_for_all(*this, mine.size(), all.size());
   detail::copy_to_own_slot(mine, all, rank());
@@ -64,6 +147,45 @@ GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, 
     for (int from = 0; from < size(); ++from)
       if (from != rank() && !mine.empty())
         std::memcpy(all.data() + static_cast<std::size_t>(from) * mine.size(), data_of(from), mine.size());
+  });
+}
+
+template <class Lane, class DataOf, class Store>
+void threads::endpoint::sum_slice(std::size_t first, std::size_t last, DataOf const& data_of,
+                                  Store const& store) const {
+  constexpr std::size_t tile = 4096 / sizeof(Lane);
+  Lane sums[tile];
+  for (std::size_t at = first; at < last; at += tile) {
+    std::size_t const count = std::min(tile, last - at);
+    std::memcpy(sums, data_of(0) + at * sizeof(Lane), count * sizeof(Lane));
+    for (int from = 1; from < size(); ++from)
+      detail::add_lanes(sums, reinterpret_cast<Lane const*>(data_of(from)) + at, count);
+    store(at, sums, count);
+  }
+}
+
+template <SumLane Lane>
+void threads::endpoint::allreduce_sum(std::span<Lane> lanes) {
+  if (size() == 1) return;
+  bytes_sent_ += lanes.size_bytes();
+  auto* const bytes = reinterpret_cast<std::byte*>(lanes.data());
+  collective(detail::sum_call<Lane>(), bytes, lanes.size_bytes(), [&](auto data_of, bool copies) {
+    if (copies) {  // nobody waits for this worker: it adds all lanes itself
+      sum_slice<Lane>(0, lanes.size(), data_of, [&](std::size_t at, Lane const* sums, std::size_t count) {
+        std::copy_n(sums, count, lanes.data() + at);
+      });
+      return;
+    }
+    constexpr std::size_t line = 64 / sizeof(Lane);  // workers do not share cache lines
+    std::size_t const lines = (lanes.size() + line - 1) / line;
+    auto const workers = world_.crew.size();
+    auto const me = static_cast<std::size_t>(rank());
+    std::size_t const first = std::min(lanes.size(), lines * me / workers * line);
+    std::size_t const last = std::min(lanes.size(), lines * (me + 1) / workers * line);
+    sum_slice<Lane>(first, last, data_of, [&](std::size_t at, Lane const* sums, std::size_t count) {
+      for (int to = 0; to < size(); ++to)
+        std::memcpy(data_of(to) + at * sizeof(Lane), sums, count * sizeof(Lane));
+    });
   });
 }
 
@@ -262,6 +384,11 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
 }
 
 #if defined(GLOBALQ_COMPILED)
+template void threads::endpoint::allreduce_sum(std::span<std::int8_t>);
+template void threads::endpoint::allreduce_sum(std::span<std::int16_t>);
+template void threads::endpoint::allreduce_sum(std::span<std::int32_t>);
+template void threads::endpoint::allreduce_sum(std::span<float>);
+
 template <>
 std::unique_ptr<transport::endpoint> make_endpoint(threads::endpoint& t) {
   return std::make_unique<detail::endpoint_of<threads::endpoint, transport::endpoint>>(t);

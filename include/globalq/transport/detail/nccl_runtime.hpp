@@ -60,6 +60,21 @@ inline void pause(unsigned turn) {
     std::this_thread::yield();
 }
 
+inline bool capturing(cudaStream_t stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  auto const code = cudaStreamIsCapturing(stream, &status);
+  if (code != cudaErrorStreamCaptureImplicit) return status != cudaStreamCaptureStatusNone;
+  cudaGetLastError();
+  return true;  // the legacy default stream, while another one is being captured
+}
+
+/// cudaSuccess when all has run, cudaErrorNotReady before, which the runtime then does not keep as its last error.
+inline cudaError_t state_of(cudaStream_t stream) {
+  auto const state = cudaStreamQuery(stream);
+  if (state == cudaErrorNotReady && cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
+  return state;
+}
+
 template <SumLane Lane>
 constexpr ncclDataType_t nccl_type() {
   static_assert(!std::same_as<Lane, std::int16_t>, "globalq: NCCL has no 16-bit integer");

@@ -16,30 +16,18 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
-#include <memory>
 #include <new>
 #include <span>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#if defined(__linux__)
-#include <sched.h>
-#include <sys/uio.h>
-#endif
-
-#include "globalq/core/detail/abi.hpp"
+#include "globalq/core/detail/compiled.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
 
@@ -225,41 +213,13 @@ class shared_node {
 
   /// Puts memory in order, before anybody joins.
   /// @param memory  plan.bytes() zeroed bytes at the start of a page
-  static void prepare(std::byte* memory, shared_plan const& plan) {
-    ::new (memory) shared_failure;
-    for (std::size_t i = 0; i < plan.processes(); ++i) ::new (memory + plan.process_at(i)) shared_process;
-    for (std::size_t i = 0; i < plan.channels(); ++i) ::new (memory + plan.channel_at(i)) shared_channel;
-  }
+  static void prepare(std::byte* memory, shared_plan const& plan);
 
   /// Joins; returns when all have joined, or when time is up: see complete().
   /// @param memory       prepared; owned by the caller, who keeps it until the node is destroyed
   /// @param single_copy  reads other processes' memory where the system lets it
   shared_node(std::byte* memory, shared_plan const& plan, int rank, bool single_copy,
-              std::chrono::nanoseconds longest)
-      : memory_{memory},
-        plan_{plan},
-        rank_{rank},
-        piece_{std::min<std::size_t>(32768, plan.ring_bytes() / 4)} {
-    auto const n = plan_.processes();
-    auto const me = static_cast<std::size_t>(rank_);
-    out_.resize(n);
-    in_.resize(n);
-    for (std::size_t peer = 0; peer < n; ++peer) {
-      out_[peer].channel = at<shared_channel>(plan_.channel_at(me * n + peer));
-      out_[peer].ring = memory_ + plan_.ring_at(me * n + peer);
-      in_[peer].channel = at<shared_channel>(plan_.channel_at(peer * n + me));
-      in_[peer].ring = memory_ + plan_.ring_at(peer * n + me);
-    }
-    introduce_myself();
-    auto const all_joined = [this] {
-      for (int peer = 0; peer < size(); ++peer)
-        if (process(peer).joined.load(std::memory_order_acquire) == 0) return false;
-      return true;
-    };
-    shared_pace pace{true, longest};
-    while (!(complete_ = all_joined()) && !(pace.turn() && pace.late())) continue;
-    if (complete_) meet_the_others(single_copy);
-  }
+              std::chrono::nanoseconds longest);
 
   shared_node(shared_node const&) = delete;
   shared_node& operator=(shared_node const&) = delete;
@@ -275,30 +235,14 @@ class shared_node {
   /// Whether transfers are under way that others may be waiting for.
   bool busy() const noexcept { return running_ != 0; }
 
-  shared_transfer& send(int peer, std::span<std::byte const> bytes) {
-    shared_lane& to = out_[index(peer)];
-    shared_transfer& t = take(const_cast<std::byte*>(bytes.data()), bytes.size());
-    to.queue.push(t);
-    while (push(to)) continue;
-    return t;
-  }
+  shared_transfer& send(int peer, std::span<std::byte const> bytes);
 
-  shared_transfer& receive(int peer, std::span<std::byte> bytes) {
-    shared_transfer& t = take(bytes.data(), bytes.size());
-    in_[index(peer)].queue.push(t);  // copied later: who posts receives first wants to send soon
-    return t;
-  }
+  shared_transfer& receive(int peer, std::span<std::byte> bytes);
 
   /// Waits for a transfer. Its record may be given back when the outcome is `done`.
   /// @param aside  called while nothing moves, for the progress of another library; true if that is needed
   template <class Aside>
-  shared_outcome await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside) {
-    auto const ended = [&] { return t.state != shared_transfer::progress::running; };
-    auto const how = await(ended, peer, longest, aside);
-    if (how != shared_outcome::done || t.state == shared_transfer::progress::done) return how;
-    bool const differs = t.state == shared_transfer::progress::mismatch;
-    return differs ? shared_outcome::mismatch : shared_outcome::unreadable;
-  }
+  shared_outcome await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside);
 
   void give_back(shared_transfer& t) { t.next = std::exchange(spare_, &t); }
 
@@ -308,61 +252,17 @@ class shared_node {
   ///        is empty
   template <class Aside>
   shared_outcome allgather(std::span<std::byte const> mine, std::span<std::byte> all,
-                           std::chrono::nanoseconds longest, int& culprit, Aside const& aside) {
-    std::uint64_t const turn = ++turns_;
-    bool const carries = !all.empty();
-    shared_offer& own = process(rank_).offers[turn % 2];
-    own.bytes = mine.size();
-    if (carries) std::memcpy(own.data, mine.data(), mine.size());
-    own.turn.store(turn, std::memory_order_release);
-    int step = 1;  // to the first process that has not arrived
-    auto const ready = [&] {
-      for (; step < size(); ++step) {
-        culprit = (rank_ + step) % size();
-        if (process(culprit).offers[turn % 2].turn.load(std::memory_order_acquire) != turn) return false;
-      }
-      return true;
-    };
-    auto const how = await(ready, culprit, longest, aside);
-    if (how != shared_outcome::done) return how;
-    for (culprit = 0; culprit < size(); ++culprit)
-      if (offered_bytes(culprit) != mine.size()) return shared_outcome::mismatch;
-    if (carries)
-      for (int peer = 0; peer < size(); ++peer)
-        std::memcpy(all.data() + index(peer) * mine.size(), process(peer).offers[turn % 2].data, mine.size());
-    return shared_outcome::done;
-  }
+                           std::chrono::nanoseconds longest, int& culprit, Aside const& aside);
 
   /// What a process brought to the last allgather.
   std::uint64_t offered_bytes(int peer) { return process(peer).offers[turns_ % 2].bytes; }
 
   /// Moves what can be moved; true if anything was.
-  bool advance() {
-    if (running_ == 0) return false;
-    bool moved = false;
-    for (auto& lane : out_)
-      if (!lane.queue.empty() || !lane.shown.empty()) moved = push(lane) || moved;
-    for (auto& lane : in_)
-      if (!lane.queue.empty()) moved = pull(lane) || moved;
-    return moved;
-  }
+  bool advance();
 
   /// Tells the others, unless there was a failure before, and makes them distrust what they read in this
   /// process's own memory from now on. Afterwards nobody moves bytes of this node's transfers any more.
-  void fail(int rank, std::string_view text) noexcept {
-    for (auto* side : {&out_, &in_})
-      for (auto& lane : *side) lane.queue = lane.shown = {};
-    running_ = 0;
-    std::uint64_t none = 0;
-    if (failure().state.compare_exchange_strong(none, 1)) {
-      failure().rank = rank;
-      std::size_t const length = std::min(text.size(), sizeof failure().text - 1);
-      std::memcpy(failure().text, text.data(), length);
-      failure().text[length] = '\0';
-      failure().state.store(2);
-    }
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the caller frees or changes its buffers
-  }
+  void fail(int rank, std::string_view text) noexcept;
 
   /// Whether a process has failed; then who was the first, and its message.
   bool failed() { return failure().state.load() == 2; }
@@ -384,62 +284,15 @@ class shared_node {
 
   // ---- Getting acquainted
 
-  void introduce_myself() {
-    shared_process& me = process(rank_);
-    me.pid = static_cast<std::uint64_t>(::getpid());
-    struct stat space {};
-    if (::stat("/proc/self/ns/pid", &space) == 0) me.pid_namespace = static_cast<std::uint64_t>(space.st_ino);
-    probe_ = 0x676c6f62616c71ULL ^ (me.pid << 32) ^ reinterpret_cast<std::uintptr_t>(this);
-    me.probe = reinterpret_cast<std::uintptr_t>(&probe_);
-    me.probe_value = probe_;
-#if defined(__linux__)
-    cpu_set_t cpus;
-    if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
-      static_assert(sizeof cpus == sizeof me.cpus);
-      std::memcpy(me.cpus, &cpus, sizeof cpus);
-    }
-#endif
-    me.joined.store(1, std::memory_order_release);
-  }
+  void introduce_myself();
 
-  void meet_the_others(bool single_copy) {
-    std::uint64_t cpus[16] = {};
-    for (int peer = 0; peer < size(); ++peer)
-      for (std::size_t i = 0; i < 16; ++i) cpus[i] |= process(peer).cpus[i];
-    int cores = 0;
-    for (std::uint64_t const word : cpus) cores += std::popcount(word);
-    if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
-    crowded_ = size() > cores;
-    for (int peer = 0; peer < size(); ++peer) {
-      shared_process& other = process(peer);
-      std::uint64_t value = 0;
-      bool const reads = single_copy &&
-                         read_memory(other.pid, other.probe, &value, sizeof value) == sizeof value &&
-                         value == other.probe_value;  // or else the number is another process's
-      in_[index(peer)].channel->readable.store(reads ? 1 : 0, std::memory_order_release);
-    }
-  }
+  void meet_the_others(bool single_copy);
 
   /// Reads another process's memory; the number of bytes read, or -1 and errno.
-  static std::int64_t read_memory(std::uint64_t pid, std::uint64_t from, void* to, std::size_t bytes) {
-#if defined(__linux__)
-    iovec const here{to, bytes};
-    iovec const there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), bytes};
-    return ::process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
-#else
-    static_cast<void>(pid), static_cast<void>(from), static_cast<void>(to), static_cast<void>(bytes);
-    errno = ENOSYS;
-    return -1;
-#endif
-  }
+  static std::int64_t read_memory(std::uint64_t pid, std::uint64_t from, void* to, std::size_t bytes);
 
   /// Whether a process is known to run no more. Numbers of another namespace mean other processes.
-  bool died(int peer) {
-    shared_process const& other = process(peer);
-    std::uint64_t const space = process(rank_).pid_namespace;
-    return space != 0 && other.pid_namespace == space && ::kill(static_cast<pid_t>(other.pid), 0) != 0 &&
-           errno == ESRCH;
-  }
+  bool died(int peer);
 
   // ---- Waiting
 
@@ -447,164 +300,26 @@ class shared_node {
   /// has failed meanwhile.
   template <class Ready, class Aside>
   shared_outcome await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
-                       Aside const& aside) {
-    shared_pace pace{crowded_, longest};
-    for (;;) {
-      if (ready()) return shared_outcome::done;
-      if (advance()) continue;
-      if (!pace.turn(aside())) continue;
-      auto const vain = [&] {
-        if (failed()) return shared_outcome::failed;
-        if (process(peer).left.load() != 0) return shared_outcome::left;
-        if (died(peer)) return shared_outcome::died;
-        return pace.late() ? shared_outcome::late : shared_outcome::done;
-      }();
-      if (vain == shared_outcome::done) continue;
-      while (advance()) continue;  // what came before the bad news
-      return ready() ? shared_outcome::done : vain;
-    }
-  }
+                       Aside const& aside);
 
   // ---- Moving bytes
 
-  shared_transfer& take(std::byte* data, std::size_t bytes) {
-    if (spare_ == nullptr) spare_ = &transfers_.emplace_back();
-    shared_transfer& t = *std::exchange(spare_, spare_->next);
-    t = {};
-    t.data = data;
-    t.bytes = bytes;
-    ++running_;
-    return t;
-  }
+  shared_transfer& take(std::byte* data, std::size_t bytes);
 
-  void finish(shared_transfer& t, shared_transfer::progress state) {
-    t.state = state;
-    --running_;
-  }
+  void finish(shared_transfer& t, shared_transfer::progress state);
 
   /// Copies between a ring and private memory.
-  void put(shared_lane& to, void const* from, std::size_t bytes) {
-    std::size_t const at = to.position % plan_.ring_bytes();
-    std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
-    std::memcpy(to.ring + at, from, first);
-    if (first != bytes) std::memcpy(to.ring, static_cast<std::byte const*>(from) + first, bytes - first);
-    to.position += bytes;
-  }
-  void get(shared_lane& from, void* to, std::size_t bytes) {
-    std::size_t const at = from.position % plan_.ring_bytes();
-    std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
-    std::memcpy(to, from.ring + at, first);
-    if (first != bytes) std::memcpy(static_cast<std::byte*>(to) + first, from.ring, bytes - first);
-    from.position += bytes;
-  }
+  void put(shared_lane& to, void const* from, std::size_t bytes);
+  void get(shared_lane& from, void* to, std::size_t bytes);
 
   /// Moves one piece of the first send; true if anything moved.
-  bool push(shared_lane& to) {
-    shared_channel& line = *to.channel;
-    bool moved = false;
-    while (!to.shown.empty() && line.copied.load(std::memory_order_acquire) >= to.shown.front().number) {
-      finish(to.shown.pop(), shared_transfer::progress::done);
-      moved = true;
-    }
-    if (to.queue.empty()) return moved;
-    shared_transfer& t = to.queue.front();
-    std::size_t const head = t.opened ? 0 : sizeof(shared_header);
-    std::size_t const wanted = std::min(head + t.bytes - t.moved, piece_);
-    auto const room = [&] { return plan_.ring_bytes() - (to.position - to.seen); };
-    if (room() < wanted) {
-      to.seen = line.taken.load(std::memory_order_acquire);
-      if (room() < std::max<std::size_t>(1, head)) return moved;
-    }
-    bool const announce = !t.opened && t.bytes > least_announced && 2 * t.bytes > plan_.ring_bytes() &&
-                          line.readable.load(std::memory_order_acquire) == 1;
-    if (!t.opened) {
-      shared_header const header{t.bytes, announce ? reinterpret_cast<std::uintptr_t>(t.data) : 0};
-      put(to, &header, sizeof header);
-      t.opened = true;
-    }
-    if (announce) {
-      t.number = ++to.announced;
-    } else if (t.moved != t.bytes) {
-      std::size_t const bytes = std::min({t.bytes - t.moved, piece_, static_cast<std::size_t>(room())});
-      put(to, t.data + t.moved, bytes);
-      t.moved += bytes;
-    }
-    bool const whole = announce || t.moved == t.bytes;
-    if (whole) to.position = round_up(to.position);
-    line.written.store(to.position, std::memory_order_release);
-    if (!whole) return true;
-    to.queue.pop();
-    if (announce)
-      to.shown.push(t);
-    else
-      finish(t, shared_transfer::progress::done);
-    return true;
-  }
+  bool push(shared_lane& to);
 
   /// Moves one piece of the first receive; true if anything moved.
-  bool pull(shared_lane& from) {
-    shared_channel& line = *from.channel;
-    shared_transfer& t = from.queue.front();
-    if (t.address != 0) return read(from, t);
-    auto const here = [&] { return from.seen - from.position; };
-    if (here() < std::min(t.bytes - t.moved, piece_) + (t.opened ? 0 : sizeof(shared_header)))
-      from.seen = line.written.load(std::memory_order_acquire);
-    bool const opens = !t.opened;
-    if (opens) {
-      if (here() == 0) return false;
-      shared_header header;
-      get(from, &header, sizeof header);
-      t.opened = true;
-      if (header.bytes != t.bytes) {
-        t.peer_bytes = header.bytes;
-        from.queue.pop();
-        finish(t, shared_transfer::progress::mismatch);
-        return true;
-      }
-      if (header.address != 0) {
-        t.address = header.address;
-        from.position = round_up(from.position);
-        line.taken.store(from.position, std::memory_order_release);
-        return read(from, t);
-      }
-    }
-    std::size_t const bytes = std::min({t.bytes - t.moved, piece_, static_cast<std::size_t>(here())});
-    if (bytes == 0 && !opens) return false;
-    if (bytes != 0) get(from, t.data + t.moved, bytes);
-    t.moved += bytes;
-    bool const whole = t.moved == t.bytes;
-    if (whole) from.position = round_up(from.position);
-    line.taken.store(from.position & ~std::uint64_t{63}, std::memory_order_release);
-    if (whole) {
-      from.queue.pop();
-      finish(t, shared_transfer::progress::done);
-    }
-    return true;
-  }
+  bool pull(shared_lane& from);
 
   /// Reads a piece from the sender's own memory.
-  bool read(shared_lane& from, shared_transfer& t) {
-    constexpr std::size_t most = std::size_t{1} << 20;
-    auto const peer = static_cast<int>(&from - in_.data());
-    std::int64_t const got = read_memory(process(peer).pid, t.address + t.moved, t.data + t.moved,
-                                         std::min(most, t.bytes - t.moved));
-    int const problem = errno;
-    // After a failure its sender may have freed or changed these bytes while they were read.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (failure().state.load() != 0) return false;
-    if (got <= 0) {
-      t.problem = problem;
-      from.queue.pop();
-      finish(t, shared_transfer::progress::unreadable);
-      return true;
-    }
-    t.moved += static_cast<std::size_t>(got);
-    if (t.moved != t.bytes) return true;
-    from.channel->copied.store(++from.announced, std::memory_order_release);
-    from.queue.pop();
-    finish(t, shared_transfer::progress::done);
-    return true;
-  }
+  bool read(shared_lane& from, shared_transfer& t);
 
   std::byte* const memory_;
   shared_plan const plan_;
@@ -621,3 +336,7 @@ class shared_node {
 };
 
 }  // namespace GLOBALQ_ABI::transport::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "shared_node-inl.hpp"
+#endif

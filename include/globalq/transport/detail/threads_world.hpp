@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief transport: what the workers of a threads cluster share, and the sums of their lanes.
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../../core/detail/abi.hpp"
+
+namespace GLOBALQ_ABI::transport::detail {
+
+/// Where a posted send or receive stands. Only `queued` ones lie in a channel's queue.
+enum class progress : int { queued, copying, done, mismatch, withdrawn };
+
+struct channel;
+struct worker;
+
+/// One posted send or receive. Its owner takes it from its own pool and gives it back; the other side
+/// touches it only between `queued` and the end of the copy.
+struct operation {
+  std::byte* data = nullptr;  // a sender's bytes are only read
+  std::size_t bytes = 0;
+  std::size_t peer_bytes = 0;  // set with `mismatch`
+  std::atomic<progress> state{progress::done};
+  operation* next = nullptr;  // in the channel's queue, or in the pool
+  channel* on = nullptr;
+  worker* owner = nullptr;
+  int peer = 0;
+  bool sends = false;
+};
+
+/// Messages from one worker to another. As matches are made at once, what waits here is all sends or all
+/// receives.
+struct alignas(64) channel {
+  std::mutex mutex;
+  operation* first = nullptr;
+  operation* last = nullptr;
+  bool torn = false;  // an operation was withdrawn: no pairs can be trusted any more, so none are made
+
+  void append(operation& op) {
+    op.next = nullptr;
+    (first == nullptr ? first : last->next) = &op;
+    last = &op;
+  }
+
+  void remove(operation& op) {
+    operation* before = nullptr;
+    for (operation* at = first; at != &op; at = at->next) before = at;
+    (before == nullptr ? first : before->next) = op.next;
+    if (last == &op) last = before;
+  }
+};
+
+/// What a worker brings to a collective.
+struct offer {
+  static constexpr std::size_t small_bytes = 256;  // up to here a collective goes through `copy`
+
+  char const* call = "";
+  std::size_t bytes = 0;
+  std::byte* data = nullptr;
+  alignas(64) std::array<std::byte, small_bytes> copy;
+};
+
+/// What the others see of a worker. It outlives the worker's endpoint.
+struct alignas(64) worker {
+  int rank = 0;
+
+  std::mutex mutex;  // for sleeping only
+  std::condition_variable awake;
+  std::atomic<bool> asleep{false};
+
+  std::atomic<std::uint64_t> arrived{0};  // number of meetings it has come to
+  std::atomic<bool> touching{false};      // reads or writes the others' offers
+  std::atomic<bool> gone{false};          // has left the run
+  std::array<offer, 2> offers;            // used in turn: one is read while the next is written
+
+  // Only the worker itself uses the rest.
+  std::deque<operation> operations;
+  operation* spare = nullptr;
+  bool blames_another = false;  // it threw because of another worker's failure
+
+  operation& take() {
+    if (spare == nullptr) {
+      spare = &operations.emplace_back();
+      spare->owner = this;
+    }
+    return *std::exchange(spare, spare->next);
+  }
+
+  void give_back(operation& op) { op.next = std::exchange(spare, &op); }
+
+  void wake() {
+    if (!asleep.load()) return;
+    { std::lock_guard const lock{mutex}; }  // whoever announced its sleep now sleeps, or has looked again
+    awake.notify_all();
+  }
+};
+
+/// Takes an operation back; afterwards nobody else touches its bytes.
+inline void withdraw(operation& op) {
+  if (op.state.load() == progress::queued) {
+    std::lock_guard const lock{op.on->mutex};
+    if (op.state.load() == progress::queued) {
+      op.on->remove(op);
+      op.on->torn = true;
+      op.state.store(progress::withdrawn);
+    }
+  }
+  while (op.state.load() == progress::copying) std::this_thread::yield();
+}
+
+/// All that the workers of a cluster share.
+struct world {
+  world(int workers, std::chrono::nanoseconds longest_wait)
+      : size{workers},
+        deadline{longest_wait},
+        crew(static_cast<std::size_t>(workers)),
+        channels(crew.size() * crew.size()) {
+    for (int rank = 0; rank < workers; ++rank) at(rank).rank = rank;
+  }
+
+  worker& at(int rank) { return crew[static_cast<std::size_t>(rank)]; }
+
+  channel& between(int from, int to) {
+    return channels[static_cast<std::size_t>(from) * crew.size() + static_cast<std::size_t>(to)];
+  }
+
+  void wake_all() {
+    for (auto& each : crew) each.wake();
+  }
+
+  /// The first failure of a run is the one that the other workers hear of; where memory is short, without its message.
+  void fail(int rank, std::string_view message) noexcept {
+    {
+      std::lock_guard const lock{failure};
+      if (failed.load()) return;
+      failed_rank = rank;
+      try {
+        failed_message = message;
+      } catch (std::bad_alloc const&) {
+        failed_message = "out of memory";  // short enough for no memory
+      }
+      failed.store(true);
+    }
+    wake_all();
+  }
+
+  void reset() {
+    for (auto& line : channels) {
+      for (operation* op = line.first; op != nullptr; op = op->next) op->state.store(progress::withdrawn);
+      line.first = line.last = nullptr;
+      line.torn = false;
+    }
+    for (auto& each : crew) {
+      each.arrived.store(0);
+      each.gone.store(false);
+      each.blames_another = false;
+    }
+    arrivals.store(0);
+    failed.store(false);
+  }
+
+  int const size;
+  std::chrono::nanoseconds const deadline;
+  std::vector<worker> crew;
+  std::vector<channel> channels;
+  alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all meetings of the run together
+  alignas(64) std::atomic<bool> failed{false};
+  std::mutex failure;  // guards the next two until `failed` is set; they stand still afterwards
+  int failed_rank = 0;
+  std::string failed_message;
+  std::atomic<bool> running{false};
+};
+
+template <class Lane>
+constexpr char const* sum_call() {
+  if constexpr (std::same_as<Lane, std::int8_t>) return "allreduce_sum of int8";
+  if constexpr (std::same_as<Lane, std::int16_t>) return "allreduce_sum of int16";
+  if constexpr (std::same_as<Lane, std::int32_t>) return "allreduce_sum of int32";
+  return "allreduce_sum of float";
+}
+
+/// sum[i] += lanes[i]; integers wrap.
+template <class Lane>
+void add_lanes(Lane* sum, Lane const* lanes, std::size_t count) {
+  if constexpr (std::integral<Lane>) {
+    using bits = std::make_unsigned_t<Lane>;
+    for (std::size_t i = 0; i < count; ++i)
+      sum[i] = static_cast<Lane>(static_cast<bits>(static_cast<bits>(sum[i]) + static_cast<bits>(lanes[i])));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) sum[i] += lanes[i];
+  }
+}
+
+}  // namespace GLOBALQ_ABI::transport::detail
