@@ -44,7 +44,7 @@ struct call_report {
   std::uint64_t uncompressed =
       0;                     ///< calls whose operator was float32: chosen, bypassed, forced, or in a warm-up
   std::uint64_t values = 0;  ///< lengths of the vectors
-  std::uint64_t bytes_sent = 0;  ///< handed to the transport, payload and openings; 0 where it does not count
+  std::uint64_t bytes_sent = 0;  ///< handed to the transport; of compressors 0 where that does not count
   double seconds = 0;            ///< of whole calls
   std::array<double, phases> phase_seconds{};
 

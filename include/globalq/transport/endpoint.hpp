@@ -58,7 +58,9 @@ class endpoint {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
-    return {*this, start_send(peer, bytes)};
+    request started(*this, start_send(peer, bytes));
+    bytes_sent_ += bytes.size();
+    return started;
   }
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
     return {*this, start_recv(peer, bytes)};
@@ -70,24 +72,28 @@ class endpoint {
   }
 
   /// @brief OwnAllgather's allgather where the transport has it. @returns false where it has none: nothing was done
-  virtual bool own_allgather(std::span<std::byte const> /*mine*/, std::span<std::byte> /*all*/) {
-    return false;
+  bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
+    if (!gather(mine, all)) return false;
+    bytes_sent_ += mine.size() * static_cast<std::uint64_t>(size_ - 1);
+    return true;
   }
 
   /// @brief Whether the transport adds lanes of each SumLane itself.
   [[nodiscard]] virtual bool adds() const { return false; }
   /// @brief OwnAllreduceSum's.
   /// @throws configuration_error where the transport does not add such lanes
-  virtual void allreduce_sum(std::span<std::int8_t>) { refuse_sum(); }
-  virtual void allreduce_sum(std::span<std::int16_t>) { refuse_sum(); }
-  virtual void allreduce_sum(std::span<std::int32_t>) { refuse_sum(); }
-  virtual void allreduce_sum(std::span<float>) { refuse_sum(); }
+  template <SumLane Lane>
+  void allreduce_sum(std::span<Lane> lanes) {
+    add(lanes);
+    if (size_ > 1) bytes_sent_ += lanes.size_bytes();
+  }
 
   /// @brief Whether the host takes part in every message; else they are groups on a stream.
   [[nodiscard]] virtual bool host_driven() const { return true; }
 
-  /// @brief Bytes that were sent since the transport was made; 0 where it does not count them.
-  [[nodiscard]] virtual std::uint64_t bytes_sent() const { return 0; }
+  /// @brief Bytes handed over for sending by this endpoint, whatever the transport: those of each send, n - 1 times the own bytes of
+  ///        an allgather, and once the bytes of an allreduce_sum (0 with one worker).
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
   /// @brief OwnRetain's; does nothing where the transport has none.
   virtual void retain(std::shared_ptr<void> /*buffers*/) {}
   /// @brief To be called before another thread moves messages.
@@ -104,12 +110,18 @@ class endpoint {
   }
 
  private:
+  virtual bool gather(std::span<std::byte const> /*mine*/, std::span<std::byte> /*all*/) { return false; }
+  virtual void add(std::span<std::int8_t>) { refuse_sum(); }
+  virtual void add(std::span<std::int16_t>) { refuse_sum(); }
+  virtual void add(std::span<std::int32_t>) { refuse_sum(); }
+  virtual void add(std::span<float>) { refuse_sum(); }
   virtual std::uint32_t start_send(int peer, std::span<std::byte const> bytes) = 0;
   virtual std::uint32_t start_recv(int peer, std::span<std::byte> bytes) = 0;
   virtual void finish(std::uint32_t slot) = 0;
   virtual void give_up(std::uint32_t slot) noexcept = 0;
 
   int rank_, size_;
+  std::uint64_t bytes_sent_ = 0;
 };
 
 /// @brief The same of a transport that moves memory of an execution space, in order with what is enqueued there; see OnStream.
@@ -152,18 +164,9 @@ class endpoint_of final : public Base {
   explicit endpoint_of(T& t) requires(!std::is_same_v<Base, endpoint>)
       : Base(t.rank(), t.size(), t.execution()), t_(t) {}
 
-  bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) override {
-    if constexpr (is_endpoint) return t_.own_allgather(mine, all);
-    if constexpr (OwnAllgather<T>) t_.allgather(mine, all);
-    return OwnAllgather<T>;
-  }
   bool adds() const override {
     if constexpr (is_endpoint) return t_.adds();
     return AddsLanes<T>;
-  }
-  std::uint64_t bytes_sent() const override {
-    if constexpr (OwnBytesSent<T>) return t_.bytes_sent();
-    return 0;
   }
   void retain(std::shared_ptr<void> buffers) override {
     if constexpr (OwnRetain<T>) t_.retain(std::move(buffers));
@@ -171,11 +174,6 @@ class endpoint_of final : public Base {
   void expect_threads() override {
     if constexpr (requires { t_.expect_threads(); }) t_.expect_threads();
   }
-
-  void allreduce_sum(std::span<std::int8_t> lanes) override { add(lanes); }
-  void allreduce_sum(std::span<std::int16_t> lanes) override { add(lanes); }
-  void allreduce_sum(std::span<std::int32_t> lanes) override { add(lanes); }
-  void allreduce_sum(std::span<float> lanes) override { add(lanes); }
 
   bool host_driven() const override { return transport::host_driven(t_); }
   bool synchronize() {  // of a stream_endpoint
@@ -189,6 +187,15 @@ class endpoint_of final : public Base {
   }
 
  private:
+  bool gather(std::span<std::byte const> mine, std::span<std::byte> all) override {
+    if constexpr (is_endpoint) return t_.own_allgather(mine, all);
+    if constexpr (OwnAllgather<T>) t_.allgather(mine, all);
+    return OwnAllgather<T>;
+  }
+  void add(std::span<std::int8_t> lanes) override { add_lanes(lanes); }
+  void add(std::span<std::int16_t> lanes) override { add_lanes(lanes); }
+  void add(std::span<std::int32_t> lanes) override { add_lanes(lanes); }
+  void add(std::span<float> lanes) override { add_lanes(lanes); }
   std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
     return start([&] { return t_.send_async(peer, bytes); });
   }
@@ -217,7 +224,7 @@ class endpoint_of final : public Base {
   }
 
   template <class Lane>
-  void add(std::span<Lane> lanes) {
+  void add_lanes(std::span<Lane> lanes) {
     if constexpr (OwnAllreduceSum<T, Lane>)
       t_.allreduce_sum(lanes);
     else
