@@ -62,14 +62,26 @@ constexpr bool may_be_nibbles() {
   return false;
 }
 
+/// What codes of a wire do not exceed, as far as loops differ by it: tables of up to 8 levels have fewer searches. The library has
+/// loops for all.
+template <class Wire>
+constexpr std::uint32_t most_code() {
+#if !defined(GLOBALQ_COMPILED)
+  if constexpr (requires { Wire::static_bits; })
+    if (Wire::static_bits >= 1 && Wire::static_bits <= 4) return 8;
+#endif
+  return any_code;
+}
+
 }  // namespace detail
 
 // The leaves of policies. Those of built-in ones may have been compiled before: see operator/built_in.hpp.
 
 /// @tparam Nibbles  whether the wire may have four bits a code
-template <class Levels, class Rounding, class Lane, bool Nibbles>
+/// @tparam Most     no code is larger
+template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = detail::any_code>
 coding_leaves<Lane> coding_of() {
-  return detail::make_coding_of<Levels, Rounding, Lane, Nibbles>();
+  return detail::make_coding_of<Levels, Rounding, Lane, Nibbles, Most>();
 }
 template <class Levels, class Lane>
 level_leaves<Lane> decoding_of() {
@@ -120,8 +132,9 @@ struct held_policies : any_policies<typename Wire::lane> {
 
   held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
       : levels(scheme), decision(decide), wire(format) {
-    this->leaf = {coding_of<Levels, Rounding, lane, detail::may_be_nibbles<Wire>()>(),
-                  decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
+    this->leaf = {
+        coding_of<Levels, Rounding, lane, detail::may_be_nibbles<Wire>(), detail::most_code<Wire>()>(),
+        decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
     this->by = {&this->leaf, &levels, &wire, true, 0};
     if constexpr (kernel::detail::Tabled<Levels>) this->by.has_tiles = levels.has_lines();
     if constexpr (detail::without_gaps<Wire>()) this->by.bits = static_cast<std::uint32_t>(wire.bits());

@@ -51,7 +51,7 @@ std::uint32_t decode(void const* levels, Lane const* codes, decoded_run const* r
   return top;
 }
 
-template <class Levels, class Rounding, class Value, bool Nibbles>
+template <class Levels, class Rounding, class Value, std::uint32_t Most, bool Nibbles>
 void tiles(void const* levels, void const* rounding, void const* values, float const* gain,
            random::stream const& s, std::uint64_t tile, int count, void* out, [[maybe_unused]] int origin,
            std::size_t ahead) {
@@ -62,9 +62,12 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
     else
       return as_bytes{static_cast<std::int8_t*>(out)};
   }();
-  codes_of_tiles(as<Levels>(levels), as<Rounding>(rounding), static_cast<Value const*>(values), gain, s, tile,
-                 count, target, ahead);
+  codes_of_tiles<Most>(as<Levels>(levels), as<Rounding>(rounding), static_cast<Value const*>(values), gain, s,
+                       tile, count, target, ahead);
 }
+
+/// For leaves of all wire formats: those for tiles have codes of a byte.
+inline constexpr std::uint32_t any_code = 127;
 
 template <class Wire>
 constexpr bool without_gaps() {
@@ -72,20 +75,21 @@ constexpr bool without_gaps() {
   return false;
 }
 
-template <class Levels, class Rounding, class Lane, bool Nibbles>
+/// @tparam Most  no code is larger
+template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = any_code>
 constexpr coding_leaves<Lane> make_coding_of() {
   coding_leaves<Lane> l{};
   l.encode = encode<Levels, Rounding, Lane>;
   if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Lane>) {
     constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
                    b16 = static_cast<int>(dtype::bfloat16);
-    l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, false>;
-    l.bytes_of_tiles[f16] = tiles<Levels, Rounding, float16, false>;
-    l.bytes_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, false>;
+    l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, Most, false>;
+    l.bytes_of_tiles[f16] = tiles<Levels, Rounding, float16, Most, false>;
+    l.bytes_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, Most, false>;
     if constexpr (Nibbles) {
-      l.nibbles_of_tiles[f32] = tiles<Levels, Rounding, float, true>;
-      l.nibbles_of_tiles[f16] = tiles<Levels, Rounding, float16, true>;
-      l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, true>;
+      l.nibbles_of_tiles[f32] = tiles<Levels, Rounding, float, Most, true>;
+      l.nibbles_of_tiles[f16] = tiles<Levels, Rounding, float16, Most, true>;
+      l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, Most, true>;
     }
   }
   return l;

@@ -403,12 +403,13 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
 /// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
 /// @param out    as_bytes or as_nibbles
 /// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
+/// @tparam Most  no code is larger
 /// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7, or 8 without zero
-template <class Levels, class Rounding, class Value, class Out>
+template <std::uint32_t Most = 127, class Levels, class Rounding, class Value, class Out>
 inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value const* z, float const* gain,
                            random::stream const& s, std::uint64_t tile, int tiles, Out out,
                            std::size_t ahead) {
-  with_byte_levels<Out::most>(levels, [&](auto const& scheme) {
+  with_byte_levels<smaller(Most, Out::most)>(levels, [&](auto const& scheme) {
     codes_by_bytes(scheme, levels, rounding, z, gain, s, tile, tiles, out, ahead);
   });
 }
