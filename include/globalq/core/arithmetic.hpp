@@ -115,14 +115,23 @@ GLOBALQ_FUNCTION double power_of_two(int e) {
   return e < -1074 ? 0.0 : double_of(std::uint64_t{1} << (e + 1074));
 }
 
+/// Bits up to the highest 1.
+GLOBALQ_FUNCTION constexpr int bit_width(std::uint64_t x) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  int bits = 0;
+  for (; x != 0; x >>= 1) ++bits;
+  return bits;
+#else
+  return x == 0 ? 0 : 64 - __builtin_clzll(x);
+#endif
+}
+
 /// The e with 2^e <= |x| < 2^(e+1), also for subnormal x; -1075 for zero.
 GLOBALQ_FUNCTION int exponent_of(double x) {
   std::uint64_t const bits = bits_of(x) & double_magnitude;
   int const field = static_cast<int>(bits >> 52);
   if (field != 0) return field - 1023;
-  int e = -1075;
-  for (std::uint64_t m = bits; m != 0; m >>= 1) ++e;
-  return e;
+  return bit_width(bits) - 1075;
 }
 
 /// Keeps a double product or quotient from being fused with, or reassociated into, what follows.
@@ -147,11 +156,6 @@ GLOBALQ_ALWAYS_INLINE constexpr int trailing_zeros(std::uint64_t x) {
   return x == 0 ? 64 : __builtin_ctzll(x);
 }
 
-/// Bits up to the highest 1.
-GLOBALQ_ALWAYS_INLINE constexpr int bit_width(std::uint64_t x) {
-  return x == 0 ? 0 : 64 - __builtin_clzll(x);
-}
-
 /// How many bits are 1.
 GLOBALQ_ALWAYS_INLINE constexpr int one_bits(std::uint64_t x) { return __builtin_popcountll(x); }
 
@@ -161,11 +165,7 @@ GLOBALQ_FUNCTION constexpr T smaller(T a, T b) {
 }
 
 /// ceil(log2 n) for n >= 1.
-GLOBALQ_FUNCTION constexpr int log2_ceil(std::uint64_t n) {
-  int e = 0;
-  for (std::uint64_t left = n - (n != 0); left != 0; left >>= 1) ++e;
-  return e;
-}
+GLOBALQ_FUNCTION constexpr int log2_ceil(std::uint64_t n) { return bit_width(n - (n != 0)); }
 
 /// ceil(a / b) without overflow.
 /// @pre b > 0

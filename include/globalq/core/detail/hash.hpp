@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-GLOBALQ_FUNCTION std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
+GLOBALQ_LOOP std::uint64_t hash(std::uint64_t h, std::uint64_t x) {
   h ^= x + 0x9E3779B97F4A7C15ULL + (h << 6) + (h >> 2);
   h ^= h >> 30;
   h *= 0xBF58476D1CE4E5B9ULL;
