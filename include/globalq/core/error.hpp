@@ -8,7 +8,7 @@
 /// the rank is left out where no worker is known yet (a policy that cannot be built, a plan without a
 /// transport).
 
-#include "detail/compiled.hpp"
+#include "detail/joined.hpp"
 
 #include <stdexcept>
 #include <string>
@@ -52,6 +52,12 @@ struct frame_error : error {
 };
 
 namespace detail {
+
+/// @brief Throws an Error whose text is the parts, one after the other. See joined().
+template <class Error>
+[[noreturn]] GLOBALQ_CALLED void fail(std::initializer_list<text_part> parts) {
+  throw Error(joined(parts));
+}
 
 /// @brief Puts a message together: `globalq: <operation>: rank R of N: <what>`.
 /// @param operation  what was called, for instance "recv"

@@ -95,8 +95,8 @@ std::uint64_t size_of_vector(V const& v) {
 }
 
 [[noreturn]] inline void refuse_gaps(std::uint64_t values) {
-  throw configuration_error("globalq: the view is strided: between its " + std::to_string(values) +
-                            " values lie others; pass a contiguous view or copy it to one");
+  fail<configuration_error>({"globalq: the view is strided: between its ", values,
+                             " values lie others; pass a contiguous view or copy it to one"});
 }
 
 /// Where the values of a span, vector, array, or Kokkos::View of any rank begin.
@@ -151,8 +151,8 @@ struct vector_pair {
 /// Why vectors of these lengths are no input and output; empty: they are.
 inline std::string unequal_lengths(std::uint64_t input, std::uint64_t output) {
   if (input == output) return {};
-  return "the input has " + std::to_string(input) + " values and the output " + std::to_string(output) +
-         "; they must have the same length";
+  return joined(
+      {"the input has ", input, " values and the output ", output, "; they must have the same length"});
 }
 /// @returns the length of @p x; see unequal_lengths()
 template <class X, class Y>
@@ -170,7 +170,7 @@ auto unchecked_pair_of(X& x, Y& y) {
 template <class X, class Y>
 auto pair_of(X& x, Y& y, char const* operation) {
   std::string const why = unequal_lengths(size_of_vector(x), size_of_vector(y));
-  if (!why.empty()) throw configuration_error("globalq: " + std::string(operation) + ": " + why);
+  if (!why.empty()) fail<configuration_error>({"globalq: ", operation, ": ", why});
   return unchecked_pair_of(x, y);
 }
 

@@ -125,8 +125,9 @@ class stream_vector_codec {
   /// @throws configuration_error above 2^48 - 1 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     if (length >> 48 != 0)
-      throw configuration_error("globalq: stream_vector_codec: " + std::to_string(length) +
-                                " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
+      detail::fail<configuration_error>(
+          {"globalq: stream_vector_codec: ", length,
+           " values; a frame holds at most 2^48 - 1, so encode parts of the vector"});
     detail::call sized;
     sized.x.type = type;
     codec_->note(sized);
@@ -256,11 +257,11 @@ class stream_vector_codec {
              std::size_t bytes) {
     throw_trouble();
     if (step.where == nullptr && key.step > random::max_step)
-      throw configuration_error("globalq: stream_vector_codec: step " + std::to_string(key.step) +
-                                " is above 2^48 - 1");
+      detail::fail<configuration_error>(
+          {"globalq: stream_vector_codec: step ", key.step, " is above 2^48 - 1"});
     if (std::size_t const need = frame_bytes(length, x.type); bytes != need)
-      throw configuration_error("globalq: stream_vector_codec: the frame has " + std::to_string(bytes) +
-                                " bytes and needs " + std::to_string(need) + "; ask frame_bytes()");
+      detail::fail<configuration_error>({"globalq: stream_vector_codec: the frame has ", bytes,
+                                         " bytes and needs ", need, "; ask frame_bytes()"});
     if (length == 0) return;
     std::uint64_t const buckets = buckets_of(length);
     if (on_.capturing() && buckets > prepared_)
@@ -292,8 +293,8 @@ class stream_vector_codec {
                   "view of the "
                   "stream's space");
     if (step.size() != 1)
-      throw configuration_error("globalq: stream_vector_codec: the step is a view of " +
-                                std::to_string(step.size()) + " values; pass one of a single value");
+      detail::fail<configuration_error>({"globalq: stream_vector_codec: the step is a view of ", step.size(),
+                                         " values; pass one of a single value"});
     return {0, const_cast<std::uint64_t*>(step.data())};
   }
 
@@ -320,27 +321,28 @@ class stream_vector_codec {
     std::string const late = report_.late;
     switch (word.trouble) {
       case detail::stream_word::not_finite:
-        throw non_finite_error(
-            "globalq: encode: values hold NaN or infinity, or their norm is beyond the range of float64; the "
-            "frame was made invalid" +
-            late);
+        detail::fail<non_finite_error>(
+            {"globalq: encode: values hold NaN or infinity, or their norm is beyond the range of float64; "
+             "the "
+             "frame was made invalid",
+             late});
       case detail::stream_word::beyond_unit:
-        throw configuration_error("globalq: encode: a value of magnitude " + std::to_string(word.top) +
-                                  " exceeds the unit " + std::to_string(facts_.fixed_unit) +
-                                  " of norm::fixed; the frame was made invalid" + late);
+        detail::fail<configuration_error>({"globalq: encode: a value of magnitude ", std::to_string(word.top),
+                                           " exceeds the unit ", std::to_string(facts_.fixed_unit),
+                                           " of norm::fixed; the frame was made invalid", late});
       case detail::stream_word::beyond_range:
-        throw non_finite_error(
-            "globalq: decode: a value is beyond the range of its type, and the output holds infinity there; "
-            "decode into a wider type, or scale vectors down" +
-            late);
+        detail::fail<non_finite_error>(
+            {"globalq: decode: a value is beyond the range of its type, and the output holds infinity there; "
+             "decode into a wider type, or scale vectors down",
+             late});
       case detail::stream_word::bad_step:
-        throw configuration_error("globalq: stream_vector_codec: a step is above 2^48 - 1" + late);
+        detail::fail<configuration_error>({"globalq: stream_vector_codec: a step is above 2^48 - 1", late});
       default:
-        throw frame_error(
-            "globalq: decode: a frame is damaged or was made by another operator or for another length, and "
-            "the output is "
-            "unspecified" +
-            late);
+        detail::fail<frame_error>(
+            {"globalq: decode: a frame is damaged or was made by another operator or for another length, and "
+             "the output is "
+             "unspecified",
+             late});
     }
   }
 

@@ -34,21 +34,21 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
   for (std::uint64_t b = 0; b < buckets; ++b) {
     if (!statistics_[b].finite()) {
       std::memset(frame.data(), 0, wire::header_bytes);
-      throw non_finite_error("globalq: encode: values " + std::to_string(b * facts_.bucket) +
-                             " and following hold NaN or infinity; the frame was made invalid");
+      detail::fail<non_finite_error>({"globalq: encode: values ", b * facts_.bucket,
+                                      " and following hold NaN or infinity; the frame was made invalid"});
     }
     if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
-      throw configuration_error("globalq: encode: a value of magnitude " +
-                                std::to_string(statistics_[b].max()) + " exceeds the unit " +
-                                std::to_string(facts_.fixed_unit) + " of norm::fixed");
+      detail::fail<configuration_error>({"globalq: encode: a value of magnitude ",
+                                         std::to_string(statistics_[b].max()), " exceeds the unit ",
+                                         std::to_string(facts_.fixed_unit), " of norm::fixed"});
     units_[b] =
         facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
     if (bits_of(units_[b]) >= double_infinity) {
       std::memset(frame.data(), 0, wire::header_bytes);
-      throw non_finite_error(
-          "globalq: encode: the norm of values " + std::to_string(b * facts_.bucket) +
-          " and following is beyond the range of float64; the frame was made invalid; scale the "
-          "vector down, or use norm::linf");
+      detail::fail<non_finite_error>(
+          {"globalq: encode: the norm of values ", b * facts_.bucket,
+           " and following is beyond the range of float64; the frame was made invalid; scale the "
+           "vector down, or use norm::linf"});
     }
   }
   prepare(x, {nullptr, x.type}, length, key, 1);
@@ -75,9 +75,9 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
   else
     codec_->finish({0, length}, bodies_);
   if ((codec_->faults() & kernel::out_of_range) != 0)
-    throw non_finite_error(
-        "globalq: decode: a value is beyond the range of " + std::string(name_of(y.type)) +
-        ", and the output holds infinity there; decode into a wider type, or scale vectors down");
+    detail::fail<non_finite_error>(
+        {"globalq: decode: a value is beyond the range of ", name_of(y.type),
+         ", and the output holds infinity there; decode into a wider type, or scale vectors down"});
 }
 
 GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> body, encoding_key key,
@@ -99,19 +99,19 @@ GLOBALQ_DECL void vector_codec::check(source const& whole, std::span<std::byte c
   if (load_from<std::uint32_t>(whole.frame.data() + body.size()) ==
       checksum_of(body, key, static_cast<std::uint32_t>(whole.worker)))
     return;
-  throw frame_error("globalq: decode: bad frame from worker " + std::to_string(whole.worker) +
-                    ": its checksum is wrong; the bytes were damaged, or made by another operator" +
-                    (facts_.shifts ? " or with another key" : ""));
+  detail::fail<frame_error>({"globalq: decode: bad frame from worker ", whole.worker,
+                             ": its checksum is wrong; the bytes were damaged, or made by another operator",
+                             (facts_.shifts ? " or with another key" : "")});
 }
 
 GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::uint64_t length,
                                         encoding_key key, int workers) {
   if (key.step > random::max_step)
-    throw configuration_error("globalq: vector_codec: step " + std::to_string(key.step) +
-                              " is above 2^48 - 1");
+    detail::fail<configuration_error>({"globalq: vector_codec: step ", key.step, " is above 2^48 - 1"});
   if (length >> 48 != 0)
-    throw configuration_error("globalq: vector_codec: " + std::to_string(length) +
-                              " values; a frame holds at most 2^48 - 1, so encode parts of the vector");
+    detail::fail<configuration_error>(
+        {"globalq: vector_codec: ", length,
+         " values; a frame holds at most 2^48 - 1, so encode parts of the vector"});
   detail::call c;
   c.x = x;
   c.y = y;
@@ -133,8 +133,8 @@ GLOBALQ_DECL detail::operator_codec& vector_codec::codec() {
 
 GLOBALQ_DECL void vector_codec::expect_size(std::size_t have, std::size_t need) {
   if (have != need)
-    throw configuration_error("globalq: encode: the frame has " + std::to_string(have) + " bytes and needs " +
-                              std::to_string(need) + "; ask frame_bytes()");
+    detail::fail<configuration_error>(
+        {"globalq: encode: the frame has ", have, " bytes and needs ", need, "; ask frame_bytes()"});
 }
 
 }  // namespace GLOBALQ_ABI

@@ -36,8 +36,7 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   schedule_facts s;
   try {
     if (workers < 1 || workers > most_planned)
-      throw configuration_error("globalq: plan: " + std::to_string(workers) + " workers; ask for 1 to " +
-                                std::to_string(most_planned));
+      fail<configuration_error>({"globalq: plan: ", workers, " workers; ask for 1 to ", most_planned});
     expect_length(length, "plan");
     s = schedule.facts(workers);  // throws for nodes of another number of workers, say
   } catch (configuration_error const& e) {

@@ -43,8 +43,8 @@ template <class T>
 void expect_peer(T const& t, char const* operation, int peer) {
   if (peer < 0 || peer >= t.size())
     throw configuration_error{globalq::detail::worker_message(
-        operation, t.rank(), t.size(), "there is no worker " + std::to_string(peer),
-        "name a worker between 0 and " + std::to_string(t.size() - 1))};
+        operation, t.rank(), t.size(), globalq::detail::joined({"there is no worker ", peer}),
+        globalq::detail::joined({"name a worker between 0 and ", t.size() - 1}))};
 }
 
 /// Throws unless `all` has room for the bytes of every worker.
@@ -54,9 +54,9 @@ void expect_room_for_all(T const& t, std::size_t mine_bytes, std::size_t all_byt
   if (all_bytes % workers != 0 || all_bytes / workers != mine_bytes)
     throw configuration_error{globalq::detail::worker_message(
         "allgather", t.rank(), t.size(),
-        std::to_string(mine_bytes) + " bytes of each worker do not fill the " + std::to_string(all_bytes) +
-            " bytes given for the result",
-        "give " + std::to_string(workers) + " times the bytes of one worker")};
+        globalq::detail::joined(
+            {mine_bytes, " bytes of each worker do not fill the ", all_bytes, " bytes given for the result"}),
+        globalq::detail::joined({"give ", workers, " times the bytes of one worker"}))};
 }
 
 /// Copies a worker's bytes to its slot, unless they lie there already.

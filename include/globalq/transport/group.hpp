@@ -65,8 +65,8 @@ class renumbered {
   int rank_of(char const* operation, int peer) const {
     if (peer < 0 || peer >= size())
       throw configuration_error(globalq::detail::worker_message(
-          operation, mine_, size(), "there is no worker " + std::to_string(peer) + " in this group",
-          "name a worker between 0 and " + std::to_string(size() - 1)));
+          operation, mine_, size(), globalq::detail::joined({"there is no worker ", peer, " in this group"}),
+          globalq::detail::joined({"name a worker between 0 and ", size() - 1})));
     return ranks_[static_cast<std::size_t>(peer)];
   }
 
@@ -125,8 +125,8 @@ class group : private detail::rank_list, public detail::renumbered<T>, public de
   [[nodiscard]] decltype(auto) execution() requires OwnExecution<T> { return workers_.execution(); }
 
   [[nodiscard]] std::string name() const {
-    std::string text = "group of " + std::to_string(this->size());
-    if constexpr (OwnName<T>) text += " of " + std::string(workers_.name());
+    std::string text = globalq::detail::joined({"group of ", this->size()});
+    if constexpr (OwnName<T>) text += globalq::detail::joined({" of ", workers_.name()});
     return text;
   }
 
@@ -135,16 +135,16 @@ class group : private detail::rank_list, public detail::renumbered<T>, public de
     auto const refuse = [&](std::string const& what) {
       throw configuration_error(globalq::detail::worker_message(
           "group", workers.rank(), workers.size(), what,
-          "list different ranks between 0 and " + std::to_string(workers.size() - 1) +
-              ", the own one among them; only workers in the list make the group"));
+          globalq::detail::joined({"list different ranks between 0 and ", workers.size() - 1,
+                                   ", the own one among them; only workers in the list make the group"})));
     };
     int place = -1;
     std::vector<bool> seen(static_cast<std::size_t>(workers.size()), false);
     for (std::size_t k = 0; k < ranks.size(); ++k) {
       if (ranks[k] < 0 || ranks[k] >= workers.size())
-        refuse("there is no worker " + std::to_string(ranks[k]));
+        refuse(globalq::detail::joined({"there is no worker ", ranks[k]}));
       if (seen[static_cast<std::size_t>(ranks[k])])
-        refuse("worker " + std::to_string(ranks[k]) + " is named twice");
+        refuse(globalq::detail::joined({"worker ", ranks[k], " is named twice"}));
       seen[static_cast<std::size_t>(ranks[k])] = true;
       if (ranks[k] == workers.rank()) place = static_cast<int>(k);
     }

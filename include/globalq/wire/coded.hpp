@@ -103,8 +103,8 @@ class coded {
   template <class Executor>
   std::size_t encode(Executor const& on, lane const* codes, std::uint64_t count, std::span<std::byte> out) {
     if (out.size() < capacity(count))
-      throw configuration_error("globalq: wire::coded: " + std::to_string(out.size()) +
-                                " bytes for a body of up to " + std::to_string(capacity(count)));
+      globalq::detail::fail<configuration_error>(
+          {"globalq: wire::coded: ", out.size(), " bytes for a body of up to ", capacity(count)});
     if (count == 0) return 0;
     std::uint64_t const blocks = blocks_of(count);
     make_table(on, codes, count);
@@ -193,9 +193,9 @@ class coded {
 
   static std::uint32_t checked(std::uint32_t max_code) {
     if (max_code == 0 || max_code > Code::largest_code())
-      throw configuration_error("globalq: wire::coded: codes up to " + std::to_string(max_code) +
-                                "; this code takes 1 to " + std::to_string(Code::largest_code()) +
-                                " with lanes of " + std::to_string(8 * sizeof(lane)) + " bits");
+      globalq::detail::fail<configuration_error>({"globalq: wire::coded: codes up to ", max_code,
+                                                  "; this code takes 1 to ", Code::largest_code(),
+                                                  " with lanes of ", 8 * sizeof(lane), " bits"});
     return max_code;
   }
 

@@ -3,6 +3,7 @@
 /// @file
 /// @brief call: what a library defines that is neither for levels, a lane, a code, a schedule nor a transport.
 
+#include "../../core/detail/joined-inl.hpp"
 #include "../../core/error-inl.hpp"
 #include "../../kernel/compiled_for-inl.hpp"
 #include "../../kernel/executor-inl.hpp"

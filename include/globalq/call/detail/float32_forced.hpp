@@ -22,8 +22,8 @@ inline bool float32_forced() {
 /// For errors of workers whose operators differ.
 /// @param forced  whether this worker's operator was replaced
 inline std::string float32_forced_text(bool forced) {
-  return forced ? std::string("; ") + float32_variable +
-                      " was set when this worker made its operator: set it for all workers, or for none"
+  return forced ? joined({"; ", float32_variable,
+                          " was set when this worker made its operator: set it for all workers, or for none"})
                 : std::string();
 }
 

@@ -225,10 +225,10 @@ class grouped_codec final : public codec {
   void expect_end() const {
     for (std::size_t i = 0; i < sources_.size(); ++i)
       if (at_[i] != sources_[i].frame.size())
-        throw frame_error(
-            "globalq: decode: bad frame from worker " + std::to_string(sources_[i].worker) + ": " +
-            std::to_string(sources_[i].frame.size() - at_[i]) +
-            " bytes behind its last vector; the bytes were damaged or made by another operator");
+        fail<frame_error>(
+            {"globalq: decode: bad frame from worker ", sources_[i].worker, ": ",
+             sources_[i].frame.size() - at_[i],
+             " bytes behind its last vector; the bytes were damaged or made by another operator"});
   }
 
   group_operators ops_;

@@ -445,8 +445,7 @@ class host_call {
   std::string text(task const& t, int field) const {
     switch (field) {
       case agreement::schedule:
-        return t.schedule.facts(workers_.size()).name +
-               (" of " + std::to_string(workers_.size()) + " workers");
+        return t.schedule.facts(workers_.size()).name + (joined({" of ", workers_.size(), " workers"}));
       case agreement::seed:
         return std::to_string(setup_.settings.seed);
       case agreement::mode:
@@ -455,13 +454,13 @@ class host_call {
         return std::to_string(t.ops.reported_step(t.step));
       case agreement::what:
         return t.ops.of.empty() ? t.ops.slots[0].facts->name
-                                : "those of " + number(t.members.size()) + " layers";
+                                : joined({"those of ", t.members.size(), " layers"});
       default:
         break;
     }
     if (t.ops.alone) return name_of(t.type());
     std::string list = "a group of";
-    for (auto const& m : t.members) list += " " + number(m.length) + " " + name_of(m.x.type);
+    for (auto const& m : t.members) list += joined({" ", m.length, " ", name_of(m.x.type)});
     return list;
   }
 

@@ -95,8 +95,8 @@ struct agreement {
 
 /// For errors.
 inline std::string mode_text(non_finite mode) {
-  return (mode == non_finite::error ? "non_finite::error" : "non_finite::propagate") +
-         (", frames of version " + std::to_string(wire::format_version));
+  return joined({(mode == non_finite::error ? "non_finite::error" : "non_finite::propagate"),
+                 ", frames of version ", wire::format_version});
 }
 
 /// The worker that refused its arguments first; none: -1.
@@ -116,18 +116,17 @@ void check_agreement(std::span<opening_record const> all, char const* operation,
     opening_record const& b = all[i];
     if (b.agrees_with(a)) continue;
     std::string what;
-    auto const add = [&](std::string const& text) { what += (what.empty() ? "" : ", ") + text; };
+    auto const add = [&](std::string const& text) { what += joined({what.empty() ? "" : ", ", text}); };
     bool const known = a.known() && b.known();
     if (!known) add("the kind of call or the library's version");
     if (known && a.length != b.length)
-      add("the length (rank 0 has " + std::to_string(a.values()) + " values, rank " + std::to_string(i) +
-          " has " + std::to_string(b.values()) + ")");
+      add(joined({"the length (rank 0 has ", a.values(), " values, rank ", i, " has ", b.values(), ")"}));
     for (int k = 0; known && k < 6; ++k)
       if (a.fields[k] != b.fields[k]) add(field_names[k] + values(k, static_cast<int>(i)));
-    throw disagreement_error(
-        "globalq: " + std::string(operation) + ": workers disagree: rank " + std::to_string(i) +
-        " differs from rank 0 in " + what + "; every worker must make the same call (nothing was changed)" +
-        float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what]));
+    fail<disagreement_error>(
+        {"globalq: ", operation, ": workers disagree: rank ", i, " differs from rank 0 in ", what,
+         "; every worker must make the same call (nothing was changed)",
+         float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what])});
   }
 }
 /// The same where workers cannot exchange more than their records.
@@ -148,10 +147,9 @@ void check_agreement(T& t, std::span<opening_record const> all, char const* oper
                      Text const& text) {
   if (int const who = first_refusal(all); who >= 0) {
     std::string const why = all_known(all) ? texts_of_workers(t, {})(who) : std::string();
-    throw disagreement_error("globalq: " + std::string(operation) + ": workers disagree: rank " +
-                             std::to_string(who) + " refused its arguments" +
-                             (why.empty() ? std::string() : " (" + why + ")") +
-                             "; every worker must make the same call (nothing was changed)");
+    fail<disagreement_error>({"globalq: ", operation, ": workers disagree: rank ", who,
+                              " refused its arguments", why.empty() ? "" : " (", why, why.empty() ? "" : ")",
+                              "; every worker must make the same call (nothing was changed)"});
   }
   bool lost = !all_known(all);
   check_agreement(all, operation, forced, [&](int field, int who) {
@@ -280,26 +278,25 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
 }
 
 inline std::string non_finite_text(char const* operation, std::string const& why, bool changed) {
-  return "globalq: " + std::string(operation) + ": " + why + "; " +
-         (changed ? "the output is unspecified now" : "nothing was changed") +
-         "; skip this step, or lower the loss scale";
+  return joined({"globalq: ", operation, ": ", why, "; ",
+                 (changed ? "the output is unspecified now" : "nothing was changed"),
+                 "; skip this step, or lower the loss scale"});
 }
-inline std::string brought_text(int who) {
-  return "rank " + std::to_string(who) + " brought NaN or infinity";
-}
+inline std::string brought_text(int who) { return joined({"rank ", who, " brought NaN or infinity"}); }
 inline std::string beyond_range_text(dtype type) {
-  return std::string("a value of the mean is beyond the range of ") + name_of(type);
+  return joined({"a value of the mean is beyond the range of ", name_of(type)});
 }
 inline std::string beyond_unit_text(char const* operation, double top, double unit) {
-  return "globalq: " + std::string(operation) + ": a value of magnitude " + std::to_string(top) +
-         " exceeds the unit " + std::to_string(unit) +
-         " of norm::fixed and would be cut off; use a larger unit or a measured norm";
+  return joined({"globalq: ", operation, ": a value of magnitude ", std::to_string(top), " exceeds the unit ",
+                 std::to_string(unit),
+                 " of norm::fixed and would be cut off; use a larger unit or a measured norm"});
 }
 /// @param share  of the unit that the largest value is; above 1
 inline std::string beyond_unit_text(char const* operation, double share) {
-  return "globalq: " + std::string(operation) + ": a value is " + std::to_string(share) +
-         " times the unit of norm::fixed of its vector and would be cut off; use a larger unit or a measured "
-         "norm";
+  return joined(
+      {"globalq: ", operation, ": a value is ", std::to_string(share),
+       " times the unit of norm::fixed of its vector and would be cut off; use a larger unit or a measured "
+       "norm"});
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -20,22 +20,21 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
                                schedule::erased const& schedule, options const& settings) {
   int const n = workers.size();
   schedule_facts const s = schedule.facts(n);
-  auto const refuse = [&](std::string const& why) {
-    throw configuration_error(worker_message(s.operation, workers.rank(), n, why));
+  auto const refuse = [&](std::initializer_list<text_part> why) {
+    throw configuration_error(worker_message(s.operation, workers.rank(), n, joined(why)));
   };
   if (!Kokkos::is_initialized())
     refuse(
-        "Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
-        "call of globalq");
+        {"Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+         "call of globalq"});
   if (s.native && !workers.adds())
     refuse(
-        "schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
-        "tree, sra or allgather with this one");
+        {"schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
+         "tree, sra or allgather with this one"});
   if (s.chunks_wait && !workers.host_driven() && settings.chunk_values != 0 && n > 1)
-    refuse("chunk_values is " + std::to_string(settings.chunk_values) +
-           ", and on a stream workers of schedule " + s.name +
-           " would wait for each other's chunks for ever; leave "
-           "chunk_values at 0, or use another schedule");
+    refuse({"chunk_values is ", settings.chunk_values, ", and on a stream workers of schedule ", s.name,
+            " would wait for each other's chunks for ever; leave "
+            "chunk_values at 0, or use another schedule"});
   call_setup setup;
   setup.settings = settings;
   setup.facts = facts;

@@ -218,16 +218,16 @@ class stream_call {
     bool const known = seen(length, x.type);
     if (capturing && !known) kernel::refuse_unprepared_capture();
     if (capturing && step.where == nullptr)
-      throw configuration_error(
-          "globalq: " + std::string(setup_.operation) +
-          ": a graph is being captured with a step number of the host, so every "
-          "replay "
-          "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+      fail<configuration_error>(
+          {"globalq: ", setup_.operation,
+           ": a graph is being captured with a step number of the host, so every "
+           "replay "
+           "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream"});
     if (capturing && codec_->head_bytes() != 0)
-      throw configuration_error(
-          "globalq: " + std::string(setup_.operation) +
-          ": a graph is being captured, and frames of this wire format differ in length, which the host has "
-          "to read before it sends them; use wire::packed or wire::int8 in graphs");
+      fail<configuration_error>(
+          {"globalq: ", setup_.operation,
+           ": a graph is being captured, and frames of this wire format differ in length, which the host has "
+           "to read before it sends them; use wire::packed or wire::int8 in graphs"});
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
@@ -346,17 +346,16 @@ class stream_call {
             non_finite_text(setup_.operation, "a value of the mean is beyond the range of its type", true) +
             late);
       case stream_word::bad_step:
-        throw configuration_error("globalq: " + std::string(setup_.operation) +
-                                  ": a step is above 2^48 - 1; count steps from 0 and change the seed "
-                                  "instead" +
-                                  late);
+        fail<configuration_error>({"globalq: ", setup_.operation,
+                                   ": a step is above 2^48 - 1; count steps from 0 and change the seed "
+                                   "instead",
+                                   late});
       default:
-        throw frame_error(
-            "globalq: " + std::string(setup_.operation) + ": rank " + std::to_string(workers_.rank()) +
-            " of " + std::to_string(workers_.size()) +
-            ": a frame that arrived is damaged or was made by another operator, and the output is "
-            "unspecified" +
-            late);
+        fail<frame_error>(
+            {"globalq: ", setup_.operation, ": rank ", workers_.rank(), " of ", workers_.size(),
+             ": a frame that arrived is damaged or was made by another operator, and the output is "
+             "unspecified",
+             late});
     }
   }
 

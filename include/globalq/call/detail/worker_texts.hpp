@@ -65,8 +65,8 @@ auto texts_of_workers(T& t, std::string const& mine) {
 /// " (rank 0: a, rank 2: b)"; nothing where neither is known.
 inline std::string values_text(std::string const& first, std::string const& other, int who) {
   if (first.empty() && other.empty()) return {};
-  if (first == other) return " (both: " + first + ", with other parameters)";
-  return " (rank 0: " + first + ", rank " + std::to_string(who) + ": " + other + ")";
+  if (first == other) return joined({" (both: ", first, ", with other parameters)"});
+  return joined({" (rank 0: ", first, ", rank ", who, ": ", other, ")"});
 }
 
 }  // namespace GLOBALQ_ABI::detail

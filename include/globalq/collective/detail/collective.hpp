@@ -145,7 +145,7 @@ class collective {
   /// @throws configuration_error when there is no such worker, or length is above 2^48
   segment shard_of(std::uint64_t length, int rank) const {
     if (rank < 0 || rank >= workers().size())
-      throw configuration_error(message("there is no worker " + std::to_string(rank)));
+      throw configuration_error(message(joined({"there is no worker ", rank})));
     expect_length(length, schedule().facts(workers().size()).operation);
     return part_of(length, rank);
   }
@@ -231,8 +231,8 @@ class collective {
                     "globalq: the step is in memory that the stream does not reach; use a view of the "
                     "transport's execution space");
       if (step.size() != 1)
-        throw configuration_error("globalq: the step is a view of " + std::to_string(step.size()) +
-                                  " values; pass one of a single value");
+        fail<configuration_error>(
+            {"globalq: the step is a view of ", step.size(), " values; pass one of a single value"});
       return {0, step.data()};
     } else {
       expect_step<Step>();
@@ -248,8 +248,7 @@ class collective {
   /// Why there is no call of so many values at a step; empty: there is.
   static std::string refusal_of(std::uint64_t length, std::uint64_t step) {
     if (step > random::max_step)
-      return "step " + std::to_string(step) +
-             " is above 2^48 - 1; count steps from 0 and change the seed instead";
+      return joined({"step ", step, " is above 2^48 - 1; count steps from 0 and change the seed instead"});
     return length_refusal(length);
   }
 
@@ -297,8 +296,8 @@ class collective {
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
     if (own == given) return {};
-    return "the shard given has " + std::to_string(given) + " values, and the one of " +
-           std::to_string(length) + " values has " + std::to_string(own) + "; ask shard(length)";
+    return joined({"the shard given has ", given, " values, and the one of ", length, " values has ", own,
+                   "; ask shard(length)"});
   }
 
   /// Where a vector would begin of which this is value @p first: only values from there on are touched.

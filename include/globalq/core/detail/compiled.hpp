@@ -14,6 +14,13 @@
 #define GLOBALQ_DECL inline
 #endif
 
+/// Marks a host function that is called and not inlined, though it is short: one that many places call, none of which is hot.
+#if defined(__GNUC__)
+#define GLOBALQ_CALLED [[gnu::noinline]] inline
+#else
+#define GLOBALQ_CALLED inline
+#endif
+
 // A program with sources of both kinds would have every function twice. The linker refuses it, for the name below is of a thread
 // in sources that compile all, and of the program in the library and in sources that use it.
 #if defined(__GNUC__) && defined(__ELF__)

@@ -121,9 +121,9 @@ class coded_codec final : public operator_codec {
       std::memcpy(frame.data() + wire::header_bytes, s.frame.data() + wire::long_header_bytes, scales);
       lane* const lanes = reinterpret_cast<lane*>(frame.data() + wire::header_bytes + scales);
       if (body_.decode(on_, s.frame.subspan(least), part.count, lanes))
-        throw frame_error("globalq: decode: rank " + std::to_string(call_.rank) + ": the " + Code::name() +
-                          " codes of a frame from worker " + std::to_string(s.worker) +
-                          " cannot be read; the bytes were damaged or made by another operator");
+        fail<frame_error>({"globalq: decode: rank ", call_.rank, ": the ", Code::name(),
+                           " codes of a frame from worker ", s.worker,
+                           " cannot be read; the bytes were damaged or made by another operator"});
       sources_.push_back({frame, s.terms, s.worker, s.first});
     }
     return sources_;

@@ -117,8 +117,8 @@ class composed_codec final : public composition {
     if (q_.format(call_.x.type).in_a_byte()) {
       for (std::uint64_t b = 0; b < scales_of(part); ++b)
         if (std::to_integer<std::uint8_t>(scales[b]) > largest_scale_byte)
-          throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) +
-                            ": scale " + std::to_string(b) + " is not a number; the bytes were damaged");
+          fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
+                             " is not a number; the bytes were damaged"});
       return;
     }
     if (call_.x.type != dtype::float64) return;  // every word is a scale
@@ -126,8 +126,8 @@ class composed_codec final : public composition {
       double u = 0;
       std::memcpy(&u, scales + 8 * b, 8);
       if (bits_of(u) >= double_infinity)
-        throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) + ": scale " +
-                          std::to_string(b) + " is negative or not finite; the bytes were damaged");
+        fail<frame_error>({"globalq: decode: bad frame from worker ", s.worker, ": scale ", b,
+                           " is negative or not finite; the bytes were damaged"});
     }
   }
 

@@ -16,22 +16,22 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared
     f.policies = hash(f.policies, d->name);
     if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
   }
-  f.wire = wire.name;
-  if (f.most_bytes != nullptr ? f.wire_bits != 8 : !f.integer_wire)
-    f.wire += (f.most_bytes != nullptr ? ":int" : ":") + number(static_cast<std::uint64_t>(f.wire_bits));
-  f.name = f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : "");
-  if (f.fixed_unit > 0)
-    f.name += "fixed";
-  else if (f.local)
-    f.name += "local:" + order_name(f.q);
-  else if (f.q == infinity && f.p == infinity)
-    f.name += "linf";
-  else
-    f.name += "l:" + order_name(f.q) + "," + order_name(f.p);
-  if (f.bucket != 0) f.name += " bucket " + number(f.bucket);
-  f.name += " " + levels.name;
-  if (f.size != 0) f.name += ":" + number(f.size);
-  f.name += " " + rounding.name + " " + f.wire + " " + reduce;
+  auto const unless_zero = [](char const* before, std::uint64_t x) {
+    return x == 0 ? std::string() : joined({before, x});
+  };
+  bool const varying = f.most_bytes != nullptr;
+  f.wire =
+      joined({wire.name, unless_zero(varying ? ":int" : ":", (varying ? f.wire_bits != 8 : !f.integer_wire)
+                                                                 ? static_cast<std::uint64_t>(f.wire_bits)
+                                                                 : 0)});
+  std::string norm = "fixed";
+  if (f.fixed_unit <= 0)
+    norm = f.local                              ? joined({"local:", order_name(f.q)})
+           : f.q == infinity && f.p == infinity ? "linf"
+                                                : joined({"l:", order_name(f.q), ",", order_name(f.p)});
+  f.name = joined({f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : ""), norm,
+                   unless_zero(" bucket ", f.bucket), " ", levels.name, unless_zero(":", f.size), " ",
+                   rounding.name, " ", f.wire, " ", reduce});
 }
 
 }  // namespace GLOBALQ_ABI::detail

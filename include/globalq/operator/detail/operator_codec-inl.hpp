@@ -20,11 +20,10 @@ GLOBALQ_DECL void operator_codec::add_decoded(segment, std::span<source const>) 
 GLOBALQ_DECL void operator_codec::check_codes(std::span<source const> sources) {
   if ((faults_ & kernel::bad_code) == 0) return;
   std::string who;
-  for (source const& s : sources) who += (who.empty() ? "" : ", ") + std::to_string(s.worker);
-  throw frame_error(
-      "globalq: decode: rank " + std::to_string(call_.rank) +
-      ": a code out of range in a frame from worker " + who +
-      "; the bytes were damaged or made by another operator, and the output is now unspecified");
+  for (source const& s : sources) who += joined({(who.empty() ? "" : ", "), s.worker});
+  fail<frame_error>(
+      {"globalq: decode: rank ", call_.rank, ": a code out of range in a frame from worker ", who,
+       "; the bytes were damaged or made by another operator, and the output is now unspecified"});
 }
 
 GLOBALQ_DECL int operator_codec::terms_of(bool own, std::span<source const> sources) {

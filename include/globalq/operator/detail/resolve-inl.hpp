@@ -29,12 +29,12 @@ GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution cons
 
 GLOBALQ_DECL std::string length_refusal(std::uint64_t length) {
   if (length <= random::max_length) return {};
-  return number(length) + " values are more than 2^48; pass them in parts";
+  return joined({length, " values are more than 2^48; pass them in parts"});
 }
 
 GLOBALQ_DECL void expect_length(std::uint64_t length, char const* operation) {
   std::string const why = length_refusal(length);
-  if (!why.empty()) throw configuration_error("globalq: " + std::string(operation) + ": " + why);
+  if (!why.empty()) fail<configuration_error>({"globalq: ", operation, ": ", why});
 }
 
 GLOBALQ_DECL std::string wire_for(std::uint64_t code) {
@@ -65,86 +65,88 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
 
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
   resolution r;
-  auto const refuse = [&](std::string const& what) {
-    r.refusal = "globalq: " + std::string(s.operation) + ": " + op.name + " on " + s.name + " with " +
-                std::to_string(workers) + (workers == 1 ? " worker: " : " workers: ") + what;
+  auto const refuse = [&](std::initializer_list<text_part> what) {
+    r.refusal = joined({"globalq: ", s.operation, ": ", op.name, " on ", s.name, " with ", workers,
+                        (workers == 1 ? " worker: " : " workers: "), joined(what)});
     return r;
   };
   if (op.plain_tail && op.plain)
-    return refuse("nothing is quantised, so all of a vector is float32 already; use uncompressed by itself");
+    return refuse(
+        {"nothing is quantised, so all of a vector is float32 already; use uncompressed by itself"});
   if (op.plain) {
     r.how = method::plain;
     return r;
   }
   if (op.plain_tail && op.bucket == 0)
     return refuse(
-        "float32_tail is for what whole buckets leave over, and without buckets that is nothing; "
-        "give the norm a bucket, or leave the tail to the operator");
+        {"float32_tail is for what whole buckets leave over, and without buckets that is nothing; "
+         "give the norm a bucket, or leave the tail to the operator"});
   if (op.plain_tail && s.native)
     return refuse(
-        "schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
-        "schedule ring, tree, sra or allgather, or leave the tail to the operator");
+        {"schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
+         "schedule ring, tree, sra or allgather, or leave the tail to the operator"});
   if (op.centred && s.native)
     return refuse(
-        "schedule native adds frames that are integers from end to end, and midpoints are none; use schedule "
-        "ring, tree, sra or allgather");
+        {"schedule native adds frames that are integers from end to end, and midpoints are none; use "
+         "schedule "
+         "ring, tree, sra or allgather"});
   r.how = choose_method(op, s);
   if (op.wire_bits < 1)
-    return refuse("codes of wire " + op.wire + " have " + std::to_string(op.wire_bits) +
-                  " bits; let bits() of the wire return 1 or more");
+    return refuse({"codes of wire ", op.wire, " have ", op.wire_bits,
+                   " bits; let bits() of the wire return 1 or more"});
   auto const bad_order = [](std::uint32_t order) {
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };
-  if (bad_order(op.q) || bad_order(op.p)) return refuse("the orders of a norm are 1 to 64 or infinity");
+  if (bad_order(op.q) || bad_order(op.p)) return refuse({"the orders of a norm are 1 to 64 or infinity"});
   if (std::max(op.bucket, op.centre) > (std::uint64_t{1} << 48))
-    return refuse("buckets hold at most 2^48 values; use 0 for the whole vector");
+    return refuse({"buckets hold at most 2^48 values; use 0 for the whole vector"});
   if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
-    return refuse("norm::fixed needs a unit above 0 and at most 1e300");
+    return refuse({"norm::fixed needs a unit above 0 and at most 1e300"});
   if (op.shifts && !op.evenly_spaced)
     return refuse(
-        "shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>");
+        {"shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>"});
   if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
-    return refuse(std::string("reduce::") + name_of(r.how) + " cannot add codes of this level scheme; use " +
-                  (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise"));
+    return refuse({"reduce::", name_of(r.how), " cannot add codes of this level scheme; use ",
+                   (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise")});
   if (s.native && r.how != method::sum)
-    return refuse(std::string("schedule native adds integers inside the transport, reduce::") +
-                  name_of(r.how) + " cannot run there; use schedule ring, tree, sra or allgather");
+    return refuse({"schedule native adds integers inside the transport, reduce::", name_of(r.how),
+                   " cannot run there; use schedule ring, tree, sra or allgather"});
   if (r.how == method::sum) {
     if (!op.evenly_spaced)
       return refuse(
-          s.native
-              ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
-                "sra or allgather"
-              : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
-                "reduce::requantise");
+          {s.native
+               ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
+                 "sra or allgather"
+               : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
+                 "reduce::requantise"});
     if (op.local)
       return refuse(
-          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise on "
-          "schedule ring, tree, sra or allgather");
+          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise on "
+           "schedule ring, tree, sra or allgather"});
     if (s.native && !op.integer_wire)
       return refuse(
-          "schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
-          "sra");
+          {"schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
+           "sra"});
   }
   if (r.how == method::exponential) {
     if (!op.binary)
       return refuse(
-          "reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
-          "or "
-          "reduce::requantise");
+          {"reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
+           "or "
+           "reduce::requantise"});
     if (op.local)
       return refuse(
-          "codes scaled by different norms cannot be added; use a global norm, or reduce::requantise");
+          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise"});
   }
 
   if (op.most_bytes != nullptr && !s.varying)
-    return refuse("frames of wire " + op.wire + " differ in length, which schedule " + s.name +
-                  " cannot send; use schedule sra or allgather, or wire packed or int8");
+    return refuse({"frames of wire ", op.wire, " differ in length, which schedule ", s.name,
+                   " cannot send; use schedule sra or allgather, or wire packed or int8"});
 
   bool const by_nodes = s.most_terms != 0;
   std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(s.vectors(workers)),
                       n = by_nodes ? static_cast<std::uint64_t>(s.most_terms) : all;
-  std::string const holds = "; " + op.wire + " holds codes up to " + number(largest);
+  std::string const holds = joined({"; ", op.wire, " holds codes up to ", largest});
   if (r.how == method::sum) {
     std::uint64_t const most = std::min<std::uint64_t>(largest / n, op.limit);
     if (op.size == 0 && most >= 1) {
@@ -157,24 +159,23 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     }
     std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
     std::string const wider = wire_for(wanted * n);
-    std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
+    std::string remedy = most >= 1 ? joined({"use at most ", most, (most == 1 ? " level" : " levels")}) : "";
     if (!wider.empty() && wanted <= op.limit)
-      remedy += (remedy.empty() ? "no level fits it: use wire " : ", or wire ") + wider;
+      remedy += joined({remedy.empty() ? "no level fits it: use wire " : ", or wire ", wider});
     std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
     std::uint64_t const widest = std::min<std::uint64_t>(2147483647 / n, op.limit);
     if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
-      remedy += (remedy.empty() ? "use" : ", or") + std::string(" no nodes, where codes are not added");
+      remedy += joined({(remedy.empty() ? "use" : ", or"), " no nodes, where codes are not added"});
     if (remedy.empty() && encodable >= 1)
-      remedy = (wanted <= encodable ? "use " : "use at most " + number(encodable) + " levels with ") +
-               std::string("reduce::requantise") + (s.native ? " on schedule ring, tree or sra" : "") +
-               ", whose codes do not grow with the number of workers";
+      remedy = joined({(wanted <= encodable ? "use " : joined({"use at most ", encodable, " levels with "})),
+                       "reduce::requantise", (s.native ? " on schedule ring, tree or sra" : ""),
+                       ", whose codes do not grow with the number of workers"});
     if (remedy.empty())
       remedy =
-          "no level fits it: use wire " + wire_for(widest * n) + " and at most " + number(widest) + " levels";
+          joined({"no level fits it: use wire ", wire_for(widest * n), " and at most ", widest, " levels"});
     char const* const who = s.encoders != 0 ? " node" : " worker";
-    return refuse(number(n) + who + (n == 1 ? "" : "s") + (by_nodes ? " of a node x " : " x ") +
-                  number(wanted) + (wanted == 1 ? " level" : " levels") + " sum to " + number(n * wanted) +
-                  holds + "; " + remedy);
+    return refuse({n, who, (n == 1 ? "" : "s"), (by_nodes ? " of a node x " : " x "), wanted,
+                   (wanted == 1 ? " level" : " levels"), " sum to ", n * wanted, holds, "; ", remedy});
   }
   if (r.how == method::exponential) {
     std::uint64_t const h = static_cast<std::uint64_t>(s.height);
@@ -192,24 +193,25 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     std::uint64_t tree = 0;
     while ((std::uint64_t{1} << tree) < all) ++tree;
     std::string remedy;
-    auto const add = [&](std::string const& text) { remedy += (remedy.empty() ? "" : ", or ") + text; };
-    if (most >= 1) add("use at most " + number(most) + (most == 1 ? " level" : " levels"));
+    auto const add = [&](std::initializer_list<text_part> text) {
+      remedy += joined({remedy.empty() ? "" : ", or ", joined(text)});
+    };
+    if (most >= 1) add({"use at most ", most, (most == 1 ? " level" : " levels")});
     if (!by_nodes && tree < h && wanted <= most_with(tree))
-      add("use schedule tree, which needs a headroom of " + number(tree) + " only");
+      add({"use schedule tree, which needs a headroom of ", tree, " only"});
     if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
-      add("use wire " + wire_for(wanted + h));
+      add({"use wire ", wire_for(wanted + h)});
     std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
-    if (wanted <= encodable) add("use reduce::requantise");
+    if (wanted <= encodable) add({"use reduce::requantise"});
     if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
-      add("use no nodes, where codes are not added");
-    if (remedy.empty() && encodable >= 1)
-      add("use at most " + number(encodable) + " levels with reduce::requantise");
+      add({"use no nodes, where codes are not added"});
+    if (remedy.empty() && encodable >= 1) add({"use at most ", encodable, " levels with reduce::requantise"});
     if (remedy.empty())
-      add("use reduce::requantise with wire " + wire_for(std::min<std::uint64_t>(wanted, op.limit)) +
-          (wanted > op.limit ? " and at most " + number(op.limit) + " levels" : std::string()));
-    return refuse(number(wanted) + (wanted == 1 ? " level" : " levels") + " and a headroom of " + number(h) +
-                  " (an addition may raise a value by one exponent, and " + number(h) +
-                  " lie on the longest path) make codes up to " + number(wanted + h) + holds + "; " + remedy);
+      add({"use reduce::requantise with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit)),
+           (wanted > op.limit ? joined({" and at most ", op.limit, " levels"}) : std::string())});
+    return refuse({wanted, (wanted == 1 ? " level" : " levels"), " and a headroom of ", h,
+                   " (an addition may raise a value by one exponent, and ", h,
+                   " lie on the longest path) make codes up to ", wanted + h, holds, "; ", remedy});
   }
   std::uint64_t const most = std::min<std::uint64_t>(largest, op.limit);
   if (op.size == 0 && most >= 1) {
@@ -222,15 +224,15 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   }
   std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
   std::uint64_t const possible = std::min<std::uint64_t>(wanted, op.limit);
-  std::string remedy = most >= 1 ? "use at most " + number(most) + (most == 1 ? " level" : " levels") : "";
+  std::string remedy = most >= 1 ? joined({"use at most ", most, (most == 1 ? " level" : " levels")}) : "";
   if (possible > largest && (wanted <= op.limit || most < 1))
-    remedy += std::string(remedy.empty() ? "no level fits it: use" : ", or") + " wire " + wire_for(possible);
+    remedy += joined({remedy.empty() ? "no level fits it: use" : ", or", " wire ", wire_for(possible)});
   if (wanted > op.limit) {
-    if (most < 1) remedy += " and at most " + number(op.limit) + " levels";
-    return refuse(number(wanted) + " levels are more than the " + number(op.limit) +
-                  " that the scheme can have" + holds + "; " + remedy);
+    if (most < 1) remedy += joined({" and at most ", op.limit, " levels"});
+    return refuse(
+        {wanted, " levels are more than the ", op.limit, " that the scheme can have", holds, "; ", remedy});
   }
-  return refuse("codes reach " + number(wanted) + holds + "; " + remedy);
+  return refuse({"codes reach ", wanted, holds, "; ", remedy});
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief core: texts of several parts, for errors and names.
+
+#include "compiled.hpp"
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace GLOBALQ_ABI::detail {
+
+/// A part of a text: characters that outlast the call, or a whole number.
+struct text_part {
+  /// What is to be known of a part besides its value: a null pointer says that it is a number, this that it has a sign.
+  static constexpr char with_sign = 0;
+  static constexpr std::uint64_t up_to_zero = ~std::uint64_t{0};  ///< instead of a length
+
+  text_part(char const* s) : at(s), value(up_to_zero) {}
+  text_part(std::string_view s) : at(s.empty() ? "" : s.data()), value(s.size()) {}
+  text_part(std::string const& s) : at(s.data()), value(s.size()) {}
+  template <std::integral N>
+  text_part(N n) : at(std::is_signed_v<N> ? &with_sign : nullptr), value(static_cast<std::uint64_t>(n)) {}
+
+  char const* at;
+  std::uint64_t value;
+};
+
+/// The parts, one after the other. A sum of strings would be compiled anew, with all that it makes and frees, wherever one is
+/// written; this is one call.
+GLOBALQ_DECL std::string joined(std::initializer_list<text_part> parts);
+
+}  // namespace GLOBALQ_ABI::detail
+
+#if !defined(GLOBALQ_COMPILED)
+#include "joined-inl.hpp"
+#endif
