@@ -110,14 +110,14 @@ class transfers {
   transfers(transfers const&) = delete;
   transfers& operator=(transfers const&) = delete;
 
-  void send(T& t, int to, std::span<std::byte const> frame, int set = 0) {
+  GLOBALQ_CALLED void send(T& t, int to, std::span<std::byte const> frame, int set = 0) {
     of(set).push_back(detail::send(t, to, frame));
   }
-  void recv(T& t, int from, std::span<std::byte> frame, int set = 0) {
+  GLOBALQ_CALLED void recv(T& t, int from, std::span<std::byte> frame, int set = 0) {
     of(set).push_back(detail::recv(t, from, frame));
   }
   void wait(T& t, std::size_t i, int set = 0) { t.wait(of(set)[i]); }
-  void wait_all(T& t, int set = 0) {
+  GLOBALQ_CALLED void wait_all(T& t, int set = 0) {
     for (auto& q : of(set)) t.wait(q);
     of(set).clear();
   }

@@ -18,8 +18,8 @@
 namespace GLOBALQ_ABI::transport {
 GLOBALQ_DECL threads::threads(int workers, options settings) {
   if (workers < 1)
-    throw configuration_error{"globalq: transport::threads: a cluster of " + std::to_string(workers) +
-                              " workers cannot run; ask for at least 1"};
+    globalq::detail::fail<configuration_error>(
+        {"globalq: transport::threads: a cluster of ", workers, " workers cannot run; ask for at least 1"});
   world_ = std::make_unique<detail::world>(workers, detail::deadline_of(settings, "threads"));
 }
 
@@ -116,8 +116,26 @@ struct threads::endpoint::leaving {
   }
 };
 
+struct threads::endpoint::shown {
+  detail::world& by;
+  std::size_t turn;
+  std::byte* operator()(int from) const { return by.at(from).offers[turn].data; }
+};
+
 template <class Body>
 void threads::endpoint::collective(char const* call, std::byte* data, std::size_t bytes, Body const& body) {
+  collective(
+      call, data, bytes,
+      [](void const* what, shown const& data_of, bool copies) {
+        (*static_cast<Body const*>(what))(data_of, copies);
+      },
+      &body);
+}
+
+GLOBALQ_DECL void threads::endpoint::collective(char const* call, std::byte* data, std::size_t bytes,
+                                                void (*body)(void const* what, shown const& data_of,
+                                                             bool copies),
+                                                void const* what) {
   std::size_t const turn = collectives_++ % 2;
   detail::offer& mine = self_.offers[turn];
   bool const small = bytes <= detail::offer::small_bytes;
@@ -127,12 +145,12 @@ void threads::endpoint::collective(char const* call, std::byte* data, std::size_
   if (small && bytes != 0) std::memcpy(mine.copy.data(), data, bytes);
   meet(call);
   expect_equal_offers(turn);
-  auto const data_of = [this, turn](int from) { return world_.at(from).offers[turn].data; };
-  if (small) return body(data_of, true);
+  shown const data_of{world_, turn};
+  if (small) return body(what, data_of, true);
   leaving const on_error{*this};
   self_.touching.store(true);
   bool const failed = world_.failed.load();  // then another worker may be leaving, and its bytes with it
-  if (!failed) body(data_of, false);
+  if (!failed) body(what, data_of, false);
   self_.touching.store(false);
   if (failed) stop_because_of_failure(call);
   meet(call);
@@ -143,16 +161,15 @@ GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, 
   detail::copy_to_own_slot(mine, all, rank());
   if (size() == 1) return;
   bytes_sent_ += mine.size() * (world_.crew.size() - 1);
-  collective("allgather", const_cast<std::byte*>(mine.data()), mine.size(), [&](auto data_of, bool) {
+  collective("allgather", const_cast<std::byte*>(mine.data()), mine.size(), [&](shown const& data_of, bool) {
     for (int from = 0; from < size(); ++from)
       if (from != rank() && !mine.empty())
         std::memcpy(all.data() + static_cast<std::size_t>(from) * mine.size(), data_of(from), mine.size());
   });
 }
 
-template <class Lane, class DataOf, class Store>
-void threads::endpoint::sum_slice(std::size_t first, std::size_t last, DataOf const& data_of,
-                                  Store const& store) const {
+template <class Lane>
+void threads::endpoint::sum_slice(std::size_t first, std::size_t last, shown const& data_of, Lane* out) const {
   constexpr std::size_t tile = 4096 / sizeof(Lane);
   Lane sums[tile];
   for (std::size_t at = first; at < last; at += tile) {
@@ -160,7 +177,12 @@ void threads::endpoint::sum_slice(std::size_t first, std::size_t last, DataOf co
     std::memcpy(sums, data_of(0) + at * sizeof(Lane), count * sizeof(Lane));
     for (int from = 1; from < size(); ++from)
       detail::add_lanes(sums, reinterpret_cast<Lane const*>(data_of(from)) + at, count);
-    store(at, sums, count);
+    if (out != nullptr) {
+      std::copy_n(sums, count, out + at);
+      continue;
+    }
+    for (int to = 0; to < size(); ++to)
+      std::memcpy(data_of(to) + at * sizeof(Lane), sums, count * sizeof(Lane));
   }
 }
 
@@ -169,23 +191,16 @@ void threads::endpoint::allreduce_sum(std::span<Lane> lanes) {
   if (size() == 1) return;
   bytes_sent_ += lanes.size_bytes();
   auto* const bytes = reinterpret_cast<std::byte*>(lanes.data());
-  collective(detail::sum_call<Lane>(), bytes, lanes.size_bytes(), [&](auto data_of, bool copies) {
-    if (copies) {  // nobody waits for this worker: it adds all lanes itself
-      sum_slice<Lane>(0, lanes.size(), data_of, [&](std::size_t at, Lane const* sums, std::size_t count) {
-        std::copy_n(sums, count, lanes.data() + at);
-      });
-      return;
-    }
+  collective(detail::sum_call<Lane>(), bytes, lanes.size_bytes(), [&](shown const& data_of, bool copies) {
+    // nobody waits for this worker: it adds all lanes itself
+    if (copies) return sum_slice(0, lanes.size(), data_of, lanes.data());
     constexpr std::size_t line = 64 / sizeof(Lane);  // workers do not share cache lines
     std::size_t const lines = (lanes.size() + line - 1) / line;
     auto const workers = world_.crew.size();
     auto const me = static_cast<std::size_t>(rank());
     std::size_t const first = std::min(lanes.size(), lines * me / workers * line);
     std::size_t const last = std::min(lanes.size(), lines * (me + 1) / workers * line);
-    sum_slice<Lane>(first, last, data_of, [&](std::size_t at, Lane const* sums, std::size_t count) {
-      for (int to = 0; to < size(); ++to)
-        std::memcpy(data_of(to) + at * sizeof(Lane), sums, count * sizeof(Lane));
-    });
+    sum_slice<Lane>(first, last, data_of, nullptr);
   });
 }
 
@@ -249,30 +264,34 @@ GLOBALQ_DECL void threads::endpoint::stop(std::string const& text, bool blames_a
 }
 
 GLOBALQ_DECL void threads::endpoint::stop_because_of_failure(char const* operation) {
-  stop(message(operation, "rank " + std::to_string(world_.failed_rank) + " failed: " + world_.failed_message,
+  stop(message(operation,
+               globalq::detail::joined({"rank ", world_.failed_rank, " failed: ", world_.failed_message}),
                "mend what it reports"),
        true);
 }
 
 GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, outcome result) {
   char const* const name = op.sends ? "send" : "recv";
-  std::string const peer = "rank " + std::to_string(op.peer);
-  std::string const bytes = std::to_string(op.bytes) + " bytes";
+  std::string const peer = globalq::detail::joined({"rank ", op.peer});
+  std::string const bytes = globalq::detail::joined({op.bytes, " bytes"});
   if (result == outcome::failed) stop_because_of_failure(name);
   if (result == outcome::ready)
-    stop(
-        message(name,
-                op.sends
-                    ? "sent " + bytes + " to " + peer + ", which expected " + std::to_string(op.peer_bytes)
-                    : "expected " + bytes + " from " + peer + ", which sent " + std::to_string(op.peer_bytes),
-                "a send and its receive name the same size"),
-        false);
-  std::string const missing = op.sends ? "receive " + bytes : "send " + bytes;
+    stop(message(name,
+                 op.sends ? globalq::detail::joined(
+                                {"sent ", bytes, " to ", peer, ", which expected ", op.peer_bytes})
+                          : globalq::detail::joined(
+                                {"expected ", bytes, " from ", peer, ", which sent ", op.peer_bytes}),
+                 "a send and its receive name the same size"),
+         false);
+  std::string const missing =
+      op.sends ? globalq::detail::joined({"receive ", bytes}) : globalq::detail::joined({"send ", bytes});
   if (result == outcome::left)
-    stop(message(name, peer + " left the run and did not " + missing,
+    stop(message(name, globalq::detail::joined({peer, " left the run and did not ", missing}),
                  "let every worker make the same calls in the same order"),
          false);
-  stop(message(name, "waited " + detail::seconds_text(world_.deadline) + " for " + peer + " to " + missing,
+  stop(message(name,
+               globalq::detail::joined(
+                   {"waited ", detail::seconds_text(world_.deadline), " for ", peer, " to ", missing}),
                "let every worker make the same calls in the same order, or raise options::deadline"),
        false);
 }
@@ -295,17 +314,19 @@ GLOBALQ_DECL void threads::endpoint::meet(char const* operation) {
   if (result == outcome::ready) return;
   if (result == outcome::failed) stop_because_of_failure(operation);
   if (result == outcome::left)
-    stop(message(operation, "rank " + std::to_string(missing) + " left the run and did not take part",
-                 "let every worker make the same calls in the same order"),
-         false);
+    stop(
+        message(operation, globalq::detail::joined({"rank ", missing, " left the run and did not take part"}),
+                "let every worker make the same calls in the same order"),
+        false);
   std::string late;
   for (auto& each : world_.crew)
     if (each.arrived.load() < meeting)
-      late += (late.empty() ? "rank " : ", rank ") + std::to_string(each.rank);
-  stop(
-      message(operation, "waited " + detail::seconds_text(world_.deadline) + " for " + late + " to take part",
-              "let every worker make the same calls in the same order, or raise options::deadline"),
-      false);
+      late += globalq::detail::joined({(late.empty() ? "rank " : ", rank "), each.rank});
+  stop(message(operation,
+               globalq::detail::joined(
+                   {"waited ", detail::seconds_text(world_.deadline), " for ", late, " to take part"}),
+               "let every worker make the same calls in the same order, or raise options::deadline"),
+       false);
 }
 
 GLOBALQ_DECL void threads::endpoint::expect_equal_offers(std::size_t turn) {
@@ -314,11 +335,11 @@ GLOBALQ_DECL void threads::endpoint::expect_equal_offers(std::size_t turn) {
     detail::offer const& other = each.offers[turn];
     if (other.bytes == first.bytes && std::string_view{other.call} == first.call) continue;
     auto const text = [](detail::offer const& of) {
-      return std::string{of.call} + " with " + std::to_string(of.bytes) + " bytes";
+      return globalq::detail::joined({std::string{of.call}, " with ", of.bytes, " bytes"});
     };
     stop(message(first.call,
-                 "rank 0 called " + text(first) + ", but rank " + std::to_string(each.rank) + " called " +
-                     text(other),
+                 globalq::detail::joined(
+                     {"rank 0 called ", text(first), ", but rank ", each.rank, " called ", text(other)}),
                  "let every worker make the same calls with the same sizes"),
          false);
   }

@@ -190,18 +190,21 @@ class threads::endpoint {
   /// Returns when every worker has come here as often as this one.
   void meet(char const* operation);
 
+  struct shown;  // the bytes that each worker shows in a collective
+
   /// Shows `data` to all workers, and calls `body(data_of, copies)`, where `data_of(rank)` are the bytes
   /// shown by that worker: copies when they are few, so that one meeting suffices, else the originals.
   template <class Body>
   void collective(char const* call, std::byte* data, std::size_t bytes, Body const& body);
+  void collective(char const* call, std::byte* data, std::size_t bytes,
+                  void (*body)(void const* what, shown const& data_of, bool copies), void const* what);
 
   /// Throws, on every worker, when the workers did not call the same collective with the same size.
   void expect_equal_offers(std::size_t turn);
 
-  /// Adds the lanes [first, last) of all workers, in order of ranks, and calls `store(at, sums, count)` for
-  /// one tile of sums after the other.
-  template <class Lane, class DataOf, class Store>
-  void sum_slice(std::size_t first, std::size_t last, DataOf const& data_of, Store const& store) const;
+  /// Adds the lanes [first, last) of all workers, in order of ranks. The sums go to `out`, or, where it is null, to all workers.
+  template <class Lane>
+  void sum_slice(std::size_t first, std::size_t last, shown const& data_of, Lane* out) const;
 
   detail::world& world_;
   detail::worker& self_;
