@@ -328,7 +328,7 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& f) { f.name = "another"; },
       [](auto& f) { f.plain = true; },
       [](auto& f) { f.plain_tail = true; },
-      [](auto& f) { f.centred = true; },
+      [](auto& f) { f.centred = [](auto&, auto&, auto, auto, auto, auto) {}; },
       [](auto& f) { f.centre = 1; },
       [](auto& f) { f.evenly_spaced = false; },
       [](auto& f) { f.binary = true; },

@@ -50,7 +50,7 @@ class centred : public detail::paired_operator<detail::centred_codec> {
 
  private:
   static detail::operator_facts facts_in(detail::operator_facts f, std::uint64_t bucket) {
-    f.centred = true;
+    f.centred = detail::centre;
     f.centre = bucket;
     f.name += ", centred";
     if (bucket != f.bucket) f.name += " in buckets of " + std::to_string(bucket);

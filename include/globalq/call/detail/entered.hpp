@@ -23,9 +23,9 @@ class entered_vectors {
   void add(const_vector x, std::uint64_t length, segment part, operator_facts const& op, bool sums) {
     item i{x, {}, length, part, &op};
     if (memory_.size() == items_.size()) memory_.emplace_back();
-    if (sums || op.centred) {
+    if (sums || op.centred != nullptr) {
       i.room.type = centred_type(x.type);
-      std::uint64_t const values = op.centred ? centred_places(op.centre, length).end : length;
+      std::uint64_t const values = op.centred != nullptr ? centred_places(op.centre, length).end : length;
       i.room.data = memory_[items_.size()].get(values * size_of(i.room.type)).data();
     }
     items_.push_back(i);
@@ -54,8 +54,8 @@ class entered_vectors {
   /// Takes the midpoints off where the operator is centred.
   void centre() {
     for (item& i : items_) {
-      if (!i.op->centred) continue;
-      globalq::detail::centre(on_, *i.op, i.x, i.length, i.part, i.room);
+      if (i.op->centred == nullptr) continue;
+      i.op->centred(on_, *i.op, i.x, i.length, i.part, i.room);
       i.x = {i.room.data, i.room.type};
     }
   }

@@ -3,7 +3,7 @@
 /// @file
 /// @brief operator: decides how codes are added and how many levels fit, or says why nothing does, with a remedy.
 
-#include "../../core/detail/compiled.hpp"
+#include "../../core/codec.hpp"
 #include "../../core/detail/hash.hpp"
 #include "../../core/error.hpp"
 #include "../../norm/order.hpp"
@@ -16,6 +16,10 @@
 #include <vector>
 
 namespace GLOBALQ_ABI {
+
+namespace kernel {
+class host_executor;
+}
 
 /// How the codes of several workers become the code of their sum.
 enum class method : std::uint8_t {
@@ -77,10 +81,12 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s);
 
 /// What an operator is made of, as numbers.
 struct operator_facts {
-  std::string name;          ///< for people: all policies with their parameters
-  bool plain = false;        ///< uncompressed float32
-  bool plain_tail = false;   ///< what whole buckets leave over travels as float32
-  bool centred = false;      ///< values are encoded around the midpoints of buckets, which travel as float32
+  std::string name;         ///< for people: all policies with their parameters
+  bool plain = false;       ///< uncompressed float32
+  bool plain_tail = false;  ///< what whole buckets leave over travels as float32
+  /// Takes midpoints off, where values are encoded around those of buckets, which travel as float32; null: they are not.
+  void (*centred)(kernel::host_executor const& on, operator_facts const& op, const_vector x,
+                  std::uint64_t length, segment part, mutable_vector to) = nullptr;
   std::uint64_t centre = 0;  ///< values that share a midpoint; 0: the whole vector
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
@@ -121,7 +127,7 @@ inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) 
 }
 
 /// Whether workers exchange which share of a fixed unit they need, after the opening, as midpoints are taken off only then.
-inline bool shares_unit(operator_facts const& op) { return op.centred && op.fixed_unit > 0; }
+inline bool shares_unit(operator_facts const& op) { return op.centred != nullptr && op.fixed_unit > 0; }
 
 /// The outcome: a method with its numbers, or a sentence.
 struct resolution {
