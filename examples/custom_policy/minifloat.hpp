@@ -13,11 +13,11 @@ struct minifloat {
   /// Workers compare it: those with other parameters get an error instead of another mean.
   std::uint64_t parameters() const { return std::uint64_t{Exponents} << 32 | std::uint64_t{Mantissa}; }
 
-  float extent() const { return 1; }
-  std::uint32_t max_code() const { return (Exponents << Mantissa) + 1; }
+  GLOBALQ_FUNCTION float extent() const { return 1; }
+  GLOBALQ_FUNCTION std::uint32_t max_code() const { return (Exponents << Mantissa) + 1; }
 
   /// A float32 has the code in front and the fraction behind: nothing is rounded, so nothing is biased.
-  globalq::neighbours locate(float t) const {
+  GLOBALQ_FUNCTION globalq::neighbours locate(float t) const {
     std::uint32_t const bits = globalq::bits_of(t);
     auto const below = static_cast<std::int32_t>(bits >> dropped) - lowest;
     std::uint32_t const fraction = bits << (32 - dropped);
@@ -27,7 +27,7 @@ struct minifloat {
     return below < 0 ? globalq::neighbours{0, 1, small} : globalq::neighbours{below + 1, below + 2, fraction};
   }
 
-  float value(std::uint32_t code) const {
+  GLOBALQ_FUNCTION float value(std::uint32_t code) const {
     return code == 0 ? 0 : globalq::float_of((code - 1 + static_cast<std::uint32_t>(lowest)) << dropped);
   }
 

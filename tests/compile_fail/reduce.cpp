@@ -56,10 +56,29 @@ auto const op = composed(local<2>{}, levels::uniform{7}, sum{});
 auto const op = composed(local<>{}, levels::exponential<>{}, exponential{});
 #endif
 
-// A reduce operator of one's own would be ignored.
-#ifdef CASE_OF_ONES_OWN  // expect-error: globalq: the library does not run reduce operators of your own
-struct largest {
-  static constexpr char const* name() { return "largest"; }
+// One of one's own adds powers of two or integers, as it says.
+struct larger {
+  static constexpr char const* name = "larger";
+  static constexpr bool draws = false, unbiased = false;
+  template <class Levels>
+  static constexpr bool adds = gq::detail::adds_as_integers<Levels>();
+  static int add(int a, int b, std::uint32_t) { return a < b ? b : a; }
+  static std::uint64_t largest_code(std::uint32_t of_term, std::uint32_t, std::uint32_t) { return of_term; }
 };
-auto const op = composed(linf{}, levels::uniform<7>{}, largest{});
+[[maybe_unused]] auto const of_ones_own = composed(linf{}, levels::uniform{7}, larger{});
+
+#ifdef CASE_OWN_THAT_CANNOT_ADD  // expect-error: globalq: this reduce operator says that it cannot add codes of this level scheme
+auto const op = composed(linf{}, levels::exponential<>{}, larger{});
+#endif
+
+// Whether codes of sums fit could not be asked.
+#ifdef CASE_OWN_WITHOUT_LARGEST_CODE  // expect-error: globalq: this reduce operator does not declare how large codes of sums become
+struct boundless {
+  static constexpr char const* name = "boundless";
+  static constexpr bool draws = false, unbiased = false;
+  template <class Levels>
+  static constexpr bool adds = true;
+  static int add(int a, int b, std::uint32_t) { return a + b; }
+};
+auto const op = composed(linf{}, levels::uniform<7>{}, boundless{});
 #endif

@@ -94,11 +94,48 @@ constexpr bool is_integer_wire() {
 }
 }  // namespace detail
 
-/// Says how codes are added; see reduce/.
+/// Says how codes are added: the name of one of the library's ways (reduce/), or one of its own, which adds them itself. It has
+/// no members: numbers are template arguments.
 template <class Op>
-concept ReduceOperator = std::is_empty_v<Op> && requires {
-  { Op::name() } -> std::convertible_to<char const*>;
+concept ReduceOperator = std::is_empty_v<Op> && Named<Op>;
+
+// What a reduce operator of one's own offers besides. Each has a concept of its own, so that a quantizer can say which is missing.
+
+/// The code of a sum of two, by a random word for each value: `static Lane add(Lane, Lane, std::uint32_t word)`, for signed
+/// integers, on host and device. One worker adds, and its result is passed on, so all get the same bits. Where the exact sum lies
+/// between two codes, a word below threshold of 2^32 gives the upper one, and so no bias.
+template <class Op, class Lane>
+concept AddsLanes = requires(Lane code, std::uint32_t word) {
+  { Op::add(code, code, word) } -> std::signed_integral;
 };
+/// Whether add() looks at its word, `static constexpr bool draws`: none is drawn otherwise.
+template <class Op>
+concept SaysDraws = requires {
+  { Op::draws } -> std::convertible_to<bool>;
+};
+/// Whether the expected value of a sum is the sum: `static constexpr bool unbiased`. Workers compare it.
+template <class P>
+concept SaysUnbiased = requires {
+  { P::unbiased } -> std::convertible_to<bool>;
+};
+/// The largest magnitude of a code that a sum can have: `static std::uint64_t largest_code(max_code, terms, height)`.
+///
+/// From the largest code of a term, how many there are, and the additions on the longest path from a term to the sum. It rises with
+/// each of them, and is max_code for one term. What no code of the wire format holds is refused before anything is sent.
+template <class Op>
+concept SaysLargestCode = requires(std::uint32_t max_code, std::uint32_t terms, std::uint32_t height) {
+  { Op::largest_code(max_code, terms, height) } -> std::same_as<std::uint64_t>;
+};
+/// Whether it can add the codes of a level scheme: `template <class Levels> static constexpr bool adds`. The scheme's value() then
+/// goes on beyond max_code().
+template <class Op, class Levels>
+concept SaysAdds = requires {
+  { Op::template adds<Levels> } -> std::convertible_to<bool>;
+};
+/// All of them.
+template <class Op, class Levels, class Lane>
+concept AddsCodes = ReduceOperator<Op> && Described<Op> && AddsLanes<Op, Lane> && SaysDraws<Op> &&
+    SaysUnbiased<Op> && SaysLargestCode<Op> && SaysAdds<Op, Levels>;
 
 /// Says which norm scales the values: order inside a worker and over the workers, and over how many values.
 template <class N>

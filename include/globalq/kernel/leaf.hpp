@@ -46,6 +46,8 @@ struct reduce_leaves {
   /// The same for whole random tiles, or null; returns at least the largest magnitude that it saw.
   std::uint32_t (*add_tiles)(Lane const* a, Lane const* b, random::stream const& s, std::uint64_t tile,
                              int tiles, Lane* out, std::size_t ahead);
+  bool checked =
+      false;  ///< whether the result is in range has to be looked at: the operator is not the library's
 };
 
 /// What levels with a rounding add to a composition. Policies come back as they were given: see policies.

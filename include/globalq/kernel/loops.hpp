@@ -263,7 +263,7 @@ GLOBALQ_LOOP void add(Lane const* a, Lane const* b, int count, std::uint32_t con
   globalq::detail::with_count<N>(count, [=](auto n) {
     int const end = n;
     GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) out[i] = Op::add(a[i], b[i], Op::draws ? words[i] : 0U);
+    for (int i = 0; i < end; ++i) out[i] = static_cast<Lane>(Op::add(a[i], b[i], Op::draws ? words[i] : 0U));
   });
 }
 

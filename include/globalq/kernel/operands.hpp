@@ -13,7 +13,14 @@
 namespace GLOBALQ_ABI::kernel {
 
 /// What went wrong inside a kernel; or-ed into one word that the host reads afterwards.
-enum fault : std::uint32_t { none = 0, bad_code = 1, out_of_range = 2, not_finite = 4, bad_frame = 8 };
+enum fault : std::uint32_t {
+  none = 0,
+  bad_code = 1,
+  out_of_range = 2,
+  not_finite = 4,
+  bad_frame = 8,
+  bad_sum = 16
+};
 
 /// A checked frame, taken apart.
 struct source_view {

@@ -18,7 +18,7 @@ struct operator_model {
   std::string name;
   globalq::detail::operator_facts facts;
   /// Costs for each way of adding codes, by globalq::method; none where they are not known.
-  std::array<std::optional<work>, 5> costs;
+  std::array<std::optional<work>, methods> costs;
 
   std::optional<work> const& costs_of(method how) const { return costs[static_cast<std::size_t>(how)]; }
 

@@ -40,6 +40,16 @@ constexpr bool one_format() {
 
 /// In place of a policy that was left out.
 struct missing_policy {};
+/// Whether it adds codes as they are.
+template <class Op>
+inline constexpr bool adds_codes =
+    !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantise>;
+/// Whether an operator of one's own does not say that it cannot add codes of these levels.
+template <class Op, class Levels>
+inline constexpr bool may_add = true;
+template <class Op, class Levels>
+requires(!is_reduce<Op> &&
+         SaysAdds<Op, Levels>) inline constexpr bool may_add<Op, Levels> = Op::template adds<Levels>;
 }  // namespace detail
 
 /// @brief An operator: what is done to a vector between a worker and the wire.
@@ -98,8 +108,7 @@ struct quantizer {
       !std::is_same_v<Reduce, reduce::exponential> || binary,
       "globalq: reduce::exponential cannot add codes of this level scheme. It adds powers of two: use "
       "levels::exponential with base 2, or reduce::requantise; see docs/composing.md");
-  static_assert(!Norm::is_local ||
-                    !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
+  static_assert(!Norm::is_local || !detail::adds_codes<Reduce>,
                 "globalq: codes scaled by different norms cannot be added. Use a global norm, or "
                 "reduce::requantise; see "
                 "docs/composing.md");
@@ -109,14 +118,35 @@ struct quantizer {
       "Use "
       "norm::shared_exponent<levels::e2m1> with levels::e2m1, and so on; see docs/composing.md");
   static_assert(
-      !wire::BlockCode<Wire> ||
-          !(std::is_same_v<Reduce, reduce::sum> || std::is_same_v<Reduce, reduce::exponential>),
+      !wire::BlockCode<Wire> || !detail::adds_codes<Reduce>,
       "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantise or "
       "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
 
-  static_assert(detail::is_reduce<Reduce>,
-                "globalq: the library does not run reduce operators of your own. Use reduce::automatic, "
-                "reduce::sum, reduce::exponential or reduce::requantise; see docs/composing.md");
+  // the same of a reduce operator of one's own, once it has all members
+  static constexpr bool own_reduce = !detail::is_reduce<Reduce>;
+  using lane = typename Wire::lane;
+  static_assert(
+      !own_reduce || AddsLanes<Reduce, lane>,
+      "globalq: this reduce operator does not add codes. Give it a static function add(lane, lane, word) for "
+      "lanes of the wire format, or use reduce::automatic; see docs/extending.md");
+  static_assert(!own_reduce || SaysDraws<Reduce>,
+                "globalq: this reduce operator does not declare whether add() looks at its random word. Give "
+                "it a static constexpr bool draws; see docs/extending.md");
+  static_assert(!own_reduce || SaysUnbiased<Reduce>,
+                "globalq: this reduce operator does not declare whether it is unbiased. Give it a static "
+                "constexpr bool unbiased; see docs/extending.md");
+  static_assert(!own_reduce || SaysLargestCode<Reduce>,
+                "globalq: this reduce operator does not declare how large codes of sums become. Give it a "
+                "static std::uint64_t largest_code(max_code, terms, height); see docs/extending.md");
+  static_assert(!own_reduce || SaysAdds<Reduce, Levels>,
+                "globalq: this reduce operator does not declare which level schemes it can add. Give it a "
+                "template <class Levels> static constexpr bool adds; see docs/extending.md");
+  static_assert(!own_reduce || Described<Reduce>,
+                "globalq: a reduce operator with template arguments must declare a number for them, which "
+                "workers compare. Give it std::uint64_t parameters() const; see docs/extending.md");
+  static_assert(detail::may_add<Reduce, Levels>,
+                "globalq: this reduce operator says that it cannot add codes of this level scheme "
+                "(adds<Levels>). Use levels that it can add, or reduce::requantise; see docs/extending.md");
   static_assert(
       requires {
         { Rounding::unbiased } -> std::convertible_to<bool>;

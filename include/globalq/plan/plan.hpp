@@ -27,7 +27,7 @@ struct plan {
   std::uint64_t length = 0;         ///< values
   method reduce = method::none;     ///< how codes are added
   std::uint32_t levels = 0;         ///< above zero; 0: none
-  std::uint32_t headroom = 0;       ///< codes that the exponential reduce keeps free
+  std::uint32_t headroom = 0;       ///< codes that the exponential reduce, or one of your own, keeps free
   std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
   bool bytes_are_most = false;      ///< true where frames differ in length: no call sends more
   bool bytes_modelled = false;      ///< true for native: 2 S (n-1)/n, the library's own count is unknown

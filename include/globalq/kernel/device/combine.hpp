@@ -4,6 +4,8 @@
 /// @brief kernel: the loop bodies of a device that make frames: add as codes, add as values and encode again; and that check
 /// them. Each reads every input once and writes its output once; what lies between stays in registers.
 
+#include "../../reduce/exponential.hpp"
+#include "../../reduce/reduce.hpp"
 #include "share.hpp"
 
 namespace GLOBALQ_ABI::kernel::device {
@@ -13,6 +15,9 @@ template <class Operands, class Op>
 struct add_codes {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>,
                        code_lanes = device::code_lanes<typename Operands::wire_type>;
+  /// Whether what it gives is in range.
+  static constexpr bool is_built_in =
+      std::is_same_v<Op, reduce::sum> || std::is_same_v<Op, reduce::exponential>;
 
   Operands o;
   std::byte* out;
@@ -52,6 +57,7 @@ struct add_codes {
       part.template add<Op>(sum, next, Share::draw(o, index, lane, s.worker, random::purpose::reduce));
       if (k + 1 < o.source_count) part.fetch(o.sources[k + 1].codes, next);
     }
+    if constexpr (!is_built_in) part.check(sum, o.max_code);
     part.write(sum, out);
   }
 };

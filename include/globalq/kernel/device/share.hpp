@@ -117,6 +117,11 @@ class share {
     if (bad) o.report(bad_code);
   }
 
+  /// Reports codes that a reduce operator of one's own should not have given.
+  GLOBALQ_FUNCTION void check(codes const& c, std::uint32_t limit) const {
+    if (out_of_range(c, limit)) o.report(bad_code);
+  }
+
   /// Codes into a frame.
   GLOBALQ_FUNCTION void write(codes const& c, std::byte* frame) const {
     constexpr int bytes = row_bytes<wire_type, N>;
@@ -167,9 +172,9 @@ class share {
           result.clear();
           GLOBALQ_UNROLL
           for (int k = 0; k < 4; ++k)
-            result.set(
-                k, Op::add(static_cast<lane_type>(sum.row[r].get(4 * l + k)),
-                           static_cast<lane_type>(theirs.row[r].get(4 * l + k)), rotate_left(word, 8 * k)));
+            result.set(k, static_cast<lane_type>(Op::add(static_cast<lane_type>(sum.row[r].get(4 * l + k)),
+                                                         static_cast<lane_type>(theirs.row[r].get(4 * l + k)),
+                                                         rotate_left(word, 8 * k))));
           constexpr int each = static_cast<int>(sizeof(lane_type));
           GLOBALQ_UNROLL
           for (int k = 0; k < each; ++k) sum.row[r].word[each * l + k] = result.word[k];

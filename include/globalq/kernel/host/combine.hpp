@@ -44,6 +44,8 @@ struct add_codes {
       else
         sum = add(index, p, k, sum, buffer);
     }
+    if (op != nullptr && op->checked && !o.by.leaf->in_range(sum, p.count, o.max_code, o.zero_free))
+      o.report(bad_sum);
     o.write(sum, p, out);
   }
 

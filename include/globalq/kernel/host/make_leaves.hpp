@@ -121,7 +121,7 @@ constexpr wire_leaves<typename Wire::lane> make_packing_of() {
 
 template <class Op, class Lane>
 constexpr reduce_leaves<Lane> make_adding_of() {
-  reduce_leaves<Lane> l{add<Op, piece_values, Lane>, Op::draws, nullptr};
+  reduce_leaves<Lane> l{add<Op, piece_values, Lane>, static_cast<bool>(Op::draws), nullptr};
 #if GLOBALQ_AVX512 || GLOBALQ_AVX2
   if constexpr (std::is_same_v<Op, reduce::exponential> && std::is_same_v<Lane, std::int8_t>)
     l.add_tiles = add_tiles;

@@ -83,7 +83,7 @@ class composed_codec final : public composition {
 
  private:
   kernel::reduce_leaves<Lane> const* reduce_leaves() const {
-    return how_ == method::exponential ? &held_->exponential : &sum_;
+    return how_ == method::sum ? &sum_ : &held_->adding;
   }
 
   void write(segment part, std::span<source const> sources, bool add) {

@@ -72,6 +72,11 @@ std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t buc
   return hash_of_levels(hash(hash(bucket, bits_of(fixed_unit)), shifts ? 1U : 0U), levels, zero_free);
 }
 
+/// The largest code that frames hold where a reduce operator of one's own adds; else 0: as the levels tell.
+inline std::uint32_t largest_sum_of(resolution const& r) {
+  return r.how == method::own ? r.size + r.headroom : 0;
+}
+
 /// What a codec knows of policies besides their kernels.
 struct policy_facts {
   std::uint64_t hash;  ///< hash_of_codes()
@@ -79,6 +84,7 @@ struct policy_facts {
   std::uint8_t identifier;  ///< of the wire
   bool integer_wire;
   std::size_t lane_bytes;
+  std::uint32_t largest_sum = 0;  ///< code of sums; 0: as the levels tell
 };
 template <class Levels, class Rounding, class Wire>
 policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wire const& wire,
@@ -156,10 +162,13 @@ class composition : public operator_codec {
   }
 
   /// Whether codes are added as they are, by whatever operator.
-  bool adds_codes() const { return how_ == method::sum || how_ == method::exponential; }
+  bool adds_codes() const {
+    return how_ == method::sum || how_ == method::exponential || how_ == method::own;
+  }
 
   /// Fills in everything but policies, sources and faults.
   void lay_out(kernel::segment_call& o, segment part, bool own, int terms) const {
+    if (policies_.largest_sum != 0) o.max_code = policies_.largest_sum;
     o.x = call_.x;
     o.first = part.first;
     o.count = part.count;

@@ -10,9 +10,10 @@ namespace GLOBALQ_ABI::detail {
 GLOBALQ_DECL std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
 
 GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
-                             declared const& wire, char const* reduce) {
+                             declared const& wire, declared const& reduce) {
   f.policies = 0;
-  for (declared const* d : {&levels, &rounding, &wire}) {
+  for (declared const* d : {&levels, &rounding, &wire, &reduce}) {
+    if (d == &reduce && f.reduce != request::own) continue;
     f.policies = hash(f.policies, d->name);
     if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
   }
@@ -31,7 +32,7 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared
                                                 : joined({"l:", order_name(f.q), ",", order_name(f.p)});
   f.name = joined({f.q.in_byte ? "shared-exponent:" : (f.q.rounds_up() ? "power-of-two:" : ""), norm,
                    unless_zero(" bucket ", f.bucket), " ", levels.name, unless_zero(":", f.size), " ",
-                   rounding.name, " ", f.wire, " ", reduce});
+                   rounding.name, " ", f.wire, " ", reduce.name});
 }
 
 }  // namespace GLOBALQ_ABI::detail

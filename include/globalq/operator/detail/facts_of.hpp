@@ -41,7 +41,7 @@ declared declared_by(P const& policy) {
 
 /// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
 GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
-                             declared const& wire, char const* reduce);
+                             declared const& wire, declared const& reduce);
 
 /// Fills in what only the values of levels tell. Allocates nothing where there were as many before.
 template <class L>
@@ -98,10 +98,19 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
   if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
+  if constexpr (!is_reduce<Op>) {
+    f.reduce = request::own;
+    f.largest_sum = [](std::uint32_t max_code, std::uint32_t terms, std::uint32_t height) -> std::uint64_t {
+      return Op::largest_code(max_code, terms, height);
+    };
+    f.codes_end = std::is_same_v<levels_type, levels::detail::level_table>;
+  }
 
   if constexpr (!requires { op.levels.resized(1U); }) take_values(f, op.levels);
 
-  name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire), Op::name());
+  name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire),
+             declared_by(op.reduce));
+  if constexpr (!is_reduce<Op>) f.policies = hash(f.policies, Op::unbiased ? 1U : 0U);
   return f;
 }
 

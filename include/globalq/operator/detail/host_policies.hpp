@@ -17,7 +17,7 @@ template <class Lane>
 struct host_policies {
   policy_facts facts;
   levels::detail::level_table* table = nullptr;  ///< the levels, where they are one
-  kernel::reduce_leaves<Lane> exponential{};     ///< where levels are powers of two
+  kernel::reduce_leaves<Lane> adding{};          ///< where codes are not added as integers
 
   explicit host_policies(policy_facts const& of) : facts(of) {}
   virtual ~host_policies() = default;
@@ -25,16 +25,23 @@ struct host_policies {
 };
 
 /// @tparam Levels,Rounding  kernel types
-template <class Levels, class Rounding, class Wire>
+/// @tparam Reduce           an operator of one's own, or void
+template <class Levels, class Rounding, class Wire, class Reduce = void>
 class own_policies final : public host_policies<typename Wire::lane> {
   using lane = typename Wire::lane;
 
  public:
-  own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of)
+  own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of,
+               std::uint32_t largest_sum = 0)
       : host_policies<lane>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
     if constexpr (std::is_same_v<Levels, levels::detail::level_table>) this->table = &held_.levels;
-    if constexpr (is_binary<Levels>())
-      this->exponential = kernel::host::adding_of<reduce::exponential, lane>();
+    this->facts.largest_sum = largest_sum;
+    if constexpr (!std::is_void_v<Reduce>) {
+      this->adding = kernel::host::adding_of<Reduce, lane>();
+      this->adding.checked = true;
+    } else if constexpr (is_binary<Levels>()) {
+      this->adding = kernel::host::adding_of<reduce::exponential, lane>();
+    }
   }
   kernel::host::any_policies<lane> const& kernels() const override { return held_; }
 
@@ -55,6 +62,17 @@ std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& ro
   using held = own_policies<Levels, Rounding, Wire>;
   return make_composed<typename Wire::lane>(
       std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
+}
+
+/// The same with a reduce operator of one's own.
+template <class Reduce, class Levels, class Rounding, class Wire>
+std::unique_ptr<operator_codec> compose_own(Levels const& levels, Rounding const& rounding, Wire const& wire,
+                                            operator_facts const& facts, resolution const& r,
+                                            kernel::host_executor const& on) {
+  using held = own_policies<Levels, Rounding, Wire, Reduce>;
+  return make_composed<typename Wire::lane>(
+      std::make_unique<held>(levels, rounding_for(rounding, facts, r.how), wire, facts, largest_sum_of(r)),
+      facts, r.how, on);
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -46,29 +46,35 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_DECLARE_CODE)
 #undef GLOBALQ_DECLARE_CODE
 #endif
 
-/// The policies that codecs are made of, as kernels have them; norm and reduce are data.
-template <class Levels, class Rounding, class Wire>
+/// The policies that codecs are made of, as kernels have them; norm and the library's ways to add are data.
+/// @tparam Reduce  an operator of one's own, or void
+template <class Levels, class Rounding, class Wire, class Reduce>
 struct coded_policies {
   Levels levels;
   Rounding rounding;
   Wire wire;
 };
+template <class Op>
+using own_reduce = std::conditional_t<is_reduce<Op>, void, Op>;
 template <class N, class L, class R, class W, class Op>
-coded_policies<kernel_levels<L>, kernel_rounding<R>, W> policies_of(quantizer<N, L, R, W, Op> const& op) {
+coded_policies<kernel_levels<L>, kernel_rounding<R>, W, own_reduce<Op>> policies_of(
+    quantizer<N, L, R, W, Op> const& op) {
   if constexpr (requires { op.levels.at_run_time(); })
     return {op.levels.at_run_time(), op.rounding, op.wire};
   else
     return {op.levels, op.rounding, op.wire};
 }
 
-template <class L, class R, class W>
-std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, operator_facts const& facts,
+template <class L, class R, class W, class Op>
+std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
   if constexpr (wire::BlockCode<W>) {
     using integers = wire::integer<typename W::lane>;
     return coded<W>(
         host_kernels<L, R, integers>::make(sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
         of.wire, facts, r, on);
+  } else if constexpr (!std::is_void_v<Op>) {
+    return compose_own<Op>(sized(of.levels, r), of.rounding, of.wire, facts, r, on);
   } else {
     return host_kernels<L, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }
@@ -82,8 +88,8 @@ template <class Lane>
 inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
 
 /// The same for vectors in the memory of a stream.
-template <class L, class R, class W, class Space>
-std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, operator_facts const& facts,
+template <class L, class R, class W, class Op, class Space>
+std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
   if constexpr (is_sparse<W>) {
     using codec_type = stream_sparse_codec<typename W::lane, Space>;
@@ -96,6 +102,9 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W> const& of, op
         "globalq: " + facts.name + ": wire::" + W::name() +
         " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
         "host memory");
+  } else if constexpr (!std::is_void_v<Op>) {
+    return std::make_unique<stream_codec<L, R, W, Space, Op>>(sized(of.levels, r), of.rounding, of.wire,
+                                                              facts, r.how, on, largest_sum_of(r));
   } else {
     return stream_kernels<L, R, W, Space>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }

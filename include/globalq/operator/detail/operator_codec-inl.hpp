@@ -18,6 +18,12 @@ GLOBALQ_DECL void operator_codec::add_decoded(segment, std::span<source const>) 
 }
 
 GLOBALQ_DECL void operator_codec::check_codes(std::span<source const> sources) {
+  if ((faults_ & kernel::bad_sum) != 0)
+    throw configuration_error(
+        "globalq: combine: rank " + std::to_string(call_.rank) +
+        ": the reduce operator gave a code beyond what its largest_code() says, or zero where levels have "
+        "none; let "
+        "largest_code() return the largest that add() gives (the output is unspecified)");
   if ((faults_ & kernel::bad_code) == 0) return;
   std::string who;
   for (source const& s : sources) who += joined({(who.empty() ? "" : ", "), s.worker});

@@ -17,7 +17,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
   auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
                bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes,
-               wire, reduce, policies, levels, magnitudes] = op;
+               wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
@@ -52,6 +52,8 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
       return method::exponential;
     case request::requantise:
       return method::requantise;
+    case request::own:
+      return s.combines ? method::own : method::none;
     default:
       break;
   }
@@ -61,6 +63,55 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
   if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
   if (op.binary && !op.local && !s.one_addition) return method::exponential;
   return method::requantise;
+}
+
+/// Why codes do not fit that a reduce operator of one's own adds, with a remedy; or the numbers of a resolution.
+inline std::string fit_own(resolution& r, operator_facts const& op, schedule_facts const& s, int workers) {
+  std::uint64_t const largest = op.largest_code,
+                      n = static_cast<std::uint64_t>(s.most_terms != 0 ? s.most_terms : s.vectors(workers)),
+                      h = static_cast<std::uint64_t>(s.height);
+  auto const sum_of = [&](std::uint64_t size, std::uint64_t height) {
+    return op.largest_sum(static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(n),
+                          static_cast<std::uint32_t>(height));
+  };
+  auto const fits = [&](std::uint64_t size, std::uint64_t height, std::uint64_t holds) {
+    if (size < 1 || size > op.limit) return false;
+    std::uint64_t const sum = sum_of(size, height);
+    if (sum < size || sum > holds || (op.codes_end && sum != size)) return false;
+    return !op.binary || (sum <= 222 && sum - size <= 127);
+  };
+  std::uint64_t most = 0;  // levels that fit; sums rise with them
+  for (std::uint64_t above = std::min<std::uint64_t>(largest, op.limit) + 1; above - most > 1;) {
+    std::uint64_t const middle = most + (above - most) / 2;
+    (fits(middle, h, largest) ? most : above) = middle;
+  }
+  std::uint64_t const wanted = std::max<std::uint64_t>(op.size, 1);
+  if (op.size == 0 ? most >= 1 : fits(op.size, h, largest)) {
+    r.size = op.size == 0 ? static_cast<std::uint32_t>(most) : op.size;
+    r.headroom = static_cast<std::uint32_t>(sum_of(r.size, h)) - r.size;
+    return {};
+  }
+  std::string remedy;
+  auto const add = [&](std::initializer_list<text_part> text) {
+    remedy = joined({remedy, (remedy.empty() ? "use " : ", or "), joined(text)});
+  };
+  std::uint64_t const sum = sum_of(wanted, h);
+  if (most >= 1) add({"at most ", most, (most == 1 ? " level" : " levels")});
+  std::string const wider = wire_for(sum);
+  if (!wider.empty() && fits(wanted, h, 2147483647)) add({"wire ", wider});
+  std::uint64_t tree = 0;
+  while ((std::uint64_t{1} << tree) < n) ++tree;
+  if (s.most_terms == 0 && tree < h && fits(wanted, tree, largest)) add({"schedule tree"});
+  std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
+  if (remedy.empty() && wanted <= encodable) add({"reduce::requantise"});
+  if (remedy.empty() && encodable >= 1) add({"at most ", encodable, " levels with reduce::requantise"});
+  if (remedy.empty())
+    add({"reduce::requantise with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit))});
+  return joined({n, (n == 1 ? " term" : " terms"), " of ", wanted, (wanted == 1 ? " level" : " levels"),
+                 " make codes up to ", sum, " (as largest_code() of the reduce operator says, for ", h,
+                 (h == 1 ? " addition" : " additions"), " on the longest path); ", op.wire, " holds codes up to ",
+                 largest, (op.codes_end ? ", and no code of these levels stands for more than the norm" : ""),
+                 "; ", remedy});
 }
 
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
@@ -109,7 +160,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return refuse({"reduce::", name_of(r.how), " cannot add codes of this level scheme; use ",
                    (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise")});
   if (s.native && r.how != method::sum)
-    return refuse({"schedule native adds integers inside the transport, reduce::", name_of(r.how),
+    return refuse({"schedule native adds integers inside the transport, ",
+                   (r.how == method::own ? "a reduce operator of your own" : "reduce::"),
+                   (r.how == method::own ? "" : name_of(r.how)),
                    " cannot run there; use schedule ring, tree, sra or allgather"});
   if (r.how == method::sum) {
     if (!op.evenly_spaced)
@@ -128,6 +181,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
           {"schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
            "sra"});
   }
+  if (r.how == method::own && op.local)
+    return refuse(
+        {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise"});
   if (r.how == method::exponential) {
     if (!op.binary)
       return refuse(
@@ -143,6 +199,10 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return refuse({"frames of wire ", op.wire, " differ in length, which schedule ", s.name,
                    " cannot send; use schedule sra or allgather, or wire packed or int8"});
 
+  if (r.how == method::own) {
+    std::string const why = fit_own(r, op, s, workers);
+    return why.empty() ? r : refuse({why});
+  }
   bool const by_nodes = s.most_terms != 0;
   std::uint64_t const largest = op.largest_code, all = static_cast<std::uint64_t>(s.vectors(workers)),
                       n = by_nodes ? static_cast<std::uint64_t>(s.most_terms) : all;

@@ -27,8 +27,10 @@ enum class method : std::uint8_t {
   sum,          ///< integer addition of codes
   exponential,  ///< rounded addition of powers of two
   requantise,   ///< decode, add in float32, encode again
-  plain         ///< float32 values, no quantisation
+  plain,        ///< float32 values, no quantisation
+  own           ///< by a reduce operator of one's own
 };
+inline constexpr std::size_t methods = 6;
 
 constexpr char const* name_of(method m) {
   switch (m) {
@@ -40,6 +42,8 @@ constexpr char const* name_of(method m) {
       return "exponential";
     case method::requantise:
       return "requantise";
+    case method::own:
+      return "own";
     default:
       return "plain";
   }
@@ -48,7 +52,7 @@ constexpr char const* name_of(method m) {
 namespace detail {
 
 /// What the user asked for.
-enum class request : std::uint8_t { automatic, sum, exponential, requantise };
+enum class request : std::uint8_t { automatic, sum, exponential, requantise, own };
 
 /// What a schedule says of itself; see schedule/concept.hpp.
 struct schedule_facts {
@@ -107,7 +111,10 @@ struct operator_facts {
   std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free) = nullptr;
   std::string wire;
   request reduce = request::automatic;
-  std::uint64_t policies = 0;  ///< hash of what levels, rounding and wire declare: names and parameters
+  /// The largest code of a sum by a reduce operator of one's own; else null. See core/concepts.hpp, SaysLargestCode.
+  std::uint64_t (*largest_sum)(std::uint32_t max_code, std::uint32_t terms, std::uint32_t height) = nullptr;
+  bool codes_end = false;      ///< no code stands for a value above the largest level
+  std::uint64_t policies = 0;  ///< hash of what policies declare: names and parameters
   /// What only the values of levels tell, which may change between calls; nothing where the number of levels tells all.
   std::uint64_t levels = 0;        ///< hash of the values
   std::vector<double> magnitudes;  ///< as fractions of the norm, ascending, zero left out
@@ -133,8 +140,8 @@ inline bool shares_unit(operator_facts const& op) { return op.centred != nullptr
 struct resolution {
   method how = method::none;
   std::uint32_t size = 0;
-  std::uint32_t headroom = 0;
-  std::string refusal;  ///< empty when it fits
+  std::uint32_t headroom = 0;  ///< how far codes of sums go beyond the number of levels
+  std::string refusal;         ///< empty when it fits
   bool fits() const { return refusal.empty(); }
 };
 

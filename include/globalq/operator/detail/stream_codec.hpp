@@ -103,7 +103,8 @@ struct write_sums {
 };
 
 /// The codec of a composition in the memory of a space.
-template <class Levels, class Rounding, class Wire, class Space>
+/// @tparam Reduce  an operator of one's own, or void
+template <class Levels, class Rounding, class Wire, class Space, class Reduce = void>
 class stream_codec final : public composition {
   using base = composition;
   using base::bucket_;
@@ -116,12 +117,14 @@ class stream_codec final : public composition {
 
  public:
   stream_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
-               method how, kernel::stream_executor<Space> const& on)
+               method how, kernel::stream_executor<Space> const& on, std::uint32_t largest_sum = 0)
       : base(policy_facts_of(levels, rounding_for(rounding, facts, how), wire, facts), facts, how),
         levels_(levels),
         rounding_(rounding_for(rounding, facts, how)),
         wire_(wire),
-        on_(on) {}
+        on_(on) {
+    policies_.largest_sum = largest_sum;
+  }
 
   void begin(call const& c) override {
     base::begin(c);
@@ -144,6 +147,8 @@ class stream_codec final : public composition {
       };
       if constexpr (is_binary<Levels>())
         if (!leaf && base::how_ == method::exponential) return enqueue_with(reduce::exponential{});
+      if constexpr (!std::is_void_v<Reduce>)
+        if (!leaf && base::how_ == method::own) return enqueue_with(Reduce{});
       enqueue_with(reduce::sum{});
     } else {
       if (local_) measure_sum(o, part, scales);
