@@ -7,6 +7,9 @@
 /// small trivially copyable values whose member functions are scalar, branch-free and callable on host and device; the
 /// kernels supply the loop, the vectorisation and the memory traffic. Transport and Schedule have pages of their own.
 /// A quantizer also wants levels, rounding and wire Named and Described, and that a rounding says whether it is unbiased.
+///
+/// What is here is all that the library looks at: below each kind stands what it may offer besides. docs/extending.md has an example
+/// of each.
 
 #include "arithmetic.hpp"
 
@@ -26,20 +29,31 @@ template <template <auto...> class P, auto... Arguments>
 inline constexpr bool has_arguments<P<Arguments...>> = true;
 }  // namespace detail
 
+/// Tells its name by a function, `name()`, as those do whose name depends on their members.
+template <class P>
+concept NamedByFunction = requires(P const policy) {
+  { policy.name() } -> std::convertible_to<std::string_view>;
+};
 /// Declares what it is called, for people and for the fingerprint: `static constexpr char const* name`, or `name()`.
 template <class P>
-concept Named = requires(P const policy) {
-  { policy.name() } -> std::convertible_to<std::string_view>;
-}
-|| requires {
+concept Named = NamedByFunction<P> || requires {
   { P::name } -> std::convertible_to<std::string_view>;
 };
 
 /// Declares a number that stands for its members and template arguments where it has some: `std::uint64_t parameters() const`.
 /// Workers whose numbers differ get a disagreement_error. (Of templates that mix types and values the name must tell.)
 template <class P>
-concept Described = (std::is_empty_v<P> && !detail::has_arguments<P>) || requires(P const policy) {
+concept HasParameters = requires(P const policy) {
   { policy.parameters() } -> std::same_as<std::uint64_t>;
+};
+/// Declares it where it is asked for.
+template <class P>
+concept Described = (std::is_empty_v<P> && !detail::has_arguments<P>) || HasParameters<P>;
+
+/// Declares whether what it does has the right expected value: `static constexpr bool unbiased`. Roundings and reduce operators.
+template <class P>
+concept SaysUnbiased = requires {
+  { P::unbiased } -> std::convertible_to<bool>;
 };
 
 /// The two codes around a magnitude: the upper one is right with probability threshold / 2^32.
@@ -63,6 +77,74 @@ concept LevelScheme = std::is_trivially_copyable_v<L> &&
   { levels.value(code) } -> std::same_as<float>;  // the level of a code, on the scale of extent()
 };
 
+// What a level scheme may offer besides.
+
+/// How many levels it has above zero, where that is not max_code(): `std::uint32_t size()`. 0: as many as fit, for Resizable ones.
+template <class L>
+concept Sized = requires(L const levels) {
+  { levels.size() } -> std::convertible_to<std::uint32_t>;
+};
+/// The same scheme with another number of levels: `L resized(std::uint32_t)`. What only the values of others tell is hashed.
+template <class L>
+concept Resizable = requires(L const levels) {
+  levels.resized(1U);
+};
+/// The most levels that it can have: `static constexpr std::uint32_t limit`; others have as many as they have.
+template <class L>
+concept Limited = requires {
+  { L::limit } -> std::convertible_to<std::uint32_t>;
+};
+/// Codes that leave as many free below the smallest: `L with_headroom(std::uint32_t)`. For levels whose codes fall, as sums get smaller codes.
+template <class L>
+concept KeepsHeadroom = Resizable<L> && requires(L const levels) {
+  levels.with_headroom(1U);
+};
+/// The same scheme with its template arguments as data: `at_run_time()`. Kernels are compiled for that type.
+template <class L>
+concept KnownAtRunTime = requires(L const levels) {
+  levels.at_run_time();
+};
+/// Says whether it has no level at zero: `bool zero_free()`. Code 0 then stands for nothing, and a code of minus one is the level
+/// opposite to the first.
+template <class L>
+concept SaysZeroFree = requires(L const levels) {
+  { levels.zero_free() } -> std::convertible_to<bool>;
+};
+/// What a code with its sign stands for in one step: `float signed_value(code)`, the same as value() with the sign.
+template <class L, class Code>
+concept HasSignedValues = requires(L const levels, Code code) {
+  { levels.signed_value(code) } -> std::convertible_to<float>;
+};
+/// The largest value of a number format: `static constexpr float largest`. What norm::shared_exponent compares.
+template <class L>
+concept HasLargest = requires {
+  { L::largest } -> std::convertible_to<float>;
+};
+/// Levels with lines between them, which loops over tables use: see levels::detail::level_table. No other has them.
+template <class L>
+concept Tabled = requires(L const levels) {
+  levels.ascending();
+  levels.by_code();
+  levels.slopes();
+  levels.offsets();
+  { levels.slack() } -> std::same_as<std::uint32_t>;
+};
+
+namespace detail {
+/// Whether level k is k times level 1, `static constexpr bool evenly_spaced`: codes add as integers, and shifts can be taken back.
+template <class L>
+constexpr bool adds_as_integers() {
+  if constexpr (requires { L::evenly_spaced; }) return L::evenly_spaced;
+  return false;
+}
+/// Whether code e > 0 is 2^-e times a constant, `static constexpr bool is_binary`: reduce::exponential adds such codes.
+template <class L>
+constexpr bool is_binary() {
+  if constexpr (requires { L::is_binary; }) return L::is_binary;
+  return false;
+}
+}  // namespace detail
+
 /// Decides between two neighbouring levels, and may take part in decoding (random shift).
 template <class R>
 concept RoundingScheme = std::is_trivially_copyable_v<R> && requires(R const rounding, std::uint32_t word) {
@@ -72,6 +154,29 @@ concept RoundingScheme = std::is_trivially_copyable_v<R> && requires(R const rou
   { rounding.up(word, word, word) } -> std::convertible_to<bool>;  // threshold, word, sign mask
   { rounding.shift(word) } -> std::same_as<double>;                // in units of the gap
 };
+
+// What a rounding may offer besides.
+
+/// up(threshold, word, sign) is compared(word, sign) < threshold: `std::uint32_t compared(word, sign)`. Loops over tables need it.
+template <class R>
+concept ComparesWords = requires(R const rounding, std::uint32_t word) {
+  { rounding.compared(word, word) } -> std::same_as<std::uint32_t>;
+};
+/// Has a member `bool shift_back` that can be cleared: shifts() is false then. Done for sums that are encoded again at k times the norm,
+/// which shifted values may pass.
+template <class R>
+concept MayLeaveShifts = requires(R rounding) {
+  { rounding.shift_back } -> std::convertible_to<bool>;
+};
+
+namespace detail {
+/// Whether shifts() can be true, `static constexpr bool shifts_back`: levels have to be evenly spaced then.
+template <class R>
+constexpr bool may_shift_back() {
+  if constexpr (requires { R::shifts_back; }) return R::shifts_back;
+  return false;
+}
+}  // namespace detail
 
 /// Lanes (signed integers, one a value) to bytes and back.
 template <class W>
@@ -85,12 +190,43 @@ concept WireFormat = std::is_trivially_copyable_v<W> && std::signed_integral<typ
   { wire.unpack(bytes, count, lanes, zero_free) } -> std::same_as<bool>;  // true: bad bytes
 };
 
+// What a wire format also has to offer, and what it may.
+
+/// The bits of a code: `int bits()`. Plans and chunks are computed from it; of BlockCodes those of a lane.
+template <class W>
+concept SaysBits = requires(W const wire) {
+  { wire.bits() } -> std::convertible_to<int>;
+};
+
 namespace detail {
 /// Whether codes travel as lanes, as they are: `static constexpr bool is_integer`.
 template <class W>
 constexpr bool is_integer_wire() {
   if constexpr (requires { W::is_integer; }) return W::is_integer;
   return false;
+}
+/// Whether bytes(n) is that of n * bits() bits: `static constexpr bool without_gaps`. It saves a call a piece.
+template <class W>
+constexpr bool without_gaps() {
+  if constexpr (requires { W::without_gaps; }) return W::without_gaps;
+  return false;
+}
+/// Whether it may be wire::packed of four bits, whose codes are written straight into a frame: `static constexpr bool may_be_nibbles`.
+template <class W>
+constexpr bool may_be_nibbles() {
+  if constexpr (requires { W::may_be_nibbles; }) return W::may_be_nibbles;
+  return false;
+}
+/// Whether it says how many bytes four codes have, `static constexpr int quad_bytes`, and so can be read in registers of a device.
+template <class W>
+concept SaysQuadBytes = requires {
+  { W::quad_bytes } -> std::convertible_to<int>;
+};
+/// That, or 0: not whole bytes, or not known.
+template <class W>
+constexpr int quad_bytes() {
+  if constexpr (SaysQuadBytes<W>) return W::quad_bytes;
+  return 0;
 }
 }  // namespace detail
 
@@ -113,11 +249,6 @@ template <class Op>
 concept SaysDraws = requires {
   { Op::draws } -> std::convertible_to<bool>;
 };
-/// Whether the expected value of a sum is the sum: `static constexpr bool unbiased`. Workers compare it.
-template <class P>
-concept SaysUnbiased = requires {
-  { P::unbiased } -> std::convertible_to<bool>;
-};
 /// The largest magnitude of a code that a sum can have: `static std::uint64_t largest_code(max_code, terms, height)`.
 ///
 /// From the largest code of a term, how many there are, and the additions on the longest path from a term to the sum. It rises with
@@ -132,7 +263,12 @@ template <class Op, class Levels>
 concept SaysAdds = requires {
   { Op::template adds<Levels> } -> std::convertible_to<bool>;
 };
-/// All of them.
+/// add() of four codes of a byte in a register, with the word that they share: `add_quad(a, b, word)`. A device is faster with it.
+template <class Op>
+concept AddsQuads = requires(std::uint32_t four) {
+  { Op::add_quad(four, four, four) } -> std::same_as<std::uint32_t>;
+};
+/// All that one must offer.
 template <class Op, class Levels, class Lane>
 concept AddsCodes = ReduceOperator<Op> && Described<Op> && AddsLanes<Op, Lane> && SaysDraws<Op> &&
     SaysUnbiased<Op> && SaysLargestCode<Op> && SaysAdds<Op, Levels>;
@@ -145,6 +281,24 @@ concept NormScheme = std::is_trivially_copyable_v<N> && requires(N const norm) {
   { norm.outer() } -> std::same_as<std::uint32_t>;        // p, order over the workers
   { N::is_local } -> std::convertible_to<bool>;           // each worker its own
   { norm.fixed_unit() } -> std::same_as<double>;          // > 0: given, nothing is measured
+};
+
+// What a norm may offer besides.
+
+/// Whether scales are rounded up to a power of two: `bool rounds_up`.
+template <class N>
+concept SaysRoundsUp = requires(N const norm) {
+  { norm.rounds_up } -> std::convertible_to<bool>;
+};
+/// Scales are rounded up to quantum * 2^k and travel as k, in a byte: `static constexpr float quantum`.
+template <class N>
+concept HasQuantum = requires {
+  { N::quantum } -> std::convertible_to<float>;
+};
+/// Both where they are known at run time only: `norm::order scales()`.
+template <class N>
+concept SaysScales = requires(N const norm) {
+  norm.scales();
 };
 
 }  // namespace GLOBALQ_ABI

@@ -65,7 +65,7 @@ GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& round
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z, int count,
                         std::uint32_t const* words, std::uint32_t shared, Lane* out) {
-  if constexpr (detail::Tabled<Levels> && detail::ComparesWords<Rounding>)
+  if constexpr (Tabled<Levels> && ComparesWords<Rounding>)
     if (levels.has_lines())
       return detail::codes_by_table<N>(levels, rounding, gain, z, count, words, shared, out);
   std::uint32_t const top = bits_of(levels.extent());
@@ -152,7 +152,7 @@ GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std
 /// What a code stands for, on the scale of extent().
 template <class Levels, class Code>
 GLOBALQ_FUNCTION float level_of(Levels const& levels, Code code) {
-  if constexpr (requires { levels.signed_value(code); }) {
+  if constexpr (HasSignedValues<Levels, Code>) {
     return levels.signed_value(code);
   } else {
     std::int32_t const c = code;
@@ -180,7 +180,7 @@ template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, float shift, float factor,
                          float* out) {
 #if GLOBALQ_AVX512
-  if constexpr (detail::Tabled<Levels>) {
+  if constexpr (Tabled<Levels>) {
     float level[N];
     detail::levels_of_codes(levels, lanes, count, level);
     return values<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, out);
@@ -207,7 +207,7 @@ template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
                                   float factor, float times, float post, std::uint32_t limit, float* out) {
 #if GLOBALQ_AVX512
-  if constexpr (detail::Tabled<Levels>) {
+  if constexpr (Tabled<Levels>) {
     float level[N];
     detail::levels_of_codes(levels, lanes, count, level);
     return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, times, post, limit,

@@ -28,22 +28,18 @@ inline constexpr bool is_reduce =
     std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
     std::is_same_v<Op, reduce::exponential> || std::is_same_v<Op, reduce::requantise>;
 
-/// Whether a norm that scales to a format has the levels of that format.
-template <class Norm, class Levels>
-constexpr bool one_format() {
-  if constexpr (requires { Norm::quantum; }) {
-    if constexpr (requires { Levels::largest; }) return Norm::quantum == Levels::largest;
-    return false;
-  }
-  return true;
-}
-
 /// In place of a policy that was left out.
 struct missing_policy {};
 /// Whether it adds codes as they are.
 template <class Op>
 inline constexpr bool adds_codes =
     !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantise>;
+/// Whether a norm scales to no number format, or to that of the levels.
+template <class Norm, class Levels>
+inline constexpr bool has_quantum_of = !HasQuantum<Norm>;
+template <class Norm, class Levels>
+requires(HasQuantum<Norm>&& HasLargest<Levels>) inline constexpr bool has_quantum_of<Norm, Levels> =
+    Norm::quantum == Levels::largest;
 /// Whether an operator of one's own does not say that it cannot add codes of these levels.
 template <class Op, class Levels>
 inline constexpr bool may_add = true;
@@ -91,10 +87,7 @@ struct quantizer {
 
   static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
   static constexpr bool binary = detail::is_binary<Levels>();
-  static constexpr bool shifts_back = [] {
-    if constexpr (requires { Rounding::shifts_back; }) return bool{Rounding::shifts_back};
-    return false;
-  }();
+  static constexpr bool shifts_back = detail::may_shift_back<Rounding>();
 
   static_assert(!shifts_back || evenly_spaced,
                 "globalq: shifting back needs evenly spaced levels. Use levels::uniform, or "
@@ -113,7 +106,7 @@ struct quantizer {
                 "reduce::requantise; see "
                 "docs/composing.md");
   static_assert(
-      detail::one_format<Norm, Levels>(),
+      detail::has_quantum_of<Norm, Levels>,
       "globalq: norm::shared_exponent scales to the largest value of a format, and these levels are others. "
       "Use "
       "norm::shared_exponent<levels::e2m1> with levels::e2m1, and so on; see docs/composing.md");
@@ -148,16 +141,11 @@ struct quantizer {
                 "globalq: this reduce operator says that it cannot add codes of this level scheme "
                 "(adds<Levels>). Use levels that it can add, or reduce::requantise; see docs/extending.md");
   static_assert(
-      requires {
-        { Rounding::unbiased } -> std::convertible_to<bool>;
-      },
+      SaysUnbiased<Rounding>,
       "globalq: this rounding does not declare whether it is unbiased. Give it a static constexpr bool "
       "unbiased; see docs/composing.md");
   static_assert(
-      wire::BlockCode<Wire> ||
-          requires(Wire const& w) {
-            { w.bits() } -> std::convertible_to<int>;
-          },
+      wire::BlockCode<Wire> || SaysBits<Wire>,
       "globalq: this wire format does not declare how many bits a code takes. Give it int bits() const; see "
       "docs/composing.md");
   static_assert(

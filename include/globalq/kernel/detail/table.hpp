@@ -12,22 +12,6 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// Levels with lines between them; see levels::detail::level_table.
-template <class L>
-concept Tabled = requires(L const levels) {
-  levels.ascending();
-  levels.by_code();
-  levels.slopes();
-  levels.offsets();
-  { levels.slack() } -> std::same_as<std::uint32_t>;
-};
-
-/// Roundings that go up where a word, or what they make of it, is below the threshold.
-template <class R>
-concept ComparesWords = requires(R const rounding, std::uint32_t word) {
-  { rounding.compared(word, word) } -> std::same_as<std::uint32_t>;
-};
-
 /// What level schemes see: |z| * gain, cut off at @p top.
 template <int N>
 GLOBALQ_LOOP void magnitudes(float const* z, int count, float gain, float top, float* out) {

@@ -5,6 +5,7 @@
 ///
 /// Everything is indexed by constants, so that nothing lies in (slow) local memory. A test runs the same code on a host.
 
+#include "../../core/concepts.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/quad.hpp"
 
@@ -154,10 +155,7 @@ struct code_row {
 
 /// Bytes of N codes on a wire where they are 1, 2 or a multiple of 4, known when compiling; else 0.
 template <class Wire, int N>
-inline constexpr int row_bytes = [] {
-  if constexpr (requires { Wire::quad_bytes; }) return Wire::quad_bytes * (N / 4);
-  return 0;
-}();
+inline constexpr int row_bytes = globalq::detail::quad_bytes<Wire>() * (N / 4);
 
 /// Lanes of a thread that works on values: 4 consecutive values, 16 bytes of float32, lie beside those of the next
 /// thread, so that a warp's accesses leave no gaps. 8 where four codes are not whole bytes.

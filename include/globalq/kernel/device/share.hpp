@@ -165,7 +165,7 @@ class share {
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
         std::uint32_t const word = Op::draws ? word_of(d, l, r) : 0U;
-        if constexpr (sizeof(lane_type) == 1 && adds_quads<Op>) {
+        if constexpr (sizeof(lane_type) == 1 && AddsQuads<Op>) {
           sum.row[r].word[l] = Op::add_quad(sum.row[r].word[l], theirs.row[r].word[l], word);
         } else {
           code_row<lane_type, 4> result;
@@ -417,14 +417,8 @@ class share {
  private:
   static constexpr bool is_integer = globalq::detail::is_integer_wire<wire_type>();
   /// Whether a packed wire works in registers.
-  static constexpr bool has_quads = [] {
-    if constexpr (requires { wire_type::quad_bytes; }) return !is_integer && sizeof(lane_type) == 1;
-    return false;
-  }();
-  template <class Op>
-  static constexpr bool adds_quads = requires(std::uint32_t four) {
-    Op::add_quad(four, four, four);
-  };
+  static constexpr bool has_quads =
+      globalq::detail::SaysQuadBytes<wire_type> && !is_integer && sizeof(lane_type) == 1;
   static constexpr int row_stride = row_bytes<wire_type, 64>;
 
   /// The word of four values.

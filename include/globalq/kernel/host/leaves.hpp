@@ -56,12 +56,6 @@ bool is_constant([[maybe_unused]] Rounding const& decide) {
   return false;
 }
 
-template <class Wire>
-constexpr bool may_be_nibbles() {
-  if constexpr (requires { Wire::may_be_nibbles; }) return Wire::may_be_nibbles;
-  return false;
-}
-
 /// What codes of a wire do not exceed, as far as loops differ by it: tables of up to 8 levels have fewer searches. The library has
 /// loops for all.
 template <class Wire>
@@ -133,11 +127,12 @@ struct held_policies : any_policies<typename Wire::lane> {
   held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
       : levels(scheme), decision(decide), wire(format) {
     this->leaf = {
-        coding_of<Levels, Rounding, lane, detail::may_be_nibbles<Wire>(), detail::most_code<Wire>()>(),
+        coding_of<Levels, Rounding, lane, globalq::detail::may_be_nibbles<Wire>(), detail::most_code<Wire>()>(),
         decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
     this->by = {&this->leaf, &levels, &wire, true, 0};
-    if constexpr (kernel::detail::Tabled<Levels>) this->by.has_tiles = levels.has_lines();
-    if constexpr (detail::without_gaps<Wire>()) this->by.bits = static_cast<std::uint32_t>(wire.bits());
+    if constexpr (Tabled<Levels>) this->by.has_tiles = levels.has_lines();
+    if constexpr (globalq::detail::without_gaps<Wire>())
+      this->by.bits = static_cast<std::uint32_t>(wire.bits());
     this->rounding = {Rounding::word_per_coordinate, decision.shifts(), detail::is_constant(decision),
                       &decision, detail::shift<Rounding>};
     this->extent = levels.extent();

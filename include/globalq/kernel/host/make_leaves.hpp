@@ -69,12 +69,6 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
 /// For leaves of all wire formats: those for tiles have codes of a byte.
 inline constexpr std::uint32_t any_code = 127;
 
-template <class Wire>
-constexpr bool without_gaps() {
-  if constexpr (requires { Wire::without_gaps; }) return Wire::without_gaps;
-  return false;
-}
-
 /// @tparam Most  no code is larger
 template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = any_code>
 constexpr coding_leaves<Lane> make_coding_of() {
@@ -114,7 +108,7 @@ constexpr wire_leaves<typename Wire::lane> make_packing_of() {
       return as<Wire>(wire).unpack(in, count, codes, zero_free);
     };
   }
-  if constexpr (!without_gaps<Wire>())
+  if constexpr (!globalq::detail::without_gaps<Wire>())
     l.bytes = [](void const* wire, std::uint64_t count) { return as<Wire>(wire).bytes(count); };
   return l;
 }

@@ -34,17 +34,6 @@ template <class R>
 using kernel_rounding =
     std::conditional_t<std::is_base_of_v<rounding::detail::one_word, R>, rounding::detail::one_word, R>;
 
-template <class L>
-constexpr bool adds_as_integers() {
-  if constexpr (requires { L::evenly_spaced; }) return L::evenly_spaced;
-  return false;
-}
-template <class L>
-constexpr bool is_binary() {
-  if constexpr (requires { L::is_binary; }) return L::is_binary;
-  return false;
-}
-
 /// What the codes of a frame stand for, in units of their scale.
 template <class Levels>
 std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_free) {
@@ -60,7 +49,7 @@ std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_fr
 /// cut off, and the mean biased: there the grid is not shifted back.
 template <class Rounding>
 Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how) {
-  if constexpr (requires { rounding.shift_back; })
+  if constexpr (MayLeaveShifts<Rounding>)
     if (keeps_scale_of_sums(facts, how)) rounding.shift_back = false;
   return rounding;
 }

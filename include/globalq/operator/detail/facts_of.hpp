@@ -18,7 +18,7 @@ GLOBALQ_DECL std::string order_name(std::uint32_t order);
 
 template <Named P>
 std::string name_of_policy(P const& policy) {
-  if constexpr (requires { policy.name(); })
+  if constexpr (NamedByFunction<P>)
     return std::string(policy.name());
   else
     return P::name;
@@ -32,7 +32,7 @@ struct declared {
 template <Named P>
 declared declared_by(P const& policy) {
   declared d{name_of_policy(policy)};
-  if constexpr (requires { policy.parameters(); }) {
+  if constexpr (HasParameters<P>) {
     d.parameters = policy.parameters();
     d.has_parameters = true;
   }
@@ -62,21 +62,21 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   operator_facts f;
   f.evenly_spaced = adds_as_integers<L>();
   f.binary = is_binary<L>();
-  if constexpr (requires { op.levels.zero_free(); }) f.zero_free = op.levels.zero_free();
-  if constexpr (requires { op.levels.size(); }) {
+  if constexpr (SaysZeroFree<L>) f.zero_free = op.levels.zero_free();
+  if constexpr (Sized<L>) {
     f.size = op.levels.size();
   } else {
     f.size = op.levels.max_code();
   }
-  if constexpr (requires { levels_type::limit; }) {
+  if constexpr (Limited<levels_type>) {
     f.limit = levels_type::limit;
   } else {
     f.limit = f.size;
   }
   f.q = op.norm.inner();
-  if constexpr (requires { op.norm.rounds_up; }) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
-  if constexpr (requires { N::quantum; }) f.q = {f.q.value, N::quantum, true};
-  if constexpr (requires { op.norm.scales(); }) f.q = op.norm.scales();  // known at run time only
+  if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
+  if constexpr (HasQuantum<N>) f.q = {f.q.value, N::quantum, true};
+  if constexpr (SaysScales<N>) f.q = op.norm.scales();  // known at run time only
   f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
@@ -106,7 +106,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.codes_end = std::is_same_v<levels_type, levels::detail::level_table>;
   }
 
-  if constexpr (!requires { op.levels.resized(1U); }) take_values(f, op.levels);
+  if constexpr (!Resizable<L>) take_values(f, op.levels);
 
   name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire),
              declared_by(op.reduce));

@@ -15,9 +15,9 @@ namespace GLOBALQ_ABI::detail {
 /// The levels with the numbers that were decided. @tparam L  of kernels
 template <class L>
 L sized(L const& levels, resolution const& r) {
-  if constexpr (requires { levels.with_headroom(1U); }) {
+  if constexpr (KeepsHeadroom<L>) {
     return levels.resized(r.size).with_headroom(r.headroom);
-  } else if constexpr (requires { levels.resized(1U); }) {
+  } else if constexpr (Resizable<L>) {
     return levels.resized(r.size);
   } else {
     return levels;
@@ -59,7 +59,7 @@ using own_reduce = std::conditional_t<is_reduce<Op>, void, Op>;
 template <class N, class L, class R, class W, class Op>
 coded_policies<kernel_levels<L>, kernel_rounding<R>, W, own_reduce<Op>> policies_of(
     quantizer<N, L, R, W, Op> const& op) {
-  if constexpr (requires { op.levels.at_run_time(); })
+  if constexpr (KnownAtRunTime<L>)
     return {op.levels.at_run_time(), op.rounding, op.wire};
   else
     return {op.levels, op.rounding, op.wire};
