@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Averages with levels and a transport of one's own, and checks what globalq promises of both.
+/// @brief Averages with policies, a schedule and a transport of one's own, and checks what globalq promises of all of them.
 
+#include "dithered.hpp"
+#include "funnel.hpp"
 #include "mailbox.hpp"
 #include "minifloat.hpp"
+#include "minifloat_sum.hpp"
+#include "network_order.hpp"
+#include "row_max.hpp"
 
 #include <globalq/globalq.hpp>
 
@@ -23,12 +28,12 @@ constexpr std::size_t length = 300;
 std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input) {
   std::vector<std::vector<float>> results(workers);
   //! [custom-use]
-  gq::quantizer const op{gq::norm::linf{}, minifloat<3, 1>{}, gq::rounding::stochastic{},
-                         gq::wire::packed<4>{}};
+  gq::quantizer const op{row_max{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
+                         minifloat_sum<3, 1>{}};
   letters all;
   auto const work = [&](int rank) {
     mailbox endpoint(all, rank, workers);
-    gq::allreduce_mean mean{endpoint, op, gq::schedule::tree{}, {.seed = 1}, Kokkos::Serial{}};
+    gq::allreduce_mean mean{endpoint, op, funnel{}, {.seed = 1}, Kokkos::Serial{}};
     std::vector<float> y(length);
     for (std::uint64_t step = 0; step < steps; ++step) {
       mean(input[static_cast<std::size_t>(rank)], y, step);

@@ -5,7 +5,6 @@
 /// refused.
 
 #include "examples/custom_policy/minifloat_sum.hpp"
-#include "tests/reduce/suite.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
@@ -26,12 +25,6 @@ namespace gq = globalq;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-struct minifloat_sums {
-  using reduce = minifloat_sum<3, 1>;
-  static minifloat<3, 1> levels() { return {}; }
-};
-INSTANTIATE_TYPED_TEST_SUITE_P(minifloat_sum, reduce_operator_suite, minifloat_sums);
 
 namespace {
 

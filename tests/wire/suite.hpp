@@ -21,7 +21,7 @@ namespace globalq_test {
 namespace gq = globalq;
 
 /// 0 to 70 and sizes around a tile.
-inline std::vector<int> counts() {
+inline std::vector<int> row_counts() {
   std::vector<int> list;
   for (int n = 0; n <= 70; ++n) list.push_back(n);
   for (int n : {255, 256, 257}) list.push_back(n);
@@ -62,7 +62,7 @@ TYPED_TEST_P(wire_format_suite, codes_come_back_and_exactly_bytes_are_written) {
   using lane = typename TypeParam::wire::lane;
   for (auto const& wire : TypeParam::all())
     for (bool zero_free : {false, true})
-      for (int n : counts())
+      for (int n : row_counts())
         for (int start = 0; start < 3; ++start) {
           std::vector<lane> const codes = codes_for(wire, n, zero_free, start);
           std::size_t const size = wire.bytes(static_cast<std::uint64_t>(n));
