@@ -169,7 +169,8 @@ GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, 
 }
 
 template <class Lane>
-void threads::endpoint::sum_slice(std::size_t first, std::size_t last, shown const& data_of, Lane* out) const {
+void threads::endpoint::sum_slice(std::size_t first, std::size_t last, shown const& data_of,
+                                  Lane* out) const {
   constexpr std::size_t tile = 4096 / sizeof(Lane);
   Lane sums[tile];
   for (std::size_t at = first; at < last; at += tile) {

@@ -126,9 +126,9 @@ struct held_policies : any_policies<typename Wire::lane> {
 
   held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
       : levels(scheme), decision(decide), wire(format) {
-    this->leaf = {
-        coding_of<Levels, Rounding, lane, globalq::detail::may_be_nibbles<Wire>(), detail::most_code<Wire>()>(),
-        decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
+    this->leaf = {coding_of<Levels, Rounding, lane, globalq::detail::may_be_nibbles<Wire>(),
+                            detail::most_code<Wire>()>(),
+                  decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
     this->by = {&this->leaf, &levels, &wire, true, 0};
     if constexpr (Tabled<Levels>) this->by.has_tiles = levels.has_lines();
     if constexpr (globalq::detail::without_gaps<Wire>())

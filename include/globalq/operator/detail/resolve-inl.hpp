@@ -109,9 +109,10 @@ inline std::string fit_own(resolution& r, operator_facts const& op, schedule_fac
     add({"reduce::requantise with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit))});
   return joined({n, (n == 1 ? " term" : " terms"), " of ", wanted, (wanted == 1 ? " level" : " levels"),
                  " make codes up to ", sum, " (as largest_code() of the reduce operator says, for ", h,
-                 (h == 1 ? " addition" : " additions"), " on the longest path); ", op.wire, " holds codes up to ",
-                 largest, (op.codes_end ? ", and no code of these levels stands for more than the norm" : ""),
-                 "; ", remedy});
+                 (h == 1 ? " addition" : " additions"), " on the longest path); ", op.wire,
+                 " holds codes up to ", largest,
+                 (op.codes_end ? ", and no code of these levels stands for more than the norm" : ""), "; ",
+                 remedy});
 }
 
 GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& s, int workers) {
