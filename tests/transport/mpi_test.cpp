@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "globalq/transport/detail/mpi_device.hpp"
 #include "suite.hpp"
 
 namespace globalq_test {

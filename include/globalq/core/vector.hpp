@@ -99,12 +99,11 @@ std::uint64_t size_of_vector(V const& v) {
                              " values lie others; pass a contiguous view or copy it to one"});
 }
 
-/// Where the values of a span, vector, array, or Kokkos::View of any rank begin.
+/// Where the values of a span, vector, array, or Kokkos::View of any rank begin, whatever their type.
 /// @tparam Space  where they are read
 /// @throws configuration_error where there are gaps between them
-template <class Space = Kokkos::HostSpace, class V>
-auto data_of(V& v) {
-  expect_vector<V>();
+template <class Space, class V>
+auto memory_of(V& v) {
   if (has_gaps(v)) refuse_gaps(size_of_vector(v));
   if constexpr (KokkosView<V>) {
     if constexpr (std::is_same_v<Space, Kokkos::HostSpace>)
@@ -124,6 +123,14 @@ auto data_of(V& v) {
     return std::ranges::data(v);
   }
 }
+
+/// Where the values of a vector that can be averaged begin; see memory_of().
+template <class Space = Kokkos::HostSpace, class V>
+auto data_of(V& v) {
+  expect_vector<V>();
+  return memory_of<Space>(v);
+}
+
 /// Where a stream finds the number of a call.
 template <class V>
 concept StepView =

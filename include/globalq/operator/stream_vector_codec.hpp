@@ -304,7 +304,7 @@ class stream_vector_codec {
     static_assert(sizeof(byte) == 1,
                   "globalq: stream_vector_codec: a frame is a Kokkos::View of bytes: std::byte, char or "
                   "unsigned char");
-    auto* const data = detail::data_of<memory_space>(frame);
+    auto* const data = detail::memory_of<memory_space>(frame);
     if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
       throw configuration_error(
           "globalq: stream_vector_codec: the frame does not begin at a multiple of 16 bytes; frames of one "
