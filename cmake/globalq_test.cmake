@@ -8,6 +8,8 @@
 #   globalq_add_folders()
 #       one suite for each folder, of all *_test.cpp in it that no call before has named; *mpi_test.cpp make a suite of
 #       their own, with MPI
+#   globalq_computing(file...)
+#       files that compute for seconds themselves, which are optimised
 #   globalq_sanitize(address|thread regex...)
 #       the files that the presets asan and tsan build; GLOBALQ_SANITIZER_FILES overrides it
 #
@@ -164,6 +166,12 @@ function(_globalq_filter_for_sanitizer variable)
     list(FILTER files INCLUDE REGEX "${expression}")
   endif()
   set(${variable} ${files} PARENT_SCOPE)
+endfunction()
+
+function(globalq_computing)
+  if(NOT GLOBALQ_SANITIZER)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+  endif()
 endfunction()
 
 # globalq_sanitize(address|thread regex...): the files below tests/ that a sanitizer preset builds
