@@ -3,7 +3,7 @@
 /// @file
 /// @brief The switch back to float32 that needs no other program: an environment variable.
 
-#include "../../core/detail/abi.hpp"
+#include "../../core/detail/joined.hpp"
 
 #include <cstdlib>
 #include <string>
