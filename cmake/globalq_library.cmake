@@ -30,11 +30,11 @@ target_sources(
             ${headers}
             ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp)
 foreach(part IN LISTS GLOBALQ_PARTS)
-  add_library(globalq_${part} INTERFACE)
-  add_library(globalq::${part} ALIAS globalq_${part})
-  set_target_properties(globalq_${part} PROPERTIES EXPORT_NAME ${part})
-  target_link_libraries(globalq_${part} INTERFACE globalq)
-  target_sources(globalq_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
+  add_library(globalq_part_${part} INTERFACE)
+  add_library(globalq::${part} ALIAS globalq_part_${part})
+  set_target_properties(globalq_part_${part} PROPERTIES EXPORT_NAME ${part})
+  target_link_libraries(globalq_part_${part} INTERFACE globalq)
+  target_sources(globalq_part_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
 endforeach()
 
 # The same, with all that is no template compiled once, and the kernels of what is built in. Optimised in every build type, as
@@ -84,7 +84,7 @@ if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
   add_library(globalq_eigen INTERFACE)
   add_library(globalq::eigen ALIAS globalq_eigen)
   set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
-  target_link_libraries(globalq_eigen INTERFACE globalq_baseline Eigen3::Eigen)
+  target_link_libraries(globalq_eigen INTERFACE globalq_part_baseline Eigen3::Eigen)
   # Kokkos shares blocks out to threads; Eigen multiplies each on the thread that asks.
   target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
 endif()
