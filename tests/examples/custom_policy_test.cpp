@@ -14,7 +14,7 @@
 #include "tests/levels/suite.hpp"
 #include "tests/reduce/suite.hpp"
 #include "tests/rounding/suite.hpp"
-#include "tests/support/on_threads.hpp"
+#include "tests/support/means.hpp"
 #include "tests/support/values.hpp"
 #include "tests/transport/suite.hpp"
 #include "tests/wire/suite.hpp"
@@ -80,26 +80,6 @@ namespace {
 
 constexpr gq::quantizer all_own{row_max{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
                                 minifloat_sum<3, 1>{}};
-constexpr std::size_t length = 1500;
-
-/// What workers get of some calls; the same for all.
-template <class Schedule>
-std::vector<float> means(Schedule const& over, int workers, int steps, std::uint64_t chunk = 0) {
-  std::vector<std::vector<float>> all(static_cast<std::size_t>(workers));
-  support::on_threads(workers, [&](auto& t) {
-    gq::allreduce_mean mean{t, all_own, over, {.seed = 3, .chunk_values = chunk}, Kokkos::Serial{}};
-    std::vector<float> const x = support::values(length, t.rank());
-    std::vector<float> y(length);
-    auto& mine = all[static_cast<std::size_t>(t.rank())];
-    for (int step = 0; step < steps; ++step) {
-      mean(x, y, static_cast<std::uint64_t>(step));
-      mine.insert(mine.end(), y.begin(), y.end());
-    }
-  });
-  for (auto const& each : all) support::expect_same(each, all[0], std::to_string(workers) + " workers");
-  return all[0];
-}
-
 template <class Use>
 void over_all_schedules(Use const& use) {
   use(gq::schedule::ring{}, "ring");
@@ -114,7 +94,8 @@ void over_all_schedules(Use const& use) {
 TEST(CustomPolicy, workers_get_the_same_bits_over_all_schedules) {
   over_all_schedules([](auto const& over, char const* name) {
     for (int workers = 1; workers <= 9; ++workers)
-      support::expect_same(means(over, workers, 2), means(over, workers, 2, 256), name);
+      support::expect_same(support::means(all_own, over, workers, 2),
+                           support::means(all_own, over, workers, 2, 256), name);
   });
 }
 
@@ -122,26 +103,13 @@ TEST(CustomPolicy, workers_get_the_same_bits_over_all_schedules) {
 TEST(CustomPolicy, the_mean_has_no_bias) {
   over_all_schedules([](auto const& over, char const* name) {
     constexpr int workers = 4, steps = 600;
-    std::vector<float> const results = means(over, workers, steps);
-    std::vector<std::vector<float>> input;
-    for (int rank = 0; rank < workers; ++rank) input.push_back(support::values(length, rank));
-    for (std::size_t i = 0; i < length; ++i) {
-      double exact = 0, sum = 0, squares = 0;
-      for (auto const& x : input) exact += static_cast<double>(x[i]) / workers;
-      for (std::size_t s = 0; s < steps; ++s) {
-        double const error = static_cast<double>(results[s * length + i]) - exact;
-        sum += error / steps;
-        squares += error * error / steps;
-      }
-      double const deviation = std::sqrt(std::max(squares - sum * sum, 0.0) / steps);
-      EXPECT_LE(std::fabs(sum), 6 * deviation + 1e-6) << name << ", value " << i;
-    }
+    support::expect_unbiased(support::means(all_own, over, workers, steps), workers, name);
   });
 }
 
 TEST(CustomPolicy, what_adds_is_the_own_reduce_operator) {
-  EXPECT_EQ(gq::plan_for(all_own, funnel{}, 4, length).reduce, gq::method::own);
-  EXPECT_EQ(gq::plan_for(all_own, gq::schedule::ring{}, 4, length).reduce, gq::method::own);
+  EXPECT_EQ(gq::plan_for(all_own, funnel{}, 4, support::means_length).reduce, gq::method::own);
+  EXPECT_EQ(gq::plan_for(all_own, gq::schedule::ring{}, 4, support::means_length).reduce, gq::method::own);
 }
 
 }  // namespace

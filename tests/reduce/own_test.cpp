@@ -5,6 +5,7 @@
 /// refused.
 
 #include "examples/custom_policy/minifloat_sum.hpp"
+#include "tests/support/means.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
@@ -31,46 +32,6 @@ namespace {
 constexpr gq::quantizer op{gq::norm::linf{}, minifloat<3, 1>{}, gq::rounding::stochastic{},
                            gq::wire::packed<6>{}, minifloat_sum<3, 1>{}};
 
-/// What all workers get of some calls on vectors of 1,500 values; one for all, as they get the same.
-template <class Operator, class Schedule>
-std::vector<float> means(Operator const& how, Schedule const& over, int workers, int steps) {
-  constexpr std::size_t length = 1500;
-  std::vector<std::vector<float>> all(static_cast<std::size_t>(workers));
-  support::on_threads(workers, [&](auto& t) {
-    gq::allreduce_mean mean{t, how, over, {.seed = 3}, Kokkos::Serial{}};
-    std::vector<float> const x = support::values(length, t.rank());
-    std::vector<float> y(length);
-    auto& mine = all[static_cast<std::size_t>(t.rank())];
-    for (int step = 0; step < steps; ++step) {
-      mean(x, y, static_cast<std::uint64_t>(step));
-      mine.insert(mine.end(), y.begin(), y.end());
-    }
-  });
-  for (auto const& each : all) support::expect_same(each, all[0], std::to_string(workers) + " workers");
-  return all[0];
-}
-
-/// The mean over many steps is the mean of the inputs: no coordinate is six deviations off.
-void expect_unbiased(std::vector<float> const& results, int workers, std::string const& what) {
-  std::size_t const length = 1500, steps = results.size() / length;
-  std::vector<double> exact(length);
-  for (int rank = 0; rank < workers; ++rank) {
-    std::vector<float> const x = support::values(length, rank);
-    for (std::size_t i = 0; i < length; ++i) exact[i] += static_cast<double>(x[i]) / workers;
-  }
-  for (std::size_t i = 0; i < length; ++i) {
-    double sum = 0, squares = 0;
-    for (std::size_t s = 0; s < steps; ++s) {
-      double const error = static_cast<double>(results[s * length + i]) - exact[i];
-      sum += error;
-      squares += error * error;
-    }
-    double const n = static_cast<double>(steps), mean = sum / n;
-    EXPECT_LE(std::fabs(mean), 6 * std::sqrt(std::max(squares / n - mean * mean, 0.0) / n) + 1e-6)
-        << what << ", value " << i;
-  }
-}
-
 template <class Use>
 void over_all_schedules(Use const& use) {
   use(gq::schedule::ring{}, "ring");
@@ -82,13 +43,14 @@ void over_all_schedules(Use const& use) {
 
 TEST(OwnReduce, workers_get_the_same_bits_over_all_schedules) {
   over_all_schedules([](auto const& over, std::string const&) {
-    for (int workers = 1; workers <= 9; ++workers) means(op, over, workers, 2);
+    for (int workers = 1; workers <= 9; ++workers) support::means(op, over, workers, 2);
   });
 }
 
 TEST(OwnReduce, the_mean_has_no_bias) {
   over_all_schedules([](auto const& over, std::string const& name) {
-    for (int workers : {2, 5}) expect_unbiased(means(op, over, workers, 600), workers, name);
+    for (int workers : {2, 5})
+      support::expect_unbiased(support::means(op, over, workers, 600), workers, name);
   });
 }
 
@@ -160,8 +122,8 @@ TEST(OwnReduce, the_same_sum_as_the_library_s_gives_its_bits) {
   for (int workers : {1, 2, 5}) {
     EXPECT_EQ(gq::plan_for(ours, gq::schedule::ring{}, workers, 9).levels,
               gq::plan_for(theirs, gq::schedule::ring{}, workers, 9).levels);
-    support::expect_same(means(ours, gq::schedule::ring{}, workers, 2),
-                         means(theirs, gq::schedule::ring{}, workers, 2), "ring");
+    support::expect_same(support::means(ours, gq::schedule::ring{}, workers, 2),
+                         support::means(theirs, gq::schedule::ring{}, workers, 2), "ring");
   }
 }
 
@@ -183,7 +145,8 @@ TEST(OwnReduce, levels_whose_codes_fall_keep_room_below) {
   over_all_schedules([&](auto const& over, std::string const& name) {
     if (name == "allgather") return;  // which adds no codes
     for (int workers : {1, 2, 5})
-      support::expect_same(means(ours, over, workers, 2), means(theirs, over, workers, 2), name);
+      support::expect_same(support::means(ours, over, workers, 2), support::means(theirs, over, workers, 2),
+                           name);
   });
 }
 
