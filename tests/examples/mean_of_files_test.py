@@ -457,7 +457,7 @@ REFUSALS = [
     (["--deadline", "nan"], "deadline"),
     (["--deadline", "soon"], "deadline"),
     (["--transport", "pigeon"], "pigeon"),
-    (["--schedule", "star"], "ring, tree, sra, allgather or native"),
+    (["--schedule", "star"], "use ring, tree, sra"),
     (["--dtype", "f8"], "f32, f64, f16 or bf16"),
     (["--execution", "gpu"], "serial or openmp"),
     (["--non-finite", "ignore"], "propagate or error"),
