@@ -181,7 +181,7 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
                          float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
-    float level[N];
+    alignas(64) float level[N];  // of vectors that do not cross lines
     detail::levels_of_codes(levels, lanes, count, level);
     return values<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, out);
   }
@@ -208,7 +208,7 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
                                   float factor, float times, float post, std::uint32_t limit, float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
-    float level[N];
+    alignas(64) float level[N];  // of vectors that do not cross lines
     detail::levels_of_codes(levels, lanes, count, level);
     return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, times, post, limit,
                           out);

@@ -46,10 +46,7 @@ class elias {
     lengths const l = measure(codes, count);
     std::byte* end = block.bytes + l.sparse;
     if (l.dense > l.sparse) end = encode_sparse(codes, count, block.bytes);  // else it is longer anyway
-    if (l.dense <= static_cast<std::size_t>(end - block.bytes)) {
-      block.bytes[0] = dense;
-      end = detail::write_prefix_code<longest_word>(codes, count, block.bytes + 1, dense_word);
-    }
+    if (l.dense <= static_cast<std::size_t>(end - block.bytes)) end = encode_dense(codes, count, block.bytes);
     return detail::deliver(block.bytes, end, out, room);
   }
 
@@ -202,7 +199,13 @@ class elias {
     return bits;
   }
 
-  /// Form and streams of the sparse form.
+  /// Form and streams of the dense form. Not inlined: the sparse form is a loop that needs all registers.
+  [[gnu::noinline]] static std::byte* encode_dense(lane const* codes, int count, std::byte* out) {
+    out[0] = dense;
+    return detail::write_prefix_code<longest_word>(codes, count, out + 1,
+                                                   [](lane code) { return dense_word(code); });
+  }
+  /// The same of the sparse form.
   static std::byte* encode_sparse(lane const* codes, int count, std::byte* out) {
     std::uint16_t at[block_values + detail::compact_slack];
     int const non_zeros = detail::compaction::positions(codes, count, at);
