@@ -3,10 +3,6 @@
 /// @file
 /// @brief A transport of one's own: threads of a process that leave messages for each other under numbers.
 
-//! [mailbox]
-#include <globalq/core/error.hpp>
-#include <globalq/transport/concept.hpp>
-
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -14,6 +10,9 @@
 #include <tuple>
 #include <utility>
 #include <vector>
+
+//! [mailbox]
+#include <globalq/transport/concept.hpp>
 
 /// Where messages lie until they are taken: the k-th from one worker to another under (from, to, k).
 struct letters {
@@ -26,12 +25,12 @@ struct letters {
 class mailbox {
  public:
   struct request {
-    int from = -1, number = 0;
+    std::tuple<int, int, int> key{-1, 0, 0};  // of a receive that was not waited for
     std::span<std::byte> room;
   };
 
   mailbox(letters& all, int rank, int size, std::chrono::nanoseconds deadline = std::chrono::minutes{1})
-      : all_(all), rank_(rank), size_(size), deadline_(deadline), sent_(size, 0), awaited_(size, 0) {}
+      : all_(all), rank_(rank), size_(size), deadline_(deadline), sent_(size, 0), got_(size, 0) {}
   int rank() const { return rank_; }
   int size() const { return size_; }
 
@@ -41,33 +40,30 @@ class mailbox {
     all_.arrived.notify_all();
     return {};
   }
-  request recv_async(int peer, std::span<std::byte> bytes) { return {peer, awaited_[peer]++, bytes}; }
+  request recv_async(int peer, std::span<std::byte> bytes) { return {{peer, rank_, got_[peer]++}, bytes}; }
 
   void wait(request& posted) {
-    if (posted.from < 0) return;  // a send, or done
-    auto const [from, number, room] = std::exchange(posted, {});
-    std::tuple const key{from, rank_, number};
+    if (std::get<0>(posted.key) < 0) return;  // a send, or done
+    auto const [key, room] = std::exchange(posted, {});
     std::unique_lock lock(all_.guard);
-    if (!all_.arrived.wait_for(lock, deadline_, [&] { return all_.box.contains(key); }))
-      fail("nothing came from rank " + std::to_string(from), "see whether it still runs");
-    auto const letter = all_.box.extract(key);
-    if (letter.mapped().size() != room.size())
-      fail("expected " + std::to_string(room.size()) + " bytes from rank " + std::to_string(from) + ", got " +
-               std::to_string(letter.mapped().size()),
-           "call with the same settings everywhere");
-    std::copy(letter.mapped().begin(), letter.mapped().end(), room.begin());
+    std::vector<std::byte> letter;
+    if (all_.arrived.wait_for(lock, deadline_, [&, k = key] { return all_.box.contains(k); }))
+      letter = std::move(all_.box.extract(key).mapped());
+    if (letter.size() != room.size())
+      throw globalq::transport_error(globalq::detail::worker_message(
+          "recv", rank_, size_,
+          "expected " + std::to_string(room.size()) + " bytes from rank " + std::to_string(std::get<0>(key)) +
+              ", got " + std::to_string(letter.size()),
+          "see whether it still runs, and makes the same calls"));
+    std::copy(letter.begin(), letter.end(), room.begin());
   }
 
  private:
-  [[noreturn]] void fail(std::string const& what, std::string const& remedy) const {
-    throw globalq::transport_error(globalq::detail::worker_message("recv", rank_, size_, what, remedy));
-  }
-
   letters& all_;
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
-  std::vector<int> sent_, awaited_;
+  std::vector<int> sent_, got_;
 };
+//! [mailbox]
 
 static_assert(globalq::Transport<mailbox>);
-//! [mailbox]

@@ -8,7 +8,8 @@
 #include "minifloat.hpp"
 #include "minifloat_sum.hpp"
 #include "network_order.hpp"
-#include "row_max.hpp"
+#include "take_turns.hpp"
+#include "three_halves.hpp"
 
 #include <globalq/globalq.hpp>
 
@@ -28,7 +29,7 @@ constexpr std::size_t length = 300;
 std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input) {
   std::vector<std::vector<float>> results(workers);
   //! [custom-use]
-  gq::quantizer const op{row_max{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
+  gq::quantizer const op{three_halves{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
                          minifloat_sum<3, 1>{}};
   letters all;
   auto const work = [&](int rank) {
@@ -46,6 +47,26 @@ std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input
   for (int rank = 0; rank < workers; ++rank) threads.emplace_back(work, rank);
   for (std::thread& t : threads) t.join();
   return results;
+}
+
+/// Whether all values have had their turn after some steps.
+bool take_turns_sums_up(std::vector<std::vector<float>> const& input) {
+  constexpr std::uint64_t turns = 5;
+  std::vector<float> sum(length);
+  gq::transport::threads{workers}.run([&](auto& endpoint) {
+    take_turns part{gq::adapt::layout{}.add("all", {length}), turns, {.seed = 1}};
+    std::vector<float> mean(length);
+    for (std::uint64_t step = 0; step < turns; ++step) {
+      part.reduce(endpoint, input[static_cast<std::size_t>(endpoint.rank())], mean, {}, step);
+      for (std::size_t i = 0; endpoint.rank() == 0 && i < length; ++i) sum[i] += mean[i];
+    }
+  });
+  for (std::size_t i = 0; i < length; ++i) {
+    float exact = 0;
+    for (auto const& x : input) exact += x[i] / workers;
+    if (std::fabs(sum[i] - exact) > 1e-6F) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -77,6 +98,10 @@ int main() {
     }
     double const deviation = std::sqrt(std::max(squares - sum * sum, 0.0) / steps);
     worst = std::max(worst, std::fabs(sum) / (deviation + 1e-7));
+  }
+  if (!take_turns_sums_up(input)) {
+    std::cerr << "values were lost on the way\n";
+    return EXIT_FAILURE;
   }
   std::cout << "identical on " << workers << " workers; of " << length << " coordinates the most biased lies "
             << worst << " standard deviations from its mean over " << steps << " steps\n";

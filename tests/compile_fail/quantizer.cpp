@@ -104,3 +104,41 @@ struct bytes_of_codes {
   }
 };
 gq::quantizer<linf, uniform<7>, stochastic, bytes_of_codes> of_bytes;
+
+// A norm with a statistic of its own.
+struct mean_magnitude {
+  struct statistic {
+    double sum = 0, count = 0;
+#ifdef CASE_STATISTIC_TOO_LARGE  // expect-error: globalq: this norm's statistic cannot travel
+    double more[3];
+#endif
+  };
+#ifndef CASE_NORM_WITHOUT_NAME  // expect-error: globalq: a norm with a statistic must declare a name
+  static constexpr char const* name = "mean-magnitude";
+#endif
+#ifndef CASE_NORM_WITHOUT_LOCALITY  // expect-error: globalq: this norm does not declare which values share a scale
+  static constexpr bool is_local = false;
+#endif
+#ifndef CASE_NORM_WITHOUT_BOUNDS  // expect-error: globalq: this norm does not declare whether its scale bounds the largest magnitude
+  static constexpr bool bounds_largest = false;
+#endif
+  std::uint64_t bucket = 0;
+#ifndef CASE_NORM_WITHOUT_PARAMETERS  // expect-error: globalq: a norm with a statistic must declare a name, and a number
+  std::uint64_t parameters() const { return bucket; }
+#endif
+#ifdef CASE_NORM_OF_FLOAT_ONLY  // expect-error: globalq: this norm does not measure values
+  statistic measure(float const*, int) const { return {}; }
+#else
+  template <class Value>
+  statistic measure(Value const*, int) const {
+    return {};
+  }
+#endif
+#ifndef CASE_NORM_WITHOUT_MERGE  // expect-error: globalq: this norm does not merge statistics
+  statistic merge(statistic a, statistic) const { return a; }
+#endif
+#ifndef CASE_NORM_WITHOUT_SCALE  // expect-error: globalq: this norm makes no scale of a statistic
+  double scale(statistic s) const { return s.sum / s.count; }
+#endif
+};
+[[maybe_unused]] gq::quantizer const of_own_norm{mean_magnitude{}, uniform<>{}, stochastic{}, int8{}};

@@ -10,8 +10,11 @@
 #include "examples/custom_policy/minifloat.hpp"
 #include "examples/custom_policy/minifloat_sum.hpp"
 #include "examples/custom_policy/network_order.hpp"
-#include "examples/custom_policy/row_max.hpp"
+#include "examples/custom_policy/take_turns.hpp"
+#include "examples/custom_policy/three_halves.hpp"
+#include "tests/baseline/cases.hpp"
 #include "tests/levels/suite.hpp"
+#include "tests/norm/statistic_suite.hpp"
 #include "tests/reduce/suite.hpp"
 #include "tests/rounding/suite.hpp"
 #include "tests/support/means.hpp"
@@ -76,9 +79,20 @@ struct minifloat_sums {
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(minifloat_sum, reduce_operator_suite, minifloat_sums);
 
+struct norms_of_three_halves {
+  using norm = three_halves;
+  static std::vector<norm> all() { return {{.bucket = 0}}; }
+  static double exact(norm const&, std::vector<double> const& x) {
+    double sum = 0;
+    for (double v : x) sum += std::pow(std::fabs(v), 1.5);
+    return std::pow(sum, 2.0 / 3);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(three_halves, norm_of_statistic_suite, norms_of_three_halves);
+
 namespace {
 
-constexpr gq::quantizer all_own{row_max{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
+constexpr gq::quantizer all_own{three_halves{.bucket = 100}, minifloat<3, 1>{}, dithered{}, network_order{},
                                 minifloat_sum<3, 1>{}};
 template <class Use>
 void over_all_schedules(Use const& use) {
@@ -110,6 +124,21 @@ TEST(CustomPolicy, the_mean_has_no_bias) {
 TEST(CustomPolicy, what_adds_is_the_own_reduce_operator) {
   EXPECT_EQ(gq::plan_for(all_own, funnel{}, 4, support::means_length).reduce, gq::method::own);
   EXPECT_EQ(gq::plan_for(all_own, gq::schedule::ring{}, 4, support::means_length).reduce, gq::method::own);
+}
+
+/// Over some steps every value is averaged once, and what is left over is the rest.
+TEST(CustomPolicy, a_compressor_takes_turns) {
+  auto const inputs = cases::inputs(3, 1000);
+  std::vector<double> const exact = cases::mean_of(inputs);
+  std::vector<float> sum(1000);
+  for (std::uint64_t step = 0; step < 7; ++step) {
+    auto const got = cases::run(
+        inputs, [] { return take_turns(cases::one_layer(1000), 7, {}); }, step);
+    cases::expect_same_means(got);
+    cases::expect_mean_of_messages(inputs, got, 1e-4);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += got.mean[0][i];
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], exact[i], 1e-4);  // values up to 1,000
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ template <class Op, class Levels, class Lane>
 concept AddsCodes = ReduceOperator<Op> && Described<Op> && AddsLanes<Op, Lane> && SaysDraws<Op> &&
     SaysUnbiased<Op> && SaysLargestCode<Op> && SaysAdds<Op, Levels>;
 
-/// Says which norm scales the values: order inside a worker and over the workers, and over how many values.
+/// Says which norm of the library's scales the values: order inside a worker and over the workers, and over how many values.
 template <class N>
 concept NormScheme = std::is_trivially_copyable_v<N> && requires(N const norm) {
   { norm.bucket } -> std::convertible_to<std::uint64_t>;  // values that share a scale; 0: the whole vector
@@ -300,5 +300,59 @@ template <class N>
 concept SaysScales = requires(N const norm) {
   norm.scales();
 };
+
+// A norm that is none of these brings a statistic of its own instead of orders: it measures parts, puts what is known of them
+// together, and makes a scale of it. Each member has a concept of its own, so that a quantizer can say which is missing.
+
+/// Bytes of a statistic at most: it travels.
+inline constexpr std::size_t most_statistic_bytes = 32;
+
+/// Has a type `statistic`: what is known of some values. As made by `statistic{}` it is that of none, which merging leaves
+/// everything as it was.
+template <class N>
+concept HasStatistic = requires {
+  typename N::statistic;
+};
+/// That travels: trivially copyable, of at most most_statistic_bytes.
+template <class N>
+concept HasSmallStatistic = HasStatistic<N> && std::is_trivially_copyable_v<typename N::statistic> &&
+                            std::is_default_constructible_v<typename N::statistic> &&
+                            sizeof(typename N::statistic) <= most_statistic_bytes;
+/// The statistic of finite values: `statistic measure(T const* x, int count) const`, for float and double. float16 and bfloat16
+/// arrive as float. Asked for up to 4,096 values at a time, by several threads.
+template <class N>
+concept MeasuresValues = HasSmallStatistic<N> &&
+    requires(N const norm, float const* x, double const* wide, int count) {
+  { norm.measure(x, count) } -> std::same_as<typename N::statistic>;
+  { norm.measure(wide, count) } -> std::same_as<typename N::statistic>;
+};
+/// That of two parts: `statistic merge(statistic, statistic) const`, the first of earlier values or of a lower rank.
+template <class N>
+concept MergesStatistics = HasSmallStatistic<N> && requires(N const norm, typename N::statistic part) {
+  { norm.merge(part, part) } -> std::same_as<typename N::statistic>;
+};
+/// What values are divided by: `double scale(statistic) const`, finite and not negative. One worker computes it from the
+/// statistics of all, and its result is passed on, so all get the same bits.
+template <class N>
+concept ScalesByStatistic = HasSmallStatistic<N> && requires(N const norm, typename N::statistic all) {
+  { norm.scale(all) } -> std::same_as<double>;
+};
+/// Whether no value is larger than the scale, `static constexpr bool bounds_largest`. If so, a smaller scale is an error. If
+/// not, it is raised to the largest magnitude: nothing is ever cut off.
+template <class N>
+concept SaysBounds = requires {
+  { N::bounds_largest } -> std::convertible_to<bool>;
+};
+/// Says which values share a scale: `std::uint64_t bucket`, how many, 0 for the whole vector, and `static constexpr bool is_local`,
+/// whether each worker has its own.
+template <class N>
+concept SaysBuckets = requires(N const norm) {
+  { norm.bucket } -> std::convertible_to<std::uint64_t>;
+  { N::is_local } -> std::convertible_to<bool>;
+};
+/// All that one must offer.
+template <class N>
+concept NormOfStatistic = std::is_trivially_copyable_v<N> && SaysBuckets<N> && MeasuresValues<N> &&
+    MergesStatistics<N> && ScalesByStatistic<N> && SaysBounds<N> && Named<N> && Described<N>;
 
 }  // namespace GLOBALQ_ABI

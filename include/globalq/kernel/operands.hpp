@@ -19,7 +19,8 @@ enum fault : std::uint32_t {
   out_of_range = 2,
   not_finite = 4,
   bad_frame = 8,
-  bad_sum = 16
+  bad_sum = 16,
+  no_scale = 32  ///< a norm of one's own made none of a sum
 };
 
 /// A checked frame, taken apart.

@@ -21,10 +21,10 @@ struct input_block {
 };
 
 /// One item of work: whole buckets, several where they are short.
-template <class Block>
+template <class Block, class Statistic>
 struct whole_buckets {
   Block block;
-  statistic* result;
+  Statistic* result;
   std::uint64_t count, width, buckets, group;
 
   GLOBALQ_ANY_FUNCTION
@@ -38,10 +38,10 @@ struct whole_buckets {
 };
 
 /// One item of work: one block of a bucket longer than a block.
-template <class Block>
+template <class Block, class Statistic>
 struct bucket_blocks {
   Block block;
-  statistic* parts;
+  Statistic* parts;
   std::uint64_t count, width, blocks;
 
   GLOBALQ_ANY_FUNCTION
@@ -49,40 +49,51 @@ struct bucket_blocks {
     std::uint64_t const start = item / blocks * width, first = start + item % blocks * block_values;
     std::uint64_t last = start + width < first + block_values ? start + width : first + block_values;
     last = last < count ? last : count;
-    parts[item] = first < last ? block(first, static_cast<int>(last - first)) : statistic{};
+    if (first < last) parts[item] = block(first, static_cast<int>(last - first));
   }
 };
 
-/// Statistics of consecutive buckets of values [0, count).
+/// Statistics of consecutive buckets of values [0, count), along the same tree for every number of threads.
 ///
+/// @param merge   merge(a, b) -> the statistic of both parts, a of the earlier values
 /// @param bucket  values of a bucket; 0: all
 /// @param block   block(first, count) -> statistic of at most block_values values; copied to where the kernel runs
 /// @param result  one a bucket
 /// @param parts   reused memory
 /// @complexity    one pass; O(count / block_values) memory where buckets are longer than a block
-/// @determinism   the same bits for every number of threads
-template <class Executor, class Block>
-void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q,
-                       Block const& block, std::span<statistic> result, std::vector<statistic>& parts) {
+template <class Executor, class Merge, class Block, class Statistic>
+void reduce_buckets(Executor const& on, std::uint64_t count, std::uint64_t bucket, Merge const& merge,
+                    Block const& block, std::span<Statistic> result, std::vector<Statistic>& parts) {
   if (count == 0) return;
   std::uint64_t const width = bucket == 0 ? count : std::min(bucket, count);
   std::uint64_t const buckets = divide_up(count, width);
   if (width <= block_values) {
     std::uint64_t const group = std::max<std::uint64_t>(1, block_values / width);
     on.items(divide_up(buckets, group),
-             whole_buckets<Block>{block, result.data(), count, width, buckets, group});
+             whole_buckets<Block, Statistic>{block, result.data(), count, width, buckets, group});
     return;
   }
   std::uint64_t const blocks = divide_up<std::uint64_t>(width, block_values);  // of one bucket
   if (parts.size() < buckets * blocks) parts.resize(buckets * blocks);
-  on.items(buckets * blocks, bucket_blocks<Block>{block, parts.data(), count, width, blocks});
+  on.items(buckets * blocks, bucket_blocks<Block, Statistic>{block, parts.data(), count, width, blocks});
   for (std::uint64_t b = 0; b < buckets; ++b) {
-    std::span<statistic> const tree(parts.data() + b * blocks, blocks);
-    for (std::uint64_t stride = 1; stride < blocks; stride *= 2)
-      for (std::uint64_t i = 0; i + stride < blocks; i += 2 * stride)
-        tree[i] = merge(tree[i], tree[i + stride], q);
+    std::uint64_t const values = std::min(width, count - b * width),
+                        known = divide_up<std::uint64_t>(values, block_values);
+    std::span<Statistic> const tree(parts.data() + b * blocks, known);
+    for (std::uint64_t stride = 1; stride < known; stride *= 2)
+      for (std::uint64_t i = 0; i + stride < known; i += 2 * stride)
+        tree[i] = merge(tree[i], tree[i + stride]);
     result[b] = tree[0];
   }
+}
+
+/// The same of the norm of order @p q.
+/// @determinism  the same bits for every number of threads
+template <class Executor, class Block>
+void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q,
+                       Block const& block, std::span<statistic> result, std::vector<statistic>& parts) {
+  auto const of_both = [q](statistic const& a, statistic const& b) { return merge(a, b, q); };
+  reduce_buckets(on, count, bucket, of_both, block, result, parts);
 }
 
 }  // namespace GLOBALQ_ABI::norm

@@ -352,6 +352,9 @@ class stopwatch {
       norm::bucket_statistics(on_, x_.size(), facts_.bucket, q,
                               norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
                               parts_);
+      if (facts_.own_norm != nullptr)
+        facts_.own_norm->measure(on_, {x_.data(), dtype::float32}, x_.size(), facts_.bucket, own_,
+                                 own_parts_);
     });
     s[1] = time([&] {
       for (piece& p : pieces_) codec_->combine(p.part, true, {}, p.one);
@@ -413,6 +416,9 @@ class stopwatch {
   std::vector<float> x_, y_;
   std::vector<double> units_;
   std::vector<norm::statistic> statistics_, parts_;
+  std::vector<globalq::detail::own_statistic> own_ =
+                                                  std::vector<globalq::detail::own_statistic>(units_.size()),
+                                              own_parts_;
   std::vector<piece> pieces_;
   piece shortest_;
   std::size_t decoded_;

@@ -107,6 +107,17 @@ struct shared_exponent {
   constexpr double fixed_unit() const { return 0; }
 };
 
+namespace detail {
+/// The order over the workers, where there is one.
+template <class Norm>
+constexpr std::uint32_t outer_of() {
+  if constexpr (HasStatistic<Norm>)
+    return infinity;
+  else
+    return Norm{}.outer();
+}
+}  // namespace detail
+
 /// @brief A norm whose scale is rounded up to a power of two, so that levels 2^-k are powers of two themselves.
 ///
 /// The scale is less than twice the norm. The largest value may be rounded to it, hence beyond the range of the type where
@@ -122,7 +133,7 @@ struct power_of_two : Norm {
   static constexpr bool rounds_up = true;
   static_assert(!std::is_same_v<Norm, fixed>,
                 "globalq: norm::power_of_two rounds measured norms; give norm::fixed a power of two instead");
-  static_assert(Norm::is_local || Norm{}.outer() == infinity,
+  static_assert(Norm::is_local || detail::outer_of<Norm>() == infinity,
                 "globalq: norm::power_of_two needs a local norm or a maximum over the workers: norm::linf, "
                 "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };

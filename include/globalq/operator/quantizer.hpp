@@ -62,10 +62,14 @@ template <class Norm, class Levels, class Rounding = detail::missing_policy,
 struct quantizer {
   // Sentences instead of constraints, which a compiler tells as "deduction failed".
   static_assert(
-      NormScheme<Norm>,
+      NormScheme<Norm> || HasStatistic<Norm>,
       "globalq: quantizer: the first policy is no norm (see NormScheme). The order is norm, levels, "
       "rounding, wire, and reduce if any: quantizer{norm::linf{}, levels::uniform<>{}, "
       "rounding::stochastic{}, wire::int8{}}");
+  static_assert(
+      SaysBuckets<Norm>,
+      "globalq: this norm does not declare which values share a scale. Give it a std::uint64_t bucket "
+      "and a static constexpr bool is_local; see docs/extending.md");
   static_assert(
       LevelScheme<Levels>,
       "globalq: quantizer: the second policy is no level scheme (see LevelScheme). The order is norm, "
@@ -140,6 +144,35 @@ struct quantizer {
   static_assert(detail::may_add<Reduce, Levels>,
                 "globalq: this reduce operator says that it cannot add codes of this level scheme "
                 "(adds<Levels>). Use levels that it can add, or reduce::requantise; see docs/extending.md");
+  // and of a norm of one's own
+  static constexpr bool own_norm = HasStatistic<Norm>;
+  static_assert(
+      !own_norm || HasSmallStatistic<Norm>,
+      "globalq: this norm's statistic cannot travel. Make it trivially copyable, of at most 32 bytes; "
+      "see docs/extending.md");
+  static_assert(
+      !own_norm || MeasuresValues<Norm>,
+      "globalq: this norm does not measure values. Give it statistic measure(T const*, int count) const for "
+      "float and double; see docs/extending.md");
+  static_assert(!own_norm || MergesStatistics<Norm>,
+                "globalq: this norm does not merge statistics. Give it statistic merge(statistic, statistic) "
+                "const; see docs/extending.md");
+  static_assert(
+      !own_norm || ScalesByStatistic<Norm>,
+      "globalq: this norm makes no scale of a statistic. Give it double scale(statistic) const; see "
+      "docs/extending.md");
+  static_assert(
+      !own_norm || SaysBounds<Norm>,
+      "globalq: this norm does not declare whether its scale bounds the largest magnitude. Give it a "
+      "static constexpr bool bounds_largest; see docs/extending.md");
+  static_assert(
+      !own_norm || (Named<Norm> && Described<Norm>),
+      "globalq: a norm with a statistic must declare a name, and a number for its members and template "
+      "arguments, which workers compare. Give it a static constexpr char const* name and std::uint64_t "
+      "parameters() const; see docs/extending.md");
+  static_assert(
+      !own_norm || std::is_trivially_copyable_v<Norm>,
+      "globalq: this norm is not trivially copyable. Let its members be numbers; see docs/extending.md");
   static_assert(
       SaysUnbiased<Rounding>,
       "globalq: this rounding does not declare whether it is unbiased. Give it a static constexpr bool "

@@ -31,16 +31,30 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
   statistics_.resize(buckets);
   norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{x, facts_.q}, statistics_,
                           parts_);
+  auto const refused =
+      std::find_if(statistics_.begin(), statistics_.end(), [](auto const& s) { return !s.finite(); });
+  if (refused != statistics_.end()) {
+    std::memset(frame.data(), 0, wire::header_bytes);
+    detail::fail<non_finite_error>({"globalq: encode: values ",
+                                    static_cast<std::uint64_t>(refused - statistics_.begin()) * facts_.bucket,
+                                    " and following hold NaN or infinity; the frame was made invalid"});
+  }
+  if (facts_.own_norm != nullptr) {
+    own_.resize(buckets);
+    facts_.own_norm->measure(on_, x, length, facts_.bucket, own_, own_parts_);
+  }
   for (std::uint64_t b = 0; b < buckets; ++b) {
-    if (!statistics_[b].finite()) {
-      std::memset(frame.data(), 0, wire::header_bytes);
-      detail::fail<non_finite_error>({"globalq: encode: values ", b * facts_.bucket,
-                                      " and following hold NaN or infinity; the frame was made invalid"});
-    }
     if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
       detail::fail<configuration_error>({"globalq: encode: a value of magnitude ",
                                          std::to_string(statistics_[b].max()), " exceeds the unit ",
                                          std::to_string(facts_.fixed_unit), " of norm::fixed"});
+    if (facts_.own_norm != nullptr) {
+      detail::own_scale const scale = facts_.own_norm->scale(own_[b]);
+      units_[b] = facts_.own_norm->unit(scale, facts_.q, x.type, 0);
+      if (bits_of(units_[b]) < double_infinity) continue;
+      std::memset(frame.data(), 0, wire::header_bytes);
+      detail::fail<configuration_error>({"globalq: encode: ", detail::own_norm::refusal(facts_, b, scale)});
+    }
     units_[b] =
         facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
     if (bits_of(units_[b]) >= double_infinity) {

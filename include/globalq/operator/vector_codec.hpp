@@ -149,6 +149,7 @@ class vector_codec {
   std::unique_ptr<detail::operator_codec> codec_;
   std::vector<source> bodies_;  ///< frames without their checksums
   std::vector<norm::statistic> statistics_, parts_;
+  std::vector<detail::own_statistic> own_, own_parts_;  ///< of a norm of one's own
   std::vector<double> units_;
 };
 

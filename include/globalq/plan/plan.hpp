@@ -113,40 +113,41 @@ inline constexpr std::size_t default_chunk_bytes = std::size_t{256} << 10;
 GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
                                     std::size_t bytes = default_chunk_bytes);
 
-/// f(units, type) for each exchange of norms between the opening and the schedule: of buckets, and of vectors that are made after
-/// the opening.
+/// What travels of a bucket under a norm of one's own.
+inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), sizeof(own_scale)};
+
+/// f(buckets, widths) for each exchange of norms between the opening and the schedule: of buckets, and of vectors that are made
+/// after the opening.
 /// @param sums  whether nodes add before anything is encoded
 template <class F>
 void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
-  if (shares_unit(op)) f(std::uint64_t{1}, dtype::float64);
+  if (shares_unit(op)) f(std::uint64_t{1}, widths_of_units(dtype::float64));
+  if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_units(dtype::float64));
   bool const measured = !op.plain && !op.local && op.fixed_unit == 0;
   if (std::uint64_t const units = buckets_of(op, length);
-      measured && units != 0 && (op.bucket != 0 || op.centred || sums))
-    f(units, type);
+      measured && units != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centred || sums))
+    f(units, op.own_norm != nullptr ? widths_of_own_norms : widths_of_units(type));
 }
 
 /// Sends what a call sends between its opening and its schedule, over a transport that counts.
 template <class S, class T>
 void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_t length, dtype type,
                  std::size_t chunk_bytes, frame_pool& frames) {
-  double* const no_values = nullptr;
   if constexpr (SumsInNodes<S>) {
     counting_sums sums;
     schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
   }
-  each_exchange(op, length, type, SumsInNodes<S>, [&](std::uint64_t units, dtype of) {
-    agree_on_units(t, std::span<double>(no_values, units), op.p, of, frames);
-  });
+  each_exchange(op, length, type, SumsInNodes<S>,
+                [&](std::uint64_t units, exchange_widths width) { count_exchange(t, units, width, frames); });
 }
 
 inline constexpr std::size_t record_bytes = 64;
 
-/// Bytes of the opening: the records, and the norms of buckets as agree_on_units() exchanges them.
+/// Bytes of the opening: the records, and the norms of buckets as exchange_by_owners() exchanges them.
 struct opening_bytes final : schedule::detail::bytes_before {
   explicit opening_bytes(int workers) : workers_(workers) {}
 
-  /// @param width  bytes of a norm
-  void add(std::uint64_t buckets, std::size_t width) {
+  void add(std::uint64_t buckets, exchange_widths width) {
     if (workers_ > 1) exchanges_.emplace_back(buckets, width);
   }
 
@@ -154,15 +155,16 @@ struct opening_bytes final : schedule::detail::bytes_before {
     std::uint64_t bytes = record_bytes * others();
     for (auto const& [buckets, width] : exchanges_) {
       std::uint64_t const own = own_of(buckets, rank);
-      bytes += width * (buckets - own + others() * own);
+      bytes += width.known * (buckets - own) + width.follows * others() * own;
     }
     return bytes;
   }
   schedule::detail::slot_sizes slots(int rank) const override {
     schedule::detail::slot_sizes all;
     for (auto const& [buckets, width] : exchanges_) {
-      all.hold(0, 1, width * (others() + 1) * own_of(buckets, rank));
-      all.hold(1, 2, width * buckets);
+      all.hold(0, 1, width.known * (others() + 1) * own_of(buckets, rank));
+      all.hold(1, 1, width.known * buckets);
+      all.hold(2, 1, width.follows * buckets);
     }
     return all;
   }
@@ -174,7 +176,7 @@ struct opening_bytes final : schedule::detail::bytes_before {
   }
 
   int workers_;
-  std::vector<std::pair<std::uint64_t, std::size_t>> exchanges_;
+  std::vector<std::pair<std::uint64_t, exchange_widths>> exchanges_;
 };
 
 /// What a call sends before its schedule: the opening, and float32 sums in nodes where the schedule has such.

@@ -14,6 +14,7 @@
 #include "entered.hpp"
 #include "grouped_codec.hpp"
 #include "opening.hpp"
+#include "own_norms.hpp"
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 
@@ -154,6 +155,11 @@ class host_call {
       default:
         send(t, cut, brought, d);
         if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
+        if ((group_.faults() & kernel::no_scale) != 0)
+          fail<configuration_error>(
+              {"globalq: ", setup_.operation,
+               ": a norm of one's own made no scale of a sum of frames, or one below "
+               "the largest magnitude, which was used in its place; the mean is written"});
     }
   }
 
@@ -198,7 +204,7 @@ class host_call {
     bool enters = false;
     for (group_slot const& slot : t.ops.slots) enters = enters || enters_other(t.schedule, *slot.facts);
     std::span<vector_group::member const> const inside = enters ? enter(t, c, brought) : t.members;
-    scale(t, inside, d);
+    scale(t, inside, brought, d);
     if (meter_.wants_errors() && !is_plain(t.ops) && encodes(t.schedule)) {
       call own = c;
       own.workers = 1;
@@ -298,7 +304,8 @@ class host_call {
 
   /// Fills units_ with the scales of all buckets, in units of 2^wide.
   /// @param members  with what is encoded
-  void scale(task const& t, std::span<vector_group::member const> members, decision const& d) {
+  void scale(task const& t, std::span<vector_group::member const> members, segment brought,
+             decision const& d) {
     if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
     // for scale_plain() as well, which only large values need: in a later call, maybe
     if (!t.ops.alone) exchanged_.reserve(std::max<std::uint64_t>(places_.buckets(), members.size()));
@@ -306,6 +313,7 @@ class host_call {
     plain_.reserve(members.size());
     shared_.clear();
     shared_.reserve(members.size());
+    own_norms_.clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
@@ -315,10 +323,20 @@ class host_call {
         units[0] = d.unit;
         continue;
       }
+      if (op.own_norm != nullptr) {
+        segment const measured = encodes(t.schedule) ? t.of(k, brought) : segment{};
+        auto const timed = meter_.enter(phase::norm);
+        own_norms_.add(on_, op, members[k].x, measured, units,
+                       op.local ? members[k].x.type : members[k].y.type, d.wide);
+        continue;
+      }
       for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
       if (!op.local && op.fixed_unit == 0) shared_.push_back({op.p, members[k].y.type, units});
     }
     exchange_units();
+    if (own_norms_.empty()) return;
+    auto const timed = meter_.enter(phase::opening);
+    own_norms_.exchange(workers_, setup_.operation, memory_->frames);
   }
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
@@ -474,6 +492,7 @@ class host_call {
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, exchanged_, tops_;
   std::vector<shared_units> shared_;
+  own_norms own_norms_;
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;

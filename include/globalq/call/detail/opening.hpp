@@ -201,7 +201,8 @@ struct decision {
 struct scale_rule {
   dtype type = dtype::float32;
   bool plain = false;
-  bool by_bucket = false;  ///< scales of buckets, or own ones: nothing is decided here
+  bool by_bucket =
+      false;  ///< scales of buckets, or a worker's own, or of a norm of one's own: nothing is decided here
   double fixed_unit = 0;
   norm::order q;
   std::uint32_t p = 0;
@@ -209,7 +210,7 @@ struct scale_rule {
   scale_rule(operator_facts const& op, dtype of)
       : type(of),
         plain(op.plain),
-        by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0)),
+        by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0 || op.own_norm != nullptr)),
         fixed_unit(op.fixed_unit),
         q(op.q),
         p(op.p) {}

@@ -9,6 +9,7 @@
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 #include "host_policies.hpp"
+#include "own_norm.hpp"
 
 #include <utility>
 
@@ -35,9 +36,11 @@ class composed_codec final : public composition {
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Lane>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
-      bool const fit = local_ && kernel::buckets_fit(bucket_);
+      bool const fit = local_ && own_norm_ == nullptr && kernel::buckets_fit(bucket_);
       if (fit)
         std::memset(scales, 0, scale_bytes_of(part));
+      else if (local_ && own_norm_ != nullptr)
+        measure_own_sum(o, part, scales);
       else if (local_)
         measure_sum(o, part, scales);
       on_.values(part.count, kernel::host::add_values<Lane>{o, codes, scales, fit, q_});
@@ -47,7 +50,7 @@ class composed_codec final : public composition {
   }
 
   bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
-    if (!local_ || !kernel::buckets_fit(bucket_) || all.empty()) return false;
+    if (!local_ || own_norm_ != nullptr || !kernel::buckets_fit(bucket_) || all.empty()) return false;
     operands o = prepare(all, true, {}, 1);
     o.units = units.data();
     std::byte* const scales = out.data() + wire::header_bytes;
@@ -161,6 +164,31 @@ class composed_codec final : public composition {
     });
   }
 
+  /// The same by a norm of one's own, which gets whole blocks of the sum itself.
+  void measure_own_sum(operands const& o, segment part, std::byte* scales) {
+    sums_.resize(part.count);
+    own_.resize(scales_of(part));
+    on_.items(divide_up<std::uint64_t>(part.count, kernel::tile_values), [&](std::uint64_t tile) {
+      kernel::row const r = kernel::row_of<16>(tile, 0, 0, part.count);
+      float sum[kernel::tile_values];
+      o.accumulate(r, true, sum);
+      kernel::for_each_run(part.first + r.first, r.count, bucket_, [&](std::uint64_t b, int at, int count) {
+        double const unit = power_of_two(o.reference(b));
+        for (int i = at; i < at + count; ++i)
+          sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * unit;
+      });
+    });
+    own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, bucket_, own_, own_parts_);
+    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
+      own_scale scale = own_norm_->scale(own_[b - first]);
+      double const unit = own_norm_->unit(scale, q_, call_.x.type, 0);
+      if (bits_of(unit) < double_infinity) return unit;
+      faults_ |= kernel::no_scale;  // the call goes on, as other workers wait for this frame
+      scale.scale = double_of(scale.max_bits);
+      return own_norm_->unit(scale, q_, call_.x.type, 0);
+    });
+  }
+
   std::unique_ptr<host_policies<Lane>> held_;
   operands start_;  ///< of every call
   kernel::reduce_leaves<Lane> const sum_ = kernel::host::adding_of<reduce::sum, Lane>();
@@ -168,6 +196,8 @@ class composed_codec final : public composition {
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
+  std::vector<double> sums_;  ///< of frames, for a norm of one's own
+  std::vector<own_statistic> own_, own_parts_;
 };
 
 template <class Lane>

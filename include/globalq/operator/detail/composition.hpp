@@ -128,6 +128,7 @@ class composition : public operator_codec {
         local_(facts.local),
         zero_free_(facts.zero_free),
         fixed_unit_(facts.fixed_unit),
+        own_norm_(facts.own_norm),
         policies_(policies) {}
 
   /// Bytes of @p n codes on the wire.
@@ -185,6 +186,7 @@ class composition : public operator_codec {
   bool local_;
   bool zero_free_;
   double fixed_unit_;
+  std::shared_ptr<detail::own_norm const> own_norm_;
   policy_facts policies_;
 };
 

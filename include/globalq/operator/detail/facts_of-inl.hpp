@@ -9,11 +9,11 @@ namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::string order_name(std::uint32_t order) { return order == infinity ? "inf" : number(order); }
 
-GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
-                             declared const& wire, declared const& reduce) {
+GLOBALQ_DECL void name_facts(operator_facts& f, declared const* own, declared const& levels,
+                             declared const& rounding, declared const& wire, declared const& reduce) {
   f.policies = 0;
-  for (declared const* d : {&levels, &rounding, &wire, &reduce}) {
-    if (d == &reduce && f.reduce != request::own) continue;
+  for (declared const* d : {own, &levels, &rounding, &wire, &reduce}) {
+    if (d == nullptr || (d == &reduce && f.reduce != request::own)) continue;
     f.policies = hash(f.policies, d->name);
     if (d->has_parameters) f.policies = hash(f.policies, d->parameters);
   }
@@ -26,7 +26,9 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared
                                                                  ? static_cast<std::uint64_t>(f.wire_bits)
                                                                  : 0)});
   std::string norm = "fixed";
-  if (f.fixed_unit <= 0)
+  if (own != nullptr)
+    norm = joined({f.local ? "local:" : "", own->name});
+  else if (f.fixed_unit <= 0)
     norm = f.local                              ? joined({"local:", order_name(f.q)})
            : f.q == infinity && f.p == infinity ? "linf"
                                                 : joined({"l:", order_name(f.q), ",", order_name(f.p)});

@@ -6,6 +6,7 @@
 #include "../../core/detail/compiled.hpp"
 #include "../../wire/coded.hpp"
 #include "../quantizer.hpp"
+#include "own_norm.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -40,8 +41,9 @@ declared declared_by(P const& policy) {
 }
 
 /// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
-GLOBALQ_DECL void name_facts(operator_facts& f, declared const& levels, declared const& rounding,
-                             declared const& wire, declared const& reduce);
+/// @param norm  of one's own; null: the facts tell
+GLOBALQ_DECL void name_facts(operator_facts& f, declared const* norm, declared const& levels,
+                             declared const& rounding, declared const& wire, declared const& reduce);
 
 /// Fills in what only the values of levels tell. Allocates nothing where there were as many before.
 template <class L>
@@ -73,14 +75,19 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   } else {
     f.limit = f.size;
   }
-  f.q = op.norm.inner();
+  if constexpr (HasStatistic<N>) {
+    f.q = f.p = infinity;  // of what is measured besides
+    f.own_norm = std::make_shared<own_norm_of<N>>(op.norm);
+  } else {
+    f.q = op.norm.inner();
+    f.p = op.norm.outer();
+    f.fixed_unit = op.norm.fixed_unit();
+  }
   if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
   if constexpr (HasQuantum<N>) f.q = {f.q.value, N::quantum, true};
   if constexpr (SaysScales<N>) f.q = op.norm.scales();  // known at run time only
-  f.p = op.norm.outer();
   f.bucket = op.norm.bucket;
   f.local = N::is_local;
-  f.fixed_unit = op.norm.fixed_unit();
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
   f.integer_wire = is_integer_wire<W>();
@@ -108,9 +115,12 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
 
   if constexpr (!Resizable<L>) take_values(f, op.levels);
 
-  name_facts(f, declared_by(op.levels), declared_by(op.rounding), declared_by(op.wire),
-             declared_by(op.reduce));
+  declared norm;
+  if constexpr (HasStatistic<N>) norm = declared_by(op.norm);
+  name_facts(f, HasStatistic<N> ? &norm : nullptr, declared_by(op.levels), declared_by(op.rounding),
+             declared_by(op.wire), declared_by(op.reduce));
   if constexpr (!is_reduce<Op>) f.policies = hash(f.policies, Op::unbiased ? 1U : 0U);
+  if constexpr (HasStatistic<N>) f.policies = hash(f.policies, N::bounds_largest ? 3U : 2U);
   return f;
 }
 

@@ -91,6 +91,10 @@ inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
 template <class L, class R, class W, class Op, class Space>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
+  if (facts.own_norm != nullptr)
+    fail<configuration_error>({"globalq: ", facts.name,
+                               ": a norm of one's own is measured on the host only; on a stream use "
+                               "norm::linf, norm::l or norm::local, or call from host memory"});
   if constexpr (is_sparse<W>) {
     using codec_type = stream_sparse_codec<typename W::lane, Space>;
     using integers = typename codec_type::inner_wire;

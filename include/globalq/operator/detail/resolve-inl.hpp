@@ -16,8 +16,8 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
   auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
-               bucket, local, fixed_unit, unbiased, shifts, integer_wire, largest_code, wire_bits, most_bytes,
-               wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
+               bucket, local, fixed_unit, own_norm, unbiased, shifts, integer_wire, largest_code, wire_bits,
+               most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =

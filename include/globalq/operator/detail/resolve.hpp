@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -50,6 +51,8 @@ constexpr char const* name_of(method m) {
 }
 
 namespace detail {
+
+class own_norm;
 
 /// What the user asked for.
 enum class request : std::uint8_t { automatic, sum, exponential, requantise, own };
@@ -102,6 +105,8 @@ struct operator_facts {
   std::uint64_t bucket = 0;
   bool local = false;
   double fixed_unit = 0;
+  std::shared_ptr<detail::own_norm const>
+      own_norm;  ///< one's own: neither orders nor a unit count; else null
   bool unbiased = true;
   bool shifts = false;
   bool integer_wire = false;

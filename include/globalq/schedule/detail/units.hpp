@@ -77,28 +77,32 @@ struct serial_items {
   }
 };
 
-/// Turns the own norms of all buckets into the scales of all workers, on every worker alike.
+/// Bytes of a bucket in an exchange: of what a worker knows of it, and of what follows for all.
+struct exchange_widths {
+  std::size_t known = 0, follows = 0;
+};
+
+/// What all workers know of buckets becomes what all get, on every worker alike.
 ///
-/// Each worker owns a range of buckets: it gets the norms of that range from all, combines them in rank order and sends
-/// the scales to all. Two rounds; 2 (n-1)/n of the norms' bytes are sent.
-/// @param on     runs items in the memory of units and frames
-/// @param units  in: own norms, representable; out: scales
-template <Transport T, class Executor = serial_items>
-void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
-                    Executor const& on = {}) {
+/// Each worker owns a range of buckets: it gets what all know of that range, makes of it what follows, and sends that to
+/// all. Two rounds; (n-1)/n of the bytes of both widths are sent.
+/// @param write    write(to): what this worker knows of all buckets
+/// @param combine  combine(theirs, mine, to): what follows for buckets @p mine from what others know of them, a worker's after
+///                 the other's; the own are not among it
+/// @param read     read(all, mine): what follows for all buckets; that of @p mine is not among it
+template <Transport T, class Write, class Combine, class Read>
+void exchange_by_owners(T& t, std::uint64_t buckets, exchange_widths width, frame_pool& frames, bool counting,
+                        Write const& write, Combine const& combine, Read const& read) {
   int const n = t.size(), r = t.rank();
-  if (n == 1) return;
-  layout const cut(units.size(), n, 1, 0);
-  std::size_t const width = scale_bytes(type);
-  bool const counting = units.data() == nullptr;
+  layout const cut(buckets, n, 1, 0);
   segment const mine = cut.part(r);
-  std::size_t const mine_bytes = mine.count * width;
+  std::size_t const mine_bytes = mine.count * width.known;
   auto const theirs = frames.get(0, mine_bytes * static_cast<std::size_t>(n));
-  auto const norms = frames.get(1, units.size() * width), scales = frames.get(2, units.size() * width);
-  auto const part_of = [&](std::span<std::byte> all, int q) {
+  auto const known = frames.get(1, buckets * width.known), follows = frames.get(2, buckets * width.follows);
+  auto const part_of = [&](std::span<std::byte> all, std::size_t each, int q) {
     segment const s = cut.part(q);
-    return counting ? std::span<std::byte>(all.data(), s.count * width)
-                    : all.subspan(s.first * width, s.count * width);
+    return counting ? std::span<std::byte>(all.data(), s.count * each)
+                    : all.subspan(s.first * each, s.count * each);
   };
   auto const from = [&](int q) {
     return counting ? std::span<std::byte>(theirs.data(), mine_bytes)
@@ -107,19 +111,45 @@ void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, 
   schedule::detail::transfers<T> under_way;
   for (int q = 0; q < n; ++q)
     if (q != r) under_way.recv(t, q, from(q));
-  if (!counting) on.items(units.size(), write_units{units.data(), norms.data(), type});
-  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(norms, (r + k) % n));
+  if (!counting) write(known.data());
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(known, width.known, (r + k) % n));
   under_way.wait_all(t);
-  if (!counting)
-    on.items(mine.count, combine_units{theirs.data(), mine.count, r, n, p, type, units.data() + mine.first,
-                                       part_of(scales, r).data()});
+  if (!counting) combine(theirs.data(), mine, part_of(follows, width.follows, r).data());
   for (int q = 0; q < n; ++q)
-    if (q != r) under_way.recv(t, q, part_of(scales, q));
-  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(scales, r));
+    if (q != r) under_way.recv(t, q, part_of(follows, width.follows, q));
+  for (int k = 1; k < n; ++k) under_way.send(t, (r + k) % n, part_of(follows, width.follows, r));
   under_way.wait_all(t);
-  if (!counting)
-    on.items(units.size(),
-             read_units{scales.data(), type, units.data(), mine.first, mine.first + mine.count});
+  if (!counting) read(follows.data(), mine);
+}
+
+/// The same over a transport that counts.
+template <Transport T>
+void count_exchange(T& t, std::uint64_t buckets, exchange_widths width, frame_pool& frames) {
+  auto const nothing = [](auto...) {};
+  if (t.size() > 1) exchange_by_owners(t, buckets, width, frames, true, nothing, nothing, nothing);
+}
+
+constexpr exchange_widths widths_of_units(dtype type) { return {scale_bytes(type), scale_bytes(type)}; }
+
+/// Turns the own norms of all buckets into the scales of all workers, which owners combine in rank order.
+/// @param on     runs items in the memory of units and frames
+/// @param units  in: own norms, representable; out: scales
+template <Transport T, class Executor = serial_items>
+void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
+                    Executor const& on = {}) {
+  int const n = t.size(), r = t.rank();
+  if (n == 1) return;
+  exchange_by_owners(
+      t, units.size(), widths_of_units(type), frames, false,
+      [&](std::byte* to) {
+        on.items(units.size(), write_units{units.data(), to, type});
+      },
+      [&](std::byte const* theirs, segment mine, std::byte* to) {
+        on.items(mine.count, combine_units{theirs, mine.count, r, n, p, type, units.data() + mine.first, to});
+      },
+      [&](std::byte const* all, segment mine) {
+        on.items(units.size(), read_units{all, type, units.data(), mine.first, mine.first + mine.count});
+      });
 }
 
 }  // namespace GLOBALQ_ABI::detail

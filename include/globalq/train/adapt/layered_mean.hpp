@@ -283,10 +283,13 @@ class layered_mean {
     int const parts = schedule_->parts(n);
     ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
-    each_exchange([&](std::uint64_t units, dtype type) { before.add(units, globalq::scale_bytes(type)); });
-    if (std::any_of(slots_.begin(), slots_.end(),
-                    [](slot const& s) { return globalq::detail::shares_unit(s.facts); }))
-      before.add(1, globalq::scale_bytes(dtype::float64));
+    each_exchange(
+        [&](std::uint64_t units, globalq::detail::exchange_widths width) { before.add(units, width); });
+    auto const any = [&](auto const& asked) { return std::any_of(slots_.begin(), slots_.end(), asked); };
+    if (any([](slot const& s) { return globalq::detail::shares_unit(s.facts); }))
+      before.add(1, globalq::detail::widths_of_units(dtype::float64));
+    if (any([](slot const& s) { return s.facts.own_norm != nullptr && s.facts.local; }))
+      before.add(1, globalq::detail::widths_of_units(dtype::float64));
     auto const sums_of = [&](::globalq::layout const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };
@@ -433,18 +436,24 @@ class layered_mean {
   }
 
   /// Norms that are exchanged, as host_call does.
-  /// @param f  f(units, type) for each exchange
+  /// @param f  f(buckets, widths) for each exchange
   template <class F>
   void each_exchange(F const& f) const {
+    std::uint64_t own = 0;
+    for (std::size_t k = 0; k < slots_.size(); ++k)
+      if (auto const& op = slots_[k].facts; op.own_norm != nullptr && !op.local)
+        own += globalq::detail::buckets_of(op, model_[k].size);
+    if (own != 0) f(own, globalq::detail::widths_of_own_norms);
     for (std::uint32_t p : orders())
       for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
         std::uint64_t units = 0;
         for (std::size_t k = 0; k < slots_.size(); ++k) {
           auto const& op = slots_[k].facts;
-          if (!op.plain && !op.local && op.fixed_unit == 0 && op.p == p && model_[k].type == type)
+          if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_unit == 0 && op.p == p &&
+              model_[k].type == type)
             units += globalq::detail::buckets_of(op, model_[k].size);
         }
-        if (units != 0) f(units, type);
+        if (units != 0) f(units, globalq::detail::widths_of_units(type));
       }
   }
   std::vector<std::uint32_t> orders() const {

@@ -75,8 +75,9 @@ class quantiser_error {
       if (!statistics[b].finite())
         throw non_finite_error("globalq: quantiser_error: values " + std::to_string(b * width) +
                                " and following hold NaN or infinity");
-      double const unit = facts_.fixed_unit > 0
-                              ? facts_.fixed_unit
+      double const unit = facts_.fixed_unit > 0 ? facts_.fixed_unit
+                          : facts_.own_norm != nullptr
+                              ? own_unit(x, width, b)
                               : norm::local_unit(statistics[b], facts_.q, dtype::float32, 0);
       if (facts_.fixed_unit > 0 && statistics[b].max() > unit)
         throw configuration_error("globalq: quantiser_error: a value of magnitude " +
@@ -89,6 +90,20 @@ class quantiser_error {
   }
 
  private:
+  /// That of a norm of one's own.
+  double own_unit(std::span<float const> x, std::size_t width, std::size_t b) const {
+    std::span<float const> const values = x.subspan(b * width, std::min(width, x.size() - b * width));
+    globalq::detail::own_statistic found;
+    std::vector<globalq::detail::own_statistic> parts;
+    facts_.own_norm->measure(on_, {values.data(), dtype::float32}, values.size(), 0, {&found, 1}, parts);
+    globalq::detail::own_scale const scale = facts_.own_norm->scale(found);
+    double const unit = facts_.own_norm->unit(scale, facts_.q, dtype::float32, 0);
+    if (bits_of(unit) >= double_infinity)
+      throw configuration_error("globalq: quantiser_error: " +
+                                globalq::detail::own_norm::refusal(facts_, b, scale));
+    return unit;
+  }
+
   /// In units of unit^2.
   double of_bucket(std::span<float const> x, double unit) const {
     double const n = static_cast<double>(x.size()), gap = 1.0 / size_;

@@ -46,6 +46,10 @@ class level_learner {
   /// @param solver  solver(bins) -> solution, such as optimal, coordinate_descent, multiplier
   level_learner(Norm const& norm, std::function<solution(bins const&)> solver, learner_options options = {})
       : norm_(norm), solver_(std::move(solver)), options_(std::move(options)) {
+    static_assert(
+        NormScheme<Norm>,
+        "globalq: learn::level_learner: it measures by norm::linf, norm::l or norm::local; a norm of "
+        "one's own has a statistic that it does not know");
     if (norm.fixed_unit() != 0)
       throw configuration_error(
           "globalq: learn::level_learner: norm::fixed has no statistic to learn from; use a norm of the "

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief operator: a norm of one's own, of which calls see statistics as bytes.
+///
+/// The loop over values is compiled where the norm is named; what measures, exchanges and scales knows no type.
+
+#include "../../core/concepts.hpp"
+#include "../../core/detail/joined.hpp"
+#include "../../kernel/reduction.hpp"
+#include "resolve.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace GLOBALQ_ABI::detail {
+
+/// The statistic of some values, and their largest magnitude. Travels as it is.
+struct own_statistic {
+  std::byte bytes[most_statistic_bytes] = {};
+  std::uint64_t max_bits = 0;  ///< of |x| as a double
+
+  double max() const { return double_of(max_bits); }
+};
+/// What follows from the statistics of all workers. Travels as it is.
+struct own_scale {
+  double scale = 0;
+  std::uint64_t max_bits = 0;
+};
+
+/// A norm of one's own without its type.
+class own_norm {
+ public:
+  explicit own_norm(bool bounds) : bounds_(bounds) {}
+  virtual ~own_norm() = default;
+
+  /// Statistics of consecutive buckets of finite values [0, count). @param parts  reused memory
+  virtual void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count,
+                       std::uint64_t bucket, std::span<own_statistic> result,
+                       std::vector<own_statistic>& parts) const = 0;
+  /// The statistic of no values.
+  virtual own_statistic none() const = 0;
+  /// into = that of both.
+  virtual void merge(own_statistic& into, own_statistic const& more) const = 0;
+  virtual own_scale scale(own_statistic const& of) const = 0;
+
+  /// What values are divided by, times 2^-wide, as it travels: never below the largest magnitude. Infinity: the norm is wrong.
+  double unit(own_scale const& of, norm::order q, dtype type, int wide) const {
+    double const max = double_of(of.max_bits);
+    if (max == 0) return 0;
+    bool const number = of.scale >= 0 && bits_of(of.scale) < double_infinity;
+    if (!number || (bounds_ && of.scale < max)) return double_of(double_infinity);
+    return representable(q.scale(std::max(of.scale, max) * power_of_two(-wide)), q.format(type));
+  }
+  /// Why unit() is infinity. @param which  the bucket
+  static std::string refusal(operator_facts const& op, std::uint64_t which, own_scale const& of) {
+    double const max = double_of(of.max_bits);
+    return joined(
+        {"the norm of ", op.name, " made the scale ", std::to_string(of.scale), " of bucket ", which,
+         ", whose largest magnitude is ", std::to_string(max), "; scale() must give a finite number",
+         of.scale < max ? ", and none below the largest magnitude where bounds_largest says so" : ""});
+  }
+
+ private:
+  bool bounds_;
+};
+
+/// The statistic of a block.
+template <class N>
+struct own_block {
+  N const& norm;
+  const_vector x;
+
+  own_statistic operator()(std::uint64_t first, int count) const {
+    own_statistic s;
+    typename N::statistic found{};
+    if (x.type == dtype::float64) {
+      found = norm.measure(static_cast<double const*>(x.data) + first, count);
+    } else {
+      float buffer[norm::block_values];
+      found = norm.measure(kernel::load<norm::block_values>(x, first, count, 0, buffer), count);
+    }
+    std::memcpy(s.bytes, &found, sizeof found);
+    s.max_bits = kernel::host::leaves_of_values().statistic(x, first, count, infinity).max_bits;
+    return s;
+  }
+};
+
+template <class N>
+class own_norm_of final : public own_norm {
+  using statistic = typename N::statistic;
+
+ public:
+  explicit own_norm_of(N const& norm) : own_norm(N::bounds_largest), norm_(norm) {}
+
+  void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
+               std::span<own_statistic> result, std::vector<own_statistic>& parts) const override {
+    auto const both = [this](own_statistic a, own_statistic const& b) {
+      merge(a, b);
+      return a;
+    };
+    norm::reduce_buckets(on, count, bucket, both, own_block<N>{norm_, x}, result, parts);
+  }
+  own_statistic none() const override {
+    own_statistic s;
+    statistic const empty{};
+    std::memcpy(s.bytes, &empty, sizeof empty);
+    return s;
+  }
+  void merge(own_statistic& into, own_statistic const& more) const override {
+    statistic const both = norm_.merge(of(into), of(more));
+    std::memcpy(into.bytes, &both, sizeof both);
+    into.max_bits = std::max(into.max_bits, more.max_bits);
+  }
+  own_scale scale(own_statistic const& s) const override { return {norm_.scale(of(s)), s.max_bits}; }
+
+ private:
+  static statistic of(own_statistic const& s) {
+    statistic found;
+    std::memcpy(&found, s.bytes, sizeof found);
+    return found;
+  }
+
+  N norm_;
+};
+
+}  // namespace GLOBALQ_ABI::detail
