@@ -5,16 +5,17 @@
 
 #include "compose.hpp"
 
-#include "parts.hpp"
 #include "text.hpp"
 
 #include <globalq/operator/float32_tail.hpp>
 
 #include <algorithm>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace compose {
@@ -29,8 +30,20 @@ constexpr std::string_view levels_allowed =
     "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1 or e2m1, e2m3, "
     "e3m2, e4m3, e5m2";
 
-/// What the levels are as far as types go; `none` is no operator at all.
-enum class scheme : std::uint8_t { uniform, exponential, table };
+/// Any levels that are held as a table: table, symmetric, exponential of any base, or those of a small format. They differ in their data
+/// alone.
+struct any_table : gq::levels::detail::level_table {
+  template <class Table>
+  requires std::is_base_of_v<gq::levels::detail::level_table, Table>
+  explicit any_table(Table const& levels) : level_table{levels} {}
+};
+
+using levels_choice = std::variant<gq::levels::uniform<>, gq::levels::exponential<>, any_table>;
+using rounding_choice = std::variant<gq::rounding::stochastic, gq::rounding::random_shift<true>,
+                                     gq::rounding::random_shift<false>, gq::rounding::nearest>;
+using wire_choice = std::variant<gq::wire::int8, gq::wire::int16, gq::wire::int32, gq::wire::packed<>,
+                                 gq::wire::elias<>, gq::wire::huffman<>, gq::wire::sparse<>>;
+using gq::reduce::way;
 
 std::uint32_t read_order(std::string const& value, std::string_view text) {
   if (text == "inf") return gq::infinity;
@@ -43,12 +56,13 @@ std::uint32_t read_order(std::string const& value, std::string_view text) {
 /// A small floating-point format as levels.
 struct format {
   std::string_view name;
-  float largest;
   any_table (*levels)();
+  gq::norm::any (*shared_exponent)(std::uint64_t bucket);
 };
 template <class Levels>
 constexpr format format_named(std::string_view name) {
-  return {name, Levels::largest, [] { return any_table{Levels{}}; }};
+  return {name, [] { return any_table{Levels{}}; },
+          [](std::uint64_t bucket) -> gq::norm::any { return gq::norm::shared_exponent<Levels>{bucket}; }};
 }
 constexpr format formats[] = {format_named<gq::levels::e2m1>("e2m1"), format_named<gq::levels::e2m3>("e2m3"),
                               format_named<gq::levels::e3m2>("e3m2"), format_named<gq::levels::e4m3>("e4m3"),
@@ -61,16 +75,17 @@ format const* format_of(std::string_view name) {
   return nullptr;
 }
 
-norm_choice read_norm(description const& words) {
+gq::norm::any read_norm(description const& words) {
   std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
     refuse("bucket", std::to_string(words.bucket), "is more than a vector can have",
            "give 0 for the whole vector, or at most " + std::to_string(largest_bucket) + " values");
   bool const rounds = text.starts_with("power-of-two:");
   if (rounds) text.remove_prefix(13);
-  any_norm norm;
-  norm.bucket = words.bucket;
-  if (rounds) norm.coarse = 1;
+  auto const rounded = [&]<class Norm>(Norm const& norm) -> gq::norm::any {
+    if (rounds) return gq::norm::power_of_two<Norm>{norm};
+    return norm;
+  };
   if (text == "shared-exponent" && !rounds) {
     format const* const of = format_of(words.levels);
     if (of == nullptr)
@@ -78,33 +93,26 @@ norm_choice read_norm(description const& words) {
              "scales to the largest value of a format, and levels are " +
                  (words.levels.empty() ? "uniform" : words.levels),
              "use levels e2m1, e2m3, e3m2, e4m3 or e5m2");
-    norm.coarse = of->largest;
-    norm.in_byte = true;
-    return local_norm{norm};
+    return of->shared_exponent(words.bucket);
   }
-  if (text == "linf") return global_norm{norm};
-  if (text.starts_with("local:")) {
-    norm.q = read_order(words.norm, text.substr(6));
-    return local_norm{norm};
-  }
-  if (text.starts_with("fixed:") && !rounds) {
-    norm.unit = gq::norm::fixed{real_number("norm", words.norm, text.substr(6))}.fixed_unit();
-    return global_norm{norm};
-  }
+  if (text == "linf") return rounded(gq::norm::linf{words.bucket});
+  if (text.starts_with("local:"))
+    return rounded(gq::norm::local<>{read_order(words.norm, text.substr(6)), words.bucket});
+  if (text.starts_with("fixed:") && !rounds)
+    return gq::norm::fixed{real_number("norm", words.norm, text.substr(6)), words.bucket};
   auto const orders = split(text.substr(std::min<std::size_t>(2, text.size())), ',');
   if (text.starts_with("l:") && orders.size() == 2 && !rounds) {  // rounding up is for maxima alone
-    norm.q = read_order(words.norm, orders[0]);
-    norm.p = read_order(words.norm, orders[1]);
-    return global_norm{norm};
+    std::uint32_t const q = read_order(words.norm, orders[0]);
+    return gq::norm::l<>{q, read_order(words.norm, orders[1]), words.bucket};
   }
   refuse("norm", words.norm, "is no norm", norms_allowed);
 }
 
-rounding_kind read_rounding(std::string const& text) {
-  if (text == "stochastic") return rounding_kind::stochastic;
-  if (text == "random-shift") return rounding_kind::random_shift;
-  if (text == "random-shift-unshifted") return rounding_kind::random_shift_unshifted;
-  if (text == "nearest") return rounding_kind::nearest;
+rounding_choice read_rounding(std::string const& text) {
+  if (text == "stochastic") return gq::rounding::stochastic{};
+  if (text == "random-shift") return gq::rounding::random_shift<true>{};
+  if (text == "random-shift-unshifted") return gq::rounding::random_shift<false>{};
+  if (text == "nearest") return gq::rounding::nearest{};
   refuse("rounding", text, "is no rounding",
          "give stochastic, random-shift, random-shift-unshifted or nearest");
 }
@@ -125,11 +133,11 @@ wire_choice read_wire(std::string const& text) {
          "give int8, int16, int32, packed:B, where B is 1 to 8 bits, elias, huffman or sparse");
 }
 
-reduce_kind read_reduce(std::string const& text) {
-  if (text == "auto") return reduce_kind::automatic;
-  if (text == "sum") return reduce_kind::sum;
-  if (text == "exponential") return reduce_kind::exponential;
-  if (text == "requantise") return reduce_kind::requantise;
+way read_reduce(std::string const& text) {
+  if (text == "auto") return way::automatic;
+  if (text == "sum") return way::sum;
+  if (text == "exponential") return way::exponential;
+  if (text == "requantise") return way::requantise;
   refuse("reduce", text, "is no way to add codes", "give auto, sum, exponential or requantise");
 }
 
@@ -156,33 +164,38 @@ any_table checked(std::string const& value, Arguments const&... arguments) {
   }
 }
 
-/// Whether frames of a wire format differ in length.
-bool is_varying(wire_choice const& wire) {
-  return std::visit([]<class W>(W const&) { return gq::wire::BlockCode<W>; }, wire);
-}
+/// What the words stand for, each alone.
+struct parts {
+  gq::norm::any norm;
+  levels_choice levels;
+  rounding_choice rounding;
+  wire_choice wire;
+  way reduce;
+};
 
-/// Whether the types of a quantizer would fit together; the sentences are those of its static assertions.
-void check_fit(description const& words, scheme levels, parts const& with) {
-  bool const local =
-      std::visit([](auto const& norm) { return std::remove_cvref_t<decltype(norm)>::is_local; }, with.norm);
-  bool const adds = with.reduce == reduce_kind::sum || with.reduce == reduce_kind::exponential;
-  if (with.rounding == rounding_kind::random_shift && levels != scheme::uniform)
+/// Throws where they do not fit together, naming the words; a call would say so of the policies.
+void check_fit(description const& words, parts const& with) {
+  bool const uniform = std::holds_alternative<gq::levels::uniform<>>(with.levels),
+             exponential = std::holds_alternative<gq::levels::exponential<>>(with.levels),
+             adds = with.reduce == way::sum || with.reduce == way::exponential,
+             varying = std::visit([]<class W>(W const&) { return gq::wire::BlockCode<W>; }, with.wire);
+  if (std::holds_alternative<gq::rounding::random_shift<true>>(with.rounding) && !uniform)
     refuse("rounding", words.rounding,
            "shifts back, which needs evenly spaced levels, and levels are " + words.levels,
            "use levels uniform, or rounding random-shift-unshifted");
-  if (with.reduce == reduce_kind::sum && levels != scheme::uniform)
+  if (with.reduce == way::sum && !uniform)
     refuse("reduce", words.reduce, "cannot add codes of levels " + words.levels,
            "uniform levels pair with sum, exponential levels of base 2 with exponential, all levels with "
            "requantise");
-  if (with.reduce == reduce_kind::exponential && levels != scheme::exponential)
+  if (with.reduce == way::exponential && !exponential)
     refuse("reduce", words.reduce,
            "cannot add codes of levels " + (words.levels.empty() ? "uniform" : words.levels),
            "it adds powers of two: use levels exponential with base 2, or reduce requantise");
-  if (adds && is_varying(with.wire))
+  if (adds && varying)
     refuse("reduce", words.reduce,
            "cannot add codes of wire " + words.wire + ", whose frames differ in length",
            "use reduce requantise, or wire int8 or packed:8");
-  if (local && adds)
+  if (with.norm.is_local && adds)
     refuse("reduce", words.reduce,
            "cannot add codes that are scaled by different norms, and the norm is " + words.norm,
            "use a global norm, or reduce requantise");
@@ -204,45 +217,50 @@ gq::any_quantizer make_none(description const& words) {
   return gq::uncompressed{};
 }
 
-/// The operator of all that is quantised.
-gq::any_quantizer make_whole(description const& words) {
-  parts const with{read_norm(words), read_rounding(words.rounding), read_wire(words.wire),
-                   read_reduce(words.reduce)};
-  bool const stochastic = with.rounding == rounding_kind::stochastic;
+levels_choice read_levels(description const& words) {
   std::string_view const text = words.levels;
   std::size_t const colon = text.find(':');
   std::string_view const name = text.substr(0, colon);
   bool const alone = colon == std::string_view::npos;
   std::string_view const rest = alone ? std::string_view{} : text.substr(colon + 1);
 
-  if (text.empty() || name == "uniform") {
-    check_fit(words, scheme::uniform, with);
-    gq::levels::uniform<> const levels{alone ? 0U : read_size(words.levels, rest)};
-    return stochastic ? uniform_stochastic(levels, with) : uniform_one_word(levels, with);
-  }
-  auto const of_table = [&](any_table const& levels) {
-    check_fit(words, scheme::table, with);
-    return stochastic ? table_stochastic(levels, with) : table_one_word(levels, with);
-  };
+  if (text.empty() || name == "uniform")
+    return gq::levels::uniform<>{alone ? 0U : read_size(words.levels, rest)};
   if (name == "exponential") {
     auto const numbers = split(rest, ':');
     if (numbers.size() > 2) refuse("levels", words.levels, "has too many parts", levels_allowed);
     std::uint32_t const size = alone ? 0U : read_size(words.levels, numbers[0]);
     double const base = numbers.size() == 2 ? real_number("levels", words.levels, numbers[1]) : 2.0;
-    if (base != 2.0)
-      return of_table(checked<gq::levels::exponential<gq::dynamic, double>>(words.levels, size, base));
-    check_fit(words, scheme::exponential, with);
-    gq::levels::exponential<> const levels{size};
-    return stochastic ? exponential_stochastic(levels, with) : exponential_one_word(levels, with);
+    if (base == 2.0) return gq::levels::exponential<>{size};
+    return checked<gq::levels::exponential<gq::dynamic, double>>(words.levels, size, base);
   }
-  if (format const* const of = format_of(text)) return of_table(of->levels());
+  if (format const* const of = format_of(text)) return of->levels();
   if (name == "table" && !alone)
-    return of_table(
-        checked<gq::levels::table>(words.levels, std::span<double const>{read_table(words.levels, rest)}));
+    return checked<gq::levels::table>(words.levels, std::span<double const>{read_table(words.levels, rest)});
   if (name == "symmetric" && !alone)
-    return of_table(checked<gq::levels::symmetric>(words.levels,
-                                                   std::span<double const>{read_table(words.levels, rest)}));
+    return checked<gq::levels::symmetric>(words.levels,
+                                          std::span<double const>{read_table(words.levels, rest)});
   refuse("levels", words.levels, "are no levels", levels_allowed);
+}
+
+/// The operator of all that is quantised.
+gq::any_quantizer make_whole(description const& words) {
+  gq::norm::any const norm = read_norm(words);
+  rounding_choice const rounding = read_rounding(words.rounding);
+  wire_choice const wire = read_wire(words.wire);
+  way const reduce = read_reduce(words.reduce);
+  parts const with{norm, read_levels(words), rounding, wire, reduce};
+  check_fit(words, with);
+  return std::visit(
+      [&]<class Levels, class Rounding, class Wire>(Levels const& levels, Rounding const& rounds,
+                                                    Wire const& bytes) -> gq::any_quantizer {
+        if constexpr (std::is_same_v<Rounding, gq::rounding::random_shift<true>> &&
+                      !std::is_same_v<Levels, gq::levels::uniform<>>)
+          throw std::logic_error{"compose: check_fit() let parts pass that do not fit together"};
+        else
+          return gq::quantizer{with.norm, levels, rounds, bytes, gq::reduce::any{with.reduce}};
+      },
+      with.levels, with.rounding, with.wire);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 /// @file
 /// @brief compose: an operator from words, for programs whose user chooses the policies.
 ///
-/// The kernels of all compositions are compiled once, in the library globalq_compose.
+/// Norm and reduce are data (norm::any, reduce::any); of levels, roundings and wires each is a type, of which one is picked.
 
 #include <globalq/operator/any_quantizer.hpp>
 

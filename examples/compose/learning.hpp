@@ -5,7 +5,6 @@
 /// @brief compose: the levels of a named operator, learned from the vectors that are averaged, as its paper does.
 
 #include "operators.hpp"
-#include "parts.hpp"
 
 #include <globalq/train/learn/coordinate_descent.hpp>
 #include <globalq/train/learn/level_learner.hpp>
@@ -35,14 +34,11 @@ class level_learning {
     now_->zero_free = facts.zero_free;
     now_->values = facts.magnitudes;
     if (!now_->zero_free) now_->values.insert(now_->values.begin(), 0.0);
-    local_norm norm;
-    norm.q = facts.q.value;
-    norm.bucket = facts.bucket;
     globalq::learn::learner_options options;
     options.schedule = std::move(when);
     options.weights =
         how.normalised ? globalq::learn::weighting::equal : globalq::learn::weighting::squared_norms;
-    learner_.emplace(norm, solver(how.what), options);
+    learner_.emplace(globalq::norm::local<>{facts.q, facts.bucket}, solver(how.what), options);
   }
 
   /// @brief New levels for @p mean, where the step is one at which they change. All workers call it alike.
@@ -57,7 +53,10 @@ class level_learning {
         learner_->update(workers, x.first(x.size() - (tail_of_ == 0 ? 0 : x.size() % tail_of_)), step);
     if (!found) return false;
     *now_ = found->levels;
-    mean.set_levels(now_->zero_free ? any_table{now_->symmetric()} : any_table{now_->table()});
+    if (now_->zero_free)
+      mean.set_levels(now_->symmetric());
+    else
+      mean.set_levels(now_->table());
     return true;
   }
 
@@ -79,7 +78,7 @@ class level_learning {
 
   std::uint64_t tail_of_ = 0;  ///< bucket whose left-over values are not quantised; 0: all are
   std::shared_ptr<globalq::learn::level_set> now_;
-  std::optional<globalq::learn::level_learner<local_norm>> learner_;
+  std::optional<globalq::learn::level_learner<globalq::norm::local<>>> learner_;
 };
 
 }  // namespace compose

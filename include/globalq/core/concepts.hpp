@@ -295,12 +295,6 @@ template <class N>
 concept HasQuantum = requires {
   { N::quantum } -> std::convertible_to<float>;
 };
-/// Both where they are known at run time only: `norm::order scales()`.
-template <class N>
-concept SaysScales = requires(N const norm) {
-  norm.scales();
-};
-
 // A norm that is none of these brings a statistic of its own instead of orders: it measures parts, puts what is known of them
 // together, and makes a scale of it. Each member has a concept of its own, so that a quantizer can say which is missing.
 

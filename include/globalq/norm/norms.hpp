@@ -4,6 +4,7 @@
 /// @brief norm: which norm scales the values, and over how many of them.
 
 #include "../core/concepts.hpp"
+#include "order.hpp"
 
 #include <limits>
 #include <type_traits>
@@ -137,5 +138,43 @@ struct power_of_two : Norm {
                 "globalq: norm::power_of_two needs a local norm or a maximum over the workers: norm::linf, "
                 "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };
+
+/// The order within a worker, and what scales are rounded up to.
+template <NormScheme Norm>
+constexpr order order_of(Norm const& norm) {
+  order q = norm.inner();
+  if constexpr (SaysRoundsUp<Norm>) q.quantum = norm.rounds_up ? 1.0F : 0.0F;
+  if constexpr (HasQuantum<Norm>) q = {q.value, Norm::quantum, true};
+  return q;
+}
+
+/// @brief One of these norms, chosen at run time: for programs whose users name it.
+///
+/// Whether it fits the other policies is asked when a call is made, or planned; elsewhere it is what it was made of.
+struct any {
+  std::uint64_t bucket = 0;
+  bool is_local = false;
+
+  constexpr any() : any(linf{}) {}
+  template <NormScheme Norm>
+  requires(!std::is_same_v<Norm, any>) constexpr any(Norm const& norm)
+      : bucket(norm.bucket),
+        is_local(Norm::is_local),
+        order_(order_of(norm)),
+        outer_(norm.outer()),
+        unit_(norm.fixed_unit()) {}
+
+  constexpr std::uint32_t inner() const { return order_.value; }
+  constexpr std::uint32_t outer() const { return outer_; }
+  constexpr double fixed_unit() const { return unit_; }
+  constexpr order scales() const { return order_; }
+
+ private:
+  order order_;
+  std::uint32_t outer_;
+  double unit_;
+};
+
+constexpr order order_of(any const& norm) { return norm.scales(); }
 
 }  // namespace GLOBALQ_ABI::norm

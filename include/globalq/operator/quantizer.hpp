@@ -24,16 +24,25 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 template <class Op>
-inline constexpr bool is_reduce =
-    std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
-    std::is_same_v<Op, reduce::exponential> || std::is_same_v<Op, reduce::requantise>;
+inline constexpr bool is_reduce = std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
+                                  std::is_same_v<Op, reduce::exponential> ||
+                                  std::is_same_v<Op, reduce::requantise> || std::is_same_v<Op, reduce::any>;
 
 /// In place of a policy that was left out.
 struct missing_policy {};
 /// Whether it adds codes as they are.
 template <class Op>
 inline constexpr bool adds_codes =
-    !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantise>;
+    !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantise> &&
+    !std::is_same_v<Op, reduce::any>;
+/// Whether each worker has scales of its own, as far as the type of a norm tells.
+template <class Norm>
+constexpr bool always_local() {
+  if constexpr (std::is_same_v<Norm, norm::any>)
+    return false;
+  else
+    return Norm::is_local;
+}
 /// Whether a norm scales to no number format, or to that of the levels.
 template <class Norm, class Levels>
 inline constexpr bool has_quantum_of = !HasQuantum<Norm>;
@@ -85,7 +94,7 @@ struct quantizer {
       WireFormat<Wire> || wire::BlockCode<Wire>,
       "globalq: quantizer: the fourth policy is no wire format (see WireFormat). The order is norm, "
       "levels, rounding, wire, and reduce if any");
-  static_assert(ReduceOperator<Reduce>,
+  static_assert(ReduceOperator<Reduce> || std::is_same_v<Reduce, reduce::any>,
                 "globalq: quantizer: the fifth policy is no reduce operator (see ReduceOperator). Use "
                 "reduce::automatic, sum, exponential or requantise, or leave it out");
 
@@ -105,7 +114,7 @@ struct quantizer {
       !std::is_same_v<Reduce, reduce::exponential> || binary,
       "globalq: reduce::exponential cannot add codes of this level scheme. It adds powers of two: use "
       "levels::exponential with base 2, or reduce::requantise; see docs/composing.md");
-  static_assert(!Norm::is_local || !detail::adds_codes<Reduce>,
+  static_assert(!detail::always_local<Norm>() || !detail::adds_codes<Reduce>,
                 "globalq: codes scaled by different norms cannot be added. Use a global norm, or "
                 "reduce::requantise; see "
                 "docs/composing.md");

@@ -34,4 +34,16 @@ struct requantise {
   static constexpr char const* name() { return "requantise"; }
 };
 
+/// Which of the library's ways.
+enum class way : std::uint8_t { automatic, sum, exponential, requantise };
+
+/// @brief One of the library's ways, chosen at run time. Whether it fits the other policies is asked when a call is made, or planned.
+struct any {
+  way which = way::automatic;
+  constexpr char const* name() const {
+    constexpr char const* names[] = {"auto", "sum", "exponential", "requantise"};
+    return names[static_cast<int>(which)];
+  }
+};
+
 }  // namespace GLOBALQ_ABI::reduce

@@ -77,17 +77,15 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   }
   if constexpr (HasStatistic<N>) {
     f.q = f.p = infinity;  // of what is measured besides
+    if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
     f.own_norm = std::make_shared<own_norm_of<N>>(op.norm);
   } else {
-    f.q = op.norm.inner();
+    f.q = norm::order_of(op.norm);
     f.p = op.norm.outer();
     f.fixed_unit = op.norm.fixed_unit();
   }
-  if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
-  if constexpr (HasQuantum<N>) f.q = {f.q.value, N::quantum, true};
-  if constexpr (SaysScales<N>) f.q = op.norm.scales();  // known at run time only
   f.bucket = op.norm.bucket;
-  f.local = N::is_local;
+  f.local = op.norm.is_local;
   f.shifts = op.rounding.shifts();
   f.unbiased = R::unbiased;
   f.integer_wire = is_integer_wire<W>();
@@ -105,6 +103,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
   if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
+  if constexpr (std::is_same_v<Op, reduce::any>) f.reduce = static_cast<request>(op.reduce.which);
   if constexpr (!is_reduce<Op>) {
     f.reduce = request::own;
     f.largest_sum = [](std::uint32_t max_code, std::uint32_t terms, std::uint32_t height) -> std::uint64_t {

@@ -157,6 +157,10 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   if (op.shifts && !op.evenly_spaced)
     return refuse(
         {"shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>"});
+  if (op.most_bytes != nullptr && (op.reduce == request::sum || op.reduce == request::exponential))
+    return refuse(
+        {"codes in frames of different lengths are not added as they are; use reduce::requantise, or "
+         "wire int8 or packed"});
   if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
     return refuse({"reduce::", name_of(r.how), " cannot add codes of this level scheme; use ",
                    (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise")});

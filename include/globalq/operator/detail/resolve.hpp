@@ -54,7 +54,7 @@ namespace detail {
 
 class own_norm;
 
-/// What the user asked for.
+/// What the user asked for; the first are those of reduce::way.
 enum class request : std::uint8_t { automatic, sum, exponential, requantise, own };
 
 /// What a schedule says of itself; see schedule/concept.hpp.

@@ -107,8 +107,7 @@ class level_learner {
       norms[b] = found[b].finite() ? norm::local_unit(found[b], q, x.type, 0) : double_of(double_nan);
       finite = finite && bits_of(norms[b]) < double_infinity;
     }
-    if constexpr (!Norm::is_local)
-      if (!share(t, facts, finite, norms, p, x.type)) return {outcome::non_finite, {}};
+    if (!norm_.is_local && !share(t, facts, finite, norms, p, x.type)) return {outcome::non_finite, {}};
     if (options_.exchange == statistics::normals) {
       normals mine(options_.samples, options_.weights);
       mine.measure(on, x, length, bucket, norms);
