@@ -11,12 +11,14 @@
 #include "../../telemetry/detail/value_errors.hpp"
 #include "../../transport/endpoint.hpp"
 #include "../call_queue.hpp"
+#include "call_task.hpp"
 #include "entered.hpp"
 #include "grouped_codec.hpp"
 #include "opening.hpp"
 #include "own_norms.hpp"
 #include "rounding_errors.hpp"
 #include "setup.hpp"
+#include "shared_norms.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -57,7 +59,7 @@ class host_call {
            group_operators const& ops, std::uint64_t step) {
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
-    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, is_plain(ops), [&] {
+    meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, ops.plain(), [&] {
       guarded([&] { exchange({schedule, members, ops, step}); });
     });
   }
@@ -110,19 +112,7 @@ class host_call {
     std::vector<opening_record> records;
   };
 
-  /// What is called for.
-  struct task {
-    schedule::erased const& schedule;
-    std::span<vector_group::member const> members;
-    group_operators const& ops;
-    std::uint64_t step;
-
-    dtype type() const { return members.empty() ? dtype::float32 : members[0].x.type; }
-    /// Of a part of a vector alone, or of all of a vector of a group.
-    segment of(std::size_t k, segment part) const { return ops.alone ? part : segment{0, members[k].length}; }
-  };
-
-  void exchange(task const& t) {
+  void exchange(call_task const& t) {
     places_.place(t.members, t.ops);
     layout const cut(t.ops.alone ? t.members[0].length : places_.length(), t.schedule.parts(workers_.size()),
                      t.ops.grain, t.ops.chunk_values);
@@ -150,7 +140,7 @@ class host_call {
       case outcome::beyond_unit:
         throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
       case outcome::zero:
-        if (meter_.wants_errors() && !is_plain(t.ops)) note_zeros(t, brought);
+        if (meter_.wants_errors() && !t.ops.plain()) note_zeros(t, brought);
         return fill_results(false);
       default:
         send(t, cut, brought, d);
@@ -165,7 +155,7 @@ class host_call {
 
   /// Statistics, and the exchange of what they come to.
   /// @throws disagreement_error, configuration_error where a value is beyond its unit
-  decision open(task const& t, segment brought) {
+  decision open(call_task const& t, segment brought) {
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     std::uint64_t lists = hash(t.ops.grouping, t.members.size()), values = 0;
@@ -174,7 +164,7 @@ class host_call {
       auto const& m = t.members[k];
       operator_facts const& op = t.ops.facts(k);
       measure(op, m, t.of(k, brought), places_.first_bucket(k),
-              enters_other(t.schedule, op) ? infinity : call_setup::inner_order_of(op));
+              t.enters_other(op) ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
       if (op.fixed_unit > 0 && !op.centred && !t.ops.alone)
@@ -182,10 +172,9 @@ class host_call {
     }
     if (t.ops.alone) {
       operator_facts const& op = t.ops.facts(0);
-      bool const whole =
-          !enters_other(t.schedule, op) && buckets == 1 && statistics_[0].max_bits < double_infinity;
+      bool const whole = !t.enters_other(op) && buckets == 1 && statistics_[0].max_bits < double_infinity;
       std::uint32_t const q = call_setup::inner_order_of(op);
-      return agree(t, 0, values, whole ? norm::relative_norm(statistics_[0], q) : 0.0, rule_of(t, op));
+      return agree(t, 0, values, whole ? norm::relative_norm(statistics_[0], q) : 0.0, t.rule_of(op));
     }
     // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
     scale_rule rule(operator_facts{}, t.type());
@@ -198,14 +187,12 @@ class host_call {
   }
 
   /// Scales, and the frames.
-  void send(task const& t, layout const& cut, segment brought, decision const& d) {
+  void send(call_task const& t, layout const& cut, segment brought, decision const& d) {
     scale_plain(t, d);
-    call const c = common_call(t, d);
-    bool enters = false;
-    for (group_slot const& slot : t.ops.slots) enters = enters || enters_other(t.schedule, *slot.facts);
-    std::span<vector_group::member const> const inside = enters ? enter(t, c, brought) : t.members;
+    call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d.wide);
+    std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
     scale(t, inside, brought, d);
-    if (meter_.wants_errors() && !is_plain(t.ops) && encodes(t.schedule)) {
+    if (meter_.wants_errors() && !t.ops.plain() && encodes(t.schedule)) {
       call own = c;
       own.workers = 1;
       own.weight = 1;
@@ -222,16 +209,12 @@ class host_call {
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
-  /// Whether what is encoded is another vector than the caller's, known once all workers have agreed.
-  static bool enters_other(schedule::erased const& schedule, operator_facts const& op) {
-    return schedule.sums_in_nodes || op.centred;
-  }
   /// Whether this worker encodes own values.
   bool encodes(schedule::erased const& schedule) const {
     return schedule.leads(workers_.rank(), workers_.size());
   }
   /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
-  std::span<vector_group::member const> enter(task const& t, call const& c, segment brought) {
+  std::span<vector_group::member const> enter(call_task const& t, call const& c, segment brought) {
     entered_.clear();
     for (std::size_t k = 0; k < t.members.size(); ++k)
       entered_.add(t.members[k].x, t.members[k].length, t.of(k, brought), t.ops.facts(k),
@@ -251,7 +234,7 @@ class host_call {
     for (std::size_t k = 0; k < inside_.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       inside_[k].x = entered_[k];
-      if (!enters_other(t.schedule, op)) continue;
+      if (!t.enters_other(op)) continue;
       std::uint64_t const first = places_.first_bucket(k), buckets = buckets_of(op, inside_[k].length);
       if (encodes(t.schedule))
         measure(op, inside_[k], t.of(k, brought), first, call_setup::inner_order_of(op));
@@ -284,42 +267,35 @@ class host_call {
     if (share > 1) throw configuration_error(beyond_unit_text(setup_.operation, share));
   }
 
-  /// Whether all vectors of a group travel as float32.
-  static bool is_plain(group_operators const& ops) {
-    return std::all_of(ops.slots.begin(), ops.slots.end(),
-                       [](group_slot const& s) { return s.facts->plain; });
-  }
-
   /// A call of which nothing is rounded.
-  void note_zeros(task const& t, segment brought) {
+  void note_zeros(call_task const& t, segment brought) {
     std::uint64_t values = 0;
     for (std::size_t k = 0; k < t.members.size(); ++k) values += t.of(k, brought).count;
     meter_.report().rounded = meter_.report().zeros = values;
   }
 
-  std::span<norm::statistic const> statistics_of(task const& t, std::size_t k) const {
+  std::span<norm::statistic const> statistics_of(call_task const& t, std::size_t k) const {
     return std::span<norm::statistic const>(statistics_)
         .subspan(places_.first_bucket(k), buckets_of(t.ops.facts(k), t.members[k].length));
   }
 
   /// Fills units_ with the scales of all buckets, in units of 2^wide.
   /// @param members  with what is encoded
-  void scale(task const& t, std::span<vector_group::member const> members, segment brought,
+  void scale(call_task const& t, std::span<vector_group::member const> members, segment brought,
              decision const& d) {
     if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
     // for scale_plain() as well, which only large values need: in a later call, maybe
-    if (!t.ops.alone) exchanged_.reserve(std::max<std::uint64_t>(places_.buckets(), members.size()));
+    shared_.clear(members.size(),
+                  t.ops.alone ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
     plain_.reserve(members.size());
-    shared_.clear();
-    shared_.reserve(members.size());
     own_norms_.clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
       std::span<double> const units = std::span(units_).subspan(places_.first_bucket(k), mine.size());
       if (op.plain || mine.empty()) continue;
-      if (opening_has_norm(t, op)) {
+      if (t.opening_has_norm(op)) {
         units[0] = d.unit;
         continue;
       }
@@ -331,9 +307,9 @@ class host_call {
         continue;
       }
       for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
-      if (!op.local && op.fixed_unit == 0) shared_.push_back({op.p, members[k].y.type, units});
+      if (!op.local && op.fixed_unit == 0) shared_.add(op.p, members[k].y.type, units);
     }
-    exchange_units();
+    exchange_norms();
     if (own_norms_.empty()) return;
     auto const timed = meter_.enter(phase::opening);
     own_norms_.exchange(workers_, setup_.operation, memory_->frames);
@@ -341,7 +317,7 @@ class host_call {
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
   /// exchanged then; nor for a vector alone.
-  void scale_plain(task const& t, decision const& d) {
+  void scale_plain(call_task const& t, decision const& d) {
     plain_.clear();
     shared_.clear();
     int const n = workers_.size();
@@ -352,62 +328,17 @@ class host_call {
       operator_facts const& op = t.ops.facts(k);
       for (norm::statistic const& s : statistics_of(t, k)) tops_[k] = std::max(tops_[k], s.max());
       if (op.plain || op.plain_tail || op.centred || t.schedule.sums_in_nodes)
-        shared_.push_back({infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1)});
+        shared_.add(infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1));
     }
-    exchange_units();
+    exchange_norms();
     for (std::size_t k = 0; k < tops_.size(); ++k)
       plain_.push_back(tops_[k] == 0 ? plain_scale{} : plain_scale_of(tops_[k], n, t.members[k].x.type));
   }
 
-  /// Norms that all workers combine.
-  struct shared_units {
-    std::uint32_t p;
-    dtype type;
-    std::span<double> units;
-    bool exchanged_with(shared_units const& other) const { return p == other.p && type == other.type; }
-  };
-
-  /// agree_on_units() of shared_. Norms that are combined by the same rule and travel in the same width share an exchange.
-  void exchange_units() {
+  void exchange_norms() {
     if (shared_.empty()) return;
     auto const timed = meter_.enter(phase::opening);
-    auto const agree_on = [this](std::span<double> units, shared_units const& of) {
-      agree_on_units(workers_, units, of.p, of.type, memory_->frames);
-    };
-    if (shared_.size() == 1) return agree_on(shared_[0].units, shared_[0]);
-    for (std::size_t i = 0; i < shared_.size(); ++i) {
-      shared_units const of = shared_[i];
-      if (of.units.empty()) continue;  // exchanged with others
-      exchanged_.clear();
-      for (shared_units const& s : shared_)
-        if (s.exchanged_with(of)) exchanged_.insert(exchanged_.end(), s.units.begin(), s.units.end());
-      agree_on(exchanged_, of);
-      auto from = exchanged_.cbegin();
-      for (shared_units& s : shared_) {
-        if (!s.exchanged_with(of)) continue;
-        std::copy_n(from, s.units.size(), s.units.begin());
-        from += static_cast<std::ptrdiff_t>(s.units.size());
-        s.units = {};
-      }
-    }
-  }
-
-  /// What of a call does not depend on its vectors.
-  call common_call(task const& t, decision const& d) const {
-    schedule::erased const& schedule = t.schedule;
-    call c;
-    c.rank = workers_.rank();
-    c.workers = schedule.gathers ? 1 : workers_.size();
-    if (schedule.sums_in_nodes) {
-      schedule_facts const s = schedule.facts(workers_.size());
-      c.rank = schedule.node_of(workers_.rank(), workers_.size());
-      c.workers = s.vectors(workers_.size());
-      c.weight = s.weight(workers_.size());
-    }
-    c.seed = setup_.settings.seed;
-    c.step = t.step;
-    c.wide = d.wide;
-    return c;
+    shared_.exchange(workers_, memory_->frames);
   }
 
   /// The statistics of the buckets of a vector.
@@ -424,22 +355,9 @@ class host_call {
         mine.subspan(op.bucket == 0 ? 0 : part.first / op.bucket, buckets_of(op, part.count)), parts_);
   }
 
-  /// What scale follows from the records of a call of one vector.
-  static scale_rule rule_of(task const& t, operator_facts const& op) {
-    scale_rule rule(op, t.type());
-    if (op.centred) rule.fixed_unit = 0;  // it is for values around midpoints
-    // the norm is that of another vector than was measured so far: it is a bucket's at least
-    rule.by_bucket = rule.by_bucket || (enters_other(t.schedule, op) && !op.plain && rule.fixed_unit == 0);
-    return rule;
-  }
-  /// Whether the scale of a vector follows from the records.
-  static bool opening_has_norm(task const& t, operator_facts const& op) {
-    return t.ops.alone && op.fixed_unit == 0 && !rule_of(t, op).by_bucket;
-  }
-
   /// The opening exchange.
   /// @param grouping  0, or what tells one list of lengths and types from another
-  decision agree(task const& t, std::uint64_t grouping, std::uint64_t values, double relative,
+  decision agree(call_task const& t, std::uint64_t grouping, std::uint64_t values, double relative,
                  scale_rule const& rule) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
@@ -455,31 +373,8 @@ class host_call {
     mine[0] = agreed.record(t.step, top, relative);
     transport::allgather(workers_, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
     check_agreement(workers_, records, setup_.operation, setup_.forced,
-                    [&](int field) { return text(t, field); });
+                    [&](int field) { return t.text(field, setup_, n); });
     return decide(records.data(), n, rule);
-  }
-
-  /// What this worker means, for errors.
-  std::string text(task const& t, int field) const {
-    switch (field) {
-      case agreement::schedule:
-        return t.schedule.facts(workers_.size()).name + (joined({" of ", workers_.size(), " workers"}));
-      case agreement::seed:
-        return std::to_string(setup_.settings.seed);
-      case agreement::mode:
-        return mode_text(setup_.settings.non_finite);
-      case agreement::step:
-        return std::to_string(t.ops.reported_step(t.step));
-      case agreement::what:
-        return t.ops.of.empty() ? t.ops.slots[0].facts->name
-                                : joined({"those of ", t.members.size(), " layers"});
-      default:
-        break;
-    }
-    if (t.ops.alone) return name_of(t.type());
-    std::string list = "a group of";
-    for (auto const& m : t.members) list += joined({" ", m.length, " ", name_of(m.x.type)});
-    return list;
   }
 
   transport::endpoint& workers_;
@@ -490,8 +385,8 @@ class host_call {
   entered_vectors entered_;
   std::vector<vector_group::member> inside_;  ///< of a group, with what is encoded
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> units_, exchanged_, tops_;
-  std::vector<shared_units> shared_;
+  std::vector<double> units_, tops_;
+  shared_norms shared_;
   own_norms own_norms_;
   std::vector<plain_scale> plain_;
   group_places places_;

@@ -11,6 +11,7 @@
 #include "../options.hpp"
 #include "../vector_group.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace GLOBALQ_ABI::detail {
@@ -60,6 +61,10 @@ struct group_operators {
   }
   std::size_t slot_of(std::size_t member) const { return of.empty() ? 0 : of[member]; }
   operator_facts const& facts(std::size_t member) const { return *slots[slot_of(member)].facts; }
+  /// Whether all vectors travel as float32.
+  bool plain() const {
+    return std::all_of(slots.begin(), slots.end(), [](group_slot const& s) { return s.facts->plain; });
+  }
 };
 
 /// What is fixed when a call is made. On each worker alike.

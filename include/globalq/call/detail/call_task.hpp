@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: what is called for, on the host.
+
+#include "../../schedule/erased.hpp"
+#include "../vector_group.hpp"
+#include "opening.hpp"
+#include "setup.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+namespace GLOBALQ_ABI::detail {
+
+/// The vectors of a call, and what is done with them.
+struct call_task {
+  schedule::erased const& schedule;
+  std::span<vector_group::member const> members;
+  group_operators const& ops;
+  std::uint64_t step;
+
+  dtype type() const { return members.empty() ? dtype::float32 : members[0].x.type; }
+  /// Of a part of a vector alone, or all of a vector of a group.
+  segment of(std::size_t k, segment part) const { return ops.alone ? part : segment{0, members[k].length}; }
+
+  /// Whether what is encoded of a vector is another one than the caller's, known once all workers have agreed.
+  bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || op.centred; }
+  bool enters_others() const {
+    return std::any_of(ops.slots.begin(), ops.slots.end(),
+                       [this](group_slot const& s) { return enters_other(*s.facts); });
+  }
+
+  /// What scale follows from the records of a call of one vector.
+  scale_rule rule_of(operator_facts const& op) const {
+    scale_rule rule(op, type());
+    if (op.centred) rule.fixed_unit = 0;  // it is for values around midpoints
+    // the norm is that of another vector than was measured so far: it is a bucket's at least
+    rule.by_bucket = rule.by_bucket || (enters_other(op) && !op.plain && rule.fixed_unit == 0);
+    return rule;
+  }
+  /// Whether the scale of a vector follows from the records.
+  bool opening_has_norm(operator_facts const& op) const {
+    return ops.alone && op.fixed_unit == 0 && !rule_of(op).by_bucket;
+  }
+
+  /// What of the call does not depend on its vectors.
+  call common(int rank, int workers, std::uint64_t seed, std::int32_t wide) const {
+    call c;
+    c.rank = rank;
+    c.workers = schedule.gathers ? 1 : workers;
+    if (schedule.sums_in_nodes) {
+      schedule_facts const s = schedule.facts(workers);
+      c.rank = schedule.node_of(rank, workers);
+      c.workers = s.vectors(workers);
+      c.weight = s.weight(workers);
+    }
+    c.seed = seed;
+    c.step = step;
+    c.wide = wide;
+    return c;
+  }
+
+  /// What a worker means by a field of the agreement, for errors.
+  std::string text(int field, call_setup const& setup, int workers) const {
+    switch (field) {
+      case agreement::schedule:
+        return schedule.facts(workers).name + (joined({" of ", workers, " workers"}));
+      case agreement::seed:
+        return std::to_string(setup.settings.seed);
+      case agreement::mode:
+        return mode_text(setup.settings.non_finite);
+      case agreement::step:
+        return std::to_string(ops.reported_step(step));
+      case agreement::what:
+        return ops.of.empty() ? ops.slots[0].facts->name : joined({"those of ", members.size(), " layers"});
+      default:
+        break;
+    }
+    if (ops.alone) return name_of(type());
+    std::string list = "a group of";
+    for (auto const& m : members) list += joined({" ", m.length, " ", name_of(m.x.type)});
+    return list;
+  }
+};
+
+}  // namespace GLOBALQ_ABI::detail

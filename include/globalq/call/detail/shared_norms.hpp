@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: norms of the library's that all workers combine, in as few exchanges as there are rules and widths.
+
+#include "../../core/codec.hpp"
+#include "../../schedule/detail/units.hpp"
+#include "../../transport/endpoint.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace GLOBALQ_ABI::detail {
+
+/// The norms of vectors of a call, with the memory that calls reuse.
+class shared_norms {
+ public:
+  /// @param vectors,units  room for that many, so that later calls allocate nothing
+  void clear(std::size_t vectors = 0, std::size_t units = 0) {
+    norms_.clear();
+    norms_.reserve(vectors);
+    exchanged_.reserve(units);
+  }
+  bool empty() const { return norms_.empty(); }
+
+  /// @param p      order over the workers
+  /// @param type   norms travel in its width
+  /// @param units  in: own norms, one a bucket; out, after exchange(): those of all workers
+  void add(std::uint32_t p, dtype type, std::span<double> units) { norms_.push_back({p, type, units}); }
+
+  /// agree_on_units() of all.
+  void exchange(transport::endpoint& workers, frame_pool& frames) {
+    auto const agree_on = [&](std::span<double> units, vector const& of) {
+      agree_on_units(workers, units, of.p, of.type, frames);
+    };
+    if (norms_.size() == 1) return agree_on(norms_[0].units, norms_[0]);
+    for (std::size_t i = 0; i < norms_.size(); ++i) {
+      vector const of = norms_[i];
+      if (of.units.empty()) continue;  // exchanged with others
+      exchanged_.clear();
+      for (vector const& v : norms_)
+        if (v.exchanged_with(of)) exchanged_.insert(exchanged_.end(), v.units.begin(), v.units.end());
+      agree_on(exchanged_, of);
+      auto from = exchanged_.cbegin();
+      for (vector& v : norms_) {
+        if (!v.exchanged_with(of)) continue;
+        std::copy_n(from, v.units.size(), v.units.begin());
+        from += static_cast<std::ptrdiff_t>(v.units.size());
+        v.units = {};
+      }
+    }
+  }
+
+ private:
+  struct vector {
+    std::uint32_t p;
+    dtype type;
+    std::span<double> units;
+    bool exchanged_with(vector const& other) const { return p == other.p && type == other.type; }
+  };
+
+  std::vector<vector> norms_;
+  std::vector<double> exchanged_;
+};
+
+}  // namespace GLOBALQ_ABI::detail
