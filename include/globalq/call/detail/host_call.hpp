@@ -15,7 +15,6 @@
 #include "entered.hpp"
 #include "grouped_codec.hpp"
 #include "opening.hpp"
-#include "own_norms.hpp"
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 #include "shared_norms.hpp"
@@ -35,6 +34,7 @@ class host_call {
         codec_(std::move(codec)),
         meter_(setup.settings.telemetry),
         entered_(on),
+        own_scales_(setup.make_own_scales == nullptr ? nullptr : setup.make_own_scales()),
         memory_(std::make_shared<workspace>()) {}
 
   /// One call.
@@ -289,7 +289,7 @@ class host_call {
                   t.ops.alone ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
     plain_.reserve(members.size());
-    own_norms_.clear();
+    if (own_scales_) own_scales_->clear();
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
@@ -302,17 +302,17 @@ class host_call {
       if (op.own_norm != nullptr) {
         segment const measured = encodes(t.schedule) ? t.of(k, brought) : segment{};
         auto const timed = meter_.enter(phase::norm);
-        own_norms_.add(on_, op, members[k].x, measured, units,
-                       op.local ? members[k].x.type : members[k].y.type, d.wide);
+        own_scales_->add(on_, op, members[k].x, measured, units,
+                         op.local ? members[k].x.type : members[k].y.type, d.wide);
         continue;
       }
       for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
       if (!op.local && op.fixed_unit == 0) shared_.add(op.p, members[k].y.type, units);
     }
     exchange_norms();
-    if (own_norms_.empty()) return;
+    if (!own_scales_ || own_scales_->empty()) return;
     auto const timed = meter_.enter(phase::opening);
-    own_norms_.exchange(workers_, setup_.operation, memory_->frames);
+    own_scales_->exchange(workers_, setup_.operation, memory_->frames);
   }
 
   /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
@@ -387,7 +387,7 @@ class host_call {
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, tops_;
   shared_norms shared_;
-  own_norms own_norms_;
+  std::unique_ptr<own_scales> own_scales_;  ///< where a norm may be one's own
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;

@@ -10,8 +10,10 @@
 #include "../../transport/endpoint.hpp"
 #include "../options.hpp"
 #include "../vector_group.hpp"
+#include "own_norms.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
 namespace GLOBALQ_ABI::detail {
@@ -25,6 +27,7 @@ struct call_setup {
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
   std::uint64_t schedule_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
+  std::unique_ptr<own_scales> (*make_own_scales)() = nullptr;  ///< null: no norm is one's own
   bool forced = false;  ///< the operator is float32 because the environment says so
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }

@@ -269,6 +269,7 @@ class collective {
     // what a schedule says may lie in it: ask where it stays
     auto what = globalq::schedule::erase(std::move(schedule));
     call_setup setup = set_up(*link, facts_of(op), *what, settings);
+    if constexpr (!on_stream && may_have_own_norm<Operator>) setup.make_own_scales = make_own_scales;
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
     auto const on = executor_of(workers, space);
     body_ = std::make_unique<body>(std::move(link), std::move(what), setup, on,

@@ -32,7 +32,7 @@ class composed_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_) write_scales(o, part, scales, [&](std::uint64_t b) { return call_.units[b]; });
+    if (leaf && local_) write_scales(o, part, scales, call_.units.data() + first_bucket(part));
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Lane>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
@@ -134,12 +134,12 @@ class composed_codec final : public composition {
     }
   }
 
-  /// @param unit  unit(b) for each bucket b of the vector, already representable
-  template <class Unit>
-  void write_scales(operands const& o, segment part, std::byte* scales, Unit const& unit) const {
+  /// @param units  of the buckets of the part, already representable
+  GLOBALQ_CALLED void write_scales(operands const& o, segment part, std::byte* scales,
+                                   double const* units) const {
     std::memset(scales, 0, scale_bytes_of(part));
     for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
-      o.write_scale(scales, b, unit(b));
+      o.write_scale(scales, b, *units++);
   }
 
   /// Local norms: the norm of the sum, recomputed, bucket by bucket.
@@ -159,9 +159,11 @@ class composed_codec final : public composition {
       return o.by.leaf->statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
-    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
-      return norm::local_unit(statistics_[b - first], q_, call_.x.type, -o.reference(b));
-    });
+    units_.clear();
+    for (norm::statistic const& s : statistics_)
+      units_.push_back(
+          norm::local_unit(s, q_, call_.x.type, -o.reference(first_bucket(part) + units_.size())));
+    write_scales(o, part, scales, units_.data());
   }
 
   /// The same by a norm of one's own, which gets whole blocks of the sum itself.
@@ -179,14 +181,16 @@ class composed_codec final : public composition {
       });
     });
     own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, bucket_, own_, own_parts_);
-    write_scales(o, part, scales, [&, first = first_bucket(part)](std::uint64_t b) {
-      own_scale scale = own_norm_->scale(own_[b - first]);
-      double const unit = own_norm_->unit(scale, q_, call_.x.type, 0);
-      if (bits_of(unit) < double_infinity) return unit;
+    units_.clear();
+    for (own_statistic const& s : own_) {
+      own_scale scale = own_norm_->scale(s);
+      units_.push_back(own_norm_->unit(scale, q_, call_.x.type, 0));
+      if (bits_of(units_.back()) < double_infinity) continue;
       faults_ |= kernel::no_scale;  // the call goes on, as other workers wait for this frame
-      scale.scale = double_of(scale.max_bits);
-      return own_norm_->unit(scale, q_, call_.x.type, 0);
-    });
+      scale.scale = scale.max();
+      units_.back() = own_norm_->unit(scale, q_, call_.x.type, 0);
+    }
+    write_scales(o, part, scales, units_.data());
   }
 
   std::unique_ptr<host_policies<Lane>> held_;
@@ -196,7 +200,8 @@ class composed_codec final : public composition {
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> sums_;  ///< of frames, for a norm of one's own
+  std::vector<double> units_;  ///< of sums
+  std::vector<double> sums_;   ///< of frames, for a norm of one's own
   std::vector<own_statistic> own_, own_parts_;
 };
 

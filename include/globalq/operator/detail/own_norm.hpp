@@ -20,13 +20,13 @@ namespace GLOBALQ_ABI::detail {
 struct own_statistic {
   std::byte bytes[most_statistic_bytes] = {};
   std::uint64_t max_bits = 0;  ///< of |x| as a double
-
-  double max() const { return double_of(max_bits); }
 };
 /// What follows from the statistics of all workers. Travels as it is.
 struct own_scale {
   double scale = 0;
   std::uint64_t max_bits = 0;
+
+  double max() const { return double_of(max_bits); }
 };
 
 /// A norm of one's own without its type.
@@ -46,8 +46,8 @@ class own_norm {
   virtual own_scale scale(own_statistic const& of) const = 0;
 
   /// What values are divided by, times 2^-wide, as it travels: never below the largest magnitude. Infinity: the norm is wrong.
-  double unit(own_scale const& of, norm::order q, dtype type, int wide) const {
-    double const max = double_of(of.max_bits);
+  virtual double unit(own_scale const& of, norm::order q, dtype type, int wide) const {
+    double const max = of.max();
     if (max == 0) return 0;
     bool const number = of.scale >= 0 && bits_of(of.scale) < double_infinity;
     if (!number || (bounds_ && of.scale < max)) return double_of(double_infinity);
@@ -55,7 +55,7 @@ class own_norm {
   }
   /// Why unit() is infinity. @param which  the bucket
   static std::string refusal(operator_facts const& op, std::uint64_t which, own_scale const& of) {
-    double const max = double_of(of.max_bits);
+    double const max = of.max();
     return joined(
         {"the norm of ", op.name, " made the scale ", std::to_string(of.scale), " of bucket ", which,
          ", whose largest magnitude is ", std::to_string(max), "; scale() must give a finite number",

@@ -105,6 +105,7 @@ class layered_mean {
                   std::to_string(model_.size()) + " of a model of " + std::to_string(settings_.of) +
                   ": others would draw the same random bits; count the model's layers"));
     globalq::detail::call_setup setup;
+    setup.make_own_scales = globalq::detail::make_own_scales;
     setup.settings = settings_.call;
     setup.facts = plain_.facts;
     setup.resolved = plain_.resolved;

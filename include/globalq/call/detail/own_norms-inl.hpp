@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief call: scales by norms of one's own are measured, and merged at one worker for each bucket.
+
+#include "../../core/detail/joined.hpp"
+#include "../../operator/detail/own_norm.hpp"
+#include "../../plan/plan.hpp"
+#include "../../schedule/detail/units.hpp"
+#include "../../transport/endpoint.hpp"
+#include "own_norms.hpp"
+#include "worker_texts.hpp"
+
+#include <cstring>
+#include <memory>
+
+namespace GLOBALQ_ABI::detail {
+
+class own_norms final : public own_scales {
+ public:
+  void clear() override {
+    local_ = false;
+    wrong_.clear();
+    vectors_.clear();
+    statistics_.clear();
+  }
+
+  bool empty() const override { return vectors_.empty() && !local_; }
+
+  void add(kernel::host_executor const& on, operator_facts const& op, const_vector x, segment part,
+           std::span<double> units, dtype type, int wide) override {
+    std::size_t const first = statistics_.size();
+    vectors_.push_back({&op, units, first, type, wide});
+    statistics_.resize(first + units.size(), op.own_norm->none());
+    std::size_t const width = size_of(x.type);
+    x.data = static_cast<std::byte const*>(x.data) + part.first * width;
+    op.own_norm->measure(
+        on, x, part.count, op.bucket,
+        std::span(statistics_)
+            .subspan(first + (op.bucket == 0 ? 0 : part.first / op.bucket), buckets_of(op, part.count)),
+        parts_);
+    if (!op.local) return;
+    local_ = true;
+    for (std::size_t b = 0; b < units.size(); ++b) {
+      own_scale const scale = op.own_norm->scale(statistics_[first + b]);
+      units[b] = op.own_norm->unit(scale, op.q, type, wide);
+      if (wrong_.empty() && bits_of(units[b]) >= double_infinity) wrong_ = own_norm::refusal(op, b, scale);
+    }
+    statistics_.resize(first);
+    vectors_.pop_back();
+  }
+
+  void exchange(transport::endpoint& workers, char const* operation, frame_pool& frames) override {
+    if (!vectors_.empty()) share(workers, operation, frames);
+    if (!local_) return;
+    double wrong = wrong_.empty() ? 0 : 1;
+    agree_on_units(workers, std::span(&wrong, 1), infinity, dtype::float64, frames);
+    if (wrong == 0) return;
+    auto const text_of = texts_of_workers(workers, wrong_);
+    int who = 0;
+    while (who + 1 < workers.size() && text_of(who).empty()) ++who;
+    fail<configuration_error>({"globalq: ", operation, ": rank ", who, ": ", text_of(who)});
+  }
+
+ private:
+  /// A bucket's owner merges in rank order and makes the scale.
+  void share(transport::endpoint& workers, char const* operation, frame_pool& frames) {
+    int const n = workers.size(), rank = workers.rank();
+    std::size_t const buckets = statistics_.size();
+    scales_.resize(buckets);
+    auto const own_scales = [&](segment mine, std::byte const* theirs) {
+      for (std::uint64_t i = 0; i < mine.count; ++i) {
+        own_norm const& norm = *of_bucket(mine.first + i).op->own_norm;
+        own_statistic all = norm.none();
+        for (int w = 0; w < n; ++w) {
+          own_statistic one = statistics_[mine.first + i];
+          if (w != rank)
+            std::memcpy(&one, theirs + (static_cast<std::uint64_t>(w) * mine.count + i) * sizeof one,
+                        sizeof one);
+          norm.merge(all, one);
+        }
+        scales_[mine.first + i] = norm.scale(all);
+      }
+    };
+    if (n == 1) {
+      own_scales({0, buckets}, nullptr);
+    } else {
+      exchange_by_owners(
+          workers, buckets, widths_of_own_norms, frames, false,
+          [&](std::byte* to) { std::memcpy(to, statistics_.data(), buckets * sizeof(own_statistic)); },
+          [&](std::byte const* theirs, segment mine, std::byte* to) {
+            own_scales(mine, theirs);
+            std::memcpy(to, scales_.data() + mine.first, mine.count * sizeof(own_scale));
+          },
+          [&](std::byte const* all, segment mine) {
+            std::memcpy(scales_.data(), all, mine.first * sizeof(own_scale));
+            std::uint64_t const end = mine.first + mine.count;
+            std::memcpy(scales_.data() + end, all + end * sizeof(own_scale),
+                        (buckets - end) * sizeof(own_scale));
+          });
+    }
+    for (vector const& v : vectors_)
+      for (std::size_t b = 0; b < v.units.size(); ++b) {
+        own_scale const& scale = scales_[v.first + b];
+        v.units[b] = v.op->own_norm->unit(scale, v.op->q, v.type, v.wide);
+        if (bits_of(v.units[b]) >= double_infinity)
+          fail<configuration_error>({"globalq: ", operation, ": ", own_norm::refusal(*v.op, b, scale)});
+      }
+  }
+
+  struct vector {
+    operator_facts const* op;
+    std::span<double> units;
+    std::size_t first;  ///< of its buckets, among all
+    dtype type;
+    int wide;
+  };
+  vector const& of_bucket(std::size_t b) const {
+    std::size_t k = 0;
+    while (k + 1 < vectors_.size() && vectors_[k + 1].first <= b) ++k;
+    return vectors_[k];
+  }
+
+  std::vector<vector> vectors_;
+  std::vector<own_statistic> statistics_, parts_;
+  std::vector<own_scale> scales_;
+  bool local_ = false;  ///< whether some scales are this worker's own
+  std::string wrong_;   ///< why one of these is none
+};
+
+GLOBALQ_DECL std::unique_ptr<own_scales> make_own_scales() { return std::make_unique<own_norms>(); }
+
+}  // namespace GLOBALQ_ABI::detail
