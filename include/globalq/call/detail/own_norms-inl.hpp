@@ -68,9 +68,11 @@ class own_norms final : public own_scales {
     int const n = workers.size(), rank = workers.rank();
     std::size_t const buckets = statistics_.size();
     scales_.resize(buckets);
-    auto const own_scales = [&](segment mine, std::byte const* theirs) {
+    auto const scale_of_all = [&](segment mine, std::byte const* theirs) {
+      auto of = vectors_.begin();
       for (std::uint64_t i = 0; i < mine.count; ++i) {
-        own_norm const& norm = *of_bucket(mine.first + i).op->own_norm;
+        while (of + 1 != vectors_.end() && (of + 1)->first <= mine.first + i) ++of;
+        own_norm const& norm = *of->op->own_norm;
         own_statistic all = norm.none();
         for (int w = 0; w < n; ++w) {
           own_statistic one = statistics_[mine.first + i];
@@ -83,13 +85,13 @@ class own_norms final : public own_scales {
       }
     };
     if (n == 1) {
-      own_scales({0, buckets}, nullptr);
+      scale_of_all({0, buckets}, nullptr);
     } else {
       exchange_by_owners(
           workers, buckets, widths_of_own_norms, frames, false,
           [&](std::byte* to) { std::memcpy(to, statistics_.data(), buckets * sizeof(own_statistic)); },
           [&](std::byte const* theirs, segment mine, std::byte* to) {
-            own_scales(mine, theirs);
+            scale_of_all(mine, theirs);
             std::memcpy(to, scales_.data() + mine.first, mine.count * sizeof(own_scale));
           },
           [&](std::byte const* all, segment mine) {
@@ -115,11 +117,6 @@ class own_norms final : public own_scales {
     dtype type;
     int wide;
   };
-  vector const& of_bucket(std::size_t b) const {
-    std::size_t k = 0;
-    while (k + 1 < vectors_.size() && vectors_[k + 1].first <= b) ++k;
-    return vectors_[k];
-  }
 
   std::vector<vector> vectors_;
   std::vector<own_statistic> statistics_, parts_;
