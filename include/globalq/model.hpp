@@ -8,4 +8,5 @@
 #include "model/costs.hpp"
 #include "model/formulas.hpp"
 #include "model/predict.hpp"
+#include "model/recorder.hpp"
 #include "model/simulation.hpp"
