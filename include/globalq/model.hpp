@@ -7,6 +7,7 @@
 #include "model/calibrate.hpp"
 #include "model/costs.hpp"
 #include "model/formulas.hpp"
+#include "model/measured.hpp"
 #include "model/predict.hpp"
 #include "model/recorder.hpp"
 #include "model/simulation.hpp"

@@ -6,11 +6,25 @@
 /// All workers measure at the same time, since that is how they will work: links, memory and cores that they share are shared
 /// here too. Worker 0 decides on the numbers and tells them to all.
 
-#include "../kernel/reduction.hpp"
+#include "../kernel/executor.hpp"
+#include "../schedule/any.hpp"
+#include "../transport/collectives.hpp"
+#include "detail/prober.hpp"
+#include "detail/stopwatch.hpp"
+#include "measured.hpp"
 #include "predict.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace GLOBALQ_ABI::model {
 
@@ -23,13 +37,6 @@ struct calibration_settings {
   std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after that; one is always made
   std::uint64_t values = 1 << 20;                     ///< of the vectors that operators are timed with
   std::vector<std::string> schedules{"ring", "sra", "allgather"};  ///< which operators are to be timed for
-};
-
-/// @brief A number, and the quartiles of what it was made of: half of what was measured lies between them.
-struct measured {
-  double value = 0, low = 0, high = 0;
-  /// Half the distance of the quartiles over the value.
-  double spread() const { return value == 0 ? 0 : (high - low) / (2 * value); }
 };
 
 /// @brief What was found out about a transport.
@@ -53,22 +60,6 @@ struct calibration {
 
 namespace detail {
 
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// Median and quartiles.
-inline measured quartiles(std::vector<double> all) {
-  std::sort(all.begin(), all.end());
-  auto const at = [&](double q) {
-    double const place = q * static_cast<double>(all.size() - 1);
-    std::size_t const k = static_cast<std::size_t>(place);
-    std::size_t const next = std::min(k + 1, all.size() - 1);
-    return all[k] + (place - static_cast<double>(k)) * (all[next] - all[k]);
-  };
-  return {at(0.5), at(0.25), at(0.75)};
-}
-
 /// What worker 0 tells all.
 struct told_network {
   measured alpha, long_latency, beta, overhead, crowded;
@@ -76,104 +67,6 @@ struct told_network {
   std::int64_t repeats;
 };
 static_assert(std::is_trivially_copyable_v<told_network>);
-
-/// The longest of what all workers measured, call by call.
-template <Transport T>
-std::vector<double> slowest(T& t, std::vector<double> mine) {
-  struct numbers {
-    std::vector<double> own, all;
-  };
-  std::size_t const n = static_cast<std::size_t>(t.size()), count = mine.size();
-  auto const memory = std::make_shared<numbers>(std::move(mine), std::vector<double>(n * count));
-  transport::keeping(t, memory, [&] {
-    transport::allgather(t, std::as_bytes(std::span(memory->own)),
-                         std::as_writable_bytes(std::span(memory->all)));
-  });
-  std::vector<double> most(count, 0.0);
-  for (std::size_t r = 0; r < n; ++r)
-    for (std::size_t i = 0; i < count; ++i) most[i] = std::max(most[i], memory->all[r * count + i]);
-  return most;
-}
-
-/// Messages, sent by all workers at once.
-template <Transport T>
-class prober {
- public:
-  prober(T& t, std::size_t bytes) : t_(t) { out_.resize(std::max<std::size_t>(bytes, short_bytes)); }
-
-  /// What messages are sent from and received in.
-  std::shared_ptr<void> memory() const { return memory_; }
-
-  static constexpr std::size_t short_bytes = 64;
-  static constexpr int flood = 32, turns = 16;
-
-  /// Seconds of an exchange with the neighbours that waits for the one before: a message out to the right, one in from the left.
-  double exchange(std::size_t bytes, int times) {
-    std::span<std::byte> const in = room(1, bytes);
-    transport::barrier(t_);
-    auto const start = std::chrono::steady_clock::now();
-    for (int k = 0; k < times; ++k) {
-      auto incoming = t_.recv_async(left(1), in);
-      auto outgoing = t_.send_async(right(1), std::span<std::byte const>(out_).first(bytes));
-      t_.wait(incoming);
-      t_.wait(outgoing);
-    }
-    return seconds_since(start) / times;
-  }
-
-  /// Seconds of @p count messages to each of the @p peers on the right that are all started before one is waited for.
-  double burst(std::size_t bytes, int count, int peers) {
-    std::span<std::byte> const in = room(static_cast<std::size_t>(count * peers), bytes);
-    std::vector<typename T::request> requests;
-    requests.reserve(static_cast<std::size_t>(2 * count * peers));
-    transport::barrier(t_);
-    auto const start = std::chrono::steady_clock::now();
-    for (int k = 0; k < count * peers; ++k)
-      requests.push_back(
-          t_.recv_async(left(1 + k % peers), in.subspan(static_cast<std::size_t>(k) * bytes, bytes)));
-    for (int k = 0; k < count * peers; ++k)
-      requests.push_back(t_.send_async(right(1 + k % peers), std::span<std::byte const>(out_).first(bytes)));
-    for (auto& q : requests) t_.wait(q);
-    return seconds_since(start);
-  }
-
-  /// Seconds of @p count messages to the neighbour of which a few are under way, as calls have them.
-  double stream(std::size_t bytes, int count) {
-    std::span<std::byte> const in = room(under_way, bytes);
-    std::vector<typename T::request> incoming, outgoing;
-    incoming.reserve(static_cast<std::size_t>(count));
-    outgoing.reserve(static_cast<std::size_t>(count));
-    transport::barrier(t_);
-    auto const start = std::chrono::steady_clock::now();
-    for (int k = 0; k < count + under_way; ++k) {
-      if (k >= under_way) {
-        t_.wait(incoming[static_cast<std::size_t>(k - under_way)]);
-        t_.wait(outgoing[static_cast<std::size_t>(k - under_way)]);
-      }
-      if (k >= count) continue;
-      incoming.push_back(
-          t_.recv_async(left(1), in.subspan(static_cast<std::size_t>(k % under_way) * bytes, bytes)));
-      outgoing.push_back(t_.send_async(right(1), std::span<std::byte const>(out_).first(bytes)));
-    }
-    return seconds_since(start);
-  }
-
- private:
-  static constexpr int under_way = 4;
-  int right(int distance) const { return (t_.rank() + distance) % t_.size(); }
-  int left(int distance) const { return (t_.rank() + t_.size() - distance) % t_.size(); }
-  std::span<std::byte> room(std::size_t messages, std::size_t bytes) {
-    if (in_.size() < messages * bytes) in_.resize(messages * bytes);
-    return std::span(in_).first(messages * bytes);
-  }
-
-  struct bytes_of {
-    std::vector<std::byte> out, in;
-  };
-  T& t_;
-  std::shared_ptr<bytes_of> memory_ = std::make_shared<bytes_of>();
-  std::vector<std::byte>&out_ = memory_->out, &in_ = memory_->in;
-};
 
 inline void check(calibration_settings const& s) {
   if (s.message_bytes != 0 && (s.message_bytes < 1024 || s.message_bytes > (std::size_t{1} << 30)))
@@ -295,136 +188,6 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   c.net.quick_exchange = transport::OwnAllgather<T>;
   return c;
 }
-
-namespace detail {
-
-/// Times one operator with one way of adding.
-class stopwatch {
- public:
-  template <class Operator>
-  stopwatch(Operator const& op, globalq::detail::operator_facts const& facts,
-            globalq::detail::resolution const& r, kernel::host_executor const& on, std::uint64_t values,
-            std::size_t chunk_bytes)
-      : on_(on),
-        facts_(facts),
-        codec_(globalq::detail::make_codec(op, facts, r, on)),
-        x_(values),
-        y_(values),
-        units_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
-                                                                        : facts.fixed_unit > 0
-                                                                            ? facts.fixed_unit
-                                                                            : 4.0),
-        statistics_(units_.size()),
-        decoded_(r.how == method::none ? 2 : 1) {
-    std::uint32_t state = 1;
-    for (float& v : x_) {  // sums of two uniforms: most values small, none above 2
-      float sum = 0;
-      for (int k = 0; k < 2; ++k) {
-        state = state * 1664525U + 1013904223U;
-        sum += static_cast<float>(static_cast<std::int32_t>(state >> 8) - (1 << 23)) * 0x1p-23F;
-      }
-      v = sum * (facts.fixed_unit > 0 ? static_cast<float>(facts.fixed_unit) / 4 : 1.0F);
-    }
-    globalq::detail::call c;
-    c.x = {x_.data(), dtype::float32};
-    c.y = {y_.data(), dtype::float32};
-    c.length = values;
-    c.workers = 2;
-    c.units = units_;
-    codec_->begin(c);
-    globalq::layout const cut(values, 1, globalq::detail::grain_of(facts),
-                              globalq::detail::chunk_of(facts, r, 0, chunk_bytes));
-    for (std::uint64_t k = 0; k < cut.rounds(); ++k) {
-      segment const s = cut.piece(0, k);
-      pieces_.push_back({s, std::vector<std::byte>(codec_->frame_bytes(s, 1)),
-                         std::vector<std::byte>(codec_->frame_bytes(s, 2))});
-    }
-    std::uint64_t const grain = std::min(values, globalq::detail::grain_of(facts));
-    shortest_ = {{0, grain}, std::vector<std::byte>(codec_->frame_bytes({0, grain}, 1)), {}};
-  }
-
-  static constexpr std::size_t phases = 5;
-  /// Seconds: of norms, encoding, encoding with one frame added, decoding, and of encoding the shortest segment.
-  std::array<double, phases> run() {
-    std::array<double, phases> s{};
-    std::uint32_t const q = facts_.plain ? infinity : facts_.q.value;
-    s[0] = time([&] {
-      norm::bucket_statistics(on_, x_.size(), facts_.bucket, q,
-                              norm::input_block{const_vector{x_.data(), dtype::float32}, q}, statistics_,
-                              parts_);
-      if (facts_.own_norm != nullptr)
-        facts_.own_norm->measure(on_, {x_.data(), dtype::float32}, x_.size(), facts_.bucket, own_,
-                                 own_parts_);
-    });
-    s[1] = time([&] {
-      for (piece& p : pieces_) codec_->combine(p.part, true, {}, p.one);
-    });
-    s[2] = time([&] {
-      for (piece& p : pieces_) {
-        source const from{used(p.one, 1), 1, 1};
-        if (decoded_ == 1) codec_->combine(p.part, true, {&from, 1}, p.two);
-      }
-    });
-    s[3] = time([&] {
-      for (piece& p : pieces_) {
-        source const sum{decoded_ == 1 ? used(p.two, 0) : used(p.one, 0), decoded_ == 1 ? 2 : 1, 0};
-        source const both[2] = {sum, {sum.frame, 1, 1}};
-        codec_->finish(p.part, std::span(both, decoded_));
-      }
-    });
-    s[3] /= static_cast<double>(decoded_);
-    constexpr int times = 64;
-    s[4] = time([&] {
-             for (int k = 0; k < times; ++k) codec_->combine(shortest_.part, true, {}, shortest_.one);
-           }) /
-           times;
-    return s;
-  }
-
-  /// @param s  what run() gave, for all values
-  work costs(std::array<double, phases> const& s) const {
-    double const d = static_cast<double>(x_.size());
-    work w;
-    w.norm = s[0] / d;
-    w.encode = s[1] / d;
-    w.reduce = decoded_ == 1 ? std::max(0.0, s[2] - s[1]) / d : 0;
-    w.decode = s[3] / d;
-    w.frame = std::max(0.0, s[4] - static_cast<double>(shortest_.part.count) * w.encode);
-    return w;
-  }
-
- private:
-  struct piece {
-    segment part;
-    std::vector<std::byte> one, two;  // frames of one term and of two
-  };
-
-  template <class F>
-  static double time(F const& f) {
-    auto const start = std::chrono::steady_clock::now();
-    f();
-    return seconds_since(start);
-  }
-  std::span<std::byte const> used(std::vector<std::byte> const& frame, int worker) const {
-    std::span<std::byte const> const all(frame);
-    return codec_->head_bytes() == 0 ? all : all.first(codec_->length_of(all, worker));
-  }
-
-  kernel::host_executor on_;
-  globalq::detail::operator_facts facts_;
-  std::unique_ptr<globalq::detail::operator_codec> codec_;
-  std::vector<float> x_, y_;
-  std::vector<double> units_;
-  std::vector<norm::statistic> statistics_, parts_;
-  std::vector<globalq::detail::own_statistic> own_ =
-                                                  std::vector<globalq::detail::own_statistic>(units_.size()),
-                                              own_parts_;
-  std::vector<piece> pieces_;
-  piece shortest_;
-  std::size_t decoded_;
-};
-
-}  // namespace detail
 
 /// @brief Measures what an operator costs on the workers' machines, for each way in which the schedules add its codes.
 ///
