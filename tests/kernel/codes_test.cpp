@@ -4,6 +4,7 @@
 
 #include <globalq/kernel/block_statistic.hpp>
 #include <globalq/kernel/isa/codes_avx512.hpp>
+#include <globalq/kernel/isa/scales_avx512.hpp>
 #include <globalq/kernel/loops.hpp>
 #include <globalq/kernel/operands.hpp>
 #include <globalq/levels/exponential.hpp>

@@ -122,7 +122,7 @@ struct value_leaves {
   /// kernel::block_statistic().
   norm::statistic (*statistic)(const_vector x, std::uint64_t first, int count, std::uint32_t q);
   /// The scales of the buckets of host_values values by their maximum norm, and the gains, where there is a loop for them.
-  /// See kernel/isa/codes_avx512.hpp.
+  /// See kernel/isa/scales_avx512.hpp.
   /// @returns false where nothing was written
   bool (*scales)(const_vector x, std::uint64_t first, std::uint64_t bucket, float extent, void* words,
                  float* gain);

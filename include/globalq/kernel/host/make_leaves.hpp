@@ -6,6 +6,7 @@
 #include "../add_tiles.hpp"
 #include "../block_statistic.hpp"
 #include "../isa/codes_avx512.hpp"
+#include "../isa/scales_avx512.hpp"
 #include "../leaf.hpp"
 #include "../loops.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: stochastic codes of whole tiles, and the scales of short buckets, written out for AVX-512.
+/// @brief kernel: stochastic codes of whole tiles, written out for AVX-512.
 ///
 /// A word decides by its upper 24 bits: t becomes 24 bits of fraction below 8 bits that say between which levels, and
 /// after subtracting the word's bits the upper byte is the code but for one. So words go from the generator to the
@@ -12,8 +12,11 @@
 #include "../../core/prefetch.hpp"
 #include "../loops.hpp"
 #include "../words.hpp"
-#include "magnitudes_avx512.hpp"
-#include "table_avx512.hpp"
+#include "byte_levels_avx512.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #if !GLOBALQ_AVX512
 
@@ -35,185 +38,15 @@ template <class Levels, class Rounding, class Value, class Out>
 void codes_of_tiles(Levels const&, Rounding const&, Value const*, float const*, random::stream const&,
                     std::uint64_t, int, Out, std::size_t);  // never called
 
-template <class Value>
-bool scales_of_piece(Value const*, std::uint64_t, float, void*, float*) {
-  return false;
-}
-
 }  // namespace GLOBALQ_ABI::kernel::detail
 
 #else
-
-namespace GLOBALQ_ABI::levels {
-template <std::uint32_t S>
-class uniform;
-struct binary;
-template <std::uint32_t S, class Base>
-class exponential;
-}  // namespace GLOBALQ_ABI::levels
 
 namespace GLOBALQ_ABI::rounding {
 struct stochastic;
 }
 
 namespace GLOBALQ_ABI::kernel::detail {
-
-inline constexpr auto all64 = ~__mmask64{0};
-
-/// The bits of |x|, in float lanes.
-inline __m512 magnitude(__m512 x) {
-  return _mm512_castsi512_ps(
-      _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(float_magnitude))));
-}
-
-/// The upper bytes of four vectors of words: that of word d of vector j at 4 d + j.
-inline __m512i upper_bytes(__m512i const (&s)[4]) {
-  // two of four bytes from the one vector, shifted, the others from the other where they are: one instruction
-  __m512i const even = _mm512_mask_alignr_epi8(s[2], 0x3333333333333333ULL, s[0], s[0], 2);
-  __m512i const odd = _mm512_mask_alignr_epi8(s[3], 0x3333333333333333ULL, s[1], s[1], 2);
-  return _mm512_mask_alignr_epi8(odd, 0x5555555555555555ULL, even, even, 1);
-}
-
-/// Which bytes of upper_bytes() are those of vector 0, of vector 1, ..., each in the order of its words.
-struct alignas(64) order_of_vectors {
-  std::uint8_t byte[64] = {};
-  constexpr order_of_vectors() {
-    for (int i = 0; i < 64; ++i) byte[i] = static_cast<std::uint8_t>(4 * (i % 16) + i / 16);
-  }
-};
-inline constexpr order_of_vectors by_vector{};
-
-/// Bytes as upper_bytes() gives them, vector after vector.
-inline __m512i in_order(__m512i bytes) {
-#if defined(__AVX512VBMI__)
-  return _mm512_maskz_permutexvar_epi8(all64, _mm512_load_si512(by_vector.byte), bytes);
-#else
-  __m512i const inside = _mm512_maskz_shuffle_epi8(
-      all64, bytes,
-      _mm512_maskz_broadcast_i32x4(all_lanes,
-                                   _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
-  return _mm512_maskz_permutexvar_epi32(
-      all_lanes, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), inside);
-#endif
-}
-
-/// The codes of 64 values: magnitudes, and which are negative; both as upper_bytes() gives them.
-struct signed_bytes {
-  __m512i code;
-  __mmask64 negative;
-};
-
-/// How levels become bytes.
-template <class Levels>
-struct byte_levels;
-
-/// t * 2^24 as an integer: the levels are whole numbers.
-template <std::uint32_t S>
-struct byte_levels<levels::uniform<S>> {
-  static constexpr float scale = 0x1p24F;
-  __m512 largest;
-
-  explicit byte_levels(levels::uniform<S> const& levels)
-      : largest(_mm512_set1_ps(levels.extent() * 0x1p24F)) {}
-
-  /// The smaller magnitude of both, without a sign.
-  __m512i fixed(__m512 t) const {
-    return _mm512_maskz_cvttps_epi32(all_lanes, _mm512_maskz_range_ps(all_lanes, t, largest, 0x0a));
-  }
-  static constexpr bool exact = false;  ///< below 1/2 t has more than 24 bits of fraction
-  /// A word decides where some of these bits are left of what its subtraction leaves.
-  static __m512i decisive() { return _mm512_set1_epi32(0xffffff); }
-
-  template <class Above>
-  signed_bytes code(__m512i upper, __m512i sign, Above const& /*above*/) const {
-    return {_mm512_sub_epi8(upper, _mm512_set1_epi8(-1)), _mm512_movepi8_mask(sign)};
-  }
-  static __m512i stored(__m512i code) { return code; }
-};
-
-/// The bits of t without its sign: the exponent says between which levels, and the mantissa is the fraction.
-template <std::uint32_t S>
-struct byte_levels<levels::exponential<S, levels::binary>> {
-  static constexpr float scale = 1;
-  __m512i first, last, sum;  ///< exponents of the largest and the smallest level; exponent plus code of any
-  __m512 stretch;            ///< brings the smallest level to 2^24
-
-  explicit byte_levels(levels::exponential<S, levels::binary> const& levels) {
-    std::uint32_t const exponent = bits_of(levels.value(levels.max_code())) >> 23;
-    first = _mm512_set1_epi8(static_cast<char>(bits_of(levels.extent()) >> 23));
-    last = _mm512_set1_epi8(static_cast<char>(exponent));
-    sum = _mm512_set1_epi8(static_cast<char>(exponent + levels.max_code()));
-    stretch = _mm512_set1_ps(0x1p24F / levels.value(levels.max_code()));
-  }
-
-  static __m512i fixed(__m512 t) { return _mm512_maskz_slli_epi32(all_lanes, _mm512_castps_si512(t), 1); }
-  static constexpr bool exact = true;
-
-  /// @param above  above(factor): which t * factor are above the word's bits
-  template <class Above>
-  signed_bytes code(__m512i upper, __m512i sign, Above const& above) const {
-    __m512i const exponent = _mm512_maskz_max_epu8(all64, _mm512_maskz_min_epu8(all64, upper, first), last);
-    __m512i const result = _mm512_sub_epi8(sum, exponent);
-    __mmask64 const negative = _mm512_movepi8_mask(sign);
-    if (_mm512_cmple_epu8_mask(upper, last) == 0) return {result, negative};
-    // some may be below the smallest level: to it, or to zero
-    return {_mm512_maskz_mov_epi8(above(stretch), result), negative};
-  }
-  static __m512i stored(__m512i code) { return code; }
-};
-
-/// A line between two levels of a table, minus a word: its upper byte is the index of a level but for one.
-/// @tparam Plain  the index is the code: there is a zero, and nothing is reversed
-template <class Search, bool Plain = false>
-struct byte_lines : table_lines<Search> {
-  static constexpr float scale = 1;
-  static constexpr bool exact = false;
-
-  __mmask64 reversed, without_zero;  ///< all bytes, or none
-  __m512i mirror, least;
-
-  template <class Levels>
-  explicit byte_lines(Levels const& levels)
-      : table_lines<Search>(levels),
-        reversed(levels.reversed() ? all64 : 0),
-        without_zero(levels.zero_free() ? all64 : 0),
-        mirror(_mm512_set1_epi8(static_cast<char>(levels.size() + 1))),
-        least(_mm512_set1_epi8(levels.zero_free() ? 1 : 0)) {}
-
-  GLOBALQ_ALWAYS_INLINE __m512i fixed(__m512 x) const {
-    return this->line(_mm512_maskz_range_ps(all_lanes, x, _mm512_set1_ps(Search::largest), 0x0a));
-  }
-  __m512i decisive() const { return this->undecided; }
-
-  /// Code 1 is the largest level where reversed; minus the lowest level is below the lowest one where there is no zero.
-  template <class Above>
-  signed_bytes code(__m512i upper, __m512i sign, Above const& /*above*/) const {
-    __m512i const index = _mm512_sub_epi8(upper, _mm512_set1_epi8(-1));
-    if constexpr (Plain) return {index, _mm512_movepi8_mask(sign)};
-    __m512i const turned =
-        _mm512_mask_sub_epi8(index, _mm512_mask_test_epi8_mask(reversed, index, index), mirror, index);
-    return {_mm512_maskz_max_epu8(all64, turned, least),
-            _mm512_movepi8_mask(sign) ^ _mm512_mask_testn_epi8_mask(without_zero, index, index)};
-  }
-  /// As packed codes have them.
-  __m512i stored(__m512i code) const {
-    if constexpr (Plain) return code;
-    return _mm512_sub_epi8(code, least);
-  }
-};
-
-/// f(how levels become bytes). @tparam Most  the largest code that can occur
-template <std::uint32_t Most, class Levels, class F>
-GLOBALQ_ALWAYS_INLINE void with_byte_levels(Levels const& levels, F const& f) {
-  if constexpr (!Tabled<Levels>) {
-    f(byte_levels<Levels>(levels));
-  } else {
-    if (levels.cells().shift != 0 && !levels.reversed() && !levels.zero_free())
-      return f(byte_lines<by_leading_bits, true>(levels));
-    with_search<Most>(levels,
-                      [&]<class Search>(std::type_identity<Search>) { f(byte_lines<Search>(levels)); });
-  }
-}
 
 /// Whether codes_of_tiles() exists.
 template <class Levels, class Rounding, class Lane>
@@ -412,42 +245,6 @@ inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value
   with_byte_levels<smaller(Most, Out::most)>(levels, [&](auto const& scheme) {
     codes_by_bytes(scheme, levels, rounding, z, gain, s, tile, tiles, out, ahead);
   });
-}
-
-/// The scales of the buckets of 1,024 values by their maximum norm, and the gains: eight divisions at a time.
-///
-/// With scales between 2^-20 and 2^21 the word of one (core/scale_word.hpp) is a float with another exponent bias, and its
-/// gain is a float.
-/// @param bucket  128, 256, 512 or 1,024
-/// @param words   one a bucket; at any byte
-/// @param gain    one for every 64 values
-/// @returns false where a scale is neither zero nor in that range; nothing was written then
-template <class Value>
-inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, void* words, float* gain) {
-  constexpr auto all8 = static_cast<__mmask8>(-1);
-  constexpr int lowest = 127 - 20, highest = 127 + 20;
-  __m256i top = largest_of_runs(x);
-  auto const join = [&](__m256i other) {
-    top = _mm256_max_epu32(top, _mm256_maskz_permutexvar_epi32(all8, other, top));
-  };
-  __mmask8 first = all8;  // runs that a bucket starts with
-  if (bucket > 128) join(_mm256_setr_epi32(1, 0, 3, 2, 5, 4, 7, 6)), first = 0x55;
-  if (bucket > 256) join(_mm256_setr_epi32(2, 3, 0, 1, 6, 7, 4, 5)), first = 0x11;
-  if (bucket > 512) join(_mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3)), first = 0x01;
-  __mmask8 const some = _mm256_test_epi32_mask(top, top);
-  __mmask8 const outside =
-      _mm256_mask_cmpge_epu32_mask(some, _mm256_sub_epi32(top, _mm256_set1_epi32(lowest << 23)),
-                                   _mm256_set1_epi32((highest - lowest + 1) << 23));
-  if (outside != 0) return false;
-  _mm256_mask_compressstoreu_epi32(words, first,
-                                   _mm256_maskz_add_epi32(some, top, _mm256_set1_epi32((256 - 127) << 23)));
-  __m512d const unit = _mm512_maskz_cvtps_pd(all8, _mm256_castsi256_ps(top));
-  __m256 const quotient = _mm512_maskz_cvtpd_ps(
-      some, _mm512_maskz_div_pd(some, _mm512_set1_pd(static_cast<double>(extent)), unit));
-  _mm512_storeu_ps(gain, _mm512_maskz_permutexvar_ps(
-                             all_lanes, _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
-                             _mm512_castps256_ps512(quotient)));
-  return true;
 }
 
 }  // namespace GLOBALQ_ABI::kernel::detail
