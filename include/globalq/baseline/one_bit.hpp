@@ -3,9 +3,21 @@
 /// @file
 /// @brief compressor: 1-bit SGD: signs, and for each bucket the means of its values above and below zero.
 
+#include "detail/bit_buckets.hpp"
+#include "detail/blocks.hpp"
 #include "detail/caller.hpp"
-#include "detail/signs.hpp"
+#include "detail/stripe_codec.hpp"
+#include "detail/two_means.hpp"
 #include "state.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace GLOBALQ_ABI::baseline {
 
@@ -21,240 +33,6 @@ struct one_bit_options {
   std::uint64_t bucket = 512;
   one_bit_exchange exchange = one_bit_exchange::stripes;
 };
-
-namespace detail {
-
-/// What the bits of a bucket stand for.
-struct two_means {
-  float positive, negative;
-};
-static_assert(sizeof(two_means) == sizeof(std::uint64_t));
-
-/// Values that share two means. In a message a word has the means, those after it the bits.
-struct bit_bucket {
-  std::uint64_t first, count;  ///< its values
-  std::uint64_t before;        ///< values of the buckets before it
-  std::uint64_t word;          ///< of a message of all buckets: where it begins
-};
-
-/// The means of the values at or above zero and of those below, in 16 partial sums.
-GLOBALQ_LOOP two_means means_of_signs(float const* x, std::uint64_t count) {
-  constexpr std::uint64_t lanes = 16;
-  double sums[lanes] = {}, below[lanes] = {};
-  std::uint32_t negatives[lanes] = {};
-  std::uint64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (std::uint64_t j = 0; j < lanes; ++j) {
-      float const v = x[i + j], low = v < 0 ? v : 0.0F;
-      sums[j] += static_cast<double>(v);
-      below[j] += static_cast<double>(low);
-      negatives[j] += v < 0 ? 1U : 0U;
-    }
-  for (std::uint64_t j = 0; i < count; ++i, ++j) {
-    sums[j] += static_cast<double>(x[i]);
-    below[j] += x[i] < 0 ? static_cast<double>(x[i]) : 0.0;
-    negatives[j] += x[i] < 0 ? 1U : 0U;
-  }
-  double all = 0, low = 0;
-  std::uint64_t negative = 0;
-  for (std::uint64_t j = 0; j < lanes; ++j) {
-    all += sums[j];
-    low += below[j];
-    negative += negatives[j];
-  }
-  double const above = all - low;
-  return {negative == count || above < 0 ? 0.0F
-                                         : static_cast<float>(above / static_cast<double>(count - negative)),
-          negative == 0 ? 0.0F : static_cast<float>(low / static_cast<double>(negative))};
-}
-
-/// rest[i] = x[i] - its mean; they may be the same memory.
-GLOBALQ_LOOP void leave_over(float const* x, std::uint64_t count, two_means m, float* rest) {
-  GLOBALQ_INDEPENDENT
-  for (std::uint64_t i = 0; i < count; ++i) rest[i] = x[i] - (x[i] < 0 ? m.negative : m.positive);
-}
-
-/// sums[i] *= factor, in double.
-GLOBALQ_LOOP void scale_sums(float* sums, std::uint64_t count, double factor) {
-  for (std::uint64_t i = 0; i < count; ++i)
-    sums[i] = static_cast<float>(static_cast<double>(sums[i]) * factor);
-}
-
-inline two_means means_in(std::uint64_t const* bucket) {
-  two_means m;
-  std::memcpy(&m, bucket, sizeof m);
-  return m;
-}
-
-/// Writes a bucket: means in units of 1 / @p share, and bits.
-inline two_means write_bucket(float const* x, std::uint64_t count, float share, std::uint64_t* to) {
-  two_means m = means_of_signs(x, count);
-  m = {m.positive * share, m.negative * share};
-  std::memcpy(to, &m, sizeof m);
-  pack_signs(x, count, to + 1);
-  return m;
-}
-
-/// sums[i] += what bit i of a bucket stands for.
-inline void add_bucket(std::uint64_t const* bucket, std::uint64_t count, float* sums) {
-  two_means const m = means_in(bucket);
-  add_signed(bucket + 1, count, m.positive, m.negative, sums);
-}
-
-/// @brief The buckets of all layers, and the messages that have them.
-class bit_buckets {
- public:
-  bit_buckets(adapt::layout const& layers, std::uint64_t bucket) {
-    for (adapt::layer const& l : layers) {
-      std::uint64_t const width = bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
-      for (std::uint64_t at = 0; at < l.size; at += width) {
-        std::uint64_t const count = std::min(width, l.size - at);
-        all_.push_back({l.offset + at, count, values_, words_});
-        values_ += count;
-        words_ += 1 + divide_up<std::uint64_t>(count, 64);
-      }
-    }
-  }
-
-  /// Words of a message of all buckets.
-  std::uint64_t words() const { return words_; }
-
-  /// Consecutive buckets, the words of a message that have them, and their values, counted without what is not in layers.
-  struct range {
-    std::span<bit_bucket const> buckets;
-    std::uint64_t word = 0, words = 0, value = 0, values = 0;
-  };
-  range all() const { return {all_, 0, words_, 0, values_}; }
-  /// Those that begin in a range of words: a bucket lies in one segment, wherever words are cut.
-  range in(segment part) const {
-    auto const from = [&](std::uint64_t word) {
-      return static_cast<std::size_t>(
-          std::lower_bound(all_.begin(), all_.end(), word,
-                           [](bit_bucket const& b, std::uint64_t w) { return b.word < w; }) -
-          all_.begin());
-    };
-    std::size_t const a = from(part.first), b = from(part.first + part.count);
-    auto const word = [&](std::size_t i) { return i < all_.size() ? all_[i].word : words_; };
-    auto const value = [&](std::size_t i) { return i < all_.size() ? all_[i].before : values_; };
-    return {std::span(all_).subspan(a, b - a), word(a), word(b) - word(a), value(a), value(b) - value(a)};
-  }
-  /// The stripe of a worker.
-  range stripe(int workers, int rank) const { return in(globalq::layout(words_, workers, 1, 0).part(rank)); }
-
- private:
-  std::vector<bit_bucket> all_;
-  std::uint64_t words_ = 0, values_ = 0;
-};
-
-/// f(bucket) for buckets that threads share.
-template <class F>
-void each_bucket(kernel::host_executor const& on, std::span<bit_bucket const> buckets, F const& f) {
-  constexpr std::uint64_t group = 32;  // a piece of work
-  on.items(divide_up<std::uint64_t>(buckets.size(), group), [&](std::uint64_t g) {
-    for (std::uint64_t b = g * group; b < std::min<std::uint64_t>(buckets.size(), (g + 1) * group); ++b)
-      f(buckets[b]);
-  });
-}
-
-/// Means that say: a value of this bucket has left float32.
-inline constexpr std::uint64_t beyond_range = std::uint64_t{float_infinity} << 32 | float_infinity;
-
-/// @throws frame_error when a mean is not finite
-/// @returns whether all buckets are within float32, where @p may_leave it
-inline bool check_means(bit_buckets::range part, std::uint64_t const* words, int worker, bool may_leave) {
-  bool within = true;
-  for (bit_bucket const& b : part.buckets) {
-    std::uint64_t const* const here = words + (b.word - part.word);
-    two_means const m = means_in(here);
-    if (is_finite(m.positive) && is_finite(m.negative)) continue;
-    if (!may_leave || *here != beyond_range)
-      throw frame_error("globalq: one_bit: worker " + std::to_string(worker) +
-                        " sent a mean that is not finite; the bytes were damaged");
-    within = false;
-  }
-  return within;
-}
-
-/// @brief Messages of buckets: own ones, and those of the mean, which the owner of a stripe makes.
-class stripe_codec final : public codec {
- public:
-  /// @param own     this worker's message of all buckets, its means in units of @p unit
-  /// @param means   gets the message of the mean
-  /// @param before  the owner's error of its stripe; none: zeros
-  /// @param after   gets that after this call
-  /// @param from    reused memory: the message of each worker, in order of ranks
-  stripe_codec(kernel::host_executor const& on, bit_buckets const& buckets, int workers, int rank,
-               double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after,
-               std::vector<std::uint64_t const*>& from)
-      : on_(on),
-        buckets_(buckets),
-        rank_(rank),
-        factor_(unit / workers),
-        stripe_(buckets.stripe(workers, rank).value),
-        own_(own),
-        means_(means),
-        before_(before),
-        after_(after),
-        from_(from) {
-    from_.resize(static_cast<std::size_t>(workers));
-  }
-
-  /// Whether the mean is within float32; the same on every worker.
-  bool within() const { return within_; }
-
-  std::size_t frame_bytes(segment part, int) const override { return 8 * buckets_.in(part).words; }
-  void combine(segment part, bool, std::span<source const> sources, std::span<std::byte> out) override {
-    auto const here = buckets_.in(part);
-    auto* const to = reinterpret_cast<std::uint64_t*>(out.data());
-    if (sources.empty()) {
-      std::copy_n(own_ + here.word, here.words, to);
-      return;
-    }
-    from_[static_cast<std::size_t>(rank_)] = own_ + here.word;
-    for (source const& s : sources) {
-      auto const* const words = reinterpret_cast<std::uint64_t const*>(s.frame.data());
-      check_means(here, words, s.worker, false);
-      from_[static_cast<std::size_t>(s.worker)] = words;
-    }
-    each_bucket(on_, here.buckets, [&](bit_bucket const& b) {
-      std::uint64_t const word = b.word - here.word, value = b.before - stripe_;
-      float* const sums = after_ + value;
-      std::fill_n(sums, b.count, 0.0F);
-      for (std::uint64_t const* words : from_) add_bucket(words + word, b.count, sums);
-      scale_sums(sums, b.count, factor_);
-      if (before_ != nullptr) add_lanes(sums, reinterpret_cast<std::byte const*>(before_ + value), b.count);
-      if (largest_bits(sums, b.count) >= float_infinity) {
-        std::fill_n(to + word, 1 + divide_up<std::uint64_t>(b.count, 64), std::uint64_t{0});
-        to[word] = beyond_range;
-        return;
-      }
-      leave_over(sums, b.count, write_bucket(sums, b.count, 1, to + word), sums);
-    });
-  }
-  void finish(segment part, std::span<source const> sources) override {
-    auto const here = buckets_.in(part);
-    if (here.words == 0) return;
-    std::memcpy(means_ + here.word, sources[0].frame.data(), 8 * here.words);
-    within_ = check_means(here, means_ + here.word, sources[0].worker, true) && within_;
-  }
-  payload numbers(segment, std::span<std::byte>) const override { return {}; }
-  void declare(std::span<std::byte>, int) const override {}
-
- private:
-  kernel::host_executor const& on_;
-  bit_buckets const& buckets_;
-  int rank_;
-  double factor_;
-  std::uint64_t stripe_;  ///< the first value of the own stripe
-  std::uint64_t const* own_;
-  std::uint64_t* means_;
-  float const* before_;
-  float* after_;
-  std::vector<std::uint64_t const*>& from_;
-  bool within_ = true;
-};
-
-}  // namespace detail
 
 /// @brief A bit for each value, and two float32 for each bucket, which say what the bits stand for; both ways.
 ///

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief compressor: where the buckets of 1-bit SGD lie in a vector, in a message and in stripes of it.
+
+#include "../../core/codec.hpp"
+#include "../../core/error.hpp"
+#include "../../kernel/executor.hpp"
+#include "../../train/adapt/layout.hpp"
+#include "two_means.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace GLOBALQ_ABI::baseline::detail {
+
+/// Values that share two means. In a message a word has the means, those after it the bits.
+struct bit_bucket {
+  std::uint64_t first, count;  ///< its values
+  std::uint64_t before;        ///< values of the buckets before it
+  std::uint64_t word;          ///< of a message of all buckets: where it begins
+};
+
+/// @brief The buckets of all layers, and the messages that have them.
+class bit_buckets {
+ public:
+  bit_buckets(adapt::layout const& layers, std::uint64_t bucket) {
+    for (adapt::layer const& l : layers) {
+      std::uint64_t const width = bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
+      for (std::uint64_t at = 0; at < l.size; at += width) {
+        std::uint64_t const count = std::min(width, l.size - at);
+        all_.push_back({l.offset + at, count, values_, words_});
+        values_ += count;
+        words_ += 1 + divide_up<std::uint64_t>(count, 64);
+      }
+    }
+  }
+
+  /// Words of a message of all buckets.
+  std::uint64_t words() const { return words_; }
+
+  /// Consecutive buckets, the words of a message that have them, and their values, counted without what is not in layers.
+  struct range {
+    std::span<bit_bucket const> buckets;
+    std::uint64_t word = 0, words = 0, value = 0, values = 0;
+  };
+  range all() const { return {all_, 0, words_, 0, values_}; }
+  /// Those that begin in a range of words: a bucket lies in one segment, wherever words are cut.
+  range in(segment part) const {
+    auto const from = [&](std::uint64_t word) {
+      return static_cast<std::size_t>(
+          std::lower_bound(all_.begin(), all_.end(), word,
+                           [](bit_bucket const& b, std::uint64_t w) { return b.word < w; }) -
+          all_.begin());
+    };
+    std::size_t const a = from(part.first), b = from(part.first + part.count);
+    auto const word = [&](std::size_t i) { return i < all_.size() ? all_[i].word : words_; };
+    auto const value = [&](std::size_t i) { return i < all_.size() ? all_[i].before : values_; };
+    return {std::span(all_).subspan(a, b - a), word(a), word(b) - word(a), value(a), value(b) - value(a)};
+  }
+  /// The stripe of a worker.
+  range stripe(int workers, int rank) const { return in(globalq::layout(words_, workers, 1, 0).part(rank)); }
+
+ private:
+  std::vector<bit_bucket> all_;
+  std::uint64_t words_ = 0, values_ = 0;
+};
+
+/// f(bucket) for buckets that threads share.
+template <class F>
+void each_bucket(kernel::host_executor const& on, std::span<bit_bucket const> buckets, F const& f) {
+  constexpr std::uint64_t group = 32;  // a piece of work
+  on.items(divide_up<std::uint64_t>(buckets.size(), group), [&](std::uint64_t g) {
+    for (std::uint64_t b = g * group; b < std::min<std::uint64_t>(buckets.size(), (g + 1) * group); ++b)
+      f(buckets[b]);
+  });
+}
+
+/// Means that say: a value of this bucket has left float32.
+inline constexpr std::uint64_t beyond_range = std::uint64_t{float_infinity} << 32 | float_infinity;
+
+/// @throws frame_error when a mean is not finite
+/// @returns whether all buckets are within float32, where @p may_leave it
+inline bool check_means(bit_buckets::range part, std::uint64_t const* words, int worker, bool may_leave) {
+  bool within = true;
+  for (bit_bucket const& b : part.buckets) {
+    std::uint64_t const* const here = words + (b.word - part.word);
+    two_means const m = means_in(here);
+    if (is_finite(m.positive) && is_finite(m.negative)) continue;
+    if (!may_leave || *here != beyond_range)
+      throw frame_error("globalq: one_bit: worker " + std::to_string(worker) +
+                        " sent a mean that is not finite; the bytes were damaged");
+    within = false;
+  }
+  return within;
+}
+
+}  // namespace GLOBALQ_ABI::baseline::detail
