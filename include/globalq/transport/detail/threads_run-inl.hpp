@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief transport: a cluster of threads: how it starts its workers and ends, and whose exception it throws.
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "../collectives.hpp"
+#include "../threads.hpp"
+#include "threads_world.hpp"
+
+namespace GLOBALQ_ABI::transport {
+
+GLOBALQ_DECL threads::threads(int workers, options settings) {
+  if (workers < 1)
+    globalq::detail::fail<configuration_error>(
+        {"globalq: transport::threads: a cluster of ", workers, " workers cannot run; ask for at least 1"});
+  world_ = std::make_unique<detail::world>(workers, detail::deadline_of(settings, "threads"));
+}
+
+GLOBALQ_DECL threads::threads(threads&&) noexcept = default;
+GLOBALQ_DECL threads& threads::operator=(threads&&) noexcept = default;
+GLOBALQ_DECL threads::~threads() = default;
+
+GLOBALQ_DECL int threads::size() const noexcept { return world_->size; }
+
+GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), void* what) {
+  detail::world& all = *world_;
+  if (all.running.exchange(true))
+    throw configuration_error{
+        "globalq: transport::threads::run: the cluster is running already; make one cluster for each run "
+        "that "
+        "goes on at the same time"};
+  struct running_flag {
+    std::atomic<bool>& flag;
+    ~running_flag() { flag.store(false); }
+  } const running{all.running};
+  all.reset();
+
+  std::vector<std::exception_ptr> errors(all.crew.size());
+  auto const run_one = [&](int rank) noexcept {
+    auto const failed = [&](char const* message) {
+      errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      all.fail(rank, message);
+    };
+    try {
+      endpoint self{all, rank};
+      work(what, self);
+    } catch (transport_error const& problem) {
+      failed(problem.what());
+    } catch (std::exception const& problem) {
+      all.at(rank).blames_another = false;
+      failed(problem.what());
+    } catch (...) {
+      all.at(rank).blames_another = false;
+      failed("an exception that is not a std::exception");
+    }
+    all.at(rank).gone.store(true);
+    all.wake_all();
+  };
+
+  std::vector<std::thread> crew;
+  crew.reserve(all.crew.size());
+  auto const join = [&] {
+    for (auto& each : crew) each.join();
+  };
+  try {
+    for (int rank = 0; rank < all.size; ++rank) crew.emplace_back(run_one, rank);
+  } catch (...) {
+    all.fail(static_cast<int>(crew.size()), "its thread did not start");
+    join();
+    throw;
+  }
+  join();
+
+  std::exception_ptr first;  // of those that blame another worker, until there is one that does not
+  for (auto const& each : all.crew) {
+    auto const& thrown = errors[static_cast<std::size_t>(each.rank)];
+    if (!thrown) continue;
+    if (!each.blames_another) std::rethrow_exception(thrown);
+    if (!first) first = thrown;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace GLOBALQ_ABI::transport
