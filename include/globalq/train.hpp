@@ -16,6 +16,7 @@
 #include "train/adapt/layered_mean.hpp"
 #include "train/adapt/layout.hpp"
 #include "train/adapt/lgreco.hpp"
+#include "train/adapt/operators_of.hpp"
 #include "train/adapt/overlapped_mean.hpp"
 #include "train/adapt/quantiser_errors.hpp"
 #include "train/adapt/rule.hpp"

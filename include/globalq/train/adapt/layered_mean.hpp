@@ -3,37 +3,27 @@
 /// @file
 /// @brief adapt: the mean of all layers of a model in one call, each layer with an operator of its own.
 
-#include "../../call/detail/group_plan.hpp"
+#include "../../call/vector_group.hpp"
 #include "../../collective/allreduce_mean.hpp"
 #include "detail/layer_difference.hpp"
-#include "filter.hpp"
+#include "detail/layer_operator.hpp"
+#include "detail/layered_plan.hpp"
+#include "detail/unlike_layout.hpp"
 #include "layout.hpp"
+#include "operators_of.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace GLOBALQ_ABI::adapt {
-
-/// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
-inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
-                                               any_quantizer const& op) {
-  std::vector<any_quantizer> all;
-  for (layer const& l : model) all.push_back(keep(l) ? any_quantizer(uncompressed{}) : op);
-  return all;
-}
-/// @brief The same, with an operator that depends on the layer.
-/// @param make  make(layer) -> a quantizer, any_quantizer or uncompressed
-template <class Make>
-requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantizer> operators_of(
-    layout const& model, filter const& keep, Make const& make) {
-  std::vector<any_quantizer> all;
-  for (layer const& l : model)
-    all.push_back(keep(l) ? any_quantizer(uncompressed{}) : any_quantizer(make(l)));
-  return all;
-}
 
 /// Options of a layered_mean; the same on every worker.
 struct layered_options {
@@ -87,7 +77,7 @@ class layered_mean {
         schedule_(globalq::schedule::erase(std::move(schedule))),
         settings_(settings),
         on_(space),
-        plain_(plain_slot()) {
+        plain_(uncompressed{}, *schedule_, workers_.size()) {
     if (!Kokkos::is_initialized())
       throw configuration_error(
           message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
@@ -95,10 +85,7 @@ class layered_mean {
     if (schedule_->facts(workers_.size()).native)
       throw configuration_error(message(
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather"));
-    if (operators.size() != model_.size())
-      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
-                                        std::to_string(model_.size()) +
-                                        " layers; give one a layer, uncompressed{} for those in float32"));
+    expect_operators(operators.size());
     if (settings_.of != 0 && (settings_.of < model_.size() || settings_.first > settings_.of - model_.size()))
       throw configuration_error(
           message("layers " + std::to_string(settings_.first) + " and following, " +
@@ -118,13 +105,8 @@ class layered_mean {
     link_ = transport::make_endpoint(workers_);
     call_.emplace(*link_, setup, on_,
                   globalq::detail::make_codec(uncompressed{}, setup.facts, setup.resolved, on_));
-    slots_.resize(model_.size());
-    of_.resize(model_.size());
-    for (std::size_t k = 0; k < model_.size(); ++k) {
-      of_[k] = static_cast<std::uint32_t>(k);
-      slots_[k] = make(k, operators[k]);
-    }
-    refresh();
+    for (std::uint32_t k = 0; k < model_.size(); ++k) of_.push_back(k);
+    assign(operators);
   }
 
   layered_mean(layered_mean const&) = delete;
@@ -147,7 +129,7 @@ class layered_mean {
     auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
     std::string why = globalq::detail::unequal_lengths(length, globalq::detail::size_of_vector(y));
-    if (why.empty()) why = refusal_of(length, type, step);
+    if (why.empty()) why = refusal_of(step, length, type);
     settle();
     if (!why.empty()) call_->refuse(why);
     run_flat({in, type}, {out, type}, step);
@@ -155,7 +137,7 @@ class layered_mean {
 
   /// @brief Averages one vector a layer, in the order of the layout; each has the size and the type of its layer.
   void operator()(vector_group const& tensors, std::uint64_t step) {
-    std::string const why = refusal_of(tensors, step);
+    std::string const why = refusal_of(step, tensors);
     settle();
     if (!why.empty()) call_->refuse(why);
     run(tensors.members(), step);
@@ -173,17 +155,17 @@ class layered_mean {
     auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, x);
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
     return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr},
-                     refusal_of(length, type, step));
+                     refusal_of(step, length, type));
   }
   started_call start(vector_group const& tensors, std::uint64_t step) {
-    if (std::string const why = refusal_of(tensors, step); !why.empty()) return start_job({}, why);
+    if (std::string const why = refusal_of(step, tensors); !why.empty()) return start_job({}, why);
     return start_members(tensors.members(), step);
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
 
   /// The same of vectors that the caller keeps and that were checked: sizes and types are those of the layers.
   started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
-    return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, refusal_of(step));
+    return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, step_refusal(step));
   }
 
   /// @brief Returns when all calls that were started have ended.
@@ -213,9 +195,7 @@ class layered_mean {
   }
   /// @brief Another operator for each layer.
   void assign(std::span<any_quantizer const> operators) {
-    if (operators.size() != model_.size())
-      throw configuration_error(message(std::to_string(operators.size()) + " operators for " +
-                                        std::to_string(model_.size()) + " layers; give one a layer"));
+    expect_operators(operators.size());
     std::vector<slot> changed(model_.size());
     for (std::size_t k = 0; k < model_.size(); ++k) changed[k] = make(k, operators[k]);
     settle();
@@ -252,87 +232,21 @@ class layered_mean {
   /// @brief What a call costs after the warm-up. theta and rounding_steps are the largest of all layers'; levels, headroom and
   /// reduce are those of no layer.
   globalq::plan plan() const {
-    std::vector<vector_group::member> members;
-    for (layer const& l : model_) members.push_back({{nullptr, l.type}, {nullptr, l.type}, l.size});
-    globalq::detail::group_operators const ops = own_operators();
-    globalq::detail::group_places places;
-    places.place(members, ops);
-    int const n = workers_.size();
-    globalq::plan p;
-    p.fits = true;
-    p.workers = n;
-    globalq::detail::schedule_facts const facts = schedule_->facts(n);
-    std::vector<std::pair<int, int>> const additions = schedule_->additions(n);
-    std::vector<std::unique_ptr<codec>> codecs;
-    bool varying = false;
-    for (std::size_t k = 0; k < model_.size(); ++k) {
-      slot const& s = slots_[k];
-      codecs.push_back(
-          std::make_unique<globalq::detail::counting_codec>(s.facts, s.resolved.size, model_[k].type));
-      varying = varying || s.facts.most_bytes != nullptr;
-      p.length += model_[k].size;
-      if (model_[k].size == 0) continue;
-      globalq::plan own;
-      own.workers = n;
-      globalq::detail::add_errors(own, s.facts, s.resolved, facts, model_[k].size, additions);
-      p.theta = p.theta < own.theta || !(own.theta == own.theta) ? own.theta : p.theta;
-      p.rounding_steps = std::max(p.rounding_steps, own.rounding_steps);
-      p.bytes_are_most = p.bytes_are_most || s.facts.most_bytes != nullptr;
-    }
-    p.iterations_factor = 1 + n * p.theta;
-    globalq::detail::counting_group group(places, ops, codecs, varying);
-    int const parts = schedule_->parts(n);
-    ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
-    globalq::detail::opening_bytes before(n);
-    each_exchange(
-        [&](std::uint64_t units, globalq::detail::exchange_widths width) { before.add(units, width); });
-    auto const any = [&](auto const& asked) { return std::any_of(slots_.begin(), slots_.end(), asked); };
-    if (any([](slot const& s) { return globalq::detail::shares_unit(s.facts); }))
-      before.add(1, globalq::detail::widths_of_units(dtype::float64));
-    if (any([](slot const& s) { return s.facts.own_norm != nullptr && s.facts.local; }))
-      before.add(1, globalq::detail::widths_of_units(dtype::float64));
-    auto const sums_of = [&](::globalq::layout const& pieces, int count) {
-      return sums_sizes(members, pieces, count);
-    };
-    auto const most = schedule_->busiest(
-        n, cut, group, group.sizes(cut, parts),
-        globalq::detail::call_bytes_before(*schedule_, n, before, places.length(), chunk_bytes_, sums_of));
-    p.bytes_sent = most.sent;
-    p.workspace_bytes = most.held;
-    if (p.length > 0)
-      p.bits_per_value = 8.0 * static_cast<double>(group.frame_bytes({0, places.length()}, 1)) /
-                         static_cast<double>(p.length);
-    return p;
+    return detail::layered_plan(model_, slots_, plain_, *schedule_, workers_.size(), chunk_bytes_)
+        .of(own_operators());
   }
 
  private:
+  using slot = detail::layer_operator;
+
   static constexpr char const* operation = "layered_mean";
   static constexpr std::uint64_t grain = random::tile_values;
 
-  /// A layer's operator.
-  struct slot {
-    globalq::detail::operator_facts facts;
-    globalq::detail::resolution resolved;
-    std::uint64_t hash = 0;  ///< without the values of its levels
-    std::unique_ptr<globalq::detail::operator_codec> codec;
-  };
-
-  slot plain_slot() const {
-    slot s;
-    s.facts = globalq::detail::facts_of(uncompressed{});
-    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
-    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
-    return s;
-  }
-
   slot make(std::size_t k, any_quantizer const& given) const {
     any_quantizer const op = forced_ ? any_quantizer(uncompressed{}) : given;
-    slot s;
-    s.facts = op.facts();
-    s.resolved = globalq::detail::resolve(s.facts, schedule_->facts(workers_.size()), workers_.size());
+    slot s(op, *schedule_, workers_.size());
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
-    s.hash = globalq::detail::fingerprint(s.facts, s.resolved);
     s.codec = op.make_codec(s.facts, s.resolved, on_);
     return s;
   }
@@ -423,77 +337,18 @@ class layered_mean {
       self.run_flat(job.x, job.y, job.step);
   }
 
-  /// Of the frames in which nodes add all layers in float32.
-  schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
-                                           ::globalq::layout const& cut, int parts) const {
-    globalq::detail::operator_codec* const none = nullptr;
-    globalq::detail::group_slot const plain{&plain_.facts, none};
-    globalq::detail::group_operators const ops{{&plain, 1}, {}, 0, grain, 0};
-    globalq::detail::group_places places;
-    places.place(members, ops);
-    std::unique_ptr<codec> const codecs[] = {
-        std::make_unique<globalq::detail::counting_codec>(plain_.facts, 0, dtype::float32)};
-    return globalq::detail::counting_group(places, ops, codecs, false).sizes(cut, parts);
-  }
-
-  /// Norms that are exchanged, as host_call does.
-  /// @param f  f(buckets, widths) for each exchange
-  template <class F>
-  void each_exchange(F const& f) const {
-    std::uint64_t own = 0;
-    for (std::size_t k = 0; k < slots_.size(); ++k)
-      if (auto const& op = slots_[k].facts; op.own_norm != nullptr && !op.local)
-        own += globalq::detail::buckets_of(op, model_[k].size);
-    if (own != 0) f(own, globalq::detail::widths_of_own_norms);
-    for (std::uint32_t p : orders())
-      for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
-        std::uint64_t units = 0;
-        for (std::size_t k = 0; k < slots_.size(); ++k) {
-          auto const& op = slots_[k].facts;
-          if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_unit == 0 && op.p == p &&
-              model_[k].type == type)
-            units += globalq::detail::buckets_of(op, model_[k].size);
-        }
-        if (units != 0) f(units, globalq::detail::widths_of_units(type));
-      }
-  }
-  std::vector<std::uint32_t> orders() const {
-    std::vector<std::uint32_t> all;
-    for (slot const& s : slots_)
-      if (std::find(all.begin(), all.end(), s.facts.p) == all.end()) all.push_back(s.facts.p);
-    return all;
-  }
-
   /// Why there is no such call; empty: there is.
-  std::string refusal_of(std::uint64_t step) const {
+  std::string step_refusal(std::uint64_t step) const {
     std::uint64_t const count = steps_of_a_call();
     if (step <= (random::max_step + 1) / count - 1) return {};
     return "step " + std::to_string(step) + " with " + std::to_string(count) +
            " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
   }
-  std::string refusal_of(std::uint64_t length, dtype type, std::uint64_t step) const {
-    if (length != model_.length())
-      return "the vector has " + std::to_string(length) + " values and the layout ends at " +
-             std::to_string(model_.length()) + "; give the vector that the layout describes";
-    for (layer const& l : model_)
-      if (l.type != type)
-        return "layer \"" + l.name + "\" is of " + name_of(l.type) + " and the vector of " + name_of(type) +
-               "; layers of several types are given as a vector_group";
-    return refusal_of(step);
-  }
-  std::string refusal_of(vector_group const& tensors, std::uint64_t step) const {
-    if (tensors.size() != model_.size())
-      return "the group has " + std::to_string(tensors.size()) + " vectors and the layout " +
-             std::to_string(model_.size()) + " layers; give one vector a layer, in the order of the layout";
-    for (std::size_t k = 0; k < model_.size(); ++k) {
-      auto const& m = tensors.members()[k];
-      if (m.length != model_[k].size || m.x.type != model_[k].type)
-        return "layer \"" + model_[k].name + "\" has " + std::to_string(model_[k].size) + " values of " +
-               name_of(model_[k].type) + " and vector " + std::to_string(k) + " has " +
-               std::to_string(m.length) + " of " + name_of(m.x.type) +
-               "; give one vector a layer, in the order of the layout";
-    }
-    return refusal_of(step);
+  /// @param given  a group of vectors, or the length and the type of one
+  template <class... Given>
+  std::string refusal_of(std::uint64_t step, Given const&... given) const {
+    std::string const why = detail::unlike_layout(model_, given...);
+    return why.empty() ? step_refusal(step) : why;
   }
   /// How many steps of random bits a call takes: one a layer of the model.
   std::uint64_t steps_of_a_call() const { return std::max<std::uint64_t>({1, model_.size(), settings_.of}); }
@@ -501,6 +356,12 @@ class layered_mean {
     if (layer >= model_.size())
       throw configuration_error(
           message("there is no layer " + std::to_string(layer) + " among " + std::to_string(model_.size())));
+  }
+  void expect_operators(std::size_t count) const {
+    if (count != model_.size())
+      throw configuration_error(message(std::to_string(count) + " operators for " +
+                                        std::to_string(model_.size()) +
+                                        " layers; give one a layer, uncompressed{} for those in float32"));
   }
   void expect_threads() {
     if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
@@ -532,9 +393,7 @@ class layered_mean {
 };
 
 template <class T, class S>
-layered_mean(T&, layout, std::vector<any_quantizer>, S) -> layered_mean<T, S>;
-template <class T, class S>
-layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options) -> layered_mean<T, S>;
+layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options = {}) -> layered_mean<T, S>;
 template <class T, class S, class Space>
 layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
 

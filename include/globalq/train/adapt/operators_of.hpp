@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief adapt: an operator for each layer of a model, where a filter keeps some in float32.
+
+#include "../../operator/any_quantizer.hpp"
+#include "filter.hpp"
+#include "layout.hpp"
+
+#include <type_traits>
+#include <vector>
+
+namespace GLOBALQ_ABI::adapt {
+
+/// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
+inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
+                                               any_quantizer const& op) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model) all.push_back(keep(l) ? any_quantizer(uncompressed{}) : op);
+  return all;
+}
+/// @brief The same, with an operator that depends on the layer.
+/// @param make  make(layer) -> a quantizer, any_quantizer or uncompressed
+template <class Make>
+requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantizer> operators_of(
+    layout const& model, filter const& keep, Make const& make) {
+  std::vector<any_quantizer> all;
+  for (layer const& l : model)
+    all.push_back(keep(l) ? any_quantizer(uncompressed{}) : any_quantizer(make(l)));
+  return all;
+}
+
+}  // namespace GLOBALQ_ABI::adapt
