@@ -2,6 +2,7 @@
 /// @file
 /// @brief All layers in one call: the bits of a call for each, one message, and errors that name the layer.
 
+#include "examples/custom_policy/three_halves.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
@@ -34,10 +35,17 @@ gq::adapt::layout network() {
   m.add("conv.weight", {13, 3, 7, 7}).add("conv.bias", {13}).add("norm.gain", {300});
   m.add_at(3000, "attention", {40, 25}).add("none", {0}).add("scale", {}).add("embedding", {33, 64});
   m.add("head.weight", {10, 77}).add("head.bias", {10}).add("fixed", {5, 100});
+  m.add("own", {30, 20}).add("own.local", {20, 30});
   return m;
 }
 
-/// Sums of codes, requantised sums under own norms, tables, float32, codes of variable length and fixed units in one call.
+/// A worker's own.
+struct local_three_halves : three_halves {
+  static constexpr char const* name = "l:3/2";
+  static constexpr bool is_local = true;
+};
+
+/// Sums of codes, requantised sums under own norms, tables, float32, codes of variable length, fixed units and norms of one's own.
 std::vector<gq::any_quantizer> operators(gq::adapt::layout const& model) {
   return gq::adapt::operators_of(
       model, gq::adapt::filter::cgx().below(2), [](gq::adapt::layer const& l) -> gq::any_quantizer {
@@ -52,6 +60,11 @@ std::vector<gq::any_quantizer> operators(gq::adapt::layout const& model) {
                                gq::wire::packed<3>{}};
         if (l.name == "fixed")
           return gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+        if (l.name == "own")
+          return gq::quantizer{three_halves{.bucket = 70}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+        if (l.name == "own.local")
+          return gq::quantizer{local_three_halves{{.bucket = 50}}, gq::levels::uniform{7}, dice,
+                               gq::wire::int8{}};
         return gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{5}, dice, gq::wire::int8{}};
       });
 }
@@ -90,7 +103,8 @@ TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_every_worker_decod
 TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_codes_are_added_as_integers) {
   gq::adapt::layout const model = network();
   auto ops = operators(model);
-  for (std::size_t k : {model.find("attention"), model.find("embedding")}) ops[k] = ops[0];
+  for (std::size_t k : {model.find("attention"), model.find("embedding"), model.find("own.local")})
+    ops[k] = ops[0];
   for (auto const& l : model)
     if (gq::adapt::filter::cgx().below(2)(l))
       ops[model.find(l.name)] = ops[0];  // float32 sums depend on their order
