@@ -77,7 +77,7 @@ if(GLOBALQ_SANITIZER STREQUAL "thread")
   target_link_libraries(globalq_test_compiled INTERFACE globalq::globalq) # header-only, by clang: what users are promised
 else()
   add_subdirectory(${PROJECT_SOURCE_DIR}/examples/compose ${CMAKE_CURRENT_BINARY_DIR}/compose EXCLUDE_FROM_ALL)
-  add_library(globalq_test_streams STATIC EXCLUDE_FROM_ALL support/streams.cpp)
+  add_library(globalq_test_streams STATIC EXCLUDE_FROM_ALL support/streams_of_integers.cpp support/other_streams.cpp)
   target_include_directories(globalq_test_streams PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(globalq_test_streams PUBLIC GLOBALQ_TEST_STREAMS_COMPILED)
   target_link_libraries(globalq_test_streams PUBLIC globalq::compiled PRIVATE globalq_dev)

@@ -7,21 +7,23 @@
 
 #include <globalq/operator/detail/make_codec.hpp>
 
-// instantiate(levels, rounding, wire) for each composition.
-#define GLOBALQ_TEST_STREAMS(instantiate)                                          \
-  instantiate(levels::uniform<>, rounding::stochastic, wire::int8);                \
-  instantiate(levels::uniform<>, rounding::stochastic, wire::int16);               \
-  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int8);  \
-  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int16); \
-  instantiate(levels::uniform<>, rounding::stochastic, wire::packed<4>);           \
-  instantiate(levels::exponential<>, rounding::stochastic, wire::int8);            \
-  instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::int8);     \
+// instantiate(levels, rounding, wire) for each composition: whole integers of uniform levels, and others.
+#define GLOBALQ_TEST_STREAMS_OF_INTEGERS(instantiate)                             \
+  instantiate(levels::uniform<>, rounding::stochastic, wire::int8);               \
+  instantiate(levels::uniform<>, rounding::stochastic, wire::int16);              \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int8); \
+  instantiate(levels::uniform<>, kernel_rounding<rounding::nearest>, wire::int16)
+#define GLOBALQ_TEST_OTHER_STREAMS(instantiate)                                \
+  instantiate(levels::uniform<>, rounding::stochastic, wire::packed<4>);       \
+  instantiate(levels::exponential<>, rounding::stochastic, wire::int8);        \
+  instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::int8); \
   instantiate(kernel_levels<levels::table>, rounding::stochastic, wire::packed<3>)
 #define GLOBALQ_TEST_STREAM_CODEC(...) template struct stream_kernels<__VA_ARGS__, support::space>
 
 #if defined(GLOBALQ_TEST_STREAMS_COMPILED)
 #define GLOBALQ_TEST_EXTERN_STREAM_CODEC(...) extern GLOBALQ_TEST_STREAM_CODEC(__VA_ARGS__)
 namespace GLOBALQ_ABI {
-GLOBALQ_TEST_STREAMS(GLOBALQ_TEST_EXTERN_STREAM_CODEC);
+GLOBALQ_TEST_STREAMS_OF_INTEGERS(GLOBALQ_TEST_EXTERN_STREAM_CODEC);
+GLOBALQ_TEST_OTHER_STREAMS(GLOBALQ_TEST_EXTERN_STREAM_CODEC);
 }  // namespace GLOBALQ_ABI
 #endif
