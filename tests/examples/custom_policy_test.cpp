@@ -96,11 +96,7 @@ constexpr gq::quantizer all_own{three_halves{.bucket = 100}, minifloat<3, 1>{}, 
                                 minifloat_sum<3, 1>{}};
 template <class Use>
 void over_all_schedules(Use const& use) {
-  use(gq::schedule::ring{}, "ring");
-  use(gq::schedule::tree{}, "tree");
-  use(gq::schedule::sra{}, "sra");
-  use(gq::schedule::allgather{}, "allgather");
-  use(gq::schedule::hierarchical<>{2}, "hierarchical");
+  support::over_schedules(use);
   use(gq::schedule::hierarchical<gq::schedule::float32_sum, gq::schedule::ring>{2}, "float32 in nodes");
   use(funnel{}, "funnel");
 }

@@ -5,6 +5,7 @@
 #include "tests/support/refusal.hpp"
 
 #include <globalq/model/formulas.hpp>
+#include <globalq/model/recorder.hpp>
 #include <globalq/model/simulation.hpp>
 #include <globalq/schedule/any.hpp>
 

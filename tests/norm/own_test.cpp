@@ -88,23 +88,9 @@ struct deviations {
   double scale(statistic s) const { return times * std::sqrt(s.around / s.count); }
 };
 
-/// What each worker is told.
-template <class Call>
-std::vector<std::string> refusals(int workers, Call const& call) {
-  std::vector<std::string> said(static_cast<std::size_t>(workers));
-  support::on_threads(workers, [&](auto& t) {
-    said[static_cast<std::size_t>(t.rank())] = support::refusal<gq::error>([&] { call(t); });
-  });
-  return said;
-}
-
 template <class Use>
 void over_all_schedules(Use const& use) {
-  use(gq::schedule::ring{}, "ring");
-  use(gq::schedule::tree{}, "tree");
-  use(gq::schedule::sra{}, "sra");
-  use(gq::schedule::allgather{}, "allgather");
-  use(gq::schedule::hierarchical<>{2}, "hierarchical");
+  support::over_schedules(use);
   use(gq::schedule::hierarchical<gq::schedule::float32_sum, gq::schedule::ring>{2}, "float32 in nodes");
 }
 
@@ -159,8 +145,9 @@ std::vector<std::vector<Value>> results(int workers, std::size_t length, double 
 
 template <class Value>
 void expect_bits(std::vector<std::vector<Value>> const& a, std::vector<std::vector<Value>> const& b) {
+  ASSERT_EQ(a.size(), b.size());
   for (std::size_t rank = 0; rank < a.size(); ++rank)
-    EXPECT_EQ(std::memcmp(a[rank].data(), b[rank].data(), a[rank].size() * sizeof(Value)), 0) << rank;
+    support::expect_same(a[rank], b[rank], "rank " + std::to_string(rank));
 }
 
 template <class Value, class Own, class Theirs>
@@ -304,7 +291,7 @@ TEST(OwnNorm, all_workers_learn_of_a_scale_that_is_none) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   for (double factor : {0.5, -1.0, inf, std::numeric_limits<double>::quiet_NaN()})
     for (int workers : {1, 3}) {
-      std::vector<std::string> const said = refusals(workers, [&](auto& t) {
+      std::vector<std::string> const said = support::complaints<gq::error>(workers, [&](auto& t) {
         gq::allreduce_mean mean{t, with(wrong<false>{{.bucket = 100}, factor, 0}), gq::schedule::ring{}, {}};
         std::vector<float> y(1000, 2.0F);
         mean(y, 0);
@@ -320,20 +307,21 @@ TEST(OwnNorm, all_workers_learn_of_a_scale_that_is_none) {
 /// A worker's own scale, which nobody else sees.
 TEST(OwnNorm, all_workers_learn_of_a_local_scale_that_is_none) {
   for (auto const& over : {gq::schedule::any{"ring"}, gq::schedule::any{"allgather"}}) {
-    EXPECT_THAT(refusals(3,
-                         [&](auto& t) {
-                           gq::allreduce_mean mean{t, with(wrong<true>{{}, 0.5, 8}), over, {}};
-                           std::vector<float> y(1000, t.rank() == 1 ? 16.0F : 2.0F);
-                           mean(y, 0);
-                         }),
-                Each(HasSubstr("allreduce_mean: rank 1: the norm of local:wrong")));
+    EXPECT_THAT(
+        support::complaints<gq::error>(3,
+                                       [&](auto& t) {
+                                         gq::allreduce_mean mean{t, with(wrong<true>{{}, 0.5, 8}), over, {}};
+                                         std::vector<float> y(1000, t.rank() == 1 ? 16.0F : 2.0F);
+                                         mean(y, 0);
+                                       }),
+        Each(HasSubstr("allreduce_mean: rank 1: the norm of local:wrong")));
   }
 }
 
 /// Sums are made where nobody waits for a word of them: the mean is right, and the worker that made the sum is told.
 TEST(OwnNorm, of_a_sum_without_a_scale_its_worker_learns) {
   std::vector<std::vector<float>> got(3);
-  auto const said = refusals(3, [&](auto& t) {
+  auto const said = support::complaints<gq::error>(3, [&](auto& t) {
     gq::allreduce_mean mean{t, with(wrong<true>{{}, 0.5, 8}), gq::schedule::ring{}, {}};
     std::vector<float>& y = got[static_cast<std::size_t>(t.rank())];
     y.assign(999, t.rank() == 2 ? 2.0F : 7.0F);
@@ -346,7 +334,7 @@ TEST(OwnNorm, of_a_sum_without_a_scale_its_worker_learns) {
 
 TEST(OwnNorm, workers_compare_its_name_and_parameters) {
   EXPECT_THAT(
-      refusals(
+      support::complaints<gq::error>(
           2,
           [](auto& t) {
             std::vector<float> y(100, 1.0F);
@@ -357,12 +345,13 @@ TEST(OwnNorm, workers_compare_its_name_and_parameters) {
 }
 
 TEST(OwnNorm, is_refused_on_a_stream) {
-  EXPECT_THAT(refusals(2,
-                       [](auto& t) {
-                         gq::transport::staged<std::remove_reference_t<decltype(t)>, Kokkos::Serial> device{
-                             t, t.execution()};
-                         gq::allreduce_mean mean{device, with(deviations{}), gq::schedule::ring{}, {}};
-                       }),
+  EXPECT_THAT(support::complaints<gq::error>(
+                  2,
+                  [](auto& t) {
+                    gq::transport::staged<std::remove_reference_t<decltype(t)>, Kokkos::Serial> device{
+                        t, t.execution()};
+                    gq::allreduce_mean mean{device, with(deviations{}), gq::schedule::ring{}, {}};
+                  }),
               Each(HasSubstr("is measured on the host only; on a stream use")));
 }
 

@@ -32,23 +32,14 @@ namespace {
 constexpr gq::quantizer op{gq::norm::linf{}, minifloat<3, 1>{}, gq::rounding::stochastic{},
                            gq::wire::packed<6>{}, minifloat_sum<3, 1>{}};
 
-template <class Use>
-void over_all_schedules(Use const& use) {
-  use(gq::schedule::ring{}, "ring");
-  use(gq::schedule::tree{}, "tree");
-  use(gq::schedule::sra{}, "sra");
-  use(gq::schedule::allgather{}, "allgather");
-  use(gq::schedule::hierarchical<>{2}, "hierarchical");
-}
-
 TEST(OwnReduce, workers_get_the_same_bits_over_all_schedules) {
-  over_all_schedules([](auto const& over, std::string const&) {
+  support::over_schedules([](auto const& over, std::string const&) {
     for (int workers = 1; workers <= 9; ++workers) support::means(op, over, workers, 2);
   });
 }
 
 TEST(OwnReduce, the_mean_has_no_bias) {
-  over_all_schedules([](auto const& over, std::string const& name) {
+  support::over_schedules([](auto const& over, std::string const& name) {
     for (int workers : {2, 5})
       support::expect_unbiased(support::means(op, over, workers, 600), workers, name);
   });
@@ -142,7 +133,7 @@ TEST(OwnReduce, levels_whose_codes_fall_keep_room_below) {
                            gq::wire::int8{}, exponential_again{}};
   gq::quantizer const theirs{gq::norm::linf{}, gq::levels::exponential<>{}, gq::rounding::stochastic{},
                              gq::wire::int8{}, gq::reduce::exponential{}};
-  over_all_schedules([&](auto const& over, std::string const& name) {
+  support::over_schedules([&](auto const& over, std::string const& name) {
     if (name == "allgather") return;  // which adds no codes
     for (int workers : {1, 2, 5})
       support::expect_same(support::means(ours, over, workers, 2), support::means(theirs, over, workers, 2),

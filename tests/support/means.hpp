@@ -8,6 +8,11 @@
 
 #include <gtest/gtest.h>
 #include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/schedule/allgather.hpp>
+#include <globalq/schedule/hierarchical.hpp>
+#include <globalq/schedule/ring.hpp>
+#include <globalq/schedule/scatter_reduce_allgather.hpp>
+#include <globalq/schedule/tree.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +41,16 @@ std::vector<float> means(Operator const& how, Schedule const& over, int workers,
   });
   for (auto const& each : all) expect_same(each, all[0], std::to_string(workers) + " workers");
   return all[0];
+}
+
+/// use(schedule, name) for those that any operator runs on, whatever adds its codes.
+template <class Use>
+void over_schedules(Use const& use) {
+  use(globalq::schedule::ring{}, "ring");
+  use(globalq::schedule::tree{}, "tree");
+  use(globalq::schedule::sra{}, "sra");
+  use(globalq::schedule::allgather{}, "allgather");
+  use(globalq::schedule::hierarchical<>{2}, "hierarchical");
 }
 
 /// The mean over many steps is the mean of the inputs: no coordinate is six deviations off.
