@@ -84,10 +84,17 @@ inline constexpr std::uint64_t double_nan = 0x7ff8000000000000ULL;
 GLOBALQ_FUNCTION bool is_finite(float x) { return (bits_of(x) & float_magnitude) < float_infinity; }
 GLOBALQ_FUNCTION bool is_finite(double x) { return (bits_of(x) & double_magnitude) < double_infinity; }
 
-/// A float product rounded once, never fused into a following sum by a device compiler.
+/// A product rounded once, never fused into a following sum by a device compiler.
 GLOBALQ_FUNCTION float multiply(float a, float b) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+GLOBALQ_FUNCTION double multiply(double a, double b) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  return __dmul_rn(a, b);
 #else
   return a * b;
 #endif

@@ -113,8 +113,9 @@ struct to_float64 {
   GLOBALQ_FUNCTION static double stored(float v, store_scale const& scale, double there) {
     double const p = static_cast<double>(v) * scale.wide;
     std::uint64_t const sign = bits_of(static_cast<double>(v)) & ~double_magnitude;
-    double const value = double_of((bits_of(p) & double_magnitude) | sign) * scale.wide_post;
-    return Add ? there + value : value;
+    double const value = multiply(double_of((bits_of(p) & double_magnitude) | sign), scale.wide_post);
+    // it has that sign already: the operation keeps a host's compiler from fusing the product into the sum
+    return Add ? there + double_of(bits_of(value) | sign) : value;
   }
   GLOBALQ_FUNCTION static std::uint64_t magnitude(double r) { return bits_of(r) & double_magnitude; }
 };
