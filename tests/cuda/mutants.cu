@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Kernels with the defects that scripts/sass-report must find.
+/// @brief Kernels with the defects that scripts/sass-report and argument_sizes.py must find.
 
 namespace globalq {
 
@@ -13,5 +13,13 @@ __global__ void fused_by_ptxas(double* x) {
 }
 
 __global__ void divides(double* x) { x[0] = x[1] / x[2]; }
+
+struct empty {};
+struct two_layouts {
+  [[no_unique_address]] empty first;
+  [[no_unique_address]] empty second;
+  double* x;
+};
+__global__ void takes_two_layouts(two_layouts p) { *p.x = 1; }
 
 }  // namespace globalq

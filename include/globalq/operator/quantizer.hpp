@@ -202,7 +202,7 @@ struct quantizer {
   Levels levels;
   Rounding rounding;
   Wire wire;
-  [[no_unique_address]] Reduce reduce{};
+  Reduce reduce{};
 };
 
 template <class N, class L>
