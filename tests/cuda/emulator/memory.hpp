@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief The memory that kernels may touch: ranges with a shadow that says which bits nobody has written.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace emulator {
+
+/// Consecutive bytes under one address, with a shadow of the same size: a bit of the shadow is set where the bit is undefined.
+struct range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::byte* data = nullptr;
+  std::byte* shadow = nullptr;
+  std::string what{};  ///< For messages.
+  bool freed = false;
+};
+
+/// All ranges. The addresses of freed ones are not used again, so that a use after free is seen as long as the process lives.
+class memory {
+ public:
+  memory();
+  ~memory();
+  memory(memory const&) = delete;
+  memory& operator=(memory const&) = delete;
+
+  /// Undefined bytes at an address of 256 bytes' alignment that no host code can use.
+  std::uint64_t allocate(std::uint64_t bytes, std::string what);
+
+  /// Memory of the host that kernels see under its own address; its bytes count as defined.
+  void adopt(void const* host, std::uint64_t bytes, std::string what);
+
+  /// @throws fault where no range begins there, or it is freed already.
+  void free(std::uint64_t address);
+
+  /// The range that holds `bytes` bytes from `address` on.
+  /// @throws fault that names the nearest range.
+  range const& find(std::uint64_t address, std::uint64_t bytes) const;
+
+  /// Copies to and from the host, and fills; a copy to the host throws where a bit is undefined.
+  /// @{
+  void write(std::uint64_t address, void const* from, std::uint64_t bytes);
+  void read(void* to, std::uint64_t address, std::uint64_t bytes) const;
+  void fill(std::uint64_t address, int value, std::uint64_t bytes);
+  void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes);  ///< What is undefined stays so.
+                                                                         /// @}
+
+ private:
+  struct owned;
+
+  std::map<std::uint64_t, range> ranges_;  // by their begin
+  std::map<std::uint64_t, owned> owned_;
+  std::uint64_t next_;
+};
+
+}  // namespace emulator

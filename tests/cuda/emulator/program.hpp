@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief A kernel decoded: dense instructions over few registers, with the calls of functions expanded.
+
+#pragma once
+
+#include "ptx.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace emulator {
+
+struct step;
+struct instruction;
+
+/// Executes an instruction for the active lanes of a step.
+using handler = void (*)(step&, instruction const&);
+
+inline constexpr std::uint32_t no_register = 0xffff'ffff;
+inline constexpr std::uint32_t constant_bit = 0x8000'0000;  ///< Set in the index of a constant.
+
+/// Where generic addresses that are not global lie; ld.shared and ld.local take offsets into them.
+/// @{
+inline constexpr std::uint64_t shared_window = 1ULL << 61;
+inline constexpr std::uint64_t local_window = 2ULL << 61;
+inline constexpr std::uint64_t parameter_window = 3ULL << 61;
+/// @}
+
+enum class space : std::uint8_t { generic, global, shared, local, parameter };
+
+/// How undefined bits of sources reach the result.
+enum class spread : std::uint8_t {
+  all,          ///< One makes the whole result undefined.
+  moved,        ///< The operation moves bits of its first `moved` sources; the others control it.
+  conjunction,  ///< Not where the other source has a zero.
+  disjunction,  ///< Not where the other source has a one.
+  each,         ///< Bit by bit.
+  upward        ///< To all higher bits, as sums do.
+};
+
+/// Where control goes from an instruction.
+enum class flow : std::uint8_t { on, branches, ends };
+
+struct instruction {
+  handler run = nullptr;
+  std::array<std::uint32_t, 4> to{no_register, no_register, no_register, no_register};
+  std::array<std::uint32_t, 5> from{no_register, no_register, no_register, no_register, no_register};
+  std::array<std::uint32_t, 2> to_predicate{no_register, no_register};
+  std::uint32_t predicate = no_register;  ///< A source that is a predicate.
+  bool predicate_negated = false;
+  std::uint32_t second_predicate = no_register;  ///< Of and.pred and its kin.
+  std::uint32_t guard = no_register;             ///< `@p`
+  bool guard_negated = false;
+
+  value_type type{};         ///< Of the operation; the first that it names.
+  value_type second_type{};  ///< The second: the source of a conversion.
+  std::uint8_t width = 0;    ///< Bytes of the register that takes the result.
+  std::uint8_t sources = 0;  ///< How many of `from` are used.
+  std::uint8_t results = 0;  ///< How many of `to` are used.
+  space where = space::generic;
+  enum flow flow = flow::on;
+  spread undefined = spread::all;
+  std::uint8_t moved = 0;
+  std::uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
+  std::uint8_t second_variant = 0;
+  bool synchronising = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
+  std::int64_t offset = 0;     ///< Of an address.
+  std::uint32_t target = 0;    ///< Of a branch.
+  std::string_view text{};     ///< As it was written.
+};
+
+/// The words of an opcode: `ld.global.v2.u32` is `ld` with three modifiers.
+struct opcode {
+  std::string_view name;
+  std::vector<std::string_view> modifiers;
+
+  bool has(std::string_view word) const;
+};
+
+enum class special : std::uint8_t {
+  tid_x,
+  tid_y,
+  tid_z,
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  laneid,
+  warpid,
+  lanemask_eq,
+  lanemask_lt,
+  lanemask_le,
+  lanemask_gt,
+  lanemask_ge,
+  smid,
+  nsmid,
+  clock
+};
+
+struct parameter {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct program {
+  std::string name;
+  std::vector<instruction> code;
+  std::uint32_t registers = 0;  ///< Values of 64 bits a lane.
+  std::uint32_t predicates = 0;
+  std::vector<std::uint32_t> unwritten;  ///< Registers that may be read before they are written.
+  std::vector<std::uint64_t> constants;  ///< Their indices follow the registers'.
+  std::vector<std::pair<special, std::uint32_t>> specials;  ///< Registers that a block's launch fills.
+  std::vector<parameter> parameters;
+  std::uint64_t parameter_bytes = 0;
+  std::uint64_t local_bytes = 0;   ///< A lane.
+  std::uint64_t shared_bytes = 0;  ///< A block, without dynamic ones.
+};
+
+/// Decodes an entry of a module. `address_of` gives the address of a variable in global or constant memory.
+/// @throws fault where the text is not understood; an opcode that is not known is a fault only when it is executed.
+program decode(module_text const& module, function_text const& entry,
+               std::function<std::uint64_t(std::string_view)> const& address_of);
+
+/// Chooses the handler of an instruction whose operands are set (control_opcodes.cpp).
+void choose_handler(instruction& i, opcode const& op);
+
+/// Renames the virtual registers of a program into as few as are alive at a time (registers.cpp).
+void allocate_registers(program& p, std::uint32_t virtual_registers);
+
+}  // namespace emulator
