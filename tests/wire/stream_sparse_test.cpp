@@ -163,6 +163,7 @@ class bench {
     std::size_t const room = coder_.capacity(codes.size());
     auto const body = memory<std::byte>(offset + room + guard);
     copy_in(body, std::vector<std::byte>(body.size(), std::byte{0x5a}));
+    copy_in(words_, std::vector<std::uint64_t>(2, 0));  // one is written, both are read
     coder_.encode(on_, there.data(), codes.size(), body.data() + offset, words_.data(), 32);
     on_.fence();
     std::uint64_t const bytes = copy_out(words_)[0] - 32;
