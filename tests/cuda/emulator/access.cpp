@@ -3,16 +3,9 @@
 #include "execution.hpp"
 
 #include <algorithm>
-#include <sstream>
 
 namespace emulator {
 namespace {
-
-std::string hex(std::uint64_t number) {
-  std::ostringstream out;
-  out << "0x" << std::hex << number;
-  return out.str();
-}
 
 /// Whether accesses of a byte are ordered before one of a thread: by a barrier of the block between them, or of the warp that all
 /// are in.

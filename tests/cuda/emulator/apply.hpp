@@ -51,6 +51,13 @@ inline constexpr uint64_t sign_bit = 1ULL << (8 * sizeof(T) - 1);
 
 inline uint64_t mask_of_bytes(unsigned bytes) { return bytes >= 8 ? ~0ULL : (1ULL << (8 * bytes)) - 1; }
 
+/// An integer of so many bytes in 64 bits.
+inline uint64_t extended(uint64_t bits, value_type t) {
+  unsigned const unused = 64U - 8U * t.bytes;
+  return t.kind == 's' ? static_cast<uint64_t>(static_cast<int64_t>(bits << unused) >> unused)
+                       : bits << unused >> unused;
+}
+
 /// The undefined bits of a result, from values and shadows of its sources.
 template <class F>
 uint64_t spread_of(instruction const& i, std::array<uint64_t, 4> const& v,

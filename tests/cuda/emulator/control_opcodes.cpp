@@ -166,8 +166,7 @@ void vote(step& s, instruction const& i) {
   if (!together(s, i)) return;
   // A bit that is undefined reaches all lanes.
   std::uint32_t const bad = s.w.undefined_predicates[i.predicate] & s.active;
-  std::uint32_t const votes =
-      (s.w.predicates[i.predicate] ^ (i.predicate_negated ? all_lanes : 0)) & s.active;
+  std::uint32_t const votes = s.predicate(i) & s.active;
   if (i.variant == ballot) {
     each_lane(s.active, [&](std::uint32_t l) { s.set(i.to[0], l, votes, bad); });
     return;

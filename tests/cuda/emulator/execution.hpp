@@ -31,7 +31,6 @@ enum class waiting : std::uint8_t { nothing, warp, block };
 struct warp {
   std::uint32_t index = 0;  // in its block
   std::uint32_t live = 0;   // lanes that exist and have not ended
-  std::uint32_t exists = 0;
   std::uint32_t epoch = 0;  // how often the warp was synchronised
   std::vector<row> values{};
   std::vector<row> shadows{};              // bits that are undefined, of lanes that `undefined` names
@@ -69,6 +68,11 @@ struct block {
   std::vector<touch> written{};
   std::vector<touch> read{};
   range const* last = nullptr;  // where the last access of global memory was
+
+  /// A register of a warp, or a constant.
+  row const& value(warp const& w, std::uint32_t r) const {
+    return r < code.registers ? w.values[r] : constants[r - code.registers];
+  }
 };
 
 /// One instruction of some lanes of a warp.
@@ -82,8 +86,11 @@ struct step {
   bool again = false;         // choose lanes anew: pc is set for each
   std::uint32_t culprit = 0;  // lane of which a fault tells
 
-  row const& value(std::uint32_t r) const {
-    return r < of.code.registers ? w.values[r] : of.constants[r - of.code.registers];
+  row const& value(std::uint32_t r) const { return of.value(w, r); }
+
+  /// The source that is a predicate, of all lanes.
+  std::uint32_t predicate(instruction const& i) const {
+    return w.predicates[i.predicate] ^ (i.predicate_negated ? all_lanes : 0);
   }
   std::uint32_t undefined(std::uint32_t r) const { return r < of.code.registers ? w.undefined[r] : 0; }
   std::uint64_t shadow(std::uint32_t r, std::uint32_t lane) const {

@@ -89,7 +89,7 @@ void start(block& b, dimensions at) {
     warp& w = b.warps[k];
     w.index = k;
     std::uint32_t const left = b.threads - k * lanes;
-    w.exists = w.live = left >= lanes ? all_lanes : (1U << left) - 1;
+    w.live = left >= lanes ? all_lanes : (1U << left) - 1;
     w.epoch = 0;
     w.pc.fill(0);
     w.waits.fill(waiting::nothing);
@@ -170,21 +170,21 @@ bool pass_warp_barriers(block& b) {
     each_lane(w.live, [&](std::uint32_t l) {
       waits |= static_cast<std::uint32_t>(w.waits[l] == waiting::warp) << l;
     });
+    // The lanes that a lane waits for: the last source.
+    auto const mask_of = [&](std::uint32_t l) {
+      instruction const& i = instruction_of(b, w, l);
+      return static_cast<std::uint32_t>(b.value(w, i.from[i.sources - 1U])[l]);
+    };
     while (waits != 0) {
       auto const l = static_cast<std::uint32_t>(std::countr_zero(waits));
       instruction const& i = instruction_of(b, w, l);
-      std::uint32_t const r = i.from[i.sources - 1U];
-      std::uint64_t const mask = r < b.code.registers ? w.values[r][l] : b.constants[r - b.code.registers][l];
-      auto const needed = static_cast<std::uint32_t>(mask) & all_lanes;
+      auto const needed = mask_of(l);
       // All are at such a barrier, with the same mask.
       bool barrier = true;
       each_lane(needed & waits, [&](std::uint32_t k) {
         instruction const& other = instruction_of(b, w, k);
-        std::uint32_t const q = other.from[other.sources - 1U];
-        std::uint64_t const its =
-            q < b.code.registers ? w.values[q][k] : b.constants[q - b.code.registers][k];
-        barrier = barrier && other.text.find("bar.warp.sync") != std::string_view::npos &&
-                  (static_cast<std::uint32_t>(its) & all_lanes) == needed;
+        barrier =
+            barrier && other.text.find("bar.warp.sync") != std::string_view::npos && mask_of(k) == needed;
       });
       if (!barrier || (needed & ~waits) != 0) {
         std::string missing;
@@ -209,9 +209,7 @@ bool pass_warp_barriers(block& b) {
 std::pair<std::uint64_t, std::uint64_t> barrier_of(block const& b, warp const& w, std::uint32_t lane) {
   instruction const& i = instruction_of(b, w, lane);
   auto const source = [&](std::uint32_t k, std::uint64_t otherwise) {
-    if (k >= i.sources) return otherwise;
-    std::uint32_t const r = i.from[k];
-    return (r < b.code.registers ? w.values[r][lane] : b.constants[r - b.code.registers][lane]) & 0xffff'ffff;
+    return k < i.sources ? b.value(w, i.from[k])[lane] & 0xffff'ffff : otherwise;
   };
   return {source(0, 0), source(1, b.threads)};
 }

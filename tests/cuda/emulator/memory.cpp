@@ -17,18 +17,11 @@ struct memory::owned {
   std::unique_ptr<std::byte[]> shadow;
 };
 
-namespace {
-
-/// Addresses that x86-64 gives to nobody: a host that follows one is stopped by the processor.
-constexpr std::uint64_t first_address = 0x0fd0'0000'0000'0000;
-
 std::string hex(std::uint64_t number) {
   std::ostringstream out;
   out << "0x" << std::hex << number;
   return out.str();
 }
-
-}  // namespace
 
 memory::memory() : next_(first_address) {}
 memory::~memory() = default;

@@ -12,6 +12,12 @@
 
 namespace emulator {
 
+/// Where device memory begins. x86-64 gives such addresses to nobody: a host that follows one is stopped by the processor.
+inline constexpr std::uint64_t first_address = 0x0fd0'0000'0000'0000;
+
+/// An address for a message.
+std::string hex(std::uint64_t number);
+
 /// Consecutive bytes under one address, with a shadow of the same size: a bit of the shadow is set where the bit is undefined.
 struct range {
   std::uint64_t begin = 0;

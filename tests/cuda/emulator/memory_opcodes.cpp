@@ -2,7 +2,7 @@
 /// @file
 /// @brief Loads, stores and atomic operations.
 
-#include "execution.hpp"
+#include "apply.hpp"
 #include "handlers.hpp"
 
 #include <algorithm>
@@ -26,16 +26,6 @@ std::uint64_t address_of(step const& s, instruction const& i, std::uint32_t lane
   return address;
 }
 
-std::uint64_t narrowed(std::uint64_t bits, unsigned bytes) {
-  return bytes >= 8 ? bits : bits & ((1ULL << (8 * bytes)) - 1);
-}
-
-/// A signed number of so many bytes in a register of `width`.
-std::uint64_t sign_extended(std::uint64_t bits, unsigned bytes, unsigned width) {
-  unsigned const unused = 64 - 8 * bytes;
-  return narrowed(static_cast<std::uint64_t>(static_cast<std::int64_t>(bits << unused) >> unused), width);
-}
-
 bool counted(instruction const& i) { return i.where == space::global || i.where == space::generic; }
 
 void load(step& s, instruction const& i) {
@@ -54,10 +44,8 @@ void load(step& s, instruction const& i) {
       std::uint64_t bits = 0, shadow = 0;
       std::memcpy(&bits, from.data + k * each, each);
       std::memcpy(&shadow, from.shadow + k * each, each);
-      if (i.type.kind == 's') {
-        bits = sign_extended(bits, each, i.width);
-        shadow = sign_extended(shadow, each, i.width);
-      }
+      bits = extended(bits, i.type) & mask_of_bytes(i.width);
+      shadow = extended(shadow, i.type) & mask_of_bytes(i.width);
       s.set(i.to[k], l, bits, shadow);
     }
   });
@@ -110,16 +98,13 @@ atomic_operation operation_of(opcode const& op) {
 }
 
 std::uint64_t float_sum(std::uint64_t a, std::uint64_t b, unsigned bytes) {
-  if (bytes == 8) return std::bit_cast<std::uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
-  float const sum = std::bit_cast<float>(static_cast<std::uint32_t>(a)) +
-                    std::bit_cast<float>(static_cast<std::uint32_t>(b));
-  return sum != sum ? 0x7fff'ffff : std::bit_cast<std::uint32_t>(sum);
+  return bytes == 8 ? bits_of(as<double>(a) + as<double>(b)) : bits_of(as<float>(a) + as<float>(b));
 }
 
 std::uint64_t combined(instruction const& i, std::uint64_t old, std::uint64_t b, std::uint64_t c) {
   unsigned const bytes = i.type.bytes;
-  bool const less = i.type.kind == 's' ? static_cast<std::int64_t>(sign_extended(old, bytes, 8)) <
-                                             static_cast<std::int64_t>(sign_extended(b, bytes, 8))
+  bool const less = i.type.kind == 's' ? static_cast<std::int64_t>(extended(old, i.type)) <
+                                             static_cast<std::int64_t>(extended(b, i.type))
                                        : old < b;
   switch (static_cast<atomic_operation>(i.variant)) {
     case add:
@@ -155,8 +140,8 @@ void atomic(step& s, instruction const& i) {
     std::uint64_t old = 0, shadow = 0;
     std::memcpy(&old, at.data, bytes);
     std::memcpy(&shadow, at.shadow, bytes);
-    std::uint64_t const b = narrowed(s.value(i.from[1])[l], bytes);
-    std::uint64_t const c = i.sources > 2 ? narrowed(s.value(i.from[2])[l], bytes) : 0;
+    std::uint64_t const b = s.value(i.from[1])[l] & mask_of_bytes(bytes);
+    std::uint64_t const c = i.sources > 2 ? s.value(i.from[2])[l] & mask_of_bytes(bytes) : 0;
     std::uint64_t const result = combined(i, old, b, c);
     std::uint64_t const sources = s.shadow(i.from[1], l) | (i.sources > 2 ? s.shadow(i.from[2], l) : 0);
     bool const replaced = i.variant == exchange;

@@ -62,13 +62,6 @@ void is_in_space(step& s, instruction const& i) {
   s.set_predicate(i.to_predicate[0], result, s.undefined(i.from[0]));
 }
 
-/// An integer of so many bytes in 64 bits.
-uint64_t extended(uint64_t bits, value_type t) {
-  unsigned const unused = 64U - 8U * t.bytes;
-  return t.kind == 's' ? static_cast<uint64_t>(static_cast<int64_t>(bits << unused) >> unused)
-                       : bits << unused >> unused;
-}
-
 /// The least and the largest of a type, in 64 bits of its sign.
 struct limits {
   uint64_t least;

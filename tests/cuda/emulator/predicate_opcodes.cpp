@@ -83,10 +83,6 @@ bool compared(comparison how, T a, T b) {
   }
 }
 
-uint32_t predicate(step const& s, instruction const& i) {
-  return s.w.predicates[i.predicate] ^ (i.predicate_negated ? all_lanes : 0);
-}
-
 template <class T>
 void compare(step& s, instruction const& i) {
   row const& a = s.value(i.from[0]);
@@ -117,7 +113,7 @@ void compare(step& s, instruction const& i) {
   uint32_t bad = s.undefined(i.from[0]) | s.undefined(i.from[1]);
   uint32_t other = ~result;
   if (i.predicate != no_register) {
-    uint32_t const c = predicate(s, i);
+    uint32_t const c = s.predicate(i);
     auto const joined = [&](uint32_t r) {
       return i.second_variant == 0 ? r & c : i.second_variant == 1 ? r | c : r ^ c;
     };
@@ -129,42 +125,41 @@ void compare(step& s, instruction const& i) {
   s.set_predicate(i.to_predicate[1], other, bad);
 }
 
+/// Both; `Negated`: not both, of what is not. Undefined where a source is and the other one does not decide alone.
+template <bool Negated>
+void conjunction(step& s, instruction const& i) {
+  constexpr uint32_t flip = Negated ? all_lanes : 0;
+  uint32_t const a = s.predicate(i) ^ flip;
+  uint32_t const b = s.w.predicates[i.second_predicate] ^ flip;
+  uint32_t const ua = s.w.undefined_predicates[i.predicate];
+  uint32_t const ub = s.w.undefined_predicates[i.second_predicate];
+  s.set_predicate(i.to_predicate[0], (a & b) ^ flip, (ua | ub) & (a | ua) & (b | ub));
+}
+
 handler on_predicates(opcode const& op) {
   auto const n = op.name;
   if (n == "mov")
     return [](step& s, instruction const& i) {
       if (i.predicate == no_register)
         return s.set_predicate(i.to_predicate[0], s.value(i.from[0])[0] != 0 ? all_lanes : 0, 0);
-      s.set_predicate(i.to_predicate[0], predicate(s, i), s.w.undefined_predicates[i.predicate]);
+      s.set_predicate(i.to_predicate[0], s.predicate(i), s.w.undefined_predicates[i.predicate]);
     };
   if (n == "not")
     return [](step& s, instruction const& i) {
-      s.set_predicate(i.to_predicate[0], ~predicate(s, i), s.w.undefined_predicates[i.predicate]);
+      s.set_predicate(i.to_predicate[0], ~s.predicate(i), s.w.undefined_predicates[i.predicate]);
     };
-  if (n == "and")
-    return [](step& s, instruction const& i) {
-      uint32_t const a = predicate(s, i), b = s.w.predicates[i.second_predicate];
-      uint32_t const ua = s.w.undefined_predicates[i.predicate],
-                     ub = s.w.undefined_predicates[i.second_predicate];
-      s.set_predicate(i.to_predicate[0], a & b, (ua | ub) & (a | ua) & (b | ub));
-    };
-  if (n == "or")
-    return [](step& s, instruction const& i) {
-      uint32_t const a = predicate(s, i), b = s.w.predicates[i.second_predicate];
-      uint32_t const ua = s.w.undefined_predicates[i.predicate],
-                     ub = s.w.undefined_predicates[i.second_predicate];
-      s.set_predicate(i.to_predicate[0], a | b, (ua | ub) & (~a | ua) & (~b | ub));
-    };
+  if (n == "and") return conjunction<false>;
+  if (n == "or") return conjunction<true>;  // by De Morgan
   if (n == "xor")
     return [](step& s, instruction const& i) {
-      s.set_predicate(i.to_predicate[0], predicate(s, i) ^ s.w.predicates[i.second_predicate],
+      s.set_predicate(i.to_predicate[0], s.predicate(i) ^ s.w.predicates[i.second_predicate],
                       s.w.undefined_predicates[i.predicate] | s.w.undefined_predicates[i.second_predicate]);
     };
   return nullptr;
 }
 
 void select(step& s, instruction const& i) {
-  uint32_t const p = predicate(s, i);
+  uint32_t const p = s.predicate(i);
   uint32_t const bad = s.w.undefined_predicates[i.predicate];
   uint64_t const width = mask_of_bytes(i.width);
   row const& a = s.value(i.from[0]);

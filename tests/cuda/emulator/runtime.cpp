@@ -90,8 +90,7 @@ cudaError_t call(Body body) {
 
 std::uint64_t address_of(void const* p) { return reinterpret_cast<std::uint64_t>(p); }
 
-/// The lowest address that memory::allocate gives: below is the host's.
-bool on_device(void const* p) { return address_of(p) >= 0x0fd0'0000'0000'0000; }
+bool on_device(void const* p) { return address_of(p) >= first_address; }
 
 void copy(device& d, void* to, void const* from, std::size_t bytes) {
   if (bytes == 0) return;
@@ -393,17 +392,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* to, int) {
   *to = {};
   std::strcpy(to->name, "nvcc's PTX, interpreted");
   to->totalGlobalMem = 80ULL << 30;
-  to->totalConstMem = 64 * 1024;
-  to->major = 9;
+  to->totalConstMem = attribute_of(cudaDevAttrTotalConstantMemory);
+  to->major = attribute_of(cudaDevAttrComputeCapabilityMajor);
   to->warpSize = attribute_of(cudaDevAttrWarpSize);
   to->multiProcessorCount = attribute_of(cudaDevAttrMultiProcessorCount);
-  to->regsPerBlock = to->regsPerMultiprocessor = 65536;
-  to->sharedMemPerBlock = 48 * 1024;
-  to->sharedMemPerBlockOptin = 227 * 1024;
-  to->sharedMemPerMultiprocessor = 228 * 1024;
-  to->maxThreadsPerBlock = 1024;
-  to->maxThreadsPerMultiProcessor = 2048;
-  to->maxBlocksPerMultiProcessor = 32;
+  to->regsPerBlock = to->regsPerMultiprocessor = attribute_of(cudaDevAttrMaxRegistersPerBlock);
+  to->sharedMemPerBlock = attribute_of(cudaDevAttrMaxSharedMemoryPerBlock);
+  to->sharedMemPerBlockOptin = attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  to->sharedMemPerMultiprocessor = attribute_of(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  to->maxThreadsPerBlock = attribute_of(cudaDevAttrMaxThreadsPerBlock);
+  to->maxThreadsPerMultiProcessor = attribute_of(cudaDevAttrMaxThreadsPerMultiProcessor);
+  to->maxBlocksPerMultiProcessor = attribute_of(cudaDevAttrMaxBlocksPerMultiprocessor);
   for (int k = 0; k < 3; ++k) {
     to->maxThreadsDim[k] = k == 2 ? 64 : 1024;
     to->maxGridSize[k] = k == 0 ? 2147483647 : 65535;
