@@ -184,6 +184,7 @@ function(globalq_add_folders)
     GLOB_RECURSE files
     RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}
     CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  list(FILTER files EXCLUDE REGEX "^cuda/")  # of the preset cuda
   get_property(named GLOBAL PROPERTY GLOBALQ_NAMED_TESTS)
   list(REMOVE_ITEM files ${named})
   _globalq_filter_for_sanitizer(files)
