@@ -393,6 +393,35 @@ void values(digests& all, kernel::value_leaves const& leaf) {
   all["scale_and_add"] = h.value();
 }
 
+/// All values of a 16-bit type, and float32 beside each of them and beside where rounding changes.
+template <class Half>
+void halves(digests& all, kernel::value_leaves const& leaf) {
+  constexpr gq::dtype type = gq::dtype_of<Half>::value;
+  hash load, store;
+  for (std::uint32_t first = 0; first < 1U << 16; first += most) {
+    std::vector<std::uint16_t> patterns(most);
+    for (std::uint32_t i = 0; i < most; ++i) patterns[i] = static_cast<std::uint16_t>(first + i);
+    std::vector<float> wide(most), near(most);
+    for (int exponent : {0, -20}) {
+      leaf.load({patterns.data(), type}, 0, most, exponent, wide.data());
+      for (float const v : wide) load.add(std::isnan(v) ? gq::float_nan : gq::bits_of(v));
+    }
+    for (std::uint32_t const offset : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U}) {
+      for (std::uint32_t i = 0; i < most; ++i)
+        near[i] = gq::float_of(gq::bits_of(Half::widen(patterns[i])) + offset);
+      for (auto const write : {leaf.store, leaf.store_sum}) {
+        auto out = patterns;
+        store.add(write({out.data(), type}, 0, most, gq::store_scale(1.0), near.data()));
+        for (std::uint16_t& v : out)  // the sign of a sum that is NaN is the processor's
+          if (write == leaf.store_sum && std::isnan(Half::widen(v))) v = 0x7fff;
+        store.add(out.data(), out.size() * sizeof(std::uint16_t));
+      }
+    }
+  }
+  all[std::string("load.all.") + gq::name_of(type)] = load.value();
+  all[std::string("store.all.") + gq::name_of(type)] = store.value();
+}
+
 digests digests_of(isa::leaf_set const& set) {
   digests all;
   lanes(all, "int8", set, set.int8);
@@ -406,6 +435,8 @@ digests digests_of(isa::leaf_set const& set) {
   blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8.sparse);
   blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16.sparse);
   values(all, set.values);
+  halves<gq::float16>(all, set.values);
+  halves<gq::bfloat16>(all, set.values);
   return all;
 }
 

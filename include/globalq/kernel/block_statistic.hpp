@@ -13,14 +13,20 @@ namespace detail {
 
 /// The largest of count bit patterns without their signs.
 template <class Word>
-GLOBALQ_FUNCTION Word largest_pattern(Word const* x, int count, Word magnitude) {
+GLOBALQ_LOOP Word largest_pattern(Word const* x, int count, Word magnitude) {
+  auto const larger = [=](Word a, Word b) {
+    Word const m = static_cast<Word>(b & magnitude);
+    return a < m ? m : a;
+  };
+  // four at a time: one maximum waits for the one before
+  Word top[4] = {};
+  int const run = count / 4;
   Word const* __restrict in = x;
-  Word top = 0;
-  for (int i = 0; i < count; ++i) {
-    Word const m = static_cast<Word>(in[i] & magnitude);
-    top = top < m ? m : top;
-  }
-  return top;
+  for (int i = 0; i < run; ++i)
+    for (int k = 0; k < 4; ++k) top[k] = larger(top[k], in[i + k * run]);
+  for (int i = 4 * run; i < count; ++i) top[0] = larger(top[0], in[i]);
+  for (int k = 1; k < 4; ++k) top[0] = larger(top[0], top[k]);
+  return top[0];
 }
 
 /// The bit pattern of max|x| of count values, as a double's.

@@ -8,6 +8,7 @@
 
 #include "../core/dtype.hpp"
 #include "isa/halves_avx512.hpp"
+#include "isa/halves_f16c.hpp"
 
 namespace GLOBALQ_ABI::kernel {
 
@@ -40,6 +41,11 @@ struct from_half {
   static constexpr bool converts = true;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_halves<Half>(in, count, factor, out);
+  }
+#elif GLOBALQ_F16C
+  static constexpr bool converts = std::is_same_v<Half, float16>;
+  static void convert(std::uint16_t const* in, int count, float factor, float* out) {
+    widen_float16(in, count, factor, out);
   }
 #endif
 };
@@ -133,6 +139,12 @@ struct to_half {
   template <bool Add>
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
     return round_to_halves<Half, Add>(in, count, scale, out);
+  }
+#elif GLOBALQ_F16C
+  static constexpr bool converts = std::is_same_v<Half, float16>;
+  template <bool Add>
+  static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
+    return round_to_float16<Add>(in, count, scale, out);
   }
 #endif
 };

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: float16 by the instructions of F16C, which all processors with AVX2 have: the bits of the portable twins.
+///
+/// A compiler turns float16::widen() and round() into vectors too, but of some twenty instructions. bfloat16 needs none of
+/// this. Denormals of float16 are kept whatever the processor is told about those of float32.
+
+#include "../../core/dtype.hpp"
+
+#if GLOBALQ_AVX2 && defined(__F16C__)
+#define GLOBALQ_F16C 1
+
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace GLOBALQ_ABI::kernel::detail {
+
+inline __m256 widen_eight(std::uint16_t const* in) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(in)));
+}
+
+/// float16::round() of eight values.
+inline __m128i round_eight(__m256 x) {
+  __m128i const rounded = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  // every NaN becomes the one quiet NaN with its sign
+  __m256i const nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  __m128i const nans = _mm_packs_epi32(_mm256_castsi256_si128(nan), _mm256_extracti128_si256(nan, 1));
+  __m128i const quiet = _mm_or_si128(_mm_and_si128(rounded, _mm_set1_epi16(-0x8000)), _mm_set1_epi16(0x7e00));
+  return _mm_blendv_epi8(rounded, quiet, nans);
+}
+
+/// out = values * factor.
+inline void widen_float16(std::uint16_t const* in, int count, float factor, float* out) {
+  __m256 const f = _mm256_set1_ps(factor);
+  int i = 0;
+  for (; i + 8 <= count; i += 8) _mm256_storeu_ps(out + i, _mm256_mul_ps(widen_eight(in + i), f));
+  if (i == count) return;
+  std::uint16_t rest[8] = {};
+  float wide[8];
+  std::memcpy(rest, in + i, static_cast<std::size_t>(count - i) * sizeof *rest);
+  _mm256_storeu_ps(wide, _mm256_mul_ps(widen_eight(rest), f));
+  std::memcpy(out + i, wide, static_cast<std::size_t>(count - i) * sizeof *wide);
+}
+
+/// values * factor * post, written or added.
+/// @returns the bit pattern of the largest magnitude
+template <bool Add>
+inline std::uint32_t round_to_float16(float const* in, int count, store_scale const& scale,
+                                      std::uint16_t* out) {
+  __m256 const factor = _mm256_set1_ps(scale.factor), post = _mm256_set1_ps(scale.post);
+  __m128i top = _mm_setzero_si128();
+  auto const eight = [&](float const* from, std::uint16_t* to) {
+    __m256 value = _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(from), factor), post);
+    if constexpr (Add) value = _mm256_add_ps(widen_eight(to), value);
+    __m128i const r = round_eight(value);
+    top = _mm_max_epu16(top, _mm_and_si128(r, _mm_set1_epi16(0x7fff)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), r);
+  };
+  int i = 0;
+  for (; i + 8 <= count; i += 8) eight(in + i, out + i);
+  if (i < count) {
+    float last[8] = {};
+    std::uint16_t there[8] = {};
+    auto const rest = static_cast<std::size_t>(count - i);
+    std::memcpy(last, in + i, rest * sizeof *last);
+    if constexpr (Add) std::memcpy(there, out + i, rest * sizeof *there);
+    eight(last, there);
+    std::memcpy(out + i, there, rest * sizeof *there);
+  }
+  std::uint16_t each[8], largest = 0;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(each), top);
+  for (std::uint16_t m : each) largest = largest < m ? m : largest;
+  return largest;
+}
+
+}  // namespace GLOBALQ_ABI::kernel::detail
+
+#else
+#define GLOBALQ_F16C 0
+#endif
