@@ -124,6 +124,46 @@ TEST(FramePool, frames_grow_keep_their_place_and_are_aligned) {
   EXPECT_EQ(pool.bytes(), 133U);
 }
 
+/// Counts what lives.
+class counted_memory final : public gq::byte_memory {
+ public:
+  void* allocate(std::size_t bytes) override {
+    alive += bytes;
+    return ::operator new(bytes);
+  }
+  void release(void* memory, std::size_t bytes) override {
+    alive -= bytes;
+    ::operator delete(memory);
+  }
+  bool keeps_outgrown() const override { return keeps; }
+
+  std::size_t alive = 0;
+  bool keeps = false;
+};
+
+TEST(ByteBuffer, what_it_outgrows_goes_or_stays_as_long_as_it_as_its_memory_says) {
+  auto const memory = std::make_shared<counted_memory>();
+  {
+    gq::byte_buffer b(memory);
+    EXPECT_EQ(b.capacity(), 0U);
+    b.get(100);
+    b.get(50);
+    EXPECT_EQ(memory->alive, 100U);
+    b.get(200);
+    EXPECT_EQ(memory->alive, 200U);
+    memory->keeps = true;
+    auto* const known = b.get(200).data();
+    *known = std::byte{7};
+    b.get(300);
+    EXPECT_EQ(memory->alive, 500U);
+    EXPECT_EQ(*known, std::byte{7});
+    gq::byte_buffer moved(std::move(b));
+    EXPECT_EQ(moved.capacity(), 300U);
+    EXPECT_EQ(memory->alive, 500U);
+  }
+  EXPECT_EQ(memory->alive, 0U);
+}
+
 TEST(FramePool, counting_needs_no_memory) {
   gq::frame_pool pool = gq::frame_pool::counting();
   std::span<std::byte> const huge = pool.get(3, std::size_t{1} << 50);

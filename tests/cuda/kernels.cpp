@@ -30,8 +30,7 @@ using executor = gq::kernel::stream_executor<space>;
 /// As calls on a stream launch it.
 template <class Operands, class Body>
 void enqueue(executor const& on, Operands const& o, Body const& body) {
-  on.values(o.count, gq::kernel::framed<Body>{body, 0, o.count, nullptr, o.terms, o.faults, o.sources,
-                                              o.source_count});
+  on.values(o.count, gq::kernel::framed<Body>{body, 0, o.count, nullptr, o.terms, o.faults});
 }
 
 template <class Op, class Operands>

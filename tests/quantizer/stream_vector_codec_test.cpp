@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 
 namespace gq = globalq;
@@ -247,6 +248,50 @@ TEST(StreamVectorCodec, values_beyond_the_range_of_their_type_are_an_error) {
   EXPECT_NE(text_of<gq::non_finite_error>([&] { codec.wait(); }).find("beyond the range"), std::string::npos);
   codec.decode_add(frame, {}, y);
   EXPECT_THROW(codec.wait(), gq::non_finite_error);
+}
+
+/// decode_add() onto infinities and onto NaNs with and without a sign and a payload: the quiet NaN of the type, everywhere.
+template <class Value, class Word>
+void expect_quiet_nans(support::any_operator const& op, std::initializer_list<Word> there, Word quiet) {
+  static_assert(sizeof(Value) == sizeof(Word));
+  constexpr std::size_t d = 700;
+  gq::encoding_key const key{.seed = 5, .step = 9};
+  gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
+  gq::stream_vector_codec stream{op, space()};
+  std::vector<Value> y = values_of<Value>(d);
+  std::size_t at = 3;
+  for (Word const w : there) {
+    std::memcpy(static_cast<void*>(&y[at]), &w, sizeof w);
+    at += 97;
+  }
+  std::vector<std::byte> frame(host.frame_bytes(d, gq::dtype_of<Value>::value));
+  frame.resize(host.encode(values_of<Value>(d), key, frame));
+  auto const on_stream = on_device(y);
+  EXPECT_THROW(host.decode_add(frame, key, y), gq::non_finite_error);
+  stream.decode_add(on_device(frame), key, on_stream);
+  EXPECT_THROW(stream.wait(), gq::non_finite_error);
+  expect_same(on_host(on_stream), y, gq::name_of(gq::dtype_of<Value>::value));
+  at = 3;
+  for (Word const w : there) {
+    Word const infinity = *there.begin(), magnitude = static_cast<Word>(w << 1U) / 2U;
+    Word found;
+    std::memcpy(&found, &y[at], sizeof found);
+    EXPECT_EQ(found, magnitude == infinity ? w : quiet) << "pattern " << +w << " was there";
+    at += 97;
+  }
+}
+
+TEST(StreamVectorCodec, a_nan_that_was_there_becomes_the_quiet_one) {
+  for (auto const norm : {gq::norm::linf{}, gq::norm::linf{.bucket = 128}}) {
+    support::any_operator const op = gq::quantizer{norm, gq::levels::exponential<>{}, dice, gq::wire::int8{}};
+    expect_quiet_nans<float, std::uint32_t>(
+        op, {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f812345, 0xff800001}, 0x7fc00000);
+    expect_quiet_nans<double, std::uint64_t>(
+        op, {0x7ff0000000000000, 0xfff0000000000000, 0xfff8000000000001, 0x7ff0000000000001},
+        0x7ff8000000000000);
+    expect_quiet_nans<gq::float16, std::uint16_t>(op, {0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01}, 0x7e00);
+    expect_quiet_nans<gq::bfloat16, std::uint16_t>(op, {0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7f81}, 0x7fc0);
+  }
 }
 
 TEST(StreamVectorCodec, what_nothing_throws_is_written_to_standard_error) {

@@ -161,8 +161,7 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         gq::kernel::source_view const sources[2] = {{frames[0].data(), scales[0].data(), 1, 0},
                                                     {frames[1].data(), scales[1].data(), 1, 2}};
         o.rank = 1;
-        o.sources = sources;
-        o.source_count = 2;
+        o.sources = {sources, 2};
         for (bool own : {true, false}) {
           o.own = own;
           o.terms = own ? 3 : 2;
@@ -217,7 +216,7 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         o.workers = 2;
         expect_mean("mean of all frames", std::false_type{});
         expect_mean("mean of all frames, added", std::true_type{});
-        o.source_count = 1;
+        o.sources.count = 1;
         expect_mean("mean of one frame", std::false_type{});
         expect_mean("mean of one frame, added", std::true_type{});
         EXPECT_TRUE(values.all() == before);

@@ -120,6 +120,7 @@ struct threads_executor {
   }
   static bool capturing() { return false; }
   static void fence() {}
+  static std::shared_ptr<gq::byte_memory> memory() { return gq::byte_memory::host(); }
 };
 
 #endif

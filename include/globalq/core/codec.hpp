@@ -118,35 +118,44 @@ class layout {
   std::uint64_t length_, parts_, grain_, grains_, chunk_ = 0, rounds_ = 0;
 };
 
-/// Where reused bytes lie. Functions of the space that owns them; what is allocated is aligned to 64 bytes at least.
-struct byte_memory {
-  void* (*allocate)(std::size_t bytes);
-  void (*release)(void* memory);
+/// Where reused bytes lie; what is allocated is aligned to 64 bytes at least.
+class byte_memory {
+ public:
+  virtual ~byte_memory() = default;
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory, std::size_t bytes) = 0;
+  /// Whether what a buffer outgrows lives as long as the buffer: somebody may know its address.
+  virtual bool keeps_outgrown() const { return false; }
 
-  static byte_memory host() { return {allocate_on_host, release_on_host}; }
-
- private:
-  static constexpr std::align_val_t alignment{64};
-  static void* allocate_on_host(std::size_t bytes) { return ::operator new(bytes, alignment); }
-  static void release_on_host(void* memory) { ::operator delete(memory, alignment); }
+  static std::shared_ptr<byte_memory> const& host();
 };
+
+namespace detail {
+class host_memory final : public byte_memory {
+  static constexpr std::align_val_t alignment{64};
+  void* allocate(std::size_t bytes) override { return ::operator new(bytes, alignment); }
+  void release(void* memory, std::size_t) override { ::operator delete(memory, alignment); }
+};
+}  // namespace detail
+
+inline std::shared_ptr<byte_memory> const& byte_memory::host() {
+  static std::shared_ptr<byte_memory> const memory = std::make_shared<detail::host_memory>();
+  return memory;
+}
 
 /// Bytes that are reused: grows, never shrinks, is not cleared.
 class byte_buffer {
  public:
-  explicit byte_buffer(byte_memory memory = byte_memory::host())
-      : data_(nullptr, memory.release), allocate_(memory.allocate) {}
+  explicit byte_buffer(std::shared_ptr<byte_memory> memory = byte_memory::host())
+      : data_(nullptr, releaser{std::move(memory)}) {}
 
   std::span<std::byte> get(std::size_t bytes) {
-    if (bytes > capacity_) {
-      data_.reset(static_cast<std::byte*>(allocate_(bytes)));
-      capacity_ = bytes;
-    }
+    if (bytes > capacity()) grow(bytes);
     return {data_.get(), bytes};
   }
 
   /// Bytes that get() gives without allocating.
-  std::size_t capacity() const { return capacity_; }
+  std::size_t capacity() const { return data_ ? data_.get_deleter().bytes : 0; }
 
   /// The same for values of a trivially copyable type.
   template <class T>
@@ -155,15 +164,31 @@ class byte_buffer {
   }
 
  private:
-  std::unique_ptr<std::byte, void (*)(void*)> data_;
-  void* (*allocate_)(std::size_t);
-  std::size_t capacity_ = 0;
+  struct releaser {
+    std::shared_ptr<byte_memory> memory;
+    std::size_t bytes = 0;
+    void operator()(std::byte* data) const { memory->release(data, bytes); }
+  };
+  using block = std::unique_ptr<std::byte, releaser>;
+
+  void grow(std::size_t bytes) {
+    std::shared_ptr<byte_memory> const memory = data_.get_deleter().memory;
+    bool const keeps = data_ != nullptr && memory->keeps_outgrown();
+    if (keeps) outgrown_.reserve(outgrown_.size() + 1);
+    block larger(static_cast<std::byte*>(memory->allocate(bytes)), releaser{memory, bytes});
+    data_.swap(larger);
+    if (keeps) outgrown_.push_back(std::move(larger));
+  }
+
+  block data_;
+  std::vector<block> outgrown_;
 };
 
 /// The frames a schedule holds during a call, reused by the next one.
 class frame_pool {
  public:
-  explicit frame_pool(byte_memory memory = byte_memory::host()) : memory_(memory) {}
+  explicit frame_pool(std::shared_ptr<byte_memory> memory = byte_memory::host())
+      : memory_(std::move(memory)) {}
 
   /// A pool that only counts: frames have a size but no memory (plans run a schedule without data).
   static frame_pool counting() {
@@ -208,7 +233,7 @@ class frame_pool {
     std::size_t most = 0;  ///< bytes that were asked for
   };
 
-  byte_memory memory_;
+  std::shared_ptr<byte_memory> memory_;
   std::vector<frame> slots_;
   bool counts_ = false;
   std::vector<source> sources_;

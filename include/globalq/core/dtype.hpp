@@ -209,6 +209,36 @@ GLOBALQ_FUNCTION void fill_value(mutable_vector y, std::uint64_t i, bool nan) {
   }
 }
 
+/// The bit pattern of |value i|, and that of infinity, as integers.
+struct magnitude_of_value {
+  std::uint64_t bits, infinity;
+  GLOBALQ_FUNCTION magnitude_of_value(const_vector y, std::uint64_t i) {
+    switch (y.type) {
+      case dtype::float64:
+        bits = static_cast<std::uint64_t const*>(y.data)[i] & double_magnitude;
+        infinity = double_infinity;
+        return;
+      case dtype::float16:
+      case dtype::bfloat16:
+        bits = static_cast<std::uint16_t const*>(y.data)[i] & 0x7fffU;
+        infinity = y.type == dtype::float16 ? 0x7c00U : 0x7f80U;
+        return;
+      default:
+        bits = static_cast<std::uint32_t const*>(y.data)[i] & float_magnitude;
+        infinity = float_infinity;
+    }
+  }
+};
+
+/// Makes NaNs among values [first, first + count) the quiet one: what arithmetic makes of a NaN differs from processor to
+/// processor.
+inline void make_nans_quiet(mutable_vector y, std::uint64_t first, std::uint64_t count) {
+  for (std::uint64_t i = first; i < first + count; ++i) {
+    magnitude_of_value const m({y.data, y.type}, i);
+    if (m.bits > m.infinity) fill_value(y, i, true);
+  }
+}
+
 /// Fills values [0, count) with the quiet NaN or with zero.
 inline void fill(mutable_vector y, std::uint64_t count, bool nan) {
   for (std::uint64_t i = 0; i < count; ++i) fill_value(y, i, nan);

@@ -272,7 +272,7 @@ class device_executor {
 
   template <class Bounds, class F>
   void for_each(std::uint64_t count, F const& f) const {
-    static_assert(sizeof(F) <= 3584,
+    static_assert(sizeof(F) <= 3840,
                   "globalq: a kernel and what Kokkos adds to it must fit the 4 KiB of arguments of a CUDA "
                   "launch: larger ones are "
                   "copied first, which waits for the device and can't be captured; see docs/design.md");

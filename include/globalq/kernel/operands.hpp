@@ -32,6 +32,31 @@ struct source_view {
   std::int32_t first = 0;  ///< of the summed workers
 };
 
+/// The frames that a kernel takes. Up to eight travel among its arguments: nothing has to be copied before a launch, and a
+/// captured one needs nothing but itself.
+struct source_list {
+  static constexpr int direct = 8;
+  source_view first[direct] = {};
+  source_view const* all = nullptr;  ///< where there are more: all of them, where the kernel reaches them
+  int count = 0;
+
+  source_list() = default;
+  /// @param views  where kernels reach it if there are more than eight
+  source_list(source_view const* views, std::size_t number) : all(views), count(static_cast<int>(number)) {
+    for (int k = 0; k < count && count <= direct; ++k) first[k] = views[k];
+  }
+
+  GLOBALQ_FUNCTION source_view operator[](int k) const {
+    if (count <= direct) return first[k];
+#if defined(__CUDA_ARCH__)
+    asm volatile(
+        "" ::
+            : "memory");  // a branch: both loads at once would take registers that some kernels do not have
+#endif
+    return all[k];
+  }
+};
+
 /// How values are brought to the level scheme's scale: loaded times 2^exponent, then times gain.
 struct input_scale {
   int exponent;
@@ -92,8 +117,7 @@ struct segment_call {
   double weight = 1;  ///< of the mean
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  source_view const* sources = nullptr;
-  int source_count = 0;
+  source_list sources;
   bool own = false;
   int terms = 1;           ///< of own and sources together
   bool codes_add = false;  ///< a frame's codes are integer sums of its workers' codes
@@ -137,7 +161,7 @@ struct segment_call {
   /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of.
   GLOBALQ_FUNCTION int reference(std::uint64_t b) const {
     double top = own ? unit(b) : 0.0;
-    for (int k = 0; k < source_count; ++k) {
+    for (int k = 0; k < sources.count; ++k) {
       double const u = travelled_unit(sources[k], b);
       top = top < u ? u : top;
     }
@@ -187,7 +211,7 @@ struct segment_call {
   }
 
   /// A single encoded sum of n workers has scale n * unit, so its mean has scale unit.
-  GLOBALQ_FUNCTION bool one_encoded_sum() const { return source_count == 1 && !summed; }
+  GLOBALQ_FUNCTION bool one_encoded_sum() const { return sources.count == 1 && !summed; }
 
   /// What brings the sums of a bucket to the mean.
   /// @tparam Local  see sum_scale()

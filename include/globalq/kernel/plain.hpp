@@ -21,8 +21,7 @@ struct add_floats {
   double workers;       ///< what sums are divided by
   double const* units;  ///< one: a power of two that values travel divided by
   int wide;
-  source_view const* sources;
-  int source_count;
+  source_list sources;
   float* out;        ///< or
   mutable_vector y;  ///< where out is null
   std::uint32_t* faults;
@@ -39,7 +38,7 @@ struct add_floats {
       std::memcpy(sum, leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), buffer), bytes);
     else
       std::memset(sum, 0, bytes);
-    for (int k = 0; k < source_count; ++k)
+    for (int k = 0; k < sources.count; ++k)
       leaf.add(reinterpret_cast<float const*>(sources[k].codes) + p.first, p.count, sum);
     if (out != nullptr)
       std::memcpy(out + p.first, sum, bytes);
@@ -59,7 +58,7 @@ struct add_floats {
       float buffer[N], sum[N];
       float const* const z = own ? load<N>(x, part.first + row.first, row.count, exponent, buffer) : nullptr;
       for (int i = 0; i < row.count; ++i) sum[i] = own ? z[i] : 0.0F;
-      for (int k = 0; k < source_count; ++k) {
+      for (int k = 0; k < sources.count; ++k) {
         float const* __restrict in = reinterpret_cast<float const*>(sources[k].codes) + row.first;
         for (int i = 0; i < row.count; ++i) sum[i] += in[i];
       }

@@ -3,14 +3,15 @@
 /// @file
 /// @brief kernel: an execution-space instance as a stream: work in order, memory of its space, nothing waited for.
 ///
-/// Any Kokkos space will do. On Kokkos::Serial "enqueued" means done, so that everything that is written for a GPU also
+/// Kokkos::Cuda, or a space of the host. On Kokkos::Serial "enqueued" means done, so that everything that is written for a GPU also
 /// runs, and is tested, on a host.
 
 #include "../core/codec.hpp"
 #include "executor.hpp"
 #include "operands.hpp"
 
-#include <unordered_map>
+#include <algorithm>
+#include <vector>
 
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
 #include <cuda_runtime_api.h>
@@ -40,22 +41,95 @@ struct pinned<Space, false> {
 template <class Space>
 using pinned_space = typename detail::pinned<Space>::type;
 
-namespace detail {
-template <class MemorySpace>
-void* allocate_in(std::size_t bytes) {
-  return Kokkos::kokkos_malloc<MemorySpace>("globalq", bytes == 0 ? 1 : bytes);
-}
-template <class MemorySpace>
-void release_in(void* memory) {
-  if (memory != nullptr) Kokkos::kokkos_free<MemorySpace>(memory);
-}
-}  // namespace detail
+/// Memory of a space, on the device of an instance.
+template <class MemorySpace, class Space>
+class stream_memory final : public byte_memory {
+ public:
+  /// @param captured  whether a graph was captured, whose launches know addresses
+  stream_memory(Space const& instance, std::shared_ptr<bool const> captured)
+      : instance_(instance), captured_(std::move(captured)) {}
 
-/// Memory of a Kokkos memory space.
-template <class MemorySpace>
-byte_memory memory_of() {
-  return {detail::allocate_in<MemorySpace>, detail::release_in<MemorySpace>};
+  void* allocate(std::size_t bytes) override {
+    return MemorySpace().allocate(instance_, "globalq", bytes == 0 ? 1 : bytes);
+  }
+  void release(void* memory, std::size_t bytes) override {
+    if (memory != nullptr) MemorySpace().deallocate("globalq", memory, bytes == 0 ? 1 : bytes);
+  }
+  bool keeps_outgrown() const override { return *captured_; }
+
+ private:
+  Space instance_;
+  std::shared_ptr<bool const> captured_;
+};
+
+namespace detail {
+/// A team that does nothing.
+template <class Team>
+struct nothing {
+  KOKKOS_FUNCTION void operator()(Team const&) const {}
+};
+
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+/// @throws std::runtime_error unless a call of CUDA succeeded
+inline void expect_success(cudaError_t code, char const* call) {
+  if (code == cudaSuccess) return;
+  throw std::runtime_error(std::string("globalq: ") + call + ": " + cudaGetErrorName(code) + ", " +
+                           cudaGetErrorString(code) +
+                           "; an earlier kernel or call may have caused it: look for the first error with "
+                           "compute-sanitizer or CUDA_LAUNCH_BLOCKING=1");
 }
+
+/// Whether a stream is captured.
+inline bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaError_t const code = cudaStreamIsCapturing(stream, &status);
+  if (code == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return true;  // the legacy default stream, which waits for another one that is captured
+  }
+  expect_success(code, "cudaStreamIsCapturing");
+  if (status == cudaStreamCaptureStatusInvalidated)
+    throw configuration_error(
+        "globalq: the capture of the stream was invalidated by an earlier call that may not be captured; "
+        "end the capture and begin anew without that call");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+/// Products of tiny numbers and quotients, as this source's flags have them.
+struct probe_arithmetic {
+  float tiny;
+  std::uint32_t* found;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
+    found[i] = bits_of(i == 0 ? multiply(tiny, 0.5F) : 1.0F / static_cast<float>(i));
+  }
+};
+
+/// @throws configuration_error where kernels flush tiny numbers to zero or divide approximately: no bit could be relied on
+inline void expect_exact_arithmetic(Kokkos::Cuda const& instance) {
+  constexpr std::uint64_t count = 16;
+  Kokkos::View<std::uint32_t*, Kokkos::SharedHostPinnedSpace> const found("globalq", count);
+  device_executor<Kokkos::Cuda>(instance).items(count, probe_arithmetic{0x1p-126F, found.data()});
+  instance.fence("globalq");
+  bool exact = found(0) == bits_of(0x1p-127F);
+  for (std::uint64_t i = 1; i < count; ++i)
+    exact = exact && found(i) == bits_of(static_cast<float>(1.0 / static_cast<double>(i)));
+  if (!exact)
+    throw configuration_error(
+        "globalq: this source's kernels make tiny numbers zero or divide approximately, so workers would not "
+        "agree on every bit; compile it without nvcc's -use_fast_math, -ftz=true and -prec-div=false");
+}
+
+/// Kokkos allocates the scratch memory of teams when they are first launched, and none again and again, which a capture
+/// forbids: they get some.
+inline void prepare(Kokkos::Cuda const& instance) {
+  static bool const exact = (expect_exact_arithmetic(instance), true);
+  static_cast<void>(exact);
+  using policy = Kokkos::TeamPolicy<Kokkos::Cuda>;
+  Kokkos::parallel_for("globalq", policy(instance, 1, 1).set_scratch_size(1, Kokkos::PerTeam(1)),
+                       nothing<policy::member_type>{});
+}
+#endif
+}  // namespace detail
 
 /// Launches on one instance of a space, and knows its memory.
 template <class Space>
@@ -64,23 +138,57 @@ class stream_executor : public device_executor<Space> {
   using space = Space;
   using memory_space = typename Space::memory_space;
 
-  explicit stream_executor(Space const& instance) : device_executor<Space>(instance), instance_(instance) {}
+  explicit stream_executor(Space const& instance)
+      : device_executor<Space>(instance),
+        instance_(instance),
+        memory_(std::make_shared<stream_memory<memory_space, Space>>(instance, captured_)),
+        pinned_(std::make_shared<stream_memory<pinned_space<Space>, Space>>(instance, captured_)) {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+    if constexpr (std::is_same_v<Space, Kokkos::Cuda>)
+      if (!capturing()) detail::prepare(instance_);
+#endif
+  }
 
   Space const& instance() const { return instance_; }
 
   /// Waits for all that was enqueued.
   void fence() const { instance_.fence("globalq"); }
 
+  /// Memory of the space, and of the host that kernels reach, on the device of the instance. Once a graph was captured, what
+  /// buffers outgrow stays: the graph uses it.
+  /// @{
+  std::shared_ptr<byte_memory> const& memory() const { return memory_; }
+  std::shared_ptr<byte_memory> const& pinned_memory() const { return pinned_; }
+  /// @}
+
   /// Whether what is enqueued is being recorded into a graph instead of run.
+  /// @throws configuration_error when the capture was invalidated; std::runtime_error when CUDA does not tell
   bool capturing() const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
-      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-      cudaStreamIsCapturing(instance_.cuda_stream(), &status);
-      return status != cudaStreamCaptureStatusNone;
+      bool const is = detail::is_capturing(instance_.cuda_stream());
+      if (is) *captured_ = true;
+      return is;
     }
 #endif
     return false;
+  }
+
+  /// @throws configuration_error when data is memory of another device than the stream's
+  void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data) const {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+    if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
+      cudaPointerAttributes of{};
+      detail::expect_success(cudaPointerGetAttributes(&of, data), "cudaPointerGetAttributes");
+      if (of.type == cudaMemoryTypeDevice && of.device != instance_.cuda_device())
+        throw configuration_error(
+            std::string("globalq: ") + operation + ": the vector is on GPU " + std::to_string(of.device) +
+            " and the stream on GPU " + std::to_string(instance_.cuda_device()) +
+            "; let each process initialise Kokkos with the GPU of its rank (pass device_id in "
+            "Kokkos::InitializationSettings; Kokkos does not read LOCAL_RANK), or allocate the View with the "
+            "instance of that stream");
+    }
+#endif
   }
 
   /// Enqueues a copy between the memory of the space and pinned or host memory.
@@ -101,6 +209,8 @@ class stream_executor : public device_executor<Space> {
   }
 
   Space instance_;
+  std::shared_ptr<bool> captured_ = std::make_shared<bool>(false);
+  std::shared_ptr<byte_memory> memory_, pinned_;
 };
 
 /// A captured graph can't allocate.
@@ -110,50 +220,36 @@ class stream_executor : public device_executor<Space> {
       "average vectors of this length and type once before the capture");
 }
 
-/// Lists of sources where kernels find them. A list is written once; every call that needs the same one finds it, so
-/// that nothing is copied for a call with frames that were there before.
+/// Writes some of a list where kernels find it.
+struct write_sources {
+  source_list some;
+  source_view* to;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t k) const { to[k] = some.first[k]; }
+};
+
+/// Lists of sources as kernels take them. What does not fit the arguments of a launch is written by launches before it, so
+/// nothing is waited for; calls on one stream may use the same memory for that.
 template <class Space>
 class source_lists {
  public:
-  /// @throws configuration_error when a new list would have to be written while a graph is captured
-  source_view const* get(stream_executor<Space> const& on, std::vector<source_view> const& list) {
-    if (list.empty()) return nullptr;
-    std::uint64_t h = list.size();
-    for (source_view const& s : list)
-      for (std::uint64_t word :
-           {reinterpret_cast<std::uint64_t>(s.codes), reinterpret_cast<std::uint64_t>(s.scales),
-            static_cast<std::uint64_t>(s.terms), static_cast<std::uint64_t>(s.worker),
-            static_cast<std::uint64_t>(s.first)})
-        h = (h ^ word) * 0x9E3779B97F4A7C15ULL ^ (h >> 29);
-    auto const [begin, end] = known_.equal_range(h);
-    for (auto at = begin; at != end; ++at)
-      if (same(at->second.list, list))
-        return reinterpret_cast<source_view const*>(at->second.memory.get(bytes(list)).data());
-    if (on.capturing()) refuse_unprepared_capture();
-    entry e{list, byte_buffer(memory_of<typename Space::memory_space>())};
-    void* const memory = e.memory.get(bytes(list)).data();
-    byte_buffer staging(memory_of<pinned_space<Space>>());
-    std::memcpy(staging.get(bytes(list)).data(), list.data(), bytes(list));
-    on.copy_in(memory, staging.get(bytes(list)).data(), bytes(list));
-    on.fence();
-    known_.emplace(h, std::move(e));
-    return static_cast<source_view const*>(memory);
+  explicit source_lists(stream_executor<Space> const& on) : there_(on.memory()) {}
+
+  /// @throws configuration_error when memory would be needed while a graph is captured
+  source_list get(stream_executor<Space> const& on, std::vector<source_view> const& all) {
+    constexpr std::size_t direct = source_list::direct;
+    if (all.size() <= direct) return {all.data(), all.size()};
+    std::size_t const bytes = all.size() * sizeof(source_view);
+    if (bytes > there_.capacity() && on.capturing()) refuse_unprepared_capture();
+    auto* const there = reinterpret_cast<source_view*>(there_.get(bytes).data());
+    for (std::size_t k = 0; k < all.size(); k += direct) {
+      std::size_t const count = std::min(direct, all.size() - k);
+      on.items(count, write_sources{{all.data() + k, count}, there + k});
+    }
+    return {there, all.size()};
   }
 
  private:
-  struct entry {
-    std::vector<source_view> list;
-    byte_buffer memory;
-  };
-  static std::size_t bytes(std::vector<source_view> const& list) { return list.size() * sizeof(source_view); }
-  static bool same(std::vector<source_view> const& a, std::vector<source_view> const& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](source_view const& s, source_view const& t) {
-      return s.codes == t.codes && s.scales == t.scales && s.terms == t.terms && s.worker == t.worker &&
-             s.first == t.first;
-    });
-  }
-
-  std::unordered_multimap<std::uint64_t, entry> known_;
+  byte_buffer there_;
 };
 
 /// A body that also checks the headers of its sources and writes that of its frame.
@@ -164,8 +260,6 @@ struct framed : Body {
   std::byte* frame;      ///< one to begin, or null
   int terms;
   std::uint32_t* faults;
-  source_view const* sources;
-  int source_count;
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
@@ -179,10 +273,17 @@ struct framed : Body {
   }
 
  private:
+  GLOBALQ_FUNCTION source_list const& sources() const {
+    if constexpr (requires { this->o; })
+      return this->o.sources;
+    else
+      return Body::sources;
+  }
   GLOBALQ_FUNCTION void headers() const {
-    for (int k = 0; k < source_count; ++k) {
-      std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(sources[k].scales) - 2;
-      if (header[0] != word(sources[k].terms) || header[1] != values)
+    for (int k = 0; k < sources().count; ++k) {
+      source_view const s = sources()[k];
+      std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(s.scales) - 2;
+      if (header[0] != word(s.terms) || header[1] != values)
         Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
     }
     if (frame != nullptr) {

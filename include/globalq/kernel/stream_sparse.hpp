@@ -113,14 +113,15 @@ class stream_sparse {
 
   template <class Executor>
   std::uint64_t* places_for(Executor const& on, layout_type const& of) {
-    if (of.blocks() * sizeof(std::uint64_t) > places_.capacity() && on.capturing())
+    if (!places_) places_.emplace(on.memory());
+    if (of.blocks() * sizeof(std::uint64_t) > places_->capacity() && on.capturing())
       kernel::refuse_unprepared_capture();
-    return places_.get_values<std::uint64_t>(of.blocks());
+    return places_->template get_values<std::uint64_t>(of.blocks());
   }
 
   std::uint32_t max_code_;
   bool zero_free_;
-  byte_buffer places_{kernel::memory_of<typename Space::memory_space>()};
+  std::optional<byte_buffer> places_;
 };
 
 }  // namespace GLOBALQ_ABI::wire

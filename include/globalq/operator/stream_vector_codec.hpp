@@ -317,7 +317,8 @@ class stream_vector_codec {
   /// Throws what the kernels found, once.
   void throw_trouble() {
     if (good()) return;
-    detail::stream_word const word = report_.take(on_);
+    on_.fence();
+    detail::stream_word const word = report_.take();
     std::string const late = report_.late;
     switch (word.trouble) {
       case detail::stream_word::not_finite:
@@ -352,11 +353,11 @@ class stream_vector_codec {
   std::unique_ptr<detail::operator_codec> codec_;
   detail::call call_;
   std::uint64_t prepared_ = 0;  ///< buckets that there is memory for
-  detail::stream_report<Space> report_;
-  byte_buffer state_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer units_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
+  detail::stream_report<Space> report_{on_};
+  byte_buffer state_memory_{on_.memory()};
+  byte_buffer units_memory_{on_.memory()};
+  byte_buffer statistics_memory_{on_.memory()};
+  byte_buffer parts_memory_{on_.memory()};
   detail::stream_state* state_ = nullptr;
   double* units_ = nullptr;
 };

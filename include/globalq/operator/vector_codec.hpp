@@ -93,7 +93,7 @@ class vector_codec {
 
   /// y += what a frame stands for, as error feedback and parameter servers need it.
   /// @throws as decode(), where a sum of finite numbers is beyond the range; what @p y held of NaN and infinity
-  ///         stays there, reported or not
+  ///         stays there, reported or not; a NaN as the quiet one of its type, on hosts and devices alike
   template <class V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};

@@ -147,6 +147,8 @@ GLOBALQ_DECL void nccl::prepare(ncclComm_t communicator) {
   pinned_.reset(static_cast<std::byte*>(memory));
   check(cudaMalloc(&memory, bytes), "cudaMalloc");
   staging_.reset(static_cast<std::byte*>(memory));
+  // after a collective that was given up, what is copied to the host is nobody else's memory
+  check(cudaMemsetAsync(memory, 0, bytes, stream_), "cudaMemsetAsync");
   prepared_ = true;
 }
 

@@ -40,7 +40,8 @@ namespace GLOBALQ_ABI::transport {
 template <Transport Host, class Space = Kokkos::DefaultExecutionSpace>
 class staged {
   struct buffer {
-    byte_buffer memory{kernel::memory_of<kernel::pinned_space<Space>>()};
+    explicit buffer(std::shared_ptr<byte_memory> const& pinned) : memory(pinned) {}
+    byte_buffer memory;
     std::size_t room = 0;
     bool taken = false;
     std::uint64_t free_after = 0;  ///< number of the fence after which no copy reads it any more
@@ -211,7 +212,7 @@ class staged {
           (best == nullptr || b->room < best->room))
         best = b.get();
     if (best == nullptr) {
-      buffers_.push_back(std::make_unique<buffer>());
+      buffers_.push_back(std::make_unique<buffer>(on_.pinned_memory()));
       best = buffers_.back().get();
       best->room = room_for(bytes);
     }
@@ -223,7 +224,7 @@ class staged {
   Host& host_;
   kernel::stream_executor<Space> on_;
   std::vector<std::unique_ptr<buffer>> buffers_;
-  byte_buffer small_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  byte_buffer small_{on_.pinned_memory()};
   std::uint64_t fences_ = 0;
 };
 

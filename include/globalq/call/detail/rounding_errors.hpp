@@ -13,7 +13,8 @@ namespace GLOBALQ_ABI::detail {
 class own_rounding {
  public:
   /// @param memory  where the vectors are
-  explicit own_rounding(byte_memory memory = byte_memory::host()) : rounded_(memory), frame_(memory) {}
+  explicit own_rounding(std::shared_ptr<byte_memory> const& memory = byte_memory::host())
+      : rounded_(memory), frame_(memory) {}
 
   /// @param cut      as the schedule cuts the vector, so that frames are those of the call
   /// @param brought  the part of the vector that there are values of

@@ -164,8 +164,15 @@ class stream_call {
   stream_call(stream_call const&) = delete;
   stream_call& operator=(stream_call const&) = delete;
   ~stream_call() {
-    on_.fence();  // kernels may still use what goes now
-    report_unclaimed([this] { throw_trouble(); });
+    report_unclaimed([this] {
+      try {
+        settle();
+      } catch (transport_error const&) {
+        if (!broken_) throw;  // else somebody has heard of it
+      }
+      throw_trouble();
+    });
+    on_.fence();  // kernels may still use what goes now; those of a transport have ended or were given up
   }
 
   void set_levels(levels::detail::level_table const& levels) {
@@ -179,22 +186,28 @@ class stream_call {
            call_step step) {
     throw_trouble();
     bool const capturing = on_.capturing();
+    if (length != 0) {
+      on_.expect_own_device(setup_.operation, x.data);
+      on_.expect_own_device(setup_.operation, y.data);
+    }
     // nobody is told of a call that is captured: that would wait
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
-    meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
-                 setup_.facts.plain, [&] {
-                   enqueue(schedule, x, y, length, step, capturing);
-                   if (!meter_.waits()) return;
-                   settle();
-                   meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
-                   if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
-                 });
+    noting_failure([&] {
+      meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
+                   setup_.facts.plain, [&] {
+                     enqueue(schedule, x, y, length, step, capturing);
+                     if (!meter_.waits()) return;
+                     settle();
+                     meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
+                     if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
+                   });
+    });
   }
 
   /// Returns when all that was enqueued has run.
   /// @throws what went wrong; transport_error
   void wait() {
-    settle();
+    noting_failure([this] { settle(); });
     throw_trouble();
   }
 
@@ -206,6 +219,17 @@ class stream_call {
  private:
   /// Threads that look whether there is something to fill in, and that compare values.
   static constexpr std::uint64_t most_concluding = 1U << 16, most_comparing = 1U << 12;
+
+  /// Remembers that the transport failed, and that the caller hears of it.
+  template <class Action>
+  void noting_failure(Action const& action) {
+    try {
+      action();
+    } catch (transport_error const&) {
+      broken_ = true;
+      throw;
+    }
+  }
 
   /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
   void settle() {
@@ -237,7 +261,7 @@ class stream_call {
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     open(x, length, brought, step, units);
     if (!known || workers_.host_driven()) {
-      on_.fence();
+      settle();
       throw_trouble();
     }
     if (length != 0) {
@@ -327,7 +351,11 @@ class stream_call {
   /// Throws what the kernels found, once.
   void throw_trouble() {
     if (good()) return;
-    stream_word const word = report_.take(on_);
+    try {
+      settle();
+    } catch (transport_error const&) {  // workers that went because of the same trouble: it says more
+    }
+    stream_word const word = report_.take();
     std::string const late = workers_.host_driven() ? "" : report_.late;
     switch (word.trouble) {
       case stream_word::disagree:
@@ -370,19 +398,20 @@ class stream_call {
   std::unique_ptr<operator_codec> codec_;
   call_meter meter_;
   std::vector<averaged> seen_;
-  stream_report<space> report_;
-  byte_buffer told_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
-  byte_buffer records_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer state_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer units_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer statistics_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer parts_memory_{kernel::memory_of<memory_space>()};
-  byte_buffer errors_memory_{kernel::memory_of<kernel::pinned_space<space>>()};
-  frame_pool frames_{kernel::memory_of<memory_space>()};
-  own_rounding rounding_{kernel::memory_of<memory_space>()};  ///< for telemetry
+  stream_report<space> report_{on_};
+  byte_buffer told_memory_{on_.pinned_memory()};
+  byte_buffer records_memory_{on_.memory()};
+  byte_buffer state_memory_{on_.memory()};
+  byte_buffer units_memory_{on_.memory()};
+  byte_buffer statistics_memory_{on_.memory()};
+  byte_buffer parts_memory_{on_.memory()};
+  byte_buffer errors_memory_{on_.pinned_memory()};
+  frame_pool frames_{on_.memory()};
+  own_rounding rounding_{on_.memory()};  ///< for telemetry
   opening_record *told_ = nullptr, *records_ = nullptr;
   stream_state* state_ = nullptr;
   norm::statistic* statistics_ = nullptr;
+  bool broken_ = false;  ///< the transport, and it was thrown
 };
 
 }  // namespace GLOBALQ_ABI::detail

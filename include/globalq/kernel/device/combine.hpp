@@ -42,20 +42,20 @@ struct add_codes {
     typename Share::codes sum{}, next{};
     int k = 0;
     if (own) {
-      if (o.source_count > 0) part.fetch(o.sources[0].codes, next);
+      if (o.sources.count > 0) part.fetch(o.sources[0].codes, next);
       part.encode_own(Share::draw(o, index, lane, o.rank, random::purpose::encode), sum);
     } else {
       part.fetch(o.sources[0].codes, sum);
-      if (o.source_count > 1) part.fetch(o.sources[1].codes, next);
+      if (o.sources.count > 1) part.fetch(o.sources[1].codes, next);
       part.unpack(sum, o.limit_of(o.sources[0]));
       k = 1;
     }
     GLOBALQ_NO_UNROLL
-    for (; k < o.source_count; ++k) {
+    for (; k < o.sources.count; ++k) {
       source_view const s = o.sources[k];
       part.unpack(next, o.limit_of(s));
       part.template add<Op>(sum, next, Share::draw(o, index, lane, s.worker, random::purpose::reduce));
-      if (k + 1 < o.source_count) part.fetch(o.sources[k + 1].codes, next);
+      if (k + 1 < o.sources.count) part.fetch(o.sources[k + 1].codes, next);
     }
     if constexpr (!is_built_in) part.check(sum, o.max_code);
     part.write(sum, out);
@@ -118,7 +118,7 @@ struct check_codes {
     device::share<Operands, Lanes, Rows>::for_each(o, index, lane, [&](auto const& part) {
       typename std::remove_cvref_t<decltype(part)>::codes codes;
       GLOBALQ_NO_UNROLL
-      for (int k = 0; k < o.source_count; ++k) {
+      for (int k = 0; k < o.sources.count; ++k) {
         part.fetch(o.sources[k].codes, codes);
         part.unpack(codes, o.limit_of(o.sources[k]));
       }

@@ -11,7 +11,10 @@ namespace GLOBALQ_ABI::kernel::device {
 template <class Operands, bool Add = false>
 struct write_mean {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
-  static constexpr int blocks(int lanes, int rows) { return device::blocks<Operands>(lanes, rows, Add); }
+  static constexpr int blocks(int lanes, int rows) {
+    constexpr bool wide_codes = sizeof(typename Operands::wire_type::lane) > 1;  // twice the registers
+    return device::blocks<Operands>(lanes, rows, Add || wide_codes);
+  }
   bool fits_registers() const { return device::fits_registers(o) && y.type != dtype::float64; }
 
   Operands o;
@@ -56,7 +59,9 @@ struct write_mean {
         });
     if (y.type == dtype::float32) {
       typename Share::words raw;
-      each_value<Share>([&](int r, int i) { raw[r][i] = bits_of(v[r][i]); });
+      each_value<Share>([&](int r, int i) {
+        raw[r][i] = quiet(bits_of(v[r][i]), float_magnitude, float_infinity, float_nan);
+      });
       part.template store_elements<4>(y.data, raw);
       report_beyond(part, float_infinity, [&](int r, int i) { return raw[r][i] & float_magnitude; });
     } else {
@@ -75,13 +80,22 @@ struct write_mean {
   template <class Share, class Half>
   GLOBALQ_FUNCTION static void round(typename Share::floats const& v,
                                      std::uint32_t (&raw)[Share::R][Share::N / 2]) {
+    constexpr bool brain = std::is_same_v<Half, bfloat16>;
+    constexpr std::uint32_t infinity = brain ? 0x7f80U : 0x7c00U, nan = brain ? 0x7fc0U : 0x7e00U;
     each_value<Share>([&](int r, int i) {
-      std::uint32_t const half = Half::round(v[r][i]);
+      std::uint32_t const half =
+          quiet(static_cast<std::uint32_t>(Half::round(v[r][i])), 0x7fffU, infinity, nan);
       if (i % 2 == 0)
         raw[r][i / 2] = half;
       else
         raw[r][i / 2] |= half << 16;
     });
+  }
+
+  /// A NaN that was there stays one, the same on all processors.
+  template <class Word>
+  GLOBALQ_FUNCTION static Word quiet(Word bits, Word magnitude, Word infinity, Word nan) {
+    return Add && (bits & magnitude) > infinity ? nan : bits;
   }
 
   /// The same for float64.
@@ -95,7 +109,8 @@ struct write_mean {
           double const there =
               Add ? double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]) : 0.0;
           std::uint64_t const bits =
-              bits_of(kernel::detail::to_float64::template stored<Add>(v[r][i], s, there));
+              quiet(bits_of(kernel::detail::to_float64::template stored<Add>(v[r][i], s, there)),
+                    double_magnitude, double_infinity, double_nan);
           raw[r][2 * i] = static_cast<std::uint32_t>(bits);
           raw[r][2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
         });

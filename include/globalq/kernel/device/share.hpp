@@ -213,7 +213,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   template <bool Own>
   GLOBALQ_FUNCTION void accumulate(bool multiply_terms, floats& sum) const {
     codes next{};
-    if (o.source_count > 0) fetch(o.sources[0].codes, next);
+    if (o.sources.count > 0) fetch(o.sources[0].codes, next);
     if (Own && o.own) {
       load(
           o.x, [&](std::uint64_t b) { return o.template sum_scale<may_be_local>(b); },
@@ -230,10 +230,10 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     };
     bool const same = !(may_be_local && o.local) && !o.rounding.shifts();
     GLOBALQ_NO_UNROLL
-    for (int k = 0; k < o.source_count; ++k) {
+    for (int k = 0; k < o.sources.count; ++k) {
       auto const s = o.sources[k];
       codes c = next;
-      if (k + 1 < o.source_count) fetch(o.sources[k + 1].codes, next);
+      if (k + 1 < o.sources.count) fetch(o.sources[k + 1].codes, next);
       unpack(c, o.limit_of(s));
       for_each_value(
           same,

@@ -18,10 +18,10 @@ struct add_codes {
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     bool const in_place = o.as_lanes(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
                adds = op != nullptr && op->add_tiles != nullptr && in_place,
-               writes = in_place || (o.source_count == 0 && o.writes_nibbles());
+               writes = in_place || (o.sources.count == 0 && o.writes_nibbles());
     if (!encodes) o.prefetch_own(index);
     if (!adds) o.prefetch_sources(index);
-    if (!(writes && o.own && encodes) && !(adds && o.source_count > 0)) o.prefetch_target(out, index);
+    if (!(writes && o.own && encodes) && !(adds && o.sources.count > 0)) o.prefetch_target(out, index);
   }
 
   void work(std::uint64_t index) const {
@@ -29,7 +29,7 @@ struct add_codes {
     Lane buffer[piece_values];
     Lane const* sum = nullptr;
     if (o.own) {
-      if (o.source_count == 0 && o.writes_nibbles() && o.encode_own_tiles(p, o.nibbles(p, out))) return;
+      if (o.sources.count == 0 && o.writes_nibbles() && o.encode_own_tiles(p, o.nibbles(p, out))) return;
       Lane* const codes = o.target(out, p, buffer);
       if (!o.encode_own_tiles(p, {codes, false})) {
         std::uint32_t words[piece_values];
@@ -38,8 +38,8 @@ struct add_codes {
       }
       sum = codes;
     }
-    for (int k = 0; k < o.source_count; ++k) {
-      if (sum == nullptr && (op->add_tiles == nullptr || o.source_count == 1 || p.count % tile_values != 0))
+    for (int k = 0; k < o.sources.count; ++k) {
+      if (sum == nullptr && (op->add_tiles == nullptr || o.sources.count == 1 || p.count % tile_values != 0))
         sum = o.read_checked(o.sources[k], p, buffer);
       else
         sum = add(index, p, k, sum, buffer);
@@ -169,7 +169,7 @@ struct check_codes {
 
   void work(std::uint64_t index) const {
     Lane buffer[piece_values];
-    for (int k = 0; k < o.source_count; ++k) o.read_checked(o.sources[k], o.piece_of(index), buffer);
+    for (int k = 0; k < o.sources.count; ++k) o.read_checked(o.sources[k], o.piece_of(index), buffer);
   }
 };
 

@@ -18,8 +18,8 @@ struct write_mean {
 
   write_mean(operands<Lane> const& call, mutable_vector to, bool add) : o(call), y(to), adds(add) {
     if (o.bucket != 0) return;
-    if (!o.local || o.source_count == 1) whole = o.mean_scale_of(0);
-    if (o.source_count == 1) describe(o.sources[0], 0, run);
+    if (!o.local || o.sources.count == 1) whole = o.mean_scale_of(0);
+    if (o.sources.count == 1) describe(o.sources[0], 0, run);
   }
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
@@ -34,9 +34,9 @@ struct write_mean {
 
   void work(std::uint64_t index) const {
     piece const p = o.piece_of(index);
-    if (o.source_count == 1 && y.type == dtype::float32)
+    if (o.sources.count == 1 && y.type == dtype::float32)
       decode(p, adds, static_cast<float*>(y.data) + o.first + p.first);
-    else if (o.source_count == 1 && y.type != dtype::float64)
+    else if (o.sources.count == 1 && y.type != dtype::float64)
       decode_and_store(p);
     else
       add_and_store(p);
@@ -45,7 +45,7 @@ struct write_mean {
  private:
   /// What accumulated values are multiplied by in a bucket.
   GLOBALQ_ALWAYS_INLINE store_scale scale_of(std::uint64_t b) const {
-    return o.bucket == 0 && (!o.local || o.source_count == 1) ? whole : o.mean_scale_of(b);
+    return o.bucket == 0 && (!o.local || o.sources.count == 1) ? whole : o.mean_scale_of(b);
   }
 
   bool store(std::uint64_t at, int count, store_scale const& scale, float const* values) const {
@@ -57,15 +57,21 @@ struct write_mean {
     float sum[piece_values];
     o.accumulate(p, !o.one_encoded_sum(), sum);
     for_each_run(o.first + p.first, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
-      if (store(p.first + static_cast<std::uint64_t>(at), m, scale_of(b), sum + at)) o.report(out_of_range);
+      if (store(p.first + static_cast<std::uint64_t>(at), m, scale_of(b), sum + at)) beyond_range(p);
     });
+  }
+
+  /// Rare: something is infinite or NaN. A NaN that was there stays one, the same on all processors.
+  [[gnu::noinline]] void beyond_range(piece const p) const {
+    o.report(out_of_range);
+    if (adds) make_nans_quiet(y, o.first + p.first, static_cast<std::uint64_t>(p.count));
   }
 
   /// The same for one frame and values of 16 bits.
   void decode_and_store(piece const p) const {
     float values[piece_values];
     decode(p, false, values);
-    if (store(p.first, p.count, store_scale(1.0), values)) o.report(out_of_range);
+    if (store(p.first, p.count, store_scale(1.0), values)) beyond_range(p);
   }
 
   /// The same for one frame and float32: from codes to the vector without a stop.
@@ -76,16 +82,20 @@ struct write_mean {
     Lane const* const codes = o.read_checked(s, p, buffer);
     auto const leaf = add ? o.by.leaf->decode_and_add : o.by.leaf->decode;
     std::uint32_t const limit = o.limit_of(s);
+    std::uint32_t top = 0;
     auto const use = [&](decoded_run const* runs, int n) {
-      if (leaf(o.by.levels, codes, runs, n, limit, out) >= float_infinity) o.report(out_of_range);
+      std::uint32_t const most = leaf(o.by.levels, codes, runs, n, limit, out);
+      top = top < most ? most : top;
     };
     if (o.bucket == 0) {
       decoded_run all = run;
       all.count = p.count;
-      return use(&all, 1);
+      use(&all, 1);
+    } else {
+      o.template each_run<decoded_run>(
+          p, [&](std::uint64_t b, decoded_run& r) { describe(s, b, r); }, use);
     }
-    o.template each_run<decoded_run>(
-        p, [&](std::uint64_t b, decoded_run& r) { describe(s, b, r); }, use);
+    if (top >= float_infinity) beyond_range(p);
   }
 
   /// What becomes of the codes of a bucket of one frame.

@@ -102,7 +102,7 @@ struct operands : segment_operands<any_rounding> {
                         host_values * width);
   }
   GLOBALQ_ALWAYS_INLINE void prefetch_sources(std::uint64_t index) const {
-    for (int k = 0; k < source_count; ++k)
+    for (int k = 0; k < sources.count; ++k)
       globalq::prefetch(sources[k].codes + bytes(index * host_values), bytes(host_values));
   }
   /// Asks for the codes of host_values values of a frame that will be written.
@@ -274,7 +274,7 @@ struct operands : segment_operands<any_rounding> {
       });
     }
     Lane buffer[piece_values];
-    for (int k = 0; k < source_count; ++k) {
+    for (int k = 0; k < sources.count; ++k) {
       source_view const s = sources[k];
       Lane const* const codes = read_checked(s, p, buffer);
       auto const leaf = k == 0 && !own ? by.leaf->write_values : by.leaf->add_values;

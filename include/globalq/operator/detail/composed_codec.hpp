@@ -108,8 +108,7 @@ class composed_codec final : public composition {
     }
     operands o = start_;
     lay_out(o, part, own, terms);
-    o.sources = views_.data();
-    o.source_count = static_cast<int>(views_.size());
+    o.sources = {views_.data(), views_.size()};
     o.faults = &faults_;
     o.settle();
     return o;

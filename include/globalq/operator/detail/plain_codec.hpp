@@ -51,10 +51,10 @@ class plain_codec final : public plain_frames {
       wire::check_header(s, wire::float32_identifier, part.count, frame_bytes(part, s.terms));
       views_.push_back(view_of(s));
     }
+    kernel::source_list const list(views_.data(), views_.size());
     on_.values(part.count,
                kernel::add_floats{call_.x, part, own, call_.workers / call_.weight, call_.units.data(),
-                                  call_.wide, views_.data(), static_cast<int>(views_.size()), out, call_.y,
-                                  &faults_, nullptr, &leaf_});
+                                  call_.wide, list, out, call_.y, &faults_, nullptr, &leaf_});
   }
 
   kernel::host_executor on_;

@@ -71,12 +71,12 @@ struct write_scales {
 
 /// Scales of float64 vectors that travelled must be finite and not negative, bytes not 255; any word of the others is one.
 struct check_scales {
-  kernel::source_view const* sources;
+  kernel::source_list sources;
   std::uint64_t count;  ///< of a source
   std::uint32_t* faults;
   bool in_bytes;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
-    std::byte const* const scales = sources[i / count].scales;
+    std::byte const* const scales = sources[static_cast<int>(i / count)].scales;
     bool const bad = in_bytes ? reinterpret_cast<std::uint8_t const*>(scales)[i % count] > largest_scale_byte
                               : bits_of(read_scale(scales, i % count, dtype::float64)) >= double_infinity;
     if (bad) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(kernel::bad_frame));
@@ -186,7 +186,6 @@ class stream_codec final : public composition {
     operands o(levels_, rounding_, wire_);
     base::lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
-    o.source_count = static_cast<int>(views_.size());
     o.faults = &call_.agreed->faults;
     bool const in_bytes = o.scale_form.in_a_byte();
     if (local_ && (in_bytes || call_.x.type == dtype::float64))
@@ -197,9 +196,9 @@ class stream_codec final : public composition {
 
   template <class Body>
   void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count, kernel::framed<Body>{body, header_word(policies_.identifier),
-                                             wire::word_of_values(o.count, base::traits()), out, terms,
-                                             o.faults, o.sources, o.source_count});
+    on_.values(o.count,
+               kernel::framed<Body>{body, header_word(policies_.identifier),
+                                    wire::word_of_values(o.count, base::traits()), out, terms, o.faults});
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
@@ -222,11 +221,11 @@ class stream_codec final : public composition {
   Rounding rounding_;
   Wire wire_;
   kernel::stream_executor<Space> on_;
-  kernel::source_lists<Space> lists_;
+  kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;
-  byte_buffer sums_{kernel::memory_of<typename Space::memory_space>()};
-  byte_buffer statistics_{kernel::memory_of<typename Space::memory_space>()};
-  byte_buffer parts_{kernel::memory_of<typename Space::memory_space>()};
+  byte_buffer sums_{on_.memory()};
+  byte_buffer statistics_{on_.memory()};
+  byte_buffer parts_{on_.memory()};
 };
 
 /// float32 frames in the memory of a space.
@@ -252,19 +251,17 @@ class stream_plain_codec final : public plain_frames {
   void add(segment part, bool own, std::span<source const> sources, std::byte* out, int terms) {
     views_.clear();
     for (source const& s : sources) views_.push_back(view_of(s));
-    kernel::source_view const* const list = lists_.get(on_, views_);
-    int const count = static_cast<int>(views_.size());
     float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
+    kernel::source_list const list = lists_.get(on_, views_);
     kernel::add_floats const body{
-        call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0, list,
-        count,   values, call_.y, &call_.agreed->faults,        call_.agreed};
-    on_.values(part.count,
-               kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier), part.count,
-                                                  out, terms, body.faults, list, count});
+        call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0,
+        list,    values, call_.y, &call_.agreed->faults,        call_.agreed};
+    on_.values(part.count, kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier),
+                                                              part.count, out, terms, body.faults});
   }
 
   kernel::stream_executor<Space> on_;
-  kernel::source_lists<Space> lists_;
+  kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;
 };
 

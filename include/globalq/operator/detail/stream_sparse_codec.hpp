@@ -173,7 +173,7 @@ class stream_sparse_codec final : public operator_codec {
     sources_.clear();
     while (expanded_.size() < sources.size()) {
       if (on_.capturing()) kernel::refuse_unprepared_capture();
-      expanded_.emplace_back(kernel::memory_of<typename Space::memory_space>());
+      expanded_.emplace_back(on_.memory());
     }
     std::size_t const scales = scale_bytes_of(part), head = head_bytes_of(part);
     for (source const& s : sources) {
@@ -207,12 +207,12 @@ class stream_sparse_codec final : public operator_codec {
   std::unique_ptr<operator_codec> inner_;
   wire::stream_sparse<Lane, Space> coder_;
   kernel::stream_executor<Space> on_;
-  byte_buffer own_{kernel::memory_of<typename Space::memory_space>()};
+  byte_buffer own_{on_.memory()};
   std::vector<byte_buffer> expanded_;
   std::vector<source> sources_;  ///< what was expanded last
   mutable std::vector<known> lengths_;
-  byte_buffer body_memory_{kernel::memory_of<typename Space::memory_space>()};
-  byte_buffer head_memory_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  byte_buffer body_memory_{on_.memory()};
+  byte_buffer head_memory_{on_.pinned_memory()};
   std::uint64_t* body_;        ///< bytes of the body that is being read
   std::span<std::byte> head_;  ///< of the frame that was asked for last
 };

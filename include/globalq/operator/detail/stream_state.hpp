@@ -39,22 +39,22 @@ struct stream_word {
 template <class Space>
 class stream_report {
  public:
-  stream_report() : word_(memory_.get_values<stream_word>(1)) { *word_ = {}; }
+  explicit stream_report(kernel::stream_executor<Space> const& on)
+      : memory_(on.pinned_memory()), word_(memory_.get_values<stream_word>(1)) {
+    *word_ = {};
+  }
 
   stream_word* word() const { return word_; }
   bool good() const {
     return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == stream_word::fine;
   }
-  /// What was found, once, after waiting for all that may still find something.
-  stream_word take(kernel::stream_executor<Space> const& on) {
-    on.fence();
-    return std::exchange(*word_, stream_word{});
-  }
+  /// What was found, once. @pre all that may still find something has run
+  stream_word take() { return std::exchange(*word_, stream_word{}); }
 
   static constexpr char const* late = " (found on the stream, in this call or an earlier one)";
 
  private:
-  byte_buffer memory_{kernel::memory_of<kernel::pinned_space<Space>>()};
+  byte_buffer memory_;
   stream_word* word_;
 };
 
