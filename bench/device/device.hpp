@@ -9,6 +9,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <string>
+#include <vector>
 
 namespace globalq::bench {
 
@@ -17,7 +18,21 @@ using memory = space::memory_space;
 template <class T>
 using device = Kokkos::View<T*, memory>;
 
-inline constexpr std::uint64_t lengths[] = {1U << 20, 1U << 24, 1U << 28};
+/// The lengths that are timed, or the one whose results are only checked.
+inline std::vector<std::uint64_t> lengths = {1U << 20, 1U << 24, 1U << 28};
+inline bool only_checks = false;
+
+/// Runs a kernel against a floor; or once, without timing it.
+/// @returns floor_ratio
+template <class Kernel, class Floor>
+double against(benchmark::State& state, amount const& each, Kernel const& kernel, Floor const& floor) {
+  auto const settle = [] { space().fence(); };
+  if (!only_checks) return interleave(state, each, kernel, floor, settle);
+  kernel();
+  settle();
+  while (state.KeepRunning()) state.SetIterationTime(1);
+  return 0;
+}
 
 /// Runs a kernel against the copy of the same bytes.
 /// @param bytes  read and written in a call
@@ -27,16 +42,17 @@ double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t byte
   bytes_view const from("from", bytes / 2);
   bytes_view const to(Kokkos::view_alloc("to", Kokkos::WithoutInitializing), bytes / 2);
   space const stream;
-  return interleave(
-      state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); }, [] { space().fence(); });
+  return against(state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); });
 }
 
 template <class Run>
 void add(std::string const& name, Run run) {
-  for (std::uint64_t n : lengths)
-    benchmark::RegisterBenchmark(("device/" + name + "/n:" + std::to_string(n)).c_str(),
-                                 [run, n](benchmark::State& state) { run(state, n); })
-        ->UseManualTime();
+  for (std::uint64_t n : lengths) {
+    auto* const made = benchmark::RegisterBenchmark(("device/" + name + "/n:" + std::to_string(n)).c_str(),
+                                                    [run, n](benchmark::State& state) { run(state, n); });
+    made->UseManualTime();
+    if (only_checks) made->Iterations(1);
+  }
 }
 
 /// The benchmarks of sparse.cpp.

@@ -3,6 +3,9 @@
 /// @brief globalq_device_bench: kernels in device memory against a copy that moves the same bytes.
 ///
 ///   globalq_device_bench --benchmark_filter=encode/exponential/int8/n:268435456
+///   globalq_device_bench --check 65536
+///
+/// The second form compares the results for vectors of that length with the host's and times nothing.
 ///
 /// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes: a copy moves each
 /// byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself measured against
@@ -18,8 +21,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #if defined(KOKKOS_ENABLE_CUDA)
 #include <cub/device/device_reduce.cuh>
@@ -250,8 +257,7 @@ void time_reduce(benchmark::State& state, std::uint64_t n, Operator const& op) {
   codec.begin({nullptr, dtype::float32}, {}, 2);
   auto const kernel = [&] { codec.combine(false, frames, {sum.data(), sum.size()}); };
   plain_sum const plain = sum_of_codes(a, b, sum);
-  state.counters["omega"] = interleave(
-      state, {n, 3 * n}, kernel, [&] { launch(plain, n); }, [] { space().fence(); });
+  state.counters["omega"] = against(state, {n, 3 * n}, kernel, [&] { launch(plain, n); });
 }
 
 /// What reduces are measured against.
@@ -261,6 +267,20 @@ void time_plain_sum(benchmark::State& state, std::uint64_t n) {
   against_copy(state, n, 3 * n, [&] { launch(body, n); });
 }
 
+/// Takes `--check N` out of the arguments. @returns false when N is no length that all benchmarks can have
+bool take_check(int& argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--check") continue;
+    std::uint64_t const n = i + 1 < argc ? std::strtoull(argv[i + 1], nullptr, 10) : 0;
+    only_checks = true;
+    lengths = {n};
+    std::copy(argv + std::min(i + 2, argc), argv + argc + 1, argv + i);
+    argc -= 2;
+    return n >= 16 && n % 16 == 0;
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace globalq::bench
 
@@ -268,6 +288,10 @@ int main(int argc, char** argv) {
   using namespace globalq;
   using namespace globalq::bench;
   Kokkos::ScopeGuard const kokkos(argc, argv);
+  if (!take_check(argc, argv)) {
+    std::fputs("globalq_device_bench: --check takes a number of values, a multiple of 16\n", stderr);
+    return 2;
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("space", space::name());

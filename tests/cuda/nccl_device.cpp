@@ -37,6 +37,8 @@ TEST(NcclDevice, a_graph_replays_what_was_captured) {
     constexpr std::size_t lanes = 1000;
     auto const of = [&] { return memory.take(lanes * sizeof(std::int32_t)); };
     auto const first = of(), second = of();
+    for (auto const each : {first, second})
+      expect_success(cudaMemsetAsync(each.data(), 0, each.size(), t.stream()));
     auto const all_of_it = [&] {
       auto incoming = t.recv_async(0, second);
       auto outgoing = t.send_async(0, first);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Tests of transport::nccl on the simulation of CUDA and NCCL: many ranks, and failures, without a GPU.
+/// @brief Tests of transport::nccl on the emulated CUDA and NCCL: many ranks, and failures, without a GPU.
 
-#include "nccl_simulation.hpp"
+#include "emulator/nccl.hpp"
 #include "nccl_suite.hpp"
 
 namespace globalq_test {
@@ -12,7 +12,7 @@ std::chrono::nanoseconds shortest_deadline() { return {}; }
 
 namespace {
 
-TEST(NcclSimulated, a_step_of_a_schedule_is_one_group) {
+TEST(NcclEmulated, a_step_of_a_schedule_is_one_group) {
   struct expected {
     char const* name;
     std::size_t groups_of_all;
@@ -20,18 +20,18 @@ TEST(NcclSimulated, a_step_of_a_schedule_is_one_group) {
   constexpr int n = 4;
   for (expected const each : {expected{"ring", 2 * (n - 1) * n}, expected{"sra", 2 * n},
                               expected{"allgather", n}, expected{"native", n}}) {
-    auto const before = simulation::launches();
+    auto const before = emulator::nccl_launches();
     nccl_harness::run(n, patient, [&](staged& t) {
       gq::schedule::any const schedule{each.name};
       sum_of_int32 numbers{t.rank(), 4096};
       gq::frame_pool frames;
       schedule(t, numbers, gq::layout(4096, schedule.parts(n), 256, 0), frames);
     });
-    EXPECT_EQ(simulation::launches() - before, each.groups_of_all) << each.name;
+    EXPECT_EQ(emulator::nccl_launches() - before, each.groups_of_all) << each.name;
   }
 }
 
-TEST(NcclSimulated, a_wait_does_not_pause_the_host) {
+TEST(NcclEmulated, a_wait_does_not_pause_the_host) {
   nccl_harness::run(2, patient, [](staged& self) {
     nccl& t = self.inner();
     auto const bytes = self.memory().take(64);
@@ -53,7 +53,7 @@ TEST(NcclSimulated, a_wait_does_not_pause_the_host) {
   });
 }
 
-TEST(NcclSimulated, a_missing_message_is_told_with_its_rank_and_bytes) {
+TEST(NcclEmulated, a_missing_message_is_told_with_its_rank_and_bytes) {
   nccl_harness::run(2, impatient, [](staged& self) {
     if (self.rank() != 0) return;
     nccl& t = self.inner();
@@ -73,7 +73,7 @@ TEST(NcclSimulated, a_missing_message_is_told_with_its_rank_and_bytes) {
   });
 }
 
-TEST(NcclSimulated, sizes_that_differ_end_by_the_deadline) {
+TEST(NcclEmulated, sizes_that_differ_end_by_the_deadline) {
   nccl_harness::run(2, impatient, [](staged& self) {
     std::vector<std::byte> bytes(64);
     auto const text = transport_failure([&] {
@@ -89,7 +89,7 @@ TEST(NcclSimulated, sizes_that_differ_end_by_the_deadline) {
   });
 }
 
-TEST(NcclSimulated, a_collective_without_all_workers_ends_by_its_deadline) {
+TEST(NcclEmulated, a_collective_without_all_workers_ends_by_its_deadline) {
   nccl_harness::run(3, impatient, [](staged& self) {
     if (self.rank() == 0) return;
     std::vector<std::byte> all(3 * 64, std::byte{7});
@@ -102,7 +102,7 @@ TEST(NcclSimulated, a_collective_without_all_workers_ends_by_its_deadline) {
   });
 }
 
-TEST(NcclSimulated, an_error_of_nccl_is_told_with_its_text_and_a_remedy) {
+TEST(NcclEmulated, an_error_of_nccl_is_told_with_its_text_and_a_remedy) {
   gq::transport::options const two_seconds{.deadline = std::chrono::seconds{2}};
   nccl_harness::run(2, two_seconds, [](staged& self) {
     if (self.rank() != 0) return;  // and waits for rank 0 to leave as well, as long as it may
@@ -112,37 +112,38 @@ TEST(NcclSimulated, an_error_of_nccl_is_told_with_its_text_and_a_remedy) {
     auto const text = transport_failure([&] {
       auto incoming = t.recv_async(1, bytes);
       t.wait(incoming);
-      simulation::break_communicator(t.communicator(), ncclRemoteError);
+      emulator::break_communicator(t.communicator(), ncclRemoteError);
       t.synchronize();
     });
     EXPECT_EQ(
         text,
         "globalq: recv: rank 0 of 2: ncclGroupEnd: remote process exited or there was a network error (told "
-        "by "
-        "the simulation), waiting for rank 1 to send 64 bytes; see why another worker ended or the network "
+        "by the emulated NCCL), waiting for rank 1 to send 64 bytes; see why another worker ended or the "
+        "network "
         "failed, then make new transports on all workers");
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{1});
   });
 }
 
-TEST(NcclSimulated, an_error_is_found_before_more_is_enqueued) {
+TEST(NcclEmulated, an_error_is_found_before_more_is_enqueued) {
   alone([](nccl& t, arena& memory) {
     auto const bytes = memory.take(64);
-    simulation::break_communicator(t.communicator(), ncclRemoteError);
-    auto const before = simulation::launches();
+    emulator::break_communicator(t.communicator(), ncclRemoteError);
+    auto const before = emulator::nccl_launches();
     EXPECT_NE(transport_failure([&] {
                 t.allreduce_sum(std::span{reinterpret_cast<float*>(bytes.data()), 16});
               }),
               "");
-    EXPECT_EQ(simulation::launches(), before);
+    EXPECT_EQ(emulator::nccl_launches(), before);
   });
 }
 
-TEST(NcclSimulated, the_host_never_waits_for_a_stream_that_is_captured) {
+TEST(NcclEmulated, the_host_never_waits_for_a_stream_that_is_captured) {
   alone([](nccl& t, arena& memory) {
     auto const bytes = memory.take(64);
     std::byte value{};
-    simulation::set_capturing(t.stream(), true);
+    cudaGraph_t graph = nullptr;
+    expect_success(cudaStreamBeginCapture(t.stream(), cudaStreamCaptureModeThreadLocal));
     auto const text = refusal([&] { t.allgather(std::span{&value, 1}, std::span{&value, 1}); });
     EXPECT_TRUE(contains(text, "globalq: allgather: rank 0 of 1: the host would wait for a stream")) << text;
     EXPECT_TRUE(contains(refusal([&] { t.synchronize(); }), "globalq: synchronize: "));
@@ -152,13 +153,14 @@ TEST(NcclSimulated, the_host_never_waits_for_a_stream_that_is_captured) {
     auto outgoing = t.send_async(0, bytes.last(32));
     t.wait(incoming);
     t.wait(outgoing);
-    simulation::set_capturing(t.stream(), false);
+    expect_success(cudaStreamEndCapture(t.stream(), &graph));
+    expect_success(cudaGraphDestroy(graph));
     t.synchronize();
     memory.give_back();
   });
 }
 
-TEST(NcclSimulated, a_worker_that_never_connects_ends_by_the_deadline) {
+TEST(NcclEmulated, a_worker_that_never_connects_ends_by_the_deadline) {
   nccl_harness::start(1, [](int, ncclUniqueId const& id, cudaStream_t stream) {
     auto const text = transport_failure([&] { nccl{id, 0, 2, stream, impatient}; });
     EXPECT_EQ(text,
@@ -168,7 +170,7 @@ TEST(NcclSimulated, a_worker_that_never_connects_ends_by_the_deadline) {
   });
 }
 
-TEST(NcclSimulated, no_communicator_is_left_behind) { EXPECT_EQ(simulation::communicators(), 0U); }
+TEST(NcclEmulated, no_communicator_is_left_behind) { EXPECT_EQ(emulator::nccl_communicators(), 0U); }
 
 }  // namespace
 }  // namespace globalq_test

@@ -3,7 +3,7 @@
 
 /// @file
 /// @brief Tests: transport::nccl under the suite of all transports and under the schedules, and cases of its own. The
-///        same on a GPU (nccl_device.cpp) and on the simulation (nccl_simulated.cpp), which define worlds() and
+///        same on a GPU (nccl_device.cpp) and on the emulated NCCL (nccl_emulated.cpp), which define worlds() and
 ///        shortest_deadline().
 
 #include <cuda_runtime_api.h>
@@ -57,13 +57,16 @@ std::chrono::nanoseconds shortest_deadline();
 
 inline void expect_success(cudaError_t code) { ASSERT_EQ(code, cudaSuccess) << cudaGetErrorString(code); }
 
-/// Device memory of one worker, allocated once: allocating while others communicate may wait for them.
+/// Device memory of one worker, and as much that is pinned: a copy to pageable memory would wait for the stream, and so for
+/// other workers. Allocated once: that may wait too.
 class arena {
  public:
   explicit arena(std::size_t bytes) : bytes_{bytes} {
     void* memory = nullptr;
     if (cudaMalloc(&memory, bytes) != cudaSuccess) throw std::bad_alloc{};
     memory_.reset(static_cast<std::byte*>(memory));
+    if (cudaMallocHost(&memory, bytes) != cudaSuccess) throw std::bad_alloc{};
+    pinned_.reset(static_cast<std::byte*>(memory));
   }
 
   /// Begins anew once everything that was taken has been given back.
@@ -76,9 +79,15 @@ class arena {
   }
   void give_back() { --users_; }
 
+  /// Where what was taken has its place in pinned memory.
+  std::byte* pinned(std::span<std::byte> taken) const {
+    return pinned_.get() + (taken.data() - memory_.get());
+  }
+
  private:
   std::size_t bytes_, used_ = 0, users_ = 0;
   gq::transport::detail::device_memory memory_;
+  gq::transport::detail::pinned_memory pinned_;
 };
 
 /// Moves host memory over transport::nccl: copies in front of it and behind, and waits on the host.
@@ -120,7 +129,7 @@ class staged {
 
   request send_async(int peer, std::span<std::byte const> bytes) {
     request made = prepare(bytes.size());
-    copy(made.device_.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+    copy_in(made.device_, bytes.data());
     made.inner_ = inner_.send_async(peer, made.device_);
     return made;
   }
@@ -133,8 +142,7 @@ class staged {
   void wait(request& posted) {
     if (posted.from_ == nullptr) return;
     inner_.wait(posted.inner_);
-    copy(posted.to_.data(), posted.device_.data(), posted.to_.size(), cudaMemcpyDeviceToHost);
-    inner_.synchronize();
+    copy_out(posted.to_.data(), posted.device_.first(posted.to_.size()));
     std::exchange(posted.from_, nullptr)->give_back();
   }
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all) { inner_.allgather(mine, all); }
@@ -145,10 +153,9 @@ class staged {
       return inner_.allreduce_sum(lanes);
     } else {
       auto const device = memory_.take(lanes.size_bytes());
-      copy(device.data(), lanes.data(), lanes.size_bytes(), cudaMemcpyHostToDevice);
+      copy_in(device, lanes.data());
       inner_.allreduce_sum(std::span{reinterpret_cast<Lane*>(device.data()), lanes.size()});
-      copy(lanes.data(), device.data(), lanes.size_bytes(), cudaMemcpyDeviceToHost);
-      inner_.synchronize();
+      copy_out(lanes.data(), device);
       memory_.give_back();
     }
   }
@@ -163,8 +170,22 @@ class staged {
     made.from_ = &memory_;
     return made;
   }
-  void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind) {
-    if (bytes != 0) expect_success(cudaMemcpyAsync(to, from, bytes, kind, inner_.stream()));
+  void copy_in(std::span<std::byte> device, void const* from) {
+    if (device.empty()) return;
+    std::byte* const pinned = memory_.pinned(device);
+    std::memcpy(pinned, from, device.size());
+    expect_success(
+        cudaMemcpyAsync(device.data(), pinned, device.size(), cudaMemcpyHostToDevice, inner_.stream()));
+  }
+  /// Waits for the stream, within its deadline, before it asks for bytes that may never have come.
+  void copy_out(void* to, std::span<std::byte> device) {
+    inner_.synchronize();
+    if (device.empty()) return;
+    std::byte* const pinned = memory_.pinned(device);
+    expect_success(
+        cudaMemcpyAsync(pinned, device.data(), device.size(), cudaMemcpyDeviceToHost, inner_.stream()));
+    inner_.synchronize();
+    std::memcpy(to, pinned, device.size());
   }
 
   nccl& inner_;

@@ -275,9 +275,12 @@ handler control_handler(instruction& i, opcode const& op) {
 
 void choose_handler(instruction& i, opcode const& op) {
   i.run = unknown;
-  // Nothing here rounds but to nearest or flushes to zero, and nothing is approximate.
+  // Nothing here rounds but to nearest, and nothing is approximate; but for two opcodes that -use_fast_math makes, so that what
+  // it does to a program can be seen.
+  bool const fast = (op.name == "mul" && op.has("ftz") && op.modifiers.back() == "f32") ||
+                    (op.name == "rcp" && op.has("approx") && op.has("ftz"));
   for (std::string_view word : {"ftz", "approx", "full", "rz", "rm", "rp", "cc"}) {
-    if (op.has(word)) return;
+    if (!fast && op.has(word)) return;
   }
   if (op.has("sat") && op.name != "cvt") return;
   for (auto const group :

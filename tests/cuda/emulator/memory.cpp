@@ -4,17 +4,67 @@
 
 #include "ptx.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
+#include <new>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 namespace emulator {
 
-/// Where the bytes of a range really are.
-struct memory::owned {
-  std::unique_ptr<std::byte[]> data;
-  std::unique_ptr<std::byte[]> shadow;
+namespace {
+
+/// A file of equal bytes, which pages show until they are written: a large allocation costs what is used of it.
+class pattern {
+ public:
+  static constexpr std::uint64_t bytes = std::uint64_t{1} << 21;
+
+  explicit pattern(int value) : file_(memfd_create("pattern", MFD_CLOEXEC)) {
+    std::vector<char> const all(bytes, static_cast<char>(value));
+    if (write(file_, all.data(), bytes) != static_cast<ssize_t>(bytes)) throw std::bad_alloc();
+  }
+
+  void show(std::byte* at, std::uint64_t size) const {
+    for (std::uint64_t k = 0; k < size; k += bytes) {
+      void* const p =
+          mmap(at + k, std::min(bytes, size - k), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_, 0);
+      if (p == MAP_FAILED) throw std::bad_alloc();
+    }
+  }
+
+ private:
+  int file_;
+};
+
+}  // namespace
+
+/// Where the bytes of a range really are: data and shadow, with 16 bytes more of each, so that one access may be read with
+/// padding. Where the host has the data already, only the shadow is used: all defined.
+class memory::owned {
+ public:
+  owned(std::uint64_t size, bool defined) : half_((size + 16 + 4095) / 4096 * 4096) {
+    static pattern const unwritten(0xa5), undefined(0xff);
+    void* const p =
+        mmap(nullptr, 2 * half_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<std::byte*>(p);
+    if (defined) return;
+    unwritten.show(begin_, half_);
+    undefined.show(begin_ + half_, half_);
+  }
+  owned(owned const&) = delete;
+  ~owned() { munmap(begin_, 2 * half_); }
+
+  std::byte* data() const { return begin_; }
+  std::byte* shadow() const { return begin_ + half_; }
+
+ private:
+  std::uint64_t half_;
+  std::byte* begin_;
 };
 
 std::string hex(std::uint64_t number) {
@@ -23,29 +73,23 @@ std::string hex(std::uint64_t number) {
   return out.str();
 }
 
-memory::memory() : next_(first_address) {}
+memory::memory(std::uint64_t first) : next_(first) {}
 memory::~memory() = default;
 
 std::uint64_t memory::allocate(std::uint64_t bytes, std::string what) {
   std::uint64_t const address = next_;
   // A gap behind each range: an access that leaves it meets no other.
   next_ += (bytes + 255) / 256 * 256 + 4096;
-  auto& own = owned_[address];
-  // Data and shadow of one access may be read with padding.
-  own.data = std::make_unique<std::byte[]>(bytes + 16);
-  own.shadow = std::make_unique<std::byte[]>(bytes + 16);
-  std::memset(own.data.get(), 0xa5, bytes);
-  std::memset(own.shadow.get(), 0xff, bytes);
-  ranges_[address] = {address, address + bytes, own.data.get(), own.shadow.get(), std::move(what)};
+  auto& own = owned_[address] = std::make_unique<owned>(bytes, false);
+  ranges_[address] = {address, address + bytes, own->data(), own->shadow(), std::move(what)};
   return address;
 }
 
 void memory::adopt(void const* host, std::uint64_t bytes, std::string what) {
   auto const address = reinterpret_cast<std::uint64_t>(host);
-  auto& own = owned_[address];
-  own.shadow = std::make_unique<std::byte[]>(bytes + 16);
+  auto& own = owned_[address] = std::make_unique<owned>(bytes, true);
   auto* const data = static_cast<std::byte*>(const_cast<void*>(host));
-  ranges_[address] = {address, address + bytes, data, own.shadow.get(), std::move(what)};
+  ranges_[address] = {address, address + bytes, data, own->shadow(), std::move(what)};
 }
 
 void memory::free(std::uint64_t address) {
@@ -99,10 +143,10 @@ void memory::fill(std::uint64_t address, int value, std::uint64_t bytes) {
   std::memset(r.shadow + (address - r.begin), 0, bytes);
 }
 
-void memory::copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+void memory::copy(std::uint64_t to, memory const& other, std::uint64_t from, std::uint64_t bytes) {
   if (bytes == 0) return;
   range const& a = find(to, bytes);
-  range const& b = find(from, bytes);
+  range const& b = other.find(from, bytes);
   std::memmove(a.data + (to - a.begin), b.data + (from - b.begin), bytes);
   std::memmove(a.shadow + (to - a.begin), b.shadow + (from - b.begin), bytes);
 }

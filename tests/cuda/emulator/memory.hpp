@@ -15,6 +15,14 @@ namespace emulator {
 /// Where device memory begins. x86-64 gives such addresses to nobody: a host that follows one is stopped by the processor.
 inline constexpr std::uint64_t first_address = 0x0fd0'0000'0000'0000;
 
+/// Each device has addresses of its own.
+/// @{
+inline constexpr std::uint64_t first_address_of(int device) {
+  return first_address + (static_cast<std::uint64_t>(device) << 44);
+}
+inline constexpr std::uint64_t device_of(std::uint64_t address) { return (address - first_address) >> 44; }
+/// @}
+
 /// An address for a message.
 std::string hex(std::uint64_t number);
 
@@ -31,7 +39,7 @@ struct range {
 /// All ranges. The addresses of freed ones are not used again, so that a use after free is seen as long as the process lives.
 class memory {
  public:
-  memory();
+  explicit memory(std::uint64_t first = first_address);
   ~memory();
   memory(memory const&) = delete;
   memory& operator=(memory const&) = delete;
@@ -54,14 +62,15 @@ class memory {
   void write(std::uint64_t address, void const* from, std::uint64_t bytes);
   void read(void* to, std::uint64_t address, std::uint64_t bytes) const;
   void fill(std::uint64_t address, int value, std::uint64_t bytes);
-  void copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes);  ///< What is undefined stays so.
-                                                                         /// @}
+  void copy(std::uint64_t to, memory const& other, std::uint64_t from,
+            std::uint64_t bytes);  ///< What is undefined stays so.
+                                   /// @}
 
  private:
-  struct owned;
+  class owned;
 
   std::map<std::uint64_t, range> ranges_;  // by their begin
-  std::map<std::uint64_t, owned> owned_;
+  std::map<std::uint64_t, std::unique_ptr<owned>> owned_;
   std::uint64_t next_;
 };
 

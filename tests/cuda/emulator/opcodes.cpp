@@ -80,9 +80,18 @@ uint64_t highest_bit(uint64_t bits, bool amount) {
   return amount ? 8 * sizeof(T) - 1 - place : place;
 }
 
+/// Numbers too small for the usual exponents are zero.
+template <class T>
+T flushed(T a) {
+  return std::fabs(a) < std::numeric_limits<T>::min() ? std::copysign(T{0}, a) : a;
+}
+
 template <class T>
 handler float_arithmetic(opcode const& op) {
   auto const n = op.name;
+  if (n == "mul" && op.has("ftz")) return on<T, 2>([](T a, T b) { return flushed(flushed(a) * flushed(b)); });
+  if (n == "rcp" && op.has("approx"))
+    return on<T, 1>([](T a) { return flushed(std::nextafter(1 / flushed(a), T{0})); });  // an ulp off
   if (n == "add") return on<T, 2>([](T a, T b) { return a + b; });
   if (n == "sub") return on<T, 2>([](T a, T b) { return a - b; });
   if (n == "mul") return on<T, 2>([](T a, T b) { return a * b; });

@@ -521,10 +521,28 @@ TEST(Opcodes, Predicates) {
   }
 }
 
+/// What -use_fast_math makes of products and of 1 / x.
+TEST(Opcodes, FastMath) {
+  auto const product = [](std::uint64_t a, std::uint64_t b) {
+    return result_of(
+        ".reg .f32 %f<3>;\n.reg .b32 %i<3>;\ncvt.u32.u64 %i0, %a1;\ncvt.u32.u64 %i1, %a2;\nmov.b32 %f0, "
+        "%i0;\n"
+        "mov.b32 %f1, %i1;\nmul.rn.ftz.f32 %f2, %f0, %f1;\nmov.b32 %i2, %f2;\ncvt.u64.u32 %a5, %i2;",
+        a, b);
+  };
+  EXPECT_EQ(product(0x40000000, 0x40400000), 0x40c00000U);
+  EXPECT_EQ(product(0x00800000, 0x3f000000), 0U) << "half of the smallest normal number";
+  EXPECT_EQ(product(0x80000001, 0x4b000000), 0x80000000U);
+  EXPECT_EQ(
+      result_of(".reg .f32 %f<2>;\n.reg .b32 %i0;\nmov.f32 %f0, 0f40400000;\nrcp.approx.ftz.f32 %f1, %f0;\n"
+                "mov.b32 %i0, %f1;\ncvt.u64.u32 %a5, %i0;"),
+      0x3eaaaaaaU);
+}
+
 /// Nothing is guessed: what rounds otherwise or flushes to zero is a fault, when it is executed.
 TEST(Opcodes, WhatIsNotKnownIsAFault) {
   for (std::string const op :
-       {"mul.rn.ftz.f32", "add.rz.f32", "add.sat.f32", "div.approx.f32", "div.full.f32"}) {
+       {"add.ftz.f32", "mul.rz.f32", "add.rz.f32", "add.sat.f32", "div.approx.f32", "div.full.f32"}) {
     SCOPED_TRACE(op);
     std::string const body =
         ".reg .f32 %f<3>;\nmov.f32 %f0, 0f3F800000;\n" + op + " %f1, %f0, %f0;\nmov.u64 %a5, 1;";

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief allreduce_mean over transport::nccl with several ranks, each a thread of this process with a stream: the bits of the host,
+/// graphs, workers that do not come, GPUs that are not the first. Each rank needs a GPU of its own: while one frees
+/// memory, CUDA waits for all work of the device, and so for other ranks.
+
+#include <globalq/globalq.hpp>
+#include <globalq/transport/nccl.hpp>
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gq = globalq;
+
+namespace globalq_test {
+namespace {
+
+using vector = Kokkos::View<float*, Kokkos::CudaSpace>;
+using counter = Kokkos::View<std::uint64_t, Kokkos::CudaSpace>;
+
+std::vector<float> input(std::size_t d, int rank) {
+  std::vector<float> x(d);
+  for (std::size_t i = 0; i < d; ++i)
+    x[i] = static_cast<float>(
+               static_cast<int>((i + 77U * static_cast<unsigned>(rank)) * 2654435761U % 2001U) - 1000) *
+           0x1p-9F;
+  return x;
+}
+
+/// One rank: its transport, and an instance of its stream.
+struct worker {
+  worker(ncclUniqueId const& id, int rank, int size, std::chrono::nanoseconds deadline)
+      : stream(make_stream()), cuda(stream), nccl(id, rank, size, stream, {.deadline = deadline}) {}
+
+  vector on_device(std::vector<float> const& x) const {
+    vector const v(Kokkos::view_alloc(cuda, std::string("values")), x.size());
+    Kokkos::deep_copy(cuda, v, Kokkos::View<float const*, Kokkos::HostSpace>(x.data(), x.size()));
+    cuda.fence();
+    return v;
+  }
+  std::vector<float> on_host(vector const& v) const {
+    std::vector<float> x(v.size());
+    Kokkos::deep_copy(cuda, Kokkos::View<float*, Kokkos::HostSpace>(x.data(), x.size()), v);
+    cuda.fence();
+    return x;
+  }
+  /// Instantiates what body() enqueues.
+  cudaGraphExec_t capture(std::function<void()> const& body) const {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t runnable = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    body();
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&runnable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return runnable;
+  }
+
+  cudaStream_t stream;  // Kokkos may need it until the end of the process
+  Kokkos::Cuda cuda;
+  gq::transport::nccl nccl;
+
+ private:
+  static cudaStream_t make_stream() {
+    cudaStream_t s = nullptr;
+    EXPECT_EQ(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), cudaSuccess);
+    return s;
+  }
+};
+
+constexpr std::chrono::seconds patient{60};
+
+int most_ranks() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+/// Calls body(worker) for each rank, on the devices in turn.
+void run(int ranks, std::function<void(worker&)> const& body, std::chrono::nanoseconds deadline = patient) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  int devices = 1;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> crew;
+  for (int rank = 0; rank < ranks; ++rank)
+    crew.emplace_back([&, rank] {
+      try {
+        EXPECT_EQ(cudaSetDevice(rank % devices), cudaSuccess);
+        worker w(id, rank, ranks, deadline);
+        body(w);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (auto& each : crew) each.join();
+  for (auto const& each : errors)
+    if (each) std::rethrow_exception(each);
+}
+
+/// The mean as the host computes it.
+std::vector<float> expected(gq::any_quantizer const& op, char const* schedule, int ranks, std::size_t d,
+                            std::uint64_t step) {
+  std::vector<float> result;
+  gq::transport::threads(ranks).run([&](auto& workers) {
+    auto x = input(d, workers.rank());
+    gq::allreduce_mean mean{workers, op, gq::schedule::any(schedule), {.seed = 9}};
+    mean(x, step);
+    if (workers.rank() == 0) result = x;
+  });
+  return result;
+}
+
+struct subject {
+  char const* name;
+  gq::any_quantizer op;
+};
+
+/// One norm for all, and a norm of each bucket that travels with it.
+std::vector<subject> const& subjects() {
+  static gq::levels::exponential<> const levels{};
+  static std::vector<subject> const all = {
+      {"one norm", gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::int8{}}},
+      {"local norms", gq::quantizer{gq::norm::local<2>{.bucket = 512}, levels, gq::rounding::stochastic{},
+                                    gq::wire::int8{}}},
+  };
+  return all;
+}
+
+TEST(MeanOfRanks, has_the_bits_of_the_host) {
+  for (int const ranks : {2, 3, 5, 10}) {
+    if (ranks > most_ranks()) continue;
+    for (auto const& [name, op] : subjects())
+      for (char const* const schedule : {"ring", "sra", "allgather", "tree"})
+        for (std::size_t const d : {1U, 5003U}) {
+          auto const right = expected(op, schedule, ranks, d, 4);
+          run(ranks, [&, name = name, &op = op](worker& w) {
+            gq::allreduce_mean mean{w.nccl, op, gq::schedule::any(schedule), {.seed = 9}};
+            vector const x = w.on_device(input(d, w.nccl.rank()));
+            mean(x, 4);
+            mean.wait();
+            EXPECT_EQ(w.on_host(x), right) << name << ", " << schedule << ", " << d << " values";
+          });
+        }
+  }
+}
+
+// Frames of longer vectors need more memory; what a graph uses stays.
+TEST(MeanOfRanks, a_graph_outlives_calls_with_longer_vectors) {
+  int const ranks = std::min(most_ranks(), 3);
+  for (auto const& [name, op] : subjects()) {
+    std::vector<std::vector<float>> right;
+    for (std::uint64_t step = 0; step < 4; ++step) right.push_back(expected(op, "sra", ranks, 5003, step));
+    run(ranks, [&, name = name, &op = op](worker& w) {
+      gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+      vector const x = w.on_device(input(5003, w.nccl.rank())), y = w.on_device(input(5003, 0)),
+                   longer = w.on_device(input(50021, w.nccl.rank()));
+      counter const step(Kokkos::view_alloc(w.cuda, std::string("step")));
+      w.cuda.fence();
+      mean(x, y, step);
+      mean.wait();
+      EXPECT_EQ(w.on_host(y), right[0]) << name;
+      mean(longer, 9);
+      mean.wait();
+      cudaGraphExec_t const graph = w.capture([&] { mean(x, y, step); });
+      EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
+      mean.wait();
+      EXPECT_EQ(w.on_host(y), right[1]) << name << ", captured after a longer vector";
+      vector const longest = w.on_device(input(90001, w.nccl.rank()));
+      mean(longest, 9);
+      mean.wait();
+      for (std::uint64_t s = 2; s < 4; ++s) {
+        EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
+        mean.wait();
+        EXPECT_EQ(w.on_host(y), right[s]) << name << ", replayed after a still longer one";
+      }
+      EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+    });
+  }
+}
+
+/// What an action throws.
+template <class Error, class Action>
+std::string told(Action const& action) {
+  try {
+    action();
+  } catch (Error const& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+
+TEST(MeanOfRanks, a_worker_that_does_not_come_is_an_error_by_the_deadline) {
+  if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";
+  gq::any_quantizer const& op = subjects()[1].op;
+  std::size_t const d = 5003;
+  auto const start = std::chrono::steady_clock::now();
+  run(
+      2,
+      [&](worker& w) {
+        vector const x = w.on_device(input(d, w.nccl.rank()));  // cudaFree waits, without a deadline
+        {
+          gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+          mean(x, 1);
+          mean.wait();
+          if (w.nccl.rank() == 1) return;
+          mean(x, 2);  // and goes without having waited: the destructor has to
+        }
+        EXPECT_EQ(w.nccl.communicator(), nullptr) << "given up";
+        EXPECT_TRUE(contains(told<gq::transport_error>([&] {
+                               gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+                               mean(x, 1);
+                               mean.wait();
+                             }),
+                             "globalq: "));
+      },
+      std::chrono::milliseconds(1500));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_another) {
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  if (devices < 2) GTEST_SKIP() << "needs two GPUs";
+  gq::any_quantizer const& op = subjects()[0].op;
+  std::size_t const d = 5003;
+  auto const right = expected(op, "sra", 1, d, 4);
+  vector const elsewhere("on the first", d);
+  std::thread([&] {
+    ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+    ncclUniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    worker w(id, 0, 1, patient);
+    gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+    vector const x = w.on_device(input(d, 0));
+    cudaPointerAttributes of{};
+    ASSERT_EQ(cudaPointerGetAttributes(&of, x.data()), cudaSuccess);
+    EXPECT_EQ(of.device, 1);
+    mean(x, 4);
+    mean.wait();
+    EXPECT_EQ(w.on_host(x), right);
+    auto const text = told<gq::configuration_error>([&] { mean(elsewhere, 5); });
+    EXPECT_TRUE(contains(text, "globalq: allreduce_mean: the vector is on GPU 0 and the stream on GPU 1; "))
+        << text;
+  }).join();
+}
+
+}  // namespace
+}  // namespace globalq_test
