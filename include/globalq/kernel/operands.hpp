@@ -49,9 +49,8 @@ struct source_list {
   GLOBALQ_FUNCTION source_view operator[](int k) const {
     if (count <= direct) return first[k];
 #if defined(__CUDA_ARCH__)
-    asm volatile(
-        "" ::
-            : "memory");  // a branch: both loads at once would take registers that some kernels do not have
+    // a branch: both loads at once would take registers that some kernels do not have
+    asm volatile("" ::: "memory");
 #endif
     return all[k];
   }
