@@ -4,6 +4,7 @@
 /// graphs, workers that do not come, GPUs that are not the first. Each rank needs a GPU of its own: while one frees
 /// memory, CUDA waits for all work of the device, and so for other ranks.
 
+#include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
 #include <globalq/transport/nccl.hpp>
 
@@ -148,6 +149,30 @@ TEST(MeanOfRanks, has_the_bits_of_the_host) {
             EXPECT_EQ(w.on_host(x), right) << name << ", " << schedule << ", " << d << " values";
           });
         }
+  }
+}
+
+// An output of its own begins where its shard does: the vector that it is a part of is nobody's memory.
+TEST(MeanOfRanks, shards_have_the_bits_of_the_host) {
+  int const ranks = std::min(most_ranks(), 3);
+  std::size_t const d = 5003;
+  for (auto const& [name, op] : subjects()) {
+    std::vector<std::vector<float>> right(static_cast<std::size_t>(ranks));
+    gq::transport::threads(ranks).run([&, &op = op](auto& workers) {
+      gq::reduce_scatter_mean mean{workers, op, {.seed = 9}};
+      std::vector<float> own(mean.shard(d).count);
+      mean(input(d, workers.rank()), own, 4);
+      right[static_cast<std::size_t>(workers.rank())] = own;
+    });
+    run(ranks, [&, name = name, &op = op](worker& w) {
+      gq::reduce_scatter_mean mean{w.nccl, op, {.seed = 9}};
+      auto const& expected_here = right[static_cast<std::size_t>(w.nccl.rank())];
+      vector const own = w.on_device(std::vector<float>(expected_here.size())),
+                   x = w.on_device(input(d, w.nccl.rank()));
+      mean(x, own, 4);
+      mean.wait();
+      EXPECT_EQ(w.on_host(own), expected_here) << name;
+    });
   }
 }
 

@@ -50,14 +50,24 @@ class stream_memory final : public byte_memory {
       : instance_(instance), captured_(std::move(captured)) {}
 
   void* allocate(std::size_t bytes) override {
-    return MemorySpace().allocate(instance_, "globalq", bytes == 0 ? 1 : bytes);
+    return there().allocate(instance_, "globalq", bytes == 0 ? 1 : bytes);
   }
   void release(void* memory, std::size_t bytes) override {
-    if (memory != nullptr) MemorySpace().deallocate("globalq", memory, bytes == 0 ? 1 : bytes);
+    if (memory != nullptr) there().deallocate("globalq", memory, bytes == 0 ? 1 : bytes);
   }
   bool keeps_outgrown() const override { return *captured_; }
 
  private:
+  /// A default one is that of the device that Kokkos was initialised with.
+  MemorySpace there() const {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+    if constexpr (std::is_same_v<Space, Kokkos::Cuda>)
+      return MemorySpace::impl_create(instance_.cuda_device(), instance_.cuda_stream());
+    else
+#endif
+      return MemorySpace();
+  }
+
   Space instance_;
   std::shared_ptr<bool const> captured_;
 };
@@ -106,7 +116,7 @@ struct probe_arithmetic {
 
 /// @throws configuration_error where kernels flush tiny numbers to zero or divide approximately: no bit could be relied on
 inline void expect_exact_arithmetic(Kokkos::Cuda const& instance) {
-  constexpr std::uint64_t count = 16;
+  constexpr std::uint64_t count = 4096;
   Kokkos::View<std::uint32_t*, Kokkos::SharedHostPinnedSpace> const found("globalq", count);
   device_executor<Kokkos::Cuda>(instance).items(count, probe_arithmetic{0x1p-126F, found.data()});
   instance.fence("globalq");
@@ -141,12 +151,9 @@ class stream_executor : public device_executor<Space> {
   explicit stream_executor(Space const& instance)
       : device_executor<Space>(instance),
         instance_(instance),
-        memory_(std::make_shared<stream_memory<memory_space, Space>>(instance, captured_)),
-        pinned_(std::make_shared<stream_memory<pinned_space<Space>, Space>>(instance, captured_)) {
-#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
-    if constexpr (std::is_same_v<Space, Kokkos::Cuda>)
-      if (!capturing()) detail::prepare(instance_);
-#endif
+        memory_(std::make_shared<stream_memory<memory_space, Space>>(instance, captured())),
+        pinned_(std::make_shared<stream_memory<pinned_space<Space>, Space>>(instance, captured())) {
+    capturing();
   }
 
   Space const& instance() const { return instance_; }
@@ -161,13 +168,18 @@ class stream_executor : public device_executor<Space> {
   std::shared_ptr<byte_memory> const& pinned_memory() const { return pinned_; }
   /// @}
 
-  /// Whether what is enqueued is being recorded into a graph instead of run.
+  /// Whether what is enqueued is being recorded into a graph instead of run. The first time that it is not, the instance is made
+  /// ready for captures.
   /// @throws configuration_error when the capture was invalidated; std::runtime_error when CUDA does not tell
   bool capturing() const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
       bool const is = detail::is_capturing(instance_.cuda_stream());
-      if (is) *captured_ = true;
+      state_->captured = state_->captured || is;
+      if (!is && !state_->prepared) {
+        detail::prepare(instance_);
+        state_->prepared = true;
+      }
       return is;
     }
 #endif
@@ -178,6 +190,7 @@ class stream_executor : public device_executor<Space> {
   void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data) const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
+      if (data == nullptr) return;
       cudaPointerAttributes of{};
       detail::expect_success(cudaPointerGetAttributes(&of, data), "cudaPointerGetAttributes");
       if (of.type == cudaMemoryTypeDevice && of.device != instance_.cuda_device())
@@ -208,8 +221,14 @@ class stream_executor : public device_executor<Space> {
                                                                                      bytes);
   }
 
+  struct state {
+    bool captured = false;  ///< A graph was, at some time.
+    bool prepared = false;
+  };
+  std::shared_ptr<bool const> captured() const { return {state_, &state_->captured}; }
+
   Space instance_;
-  std::shared_ptr<bool> captured_ = std::make_shared<bool>(false);
+  std::shared_ptr<state> state_ = std::make_shared<state>();  ///< of all copies
   std::shared_ptr<byte_memory> memory_, pinned_;
 };
 

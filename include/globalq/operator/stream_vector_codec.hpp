@@ -214,9 +214,15 @@ class stream_vector_codec {
     std::uint64_t const length = detail::size_of_vector(x);
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte> const out = bytes_of(frame);
+    std::uint64_t const buckets = buckets_of(length);
+    if (on_.capturing() &&
+        (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
+         norm::stream_parts(length, facts_.bucket) * sizeof(norm::statistic) > parts_memory_.capacity()))
+      refuse_unprepared_capture();
+    on_.expect_own_device("stream_vector_codec", data);
+    on_.expect_own_device("stream_vector_codec", out.data());
     begin({data, type}, {nullptr, type}, length, key, step, out.size());
     if (length == 0) return;
-    std::uint64_t const buckets = buckets_of(length);
     auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
     auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, facts_.bucket));
     norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, parts, statistics,
@@ -240,6 +246,8 @@ class stream_vector_codec {
     bool const varies = codec_->head_bytes() != 0, cut = varies && in.size() < need;
     if (more == wire::checksum_bytes || (varies && more < wire::checksum_bytes))
       in = in.first(in.size() - more);
+    on_.expect_own_device("stream_vector_codec", data);
+    on_.expect_own_device("stream_vector_codec", in.data());
     begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_unit > 0 && buckets > 1)
@@ -264,11 +272,7 @@ class stream_vector_codec {
                                          " bytes and needs ", need, "; ask frame_bytes()"});
     if (length == 0) return;
     std::uint64_t const buckets = buckets_of(length);
-    if (on_.capturing() && buckets > prepared_)
-      throw configuration_error(
-          "globalq: stream_vector_codec: a graph is being captured, and this call still has to prepare its "
-          "memory; make "
-          "the same call once before the capture");
+    if (on_.capturing() && buckets > prepared_) refuse_unprepared_capture();
     prepared_ = std::max(prepared_, buckets);
     units_ = units_memory_.get_values<double>(buckets);
     on_.items(1, detail::begin_alone{state_, step, units_, facts_.fixed_unit, report_.word()});
@@ -280,6 +284,12 @@ class stream_vector_codec {
     call_.seed = key.seed;
     call_.units = std::span<double const>(units_, buckets);
     call_.agreed = &state_->agreed;
+  }
+
+  [[noreturn]] static void refuse_unprepared_capture() {
+    throw configuration_error(
+        "globalq: stream_vector_codec: a graph is being captured, and this call still has to prepare its "
+        "memory; make the same call once before the capture");
   }
 
   std::uint64_t buckets_of(std::uint64_t length) const {

@@ -151,6 +151,13 @@ void runtime::fail(fault const& what) {
   progressed.notify_all();
 }
 
+void expect_alive(runtime& r, void const* p) {
+  auto const* const range = r.pinned_at(p);
+  if (range != nullptr && range->freed)
+    throw fault("use after free: a copy needs " + hex(address_of(p)) +
+                " in pinned memory of the host, which is freed");
+}
+
 void copy(runtime& r, void* to, void const* from, std::size_t bytes) {
   if (bytes == 0) return;
   auto const memory_at = [&](void const* p) -> memory& {
@@ -159,12 +166,8 @@ void copy(runtime& r, void* to, void const* from, std::size_t bytes) {
       throw fault("a copy of " + hex(address_of(p)) + ", where there is no device");
     return r.gpus[device]->bytes;
   };
-  for (void const* const p : {static_cast<void const*>(to), from}) {
-    auto const* const range = r.pinned_at(p);
-    if (range != nullptr && range->freed)
-      throw fault("use after free: a copy needs " + hex(address_of(p)) +
-                  " in pinned memory of the host, which is freed");
-  }
+  expect_alive(r, to);
+  expect_alive(r, from);
   if (on_device(to) && on_device(from))
     return memory_at(to).copy(address_of(to), memory_at(from), address_of(from), bytes);
   if (on_device(to)) return memory_at(to).write(address_of(to), from, bytes);

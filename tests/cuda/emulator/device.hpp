@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -112,7 +113,7 @@ struct runtime {
       pinned;  ///< By their begin. None is forgotten: its addresses are not used again.
   std::map<cudaStream_t, std::unique_ptr<CUstream_st>> streams;
   std::uint64_t issued = 0;
-  cudaError_t sticky = cudaSuccess;
+  std::atomic<cudaError_t> sticky = cudaSuccess;
 
   /// The pinned memory that an address lies in, or nullptr.
   pinned_range* pinned_at(void const* p);
@@ -165,6 +166,9 @@ inline thread_local cudaError_t last_error = cudaSuccess;
 inline std::uint64_t address_of(void const* p) { return reinterpret_cast<std::uint64_t>(p); }
 inline bool on_device(void const* p) { return address_of(p) >= first_address; }
 
+/// @throws fault when an address of the host lies in pinned memory that is freed
+void expect_alive(runtime& r, void const* p);
+
 /// Copies between memory of the host and of devices.
 void copy(runtime& r, void* to, void const* from, std::size_t bytes);
 
@@ -199,7 +203,8 @@ cudaError_t call(in_capture may, Body body) {
   } catch (fault const& what) {
     r.fail(what);
   }
-  return told(r.sticky != cudaSuccess ? r.sticky : result);
+  cudaError_t const sticky = r.sticky;
+  return told(sticky != cudaSuccess ? sticky : result);
 }
 
 /// The same for work on a stream: body(runtime&, CUstream_st&, std::unique_lock<std::mutex>&).

@@ -187,6 +187,11 @@ void begin(ncclComm& comm, std::function<bool()> finished) {
   comm.state = ncclInProgress;
 }
 
+void fail(ncclComm& comm) {
+  std::lock_guard const lock{mutex};
+  comm.state = ncclUnhandledCudaError;
+}
+
 /// Enqueues a group, or a node of a graph that is one.
 bool enqueue(queued const& job) {
   auto const e = cudaEmulatedEnqueue(job.stream, [job] {
@@ -208,7 +213,11 @@ ncclResult_t launch(std::vector<queued> const& jobs) {
       continue;
     }
     std::lock_guard const lock{mutex};
-    begin(*job.comm, [job, left = 2]() mutable { return --left == 0 && enqueue(job); });
+    begin(*job.comm, [job, left = 2]() mutable {
+      if (--left > 0) return false;
+      if (!enqueue(job)) fail(*job.comm);
+      return true;
+    });
     result = ncclInProgress;
   }
   return result;

@@ -86,6 +86,7 @@ cudaError_t copy_on(runtime& r, held& lock, CUstream_st& s, void* to, void const
 cudaError_t fill_on(runtime& r, CUstream_st& s, void* p, int value, std::size_t bytes) {
   return r.enqueue(
       s, always([&r, p, value, bytes] {
+        expect_alive(r, p);
         if (on_device(p))
           r.of(static_cast<int>(device_of(address_of(p)))).bytes.fill(address_of(p), value, bytes);
         else

@@ -221,6 +221,18 @@ TEST(Faults, pinned_memory_that_was_freed_too_early) {
       "use after free: a copy needs .* in pinned memory of the host");
 }
 
+TEST(Faults, filling_pinned_memory_that_was_freed) {
+  expect_fault(
+      [] {
+        stream const s;
+        auto p = pinned(1);
+        for (int i = 0; i < 50; ++i) cudaMemsetAsync(p.get(), 0, bytes, s);
+        cudaFreeHost(p.release());
+        cudaStreamSynchronize(s);
+      },
+      "use after free: a copy needs .* in pinned memory of the host");
+}
+
 TEST(Faults, memory_of_another_device) {
   int devices = 0;
   expect(cudaGetDeviceCount(&devices));

@@ -164,13 +164,12 @@ class stream_call {
   stream_call(stream_call const&) = delete;
   stream_call& operator=(stream_call const&) = delete;
   ~stream_call() {
-    report_unclaimed([this] {
+    report_unclaimed([this, heard = broken_] {
       try {
-        settle();
+        settle_and_check();
       } catch (transport_error const&) {
-        if (!broken_) throw;  // else somebody has heard of it
+        if (!heard) throw;
       }
-      throw_trouble();
     });
     on_.fence();  // kernels may still use what goes now; those of a transport have ended or were given up
   }
@@ -186,10 +185,6 @@ class stream_call {
            call_step step) {
     throw_trouble();
     bool const capturing = on_.capturing();
-    if (length != 0) {
-      on_.expect_own_device(setup_.operation, x.data);
-      on_.expect_own_device(setup_.operation, y.data);
-    }
     // nobody is told of a call that is captured: that would wait
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
     noting_failure([&] {
@@ -206,10 +201,7 @@ class stream_call {
 
   /// Returns when all that was enqueued has run.
   /// @throws what went wrong; transport_error
-  void wait() {
-    noting_failure([this] { settle(); });
-    throw_trouble();
-  }
+  void wait() { settle_and_check(); }
 
   bool good() const { return report_.good(); }
 
@@ -219,6 +211,17 @@ class stream_call {
  private:
   /// Threads that look whether there is something to fill in, and that compare values.
   static constexpr std::uint64_t most_concluding = 1U << 16, most_comparing = 1U << 12;
+
+  /// Waits for all that was enqueued. What the kernels found says more than that a worker went because of the same.
+  void settle_and_check() {
+    try {
+      settle();
+    } catch (transport_error const&) {
+      broken_ = true;
+      if (good()) throw;
+    }
+    throw_trouble();
+  }
 
   /// Remembers that the transport failed, and that the caller hears of it.
   template <class Action>
@@ -257,12 +260,14 @@ class stream_call {
     layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
     segment const written = schedule.writes(cut, workers_.rank());
     segment const brought = schedule.reads(cut, workers_.rank());
+    if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
+    if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
+    if (!known) settle();  // memory that grows is freed, for which CUDA waits without a deadline
     on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     open(x, length, brought, step, units);
     if (!known || workers_.host_driven()) {
-      settle();
-      throw_trouble();
+      settle_and_check();
     }
     if (length != 0) {
       scale_buckets(x.type, buckets, units);
@@ -353,7 +358,8 @@ class stream_call {
     if (good()) return;
     try {
       settle();
-    } catch (transport_error const&) {  // workers that went because of the same trouble: it says more
+    } catch (transport_error const&) {
+      broken_ = true;  // and this says more
     }
     stream_word const word = report_.take();
     std::string const late = workers_.host_driven() ? "" : report_.late;
