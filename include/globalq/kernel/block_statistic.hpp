@@ -14,19 +14,20 @@ namespace detail {
 /// The largest of count bit patterns without their signs.
 template <class Word>
 GLOBALQ_LOOP Word largest_pattern(Word const* x, int count, Word magnitude) {
-  auto const larger = [=](Word a, Word b) {
-    Word const m = static_cast<Word>(b & magnitude);
-    return a < m ? m : a;
-  };
-  // four at a time: one maximum waits for the one before
-  Word top[4] = {};
-  int const run = count / 4;
-  Word const* __restrict in = x;
-  for (int i = 0; i < run; ++i)
-    for (int k = 0; k < 4; ++k) top[k] = larger(top[k], in[i + k * run]);
-  for (int i = 4 * run; i < count; ++i) top[0] = larger(top[0], in[i]);
-  for (int k = 1; k < 4; ++k) top[0] = larger(top[0], top[k]);
-  return top[0];
+  auto const pattern = [=](int i) { return static_cast<Word>(x[i] & magnitude); };
+  // one maximum waits for the one before: as many side by side as fill four vectors
+  constexpr int width = 128 / sizeof(Word);
+  Word most = 0;
+  int i = 0;
+  if (count >= width) {
+    Word top[width];
+    for (int k = 0; k < width; ++k) top[k] = pattern(k);
+    for (i = width; i + width <= count; i += width)
+      for (int k = 0; k < width; ++k) top[k] = top[k] < pattern(i + k) ? pattern(i + k) : top[k];
+    for (int k = 0; k < width; ++k) most = most < top[k] ? top[k] : most;
+  }
+  for (; i < count; ++i) most = most < pattern(i) ? pattern(i) : most;
+  return most;
 }
 
 /// The bit pattern of max|x| of count values, as a double's.
