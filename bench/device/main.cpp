@@ -68,11 +68,11 @@ norm::statistic measured(device<float> const& x, std::uint32_t q) {
 void time_norm(benchmark::State& state, std::uint64_t n, std::uint32_t q) {
   kernel::stream_executor<space> const on{space()};
   auto const x = gradient_there<float>(n, 1);
-  device<norm::statistic> const parts("parts", norm::stream_parts(n, 0)), result("result", 1);
+  norm::statistics_memory memory(on.memory());
+  device<norm::statistic> const result("result", 1);
   device<std::uint64_t> const top("top", 1);
   auto const kernel = [&] {
-    norm::enqueue_statistics(on, {x.data(), dtype::float32}, n, 0, q, parts.data(), result.data(),
-                             top.data());
+    norm::enqueue_statistics(on, {x.data(), dtype::float32}, n, 0, q, memory, result.data(), top.data());
   };
   kernel();
   norm::statistic found;

@@ -601,4 +601,39 @@ TEST(Stream, nothing_of_its_own_is_allocated_after_the_first_calls) {
     });
   }
 }
+
+namespace {
+std::atomic<int> launches{0};
+}
+
+TEST(Stream, launches_of_a_call_do_not_grow_with_the_number_of_segments) {
+  using namespace Kokkos::Tools::Experimental;
+  set_begin_parallel_for_callback([](char const* name, std::uint32_t, std::uint64_t*) {
+    if (std::string_view(name) == "globalq") ++launches;
+  });
+  // statistics, decision, end; leaves, the sum of a segment, means; the frame of one segment, or all in one launch
+  for (auto const& [how, n, most] :
+       {std::tuple{"sra", 8, 6}, {"sra", 9, 7}, {"sra", 10, 10}, {"allgather", 8, 5}}) {
+    gq::transport::threads cluster{n};
+    std::barrier all(n);
+    cluster.run([&](auto& workers) {
+      staged device{workers, stream_of(workers)};
+      on_device<float> const x(values_of<float>(workers.rank(), 100000));
+      gq::quantizer const op{gq::norm::linf{}, gq::levels::exponential<>{}, dice, gq::wire::int8{}};
+      gq::allreduce_mean stream{device, op, gq::schedule::any{how}, {.seed = 1}};
+      for (std::uint64_t step = 0; step < 2; ++step) {
+        all.arrive_and_wait();
+        if (workers.rank() == 0) launches = 0;
+        all.arrive_and_wait();
+        stream(x.values(), step);
+        stream.wait();
+      }
+      all.arrive_and_wait();
+      if (workers.rank() == 0) {
+        EXPECT_LE(launches, n * most) << how << " with " << n;
+      }
+    });
+  }
+  set_begin_parallel_for_callback(nullptr);
+}
 #endif

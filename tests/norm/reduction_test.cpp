@@ -113,11 +113,17 @@ TEST_P(BucketStatistics, have_the_same_bits_on_1_to_7_threads_and_on_the_spaces_
     }
 }
 
-// Serial stands in for a GPU: its kernels have the shape of threads that read several rows at once.
+// Serial stands in for a GPU: its kernels have the shape of teams.
 #ifdef KOKKOS_ENABLE_SERIAL
+struct count_calls {
+  int* calls;
+  void operator()() const { ++*calls; }
+};
+
 TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_wherever_the_vector_starts) {
   std::uint32_t const q = GetParam();
   gq::kernel::stream_executor<Kokkos::Serial> const on{Kokkos::Serial()};
+  gq::norm::statistics_memory memory(on.memory());  // of one call after the other
   for (dtype type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
     stored_vector const x(type, values_up_to(type == dtype::float16 ? 6e4 : 1e20, 10007, 10, 7));
     for (std::size_t off : {0, 1, 2, 3, 4, 7})
@@ -132,14 +138,35 @@ TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_wherever_the_vector_star
           std::vector<statistic> expected(count / width + (count % width != 0 ? 1 : 0)), found = expected,
                                                                                          parts;
           bucket_statistics(in_order{}, count, bucket, q, block, expected, parts);
-          std::vector<statistic> memory(gq::norm::stream_parts(count, bucket));
           std::uint64_t top = 0, largest = 0;
-          gq::norm::enqueue_statistics(on, view, count, bucket, q, memory.data(), found.data(), &top);
+          int calls = 0;
+          gq::norm::enqueue_statistics(on, view, count, bucket, q, memory, found.data(), &top,
+                                       count_calls{&calls});
+          ASSERT_EQ(calls, 1);
           expect_same(found, expected, "stream");
           for (statistic const& s : expected) largest = std::max(largest, s.max_bits);
           ASSERT_EQ(top, largest);
         }
   }
+}
+
+TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_over_several_levels_of_nodes) {
+  std::uint32_t const q = GetParam();
+  constexpr std::uint64_t node = gq::norm::detail::block_tree::fan * gq::norm::block_values;
+  gq::kernel::stream_executor<Kokkos::Serial> const on{Kokkos::Serial()};
+  gq::norm::statistics_memory memory(on.memory());
+  stored_vector const x(dtype::float32, values_up_to(1e20, 2 * node + 5000, 10, 7));
+  auto const block = [&](std::uint64_t first, int n) {
+    return gq::kernel::block_statistic(x.view(), first, n, q);
+  };
+  for (std::uint64_t count : {node, node + 1, 2 * node + 5000})
+    for (std::uint64_t bucket : {std::uint64_t{0}, node + 1, node / 2}) {
+      std::vector<statistic> expected(bucket == 0 ? 1 : (count + bucket - 1) / bucket), found = expected,
+                                                                                        parts;
+      bucket_statistics(in_order{}, count, bucket, q, block, expected, parts);
+      gq::norm::enqueue_statistics(on, x.view(), count, bucket, q, memory, found.data(), nullptr);
+      expect_same(found, expected, "stream");
+    }
 }
 #endif
 

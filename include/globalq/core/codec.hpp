@@ -32,6 +32,18 @@ struct source {
   int first = 0;  ///< of the summed workers, whose ranks are consecutive; looked at by codec::finish only
 };
 
+/// The frame to make of a segment.
+struct unsent {
+  segment part;
+  std::span<std::byte> frame;
+};
+
+/// The frame of a segment that arrived.
+struct arrived {
+  segment part;
+  source from;
+};
+
 /// The numbers inside a frame, for a transport that adds them itself.
 struct payload {
   enum class kind : std::uint8_t { none, int8, int16, int32, float32 };
@@ -69,6 +81,18 @@ class codec {
   /// Writes the mean of all workers into the caller's vector, from frames that together hold every worker.
   /// @throws frame_error when a source is no valid frame of this segment
   virtual void finish(segment part, std::span<source const> sources) = 0;
+
+  /// Whether the work on several segments costs less at once, by the two functions that follow, than segment by segment while
+  /// others travel: where work is launched.
+  virtual bool batches() const { return false; }
+  /// combine() of own values alone, for each.
+  virtual void encode_all(std::span<unsent const> all) {
+    for (unsent const& each : all) combine(each.part, true, {}, each.frame);
+  }
+  /// finish() of each.
+  virtual void finish_all(std::span<arrived const> all) {
+    for (arrived const& each : all) finish(each.part, {&each.from, 1});
+  }
 
   /// The numbers of a frame, when a plain sum of them is the sum of the frames; kind::none otherwise.
   virtual payload numbers(segment part, std::span<std::byte> frame) const = 0;
@@ -212,6 +236,18 @@ class frame_pool {
     return sources_;
   }
 
+  /// Empty lists of segments with room for @p n.
+  std::vector<unsent>& unsent_frames(std::size_t n) {
+    unsent_.clear();
+    unsent_.reserve(n);
+    return unsent_;
+  }
+  std::vector<arrived>& arrived_frames(std::size_t n) {
+    arrived_.clear();
+    arrived_.reserve(n);
+    return arrived_;
+  }
+
   /// Frames of a codec that sends by itself while a schedule runs, apart from those of the schedule.
   frame_pool& of_codec() {
     if (!of_codec_) {
@@ -237,6 +273,8 @@ class frame_pool {
   std::vector<frame> slots_;
   bool counts_ = false;
   std::vector<source> sources_;
+  std::vector<unsent> unsent_;
+  std::vector<arrived> arrived_;
   std::unique_ptr<frame_pool> of_codec_;
 };
 

@@ -233,7 +233,8 @@ class device_executor {
 
   /// body(team, i, scratch) for i in [0, count), each by a team of threads with Body::scratch_bytes that they share.
   ///
-  /// A team has Body::team_threads threads; where kernels run on the host, one. Only what team.team_barrier() separates
+  /// A team has Body::team_threads threads; where kernels run on the host, one. Body::teams, if there, is how many a multiprocessor is
+  /// to hold, which bounds the registers. Only what team.team_barrier() separates
   /// is ordered; there is one behind each item.
   template <class Body>
   void teams(std::uint64_t count, Body const& body) const {
@@ -241,7 +242,11 @@ class device_executor {
     constexpr bool on_host = static_cast<bool>(
         Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible);
     constexpr std::uint64_t most_teams = 1U << 20;
-    using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads>>;
+    constexpr unsigned resident = [] {
+      if constexpr (requires { Body::teams; }) return static_cast<unsigned>(Body::teams);
+      return 0U;
+    }();
+    using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads, resident>>;
     policy const teams =
         policy(space_, static_cast<int>(std::min(count, most_teams)), on_host ? 1 : Body::team_threads)
             .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Body::scratch_bytes) + 64));

@@ -231,6 +231,7 @@ struct segment_operands : segment_call {
   Rounding rounding;
 
   /// The word that a bucket shares.
+  GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
     if (rounding.word_per_coordinate) return 0;
     random::purpose const use = again ? random::purpose::shift_requantise : random::purpose::shift;
@@ -238,6 +239,7 @@ struct segment_operands : segment_call {
   }
 
   /// What must be added to a frame's value in a bucket, in level gaps: the shifts of those who encoded it.
+  GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
     if (!rounding.shifts()) return 0.0F;
     double sum = 0;

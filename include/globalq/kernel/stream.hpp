@@ -271,24 +271,58 @@ class source_lists {
   byte_buffer there_;
 };
 
+/// Segments of one vector that a launch treats one behind the other. Each begins at a multiple of a tile, and is a multiple of one
+/// unless the vector ends with it.
+struct piece_list {
+  static constexpr int most = 8;
+  struct piece {
+    std::uint32_t start = 0;     ///< tiles of the launch before it
+    std::uint32_t tile = 0;      ///< of its first value, counted from the first of the operands
+    std::uint64_t values = 0;    ///< the second word of its frames' headers
+    std::byte* frame = nullptr;  ///< one to begin, or null
+  };
+  piece all[most] = {};
+  int count = 1;
+
+  /// The piece of a tile of the launch.
+  GLOBALQ_FUNCTION int of(std::uint64_t tile) const {
+    int p = 0;
+    if (count > 1)
+      for (int k = 1; k < most; ++k) p += k < count && all[k].start <= tile ? 1 : 0;
+    return p;
+  }
+};
+
 /// A body that also checks the headers of its sources and writes that of its frame.
 template <class Body>
 struct framed : Body {
-  std::uint64_t kind;    ///< the first word of a header but for the terms
-  std::uint64_t values;  ///< the second
-  std::byte* frame;      ///< one to begin, or null
-  int terms;
-  std::uint32_t* faults;
+  std::uint64_t kind;      ///< the first word of a header but for the terms
+  int terms;               ///< of frames to begin
+  std::uint32_t codes_at;  ///< bytes of a frame in front of its codes
+  piece_list pieces;
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    if (index == 0 && lane == 0) headers();
+    if (index == 0 && lane == 0) headers(0);
     Body::template tile<Lanes>(index, lane);
   }
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
-    if (index == 0 && lane == 0) headers();
-    Body::template share<Lanes, Rows>(index, lane);
+    if constexpr (takes_pieces<Lanes>()) {
+      int const p = pieces.of(index);
+      piece_list::piece const& at = pieces.all[p];
+      if (index == at.start && lane == 0) headers(p);
+      // where the codes of the operands' first value would be
+      std::byte* const codes =
+          at.frame == nullptr
+              ? nullptr
+              : at.frame + codes_at - this->o.wire.bytes(std::uint64_t{at.tile} * tile_values);
+      Body::template share_of_piece<Lanes, Rows>(index - at.start + at.tile, lane, codes,
+                                                 p * sources().count);
+    } else {
+      if (index == 0 && lane == 0) headers(0);
+      Body::template share<Lanes, Rows>(index, lane);
+    }
   }
 
  private:
@@ -298,14 +332,27 @@ struct framed : Body {
     else
       return Body::sources;
   }
-  GLOBALQ_FUNCTION void headers() const {
+  /// Sums of frames come one at a time.
+  template <int Lanes>
+  GLOBALQ_FUNCTION static constexpr bool takes_pieces() {
+    if constexpr (requires { Body::takes_pieces; }) return Lanes == Body::device_lanes;
+    return false;
+  }
+  GLOBALQ_FUNCTION std::uint32_t* faults() const {
+    if constexpr (requires { this->o; })
+      return this->o.faults;
+    else
+      return Body::faults;
+  }
+  GLOBALQ_FUNCTION void headers(int p) const {
+    std::uint64_t const values = pieces.all[p].values;
     for (int k = 0; k < sources().count; ++k) {
-      source_view const s = sources()[k];
+      source_view const s = sources()[p * sources().count + k];
       std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(s.scales) - 2;
       if (header[0] != word(s.terms) || header[1] != values)
-        Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
+        Kokkos::atomic_or(faults(), static_cast<std::uint32_t>(bad_frame));
     }
-    if (frame != nullptr) {
+    if (std::byte* const frame = pieces.all[p].frame; frame != nullptr) {
       reinterpret_cast<std::uint64_t*>(frame)[0] = word(terms);
       reinterpret_cast<std::uint64_t*>(frame)[1] = values;
     }

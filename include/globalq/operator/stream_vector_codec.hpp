@@ -215,17 +215,15 @@ class stream_vector_codec {
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte> const out = bytes_of(frame);
     std::uint64_t const buckets = buckets_of(length);
-    if (on_.capturing() &&
-        (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
-         norm::stream_parts(length, facts_.bucket) * sizeof(norm::statistic) > parts_memory_.capacity()))
+    if (on_.capturing() && (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
+                            !tree_.holds(length, facts_.bucket, facts_.q)))
       refuse_unprepared_capture();
     on_.expect_own_device("stream_vector_codec", data);
     on_.expect_own_device("stream_vector_codec", out.data());
     begin({data, type}, {nullptr, type}, length, key, step, out.size());
     if (length == 0) return;
     auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
-    auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, facts_.bucket));
-    norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, parts, statistics,
+    norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
                              &state_->top);
     norm::statistic const* const measured = facts_.fixed_unit > 0 ? nullptr : statistics;
     on_.items(buckets, detail::scale_alone{{state_, measured, facts_.q, type, units_}, state_});
@@ -367,7 +365,7 @@ class stream_vector_codec {
   byte_buffer state_memory_{on_.memory()};
   byte_buffer units_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
-  byte_buffer parts_memory_{on_.memory()};
+  norm::statistics_memory tree_{on_.memory()};
   detail::stream_state* state_ = nullptr;
   double* units_ = nullptr;
 };

@@ -64,7 +64,7 @@ struct scatter_reduce_allgather {
     // Frames whose length only their maker knows arrive as head and rest. Receives are posted in the order in which their
     // sender sends: leaves, sums, leaves of the next chunk; so a head waits for the rests before it.
     std::size_t const head = c.head_bytes();
-    bool const varying = head != 0;
+    bool const varying = head != 0, batches = c.batches() && !varying;
     int const leaf_heads = 4, sum_heads = 5, rests = 6;
     auto const leaf = [&](std::uint64_t round, int p) {
       return frames.get(slot(round, p), c.frame_bytes(cut.piece(r, round), 1));
@@ -79,11 +79,21 @@ struct scatter_reduce_allgather {
 
     auto const encode = [&](std::uint64_t round) {
       if (!varying) expect_leaves(round);
+      auto const unsent_to = [&](int p) {
+        return unsent{cut.piece(p, round),
+                      frames.get(slot(round, n + p), c.frame_bytes(cut.piece(p, round), 1))};
+      };
+      if (batches) {
+        std::vector<unsent>& all = frames.unsent_frames(static_cast<std::size_t>(n));
+        for (int p = 0; p < n; ++p)
+          if (p != r) all.push_back(unsent_to(p));
+        c.encode_all(all);
+      }
       for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbour: no one is flooded
         int const p = (r + k) % n;
-        auto const frame = frames.get(slot(round, n + p), c.frame_bytes(cut.piece(p, round), 1));
-        c.combine(cut.piece(p, round), true, {}, frame);
-        detail::send_frame(under_way, t, c, p, frame, leaf_set(round));
+        unsent const each = unsent_to(p);
+        if (!batches) c.combine(each.part, true, {}, each.frame);
+        detail::send_frame(under_way, t, c, p, each.frame, leaf_set(round));
       }
     };
     auto const add = [&](std::uint64_t round) {
@@ -105,6 +115,7 @@ struct scatter_reduce_allgather {
           varying ? under_way.recv(t, p, detail::head_of(theirs(round, p), head), sum_heads)
                   : under_way.recv(t, p, theirs(round, p), sum_set(round));
       for (int k = 1; k < n; ++k) detail::send_frame(under_way, t, c, (r + k) % n, sum, sum_set(round));
+      if (batches) return;
       source const done{detail::used(c, sum, r), n, r};
       c.finish(mine, {&done, 1});
     };
@@ -114,6 +125,17 @@ struct scatter_reduce_allgather {
         for (int p = 0; p < n; ++p)
           if (p != r) detail::recv_rest(under_way, t, c, p, theirs(round, p), rests);
         expect_leaves(round + 1);
+      }
+      if (batches) {
+        under_way.wait_all(t, sum_set(round));
+        std::vector<arrived>& all = frames.arrived_frames(static_cast<std::size_t>(n));
+        for (int p = 0; p < n; ++p) {
+          segment const part = cut.piece(p, round);
+          all.push_back(
+              {part,
+               {p == r ? frames.get(slot(round, 2 * n), c.frame_bytes(part, n)) : theirs(round, p), n, p}});
+        }
+        return c.finish_all(all);
       }
       int const arrivals = varying ? rests : sum_set(round);
       std::size_t arrival = 0;

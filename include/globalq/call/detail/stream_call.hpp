@@ -143,9 +143,14 @@ class stream_call {
     if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
     if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
     if (!known) settle();  // memory that grows is freed, for which CUDA waits without a deadline
-    on_.items(1, reset_state{state_});
+    if (!known) on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
-    open(x, length, brought, step, units);
+    // what the whole vector's scale comes to is decided with it
+    double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
+    bool const settles = extent > 0;
+    int const sharing = schedule.gathers ? 1 : n;
+    open(x, length, brought, step, units,
+         {settles ? &state_->agreed : nullptr, units, x.type, extent, sharing});
     if (!known || workers_.host_driven()) {
       settle_and_check();
     }
@@ -156,12 +161,15 @@ class stream_call {
       c.y = y;
       c.length = length;
       c.rank = workers_.rank();
-      c.workers = schedule.gathers ? 1 : n;
+      c.workers = sharing;
       c.seed = setup_.settings.seed;
       c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
       c.agreed = &state_->agreed;
       c.wait = [this] { settle(); };
-      if (meter_.wants_errors() && !setup_.facts.plain) measure_errors(c, cut, schedule.parts(n), brought);
+      if (meter_.wants_errors() && !setup_.facts.plain)
+        measure_errors(c, cut, schedule.parts(n), brought);
+      else
+        c.settled = settles;
       codec_->begin(c);
       run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
     }
@@ -200,27 +208,28 @@ class stream_call {
   }
 
   /// The statistics of the input, the exchange of records, and what they come to.
-  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units) {
+  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units,
+            settle_scales const& scales) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
     statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
-    auto* const parts = parts_memory_.get_values<norm::statistic>(norm::stream_parts(length, bucket));
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
-    {
-      auto const timed = meter_.enter(phase::norm);
-      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, parts,
-                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top);
-    }
-    auto const timed = meter_.enter(phase::opening);
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
     opening_record* const mine = records_ + workers_.rank();
-    on_.items(1, write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
+    {
+      auto const timed = meter_.enter(phase::norm);
+      norm::enqueue_statistics(
+          on_, at(x, brought.first), brought.count, bucket, q, tree_,
+          statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
+          write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
+    }
+    auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
     on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
-                             report_.word(), told_});
+                             report_.word(), told_, scales});
   }
 
   void scale_buckets(dtype type, std::uint64_t buckets, double* units) {
@@ -290,7 +299,7 @@ class stream_call {
   byte_buffer state_memory_{on_.memory()};
   byte_buffer units_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
-  byte_buffer parts_memory_{on_.memory()};
+  norm::statistics_memory tree_{on_.memory()};
   byte_buffer errors_memory_{on_.pinned_memory()};
   frame_pool frames_{on_.memory()};
   own_rounding rounding_{on_.memory()};  ///< for telemetry

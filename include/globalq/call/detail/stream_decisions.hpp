@@ -11,16 +11,18 @@
 
 namespace GLOBALQ_ABI::detail {
 
+/// What follows the statistics: the record, and a maximum to begin the next call with.
 struct write_record {
   agreement agreed;
   call_step step;
-  stream_state const* state;
+  stream_state* state;
   norm::statistic const* whole;  ///< of the vector, where it is one bucket; else null
   std::uint32_t q;
   opening_record* mine;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+  GLOBALQ_FUNCTION void operator()() const {
     bool const relative = whole != nullptr && state->top < double_infinity;
     *mine = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
+    state->top = 0;
   }
 };
 
@@ -34,6 +36,7 @@ struct decide_call {
   double* unit;
   stream_word* word;
   opening_record* told;  ///< a copy of the records for the host
+  settle_scales scales;  ///< of the call; agreed is null where there are none yet
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     decision const d = decide(records, workers, rule);
@@ -41,7 +44,9 @@ struct decide_call {
     state->agreed.writes = d.what == outcome::mean;
     state->agreed.wide = d.wide;
     state->agreed.step = step();
+    state->agreed.faults = kernel::none;
     *unit = d.unit;
+    if (scales.agreed != nullptr) scales(0);
     word->brought = d.what == outcome::not_finite ? d.who : -1;
     std::uint32_t trouble = stream_word::fine;
     if (step() > random::max_step) trouble = stream_word::bad_step;

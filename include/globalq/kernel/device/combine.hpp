@@ -19,6 +19,8 @@ struct add_codes {
   static constexpr bool is_built_in =
       std::is_same_v<Op, reduce::sum> || std::is_same_v<Op, reduce::exponential>;
 
+  static constexpr bool takes_pieces = true;
+
   Operands o;
   std::byte* out;
 
@@ -30,15 +32,21 @@ struct add_codes {
 
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    share_of_piece<Lanes, Rows>(index, lane, out, 0);
+  }
+  /// @param to  where codes of the operands' first value would be written
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share_of_piece(std::uint64_t index, int lane, std::byte* to, int) const {
     bool const own = device_lanes == code_lanes ? o.own : Lanes == device_lanes;
     device::share<Operands, Lanes, Rows>::for_each(
-        o, index, lane, [&](auto const& part) { add_rows(part, index, lane, own); });
+        o, index, lane, [&](auto const& part) { add_rows(part, index, lane, own, to); });
   }
 
  private:
   /// The work of a GPU thread on one or all of its rows.
   template <class Share>
-  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane, bool own) const {
+  GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane, bool own,
+                                 std::byte* to) const {
     typename Share::codes sum{}, next{};
     int k = 0;
     if (own) {
@@ -58,7 +66,7 @@ struct add_codes {
       if (k + 1 < o.sources.count) part.fetch(o.sources[k + 1].codes, next);
     }
     if constexpr (!is_built_in) part.check(sum, o.max_code);
-    part.write(sum, out);
+    part.write(sum, to);
   }
 };
 
@@ -89,7 +97,7 @@ struct add_values {
       float gain;
       std::uint32_t word;
     };
-    typename Share::words shared;
+    typename Share::words shared{};
     part.for_each_value(
         !o.local && Operands::rounding_type::word_per_coordinate,
         [&](std::uint64_t b) {

@@ -15,6 +15,7 @@ struct write_mean {
     constexpr bool wide_codes = sizeof(typename Operands::wire_type::lane) > 1;  // twice the registers
     return device::blocks<Operands>(lanes, rows, Add || wide_codes);
   }
+  static constexpr bool takes_pieces = true;
   bool fits_registers() const { return device::fits_registers(o) && y.type != dtype::float64; }
 
   Operands o;
@@ -27,9 +28,14 @@ struct write_mean {
 
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    share_of_piece<Lanes, Rows>(index, lane, nullptr, 0);
+  }
+  /// @param source  the first of the piece's frames
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share_of_piece(std::uint64_t index, int lane, std::byte*, int source) const {
     if (o.agreed != nullptr && !o.agreed->writes) return;
-    device::share<Operands, Lanes, Rows>::for_each(o, index, lane,
-                                                   [&](auto const& part) { write_rows(part); });
+    device::share<Operands, Lanes, Rows>::for_each(
+        o, index, lane, [&](auto const& part) { write_rows(part); }, source);
   }
 
  private:

@@ -45,8 +45,9 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   using floats = float[R][N];
   using words = std::uint32_t[R][N];
 
-  GLOBALQ_FUNCTION share(Operands const& operands, std::uint64_t index, int lane, int row = 0)
-      : base(operands, index, lane, row) {}
+  /// @param source  the first of its frames among those of the operands
+  GLOBALQ_FUNCTION share(Operands const& operands, std::uint64_t index, int lane, int row = 0, int source = 0)
+      : base(operands, index, lane, row), source_(source) {}
 
   /// The words of a thread's values.
   struct drawn {
@@ -64,10 +65,11 @@ class share : public coded_rows<Operands, Lanes, Rows> {
 
   /// f(share) for all rows at once, or for one after the other, that are not empty.
   template <class F>
-  GLOBALQ_FUNCTION static void for_each(Operands const& o, std::uint64_t index, int lane, F const& f) {
+  GLOBALQ_FUNCTION static void for_each(Operands const& o, std::uint64_t index, int lane, F const& f,
+                                        int source = 0) {
     GLOBALQ_NO_UNROLL
     for (int row = 0; row < 4; row += Rows) {
-      share const part(o, index, lane, row);
+      share const part(o, index, lane, row, source);
       if (part.left_ > 0) f(part);
     }
   }
@@ -108,6 +110,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       if (x.type == dtype::float64) {
         std::uint32_t raw[1][2 * N];
         load_elements<8>(x.data, raw);
+        GLOBALQ_UNROLL
+        for (int i = 0; i < N; ++i) z[0][i] = 0;  // not all of a row may be in a bucket
         for_each_value(false, scale, [&](input const& in, int r, int i) {
           double const v = double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]);
           z[r][i] = multiply(static_cast<float>(v * power_of_two(in.exponent)), in.gain);
@@ -197,7 +201,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       std::uint32_t word;
     };
     floats z;
-    words shared;
+    words shared{};
     load(
         o.x,
         [&](std::uint64_t b) {
@@ -213,7 +217,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   template <bool Own>
   GLOBALQ_FUNCTION void accumulate(bool multiply_terms, floats& sum) const {
     codes next{};
-    if (o.sources.count > 0) fetch(o.sources[0].codes, next);
+    if (o.sources.count > 0) fetch(o.sources[source_].codes, next);
     if (Own && o.own) {
       load(
           o.x, [&](std::uint64_t b) { return o.template sum_scale<may_be_local>(b); },
@@ -231,9 +235,9 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     bool const same = !(may_be_local && o.local) && !o.rounding.shifts();
     GLOBALQ_NO_UNROLL
     for (int k = 0; k < o.sources.count; ++k) {
-      auto const s = o.sources[k];
+      auto const s = o.sources[source_ + k];
       codes c = next;
-      if (k + 1 < o.sources.count) fetch(o.sources[k + 1].codes, next);
+      if (k + 1 < o.sources.count) fetch(o.sources[source_ + k + 1].codes, next);
       unpack(c, o.limit_of(s));
       for_each_value(
           same,
@@ -320,6 +324,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   }
 
  private:
+  int source_;
+
   /// The word of four values.
   GLOBALQ_FUNCTION std::uint32_t word_of(drawn const& d, int l, int r) const {
     if constexpr (R > 1) return d.group[l].word[r];

@@ -30,6 +30,7 @@ struct call {
   double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
   int plain_wide = 0;
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
+  bool settled = false;                   ///< on a stream: so are the scales of the whole vector
   std::function<void()> wait;             ///< on a stream: returns when what was enqueued has run
 };
 
@@ -43,6 +44,9 @@ class operator_codec : public codec {
   }
 
   virtual void begin(call const& c) { note(c); }
+
+  /// On a stream: the largest level, by which begin() settles scales that are not; 0: it settles none.
+  virtual double extent() const { return 0; }
 
   /// Codes from now on by other levels, of the same number and kind.
   /// @throws configuration_error when these levels are none that can change

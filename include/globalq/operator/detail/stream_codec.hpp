@@ -12,6 +12,7 @@
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 #include "plain_codec.hpp"
+#include "stream_state.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -31,20 +32,6 @@ struct declare_terms {
   std::uint32_t terms;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     *reinterpret_cast<std::uint32_t*>(frame + offsetof(wire::frame_header, terms)) = terms;
-  }
-};
-
-/// What the scale of the whole vector comes to, for the kernels that follow.
-struct settle_scales {
-  kernel::agreed_call* agreed;
-  double const* units;
-  dtype type;
-  double extent;
-  int workers;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    agreed->whole = kernel::input_scale_of(type, units[0], agreed->wide, extent);
-    agreed->mean = kernel::mean_scale(units[0], agreed->wide, extent * static_cast<double>(workers));
-    agreed->single = kernel::mean_scale(units[0], agreed->wide, extent);
   }
 };
 
@@ -128,9 +115,10 @@ class stream_codec final : public composition {
 
   void begin(call const& c) override {
     base::begin(c);
-    on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, static_cast<double>(levels_.extent()),
-                               c.workers});
+    if (!c.settled) on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, extent(), c.workers});
   }
+
+  double extent() const override { return static_cast<double>(levels_.extent()); }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
@@ -143,7 +131,7 @@ class stream_codec final : public composition {
       enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
     if (leaf || base::adds_codes()) {
       auto const enqueue_with = [&]<class Op>(Op) {
-        enqueue(o, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
+        enqueue(o, part, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
       };
       if constexpr (is_binary<Levels>())
         if (!leaf && base::how_ == method::exponential) return enqueue_with(reduce::exponential{});
@@ -152,11 +140,39 @@ class stream_codec final : public composition {
       enqueue_with(reduce::sum{});
     } else {
       if (local_) measure_sum(o, part, scales);
-      enqueue(o, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
+      enqueue(o, part, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
     }
   }
 
   void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
+
+  bool batches() const override { return !local_; }  // else scales are measured and written by other launches
+
+  void encode_all(std::span<unsent const> all) override {
+    if (local_) return base::encode_all(all);
+    for_batches(all, [&](batch& b, std::span<unsent const> some) {
+      for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
+      operands const o = prepare(b.whole, true, {}, 1);
+      launch(std::uint64_t{b.tiles} * random::tile_values, wire::header_bytes, 1, b.pieces,
+             kernel::device::add_codes<operands, reduce::sum>{o, nullptr});
+    });
+  }
+
+  void finish_all(std::span<arrived const> all) override {
+    if (local_) return base::finish_all(all);
+    for_batches(all, [&](batch const& b, std::span<arrived const> some) {
+      operands o = prepare(b.whole, false, {}, call_.workers);
+      views_.clear();
+      for (int p = 0; p < b.pieces.count; ++p) {
+        views_.push_back(base::view_of(some[p].part, some[p].from));
+        views_.back().codes -= bytes_before(b.pieces.all[p]);
+      }
+      o.sources = {views_.data(), views_.size()};
+      o.sources.count = 1;  // of each
+      launch(std::uint64_t{b.tiles} * random::tile_values, wire::header_bytes, 0, b.pieces,
+             kernel::device::write_mean<operands, false>{o, call_.y});
+    });
+  }
 
   void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
 
@@ -177,7 +193,7 @@ class stream_codec final : public composition {
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    enqueue(o, nullptr, 0, kernel::device::write_mean<operands, Add>{o, call_.y});
+    enqueue(o, part, nullptr, 0, kernel::device::write_mean<operands, Add>{o, call_.y});
   }
 
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
@@ -195,10 +211,54 @@ class stream_codec final : public composition {
   }
 
   template <class Body>
-  void enqueue(operands const& o, std::byte* out, int terms, Body const& body) const {
-    on_.values(o.count,
-               kernel::framed<Body>{body, header_word(policies_.identifier),
-                                    wire::word_of_values(o.count, base::traits()), out, terms, o.faults});
+  void enqueue(operands const& o, segment part, std::byte* frame, int terms, Body const& body) const {
+    kernel::piece_list one;
+    one.all[0] = {0, 0, values_word(o.count), frame};
+    launch(o.count, wire::header_bytes + scale_bytes_of(part), terms, one, body);
+  }
+
+  template <class Body>
+  void launch(std::uint64_t values, std::size_t codes_at, int terms, kernel::piece_list const& pieces,
+              Body const& body) const {
+    on_.values(values, kernel::framed<Body>{body, header_word(policies_.identifier), terms,
+                                            static_cast<std::uint32_t>(codes_at), pieces});
+  }
+
+  std::uint64_t values_word(std::uint64_t count) const { return wire::word_of_values(count, base::traits()); }
+
+  /// Segments of a launch.
+  struct batch {
+    segment whole;  ///< from the first to the last
+    kernel::piece_list pieces;
+    std::uint32_t tiles = 0;
+  };
+  static std::uint32_t tiles_of(std::uint64_t values) {
+    return static_cast<std::uint32_t>(divide_up<std::uint64_t>(values, random::tile_values));
+  }
+  std::size_t bytes_before(kernel::piece_list::piece const& p) const {
+    return code_bytes(std::uint64_t{p.tile} * random::tile_values);
+  }
+
+  /// f(batch, its elements) for as many at once as a launch takes. Elements are in the order of their segments, none of which is
+  /// empty but the last ones.
+  template <class Each, class F>
+  void for_batches(std::span<Each const> all, F const& f) const {
+    while (!all.empty() && all.back().part.empty()) all = all.first(all.size() - 1);
+    for (std::size_t at = 0; at < all.size();) {
+      std::span<Each const> const some =
+          all.subspan(at, std::min<std::size_t>(all.size() - at, kernel::piece_list::most));
+      segment const last = some.back().part;
+      batch b;
+      b.whole = {some[0].part.first, last.first + last.count - some[0].part.first};
+      b.pieces.count = static_cast<int>(some.size());
+      for (std::size_t p = 0; p < some.size(); ++p) {
+        segment const part = some[p].part;
+        b.pieces.all[p] = {b.tiles, tiles_of(part.first - b.whole.first), values_word(part.count), nullptr};
+        b.tiles += tiles_of(part.count);
+      }
+      f(b, some);
+      at += some.size();
+    }
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
@@ -210,9 +270,8 @@ class stream_codec final : public composition {
   void measure_sum(operands const& o, segment part, std::byte* scales) {
     float* const sums = sums_.get_values<float>(part.count);
     auto* const statistics = statistics_.get_values<norm::statistic>(scales_of(part));
-    auto* const parts = parts_.get_values<norm::statistic>(norm::stream_parts(part.count, bucket_));
     on_.values(part.count, write_sums<operands>{o, sums});
-    norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, parts, statistics,
+    norm::enqueue_statistics(on_, {sums, dtype::float32}, part.count, bucket_, q_, tree_, statistics,
                              nullptr);
     enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
   }
@@ -225,7 +284,7 @@ class stream_codec final : public composition {
   std::vector<kernel::source_view> views_;
   byte_buffer sums_{on_.memory()};
   byte_buffer statistics_{on_.memory()};
-  byte_buffer parts_{on_.memory()};
+  norm::statistics_memory tree_{on_.memory()};
 };
 
 /// float32 frames in the memory of a space.
@@ -256,8 +315,10 @@ class stream_plain_codec final : public plain_frames {
     kernel::add_floats const body{
         call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0,
         list,    values, call_.y, &call_.agreed->faults,        call_.agreed};
+    kernel::piece_list one;
+    one.all[0] = {0, 0, part.count, out};
     on_.values(part.count, kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier),
-                                                              part.count, out, terms, body.faults});
+                                                              terms, wire::header_bytes, one});
   }
 
   kernel::stream_executor<Space> on_;

@@ -85,6 +85,8 @@ class stream_sparse_codec final : public operator_codec {
     lengths_.clear();
     inner_->note(c);
   }
+  double extent() const override { return inner_->extent(); }
+
   void begin(call const& c) override {
     note(c);
     inner_->begin(c);

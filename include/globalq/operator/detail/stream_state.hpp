@@ -80,6 +80,20 @@ struct reset_state {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
 };
 
+/// What the scale of the whole vector comes to, for the kernels that follow.
+struct settle_scales {
+  kernel::agreed_call* agreed;
+  double const* units;
+  dtype type;
+  double extent;
+  int workers;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
+    agreed->whole = kernel::input_scale_of(type, units[0], agreed->wide, extent);
+    agreed->mean = kernel::mean_scale(units[0], agreed->wide, extent * static_cast<double>(workers));
+    agreed->single = kernel::mean_scale(units[0], agreed->wide, extent);
+  }
+};
+
 /// The scales of buckets: own norms, or the one unit that all have.
 struct scale_units {
   stream_state const* state;

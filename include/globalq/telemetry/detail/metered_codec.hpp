@@ -26,6 +26,15 @@ class metered_codec final : public codec {
     auto const timed = meter_.enter(phase::decode);
     inner_.finish(part, sources);
   }
+  bool batches() const override { return inner_.batches(); }
+  void encode_all(std::span<unsent const> all) override {
+    auto const timed = meter_.enter(phase::encode);
+    inner_.encode_all(all);
+  }
+  void finish_all(std::span<arrived const> all) override {
+    auto const timed = meter_.enter(phase::decode);
+    inner_.finish_all(all);
+  }
   payload numbers(segment part, std::span<std::byte> frame) const override {
     return inner_.numbers(part, frame);
   }

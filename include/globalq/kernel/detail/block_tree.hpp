@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the tree over the blocks of buckets, merged by whichever team comes last at a node.
+
+#include "../../core/codec.hpp"
+#include "../../norm/statistic.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+
+namespace GLOBALQ_ABI::norm {
+
+namespace detail {
+
+/// Nodes have @c fan blocks or nodes below them. Teams write down what they found, and count it; counters are zero again when
+/// all was merged, so that nothing has to be cleared between launches.
+///
+/// It is the binary tree of reduce_buckets(): a node is 8 of its levels.
+struct block_tree {
+  static constexpr std::uint64_t fan = 256;
+
+  statistic* parts = nullptr;          ///< one a block
+  std::uint32_t* counters = nullptr;   ///< one of what was finished, and one a node of each bucket
+  std::uint64_t blocks = 1;            ///< of a bucket
+  std::uint64_t width = block_values;  ///< values of a block
+
+  /// Values of a block: those of a maximum may be fewer, so that a shorter vector is one for as many teams.
+  static std::uint64_t values_of_block(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
+    constexpr std::uint64_t occupies_all = std::uint64_t{1} << 20;
+    return q == infinity && count < occupies_all && bucket > block_values ? block_values / 4 : block_values;
+  }
+
+  /// Nodes over the blocks of a bucket.
+  GLOBALQ_FUNCTION static std::uint64_t nodes(std::uint64_t blocks) {
+    std::uint64_t sum = 0;
+    while (blocks > 1) {
+      blocks = (blocks + fan - 1) / fan;
+      sum += blocks;
+    }
+    return sum;
+  }
+
+  /// Whether the caller, a single thread, is the last of @p number to come. What the others wrote before is there then.
+  KOKKOS_FUNCTION static bool is_last(std::uint32_t* counter, std::uint64_t number) {
+    Kokkos::memory_fence();
+    if (Kokkos::atomic_fetch_add(counter, 1U) + 1 != number) return false;
+    *counter = 0;
+    Kokkos::memory_fence();
+    return true;
+  }
+
+  /// Writes down the statistic of block @p i of a bucket, and merges up the tree while this team is the last of a node.
+  /// @param found  of the team: the statistic; room for @c fan
+  /// @returns whether found[0] is the statistic of the bucket
+  template <class Team>
+  KOKKOS_FUNCTION bool climb(Team const& team, std::uint64_t bucket, std::uint64_t i, std::uint32_t q,
+                             statistic* found) const {
+    statistic* const bucket_parts = parts + bucket * blocks;
+    std::uint32_t* node_counters = counters + 1 + bucket * nodes(blocks);
+    std::uint64_t stride = 1;
+    for (std::uint64_t level = blocks; level > 1;) {
+      std::uint64_t const node = i / fan, start = node * fan, left = level - start,
+                          members = left < fan ? left : fan;
+      bool last = false;
+      Kokkos::single(
+          Kokkos::PerTeam(team),
+          [&](bool& is) {
+            bucket_parts[i * stride] = found[0];
+            is = is_last(node_counters + node, members);
+          },
+          last);
+      if (!last) return false;
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(members)), [&](int k) {
+        found[k] = bucket_parts[(start + static_cast<std::uint64_t>(k)) * stride];
+      });
+      team.team_barrier();
+      for (std::uint64_t s = 1; s < members; s *= 2) {
+        std::uint64_t const pairs = (members + s - 1) / (2 * s);
+        Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(pairs)), [&](int k) {
+          statistic* const both = found + 2 * s * static_cast<std::uint64_t>(k);
+          both[0] = merge(both[0], both[s], q);
+        });
+        team.team_barrier();
+      }
+      level = (level + fan - 1) / fan;
+      node_counters += level;
+      stride *= fan;
+      i = node;
+    }
+    return true;
+  }
+};
+
+struct clear_counters {
+  std::uint32_t* counters;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const { counters[i] = 0; }
+};
+
+}  // namespace detail
+
+/// Memory that statistics of buckets need besides the result; of one stream, reused.
+class statistics_memory {
+ public:
+  explicit statistics_memory(std::shared_ptr<byte_memory> const& memory)
+      : parts_(memory), counters_(memory) {}
+
+  /// Whether there is enough for these buckets.
+  bool holds(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) const {
+    sizes const s(count, bucket, q);
+    return s.parts * sizeof(statistic) <= parts_.capacity() &&
+           s.counters * sizeof(std::uint32_t) <= counters_.capacity();
+  }
+
+  /// @param on  may have to clear new counters
+  template <class Executor>
+  detail::block_tree get(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
+    sizes const s(count, bucket, q);
+    bool const grows = s.counters * sizeof(std::uint32_t) > counters_.capacity();
+    detail::block_tree const tree{parts_.get_values<statistic>(s.parts),
+                                  counters_.get_values<std::uint32_t>(s.counters), s.blocks, s.width};
+    if (grows) on.items(s.counters, detail::clear_counters{tree.counters});
+    return tree;
+  }
+
+ private:
+  struct sizes {
+    std::uint64_t width = block_values, blocks = 1, parts = 0, counters = 1;
+    sizes(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
+      if (count == 0) return;
+      std::uint64_t const values = bucket == 0 ? count : std::min(bucket, count),
+                          buckets = divide_up(count, values);
+      width = detail::block_tree::values_of_block(count, values, q);
+      blocks = divide_up(values, width);
+      if (blocks > 1) parts = buckets * blocks;
+      counters += buckets * detail::block_tree::nodes(blocks);
+    }
+  };
+
+  byte_buffer parts_, counters_;
+};
+
+}  // namespace GLOBALQ_ABI::norm
