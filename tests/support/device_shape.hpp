@@ -15,6 +15,7 @@
 #include <globalq/reduce/reduce.hpp>
 #include <globalq/rounding/one_word.hpp>
 #include <globalq/rounding/stochastic.hpp>
+#include <globalq/wire/frame.hpp>
 #include <globalq/wire/integer.hpp>
 #include <globalq/wire/packed.hpp>
 
@@ -46,7 +47,9 @@ inline constexpr place places[] = {{0, 0, 0},         {0, 6400, 1},        {100,
                                    {128, 0, 0, true}, {10, 1280, 1, true}, {0, 0, 0, true}};
 
 /// Around the rows of a GPU thread (4, 8 or 16 values, 64 apart), tiles and pieces.
-inline std::vector<std::uint64_t> lengths(place const& at) {
+/// @param all  else some of them
+inline std::vector<std::uint64_t> lengths(place const& at, bool all_of_them) {
+  if (!all_of_them) return {1, 31, 65, 256, 261, 1025};
   if (at.bucket != 0 || at.first != 0) return {1, 4, 5, 31, 64, 65, 256, 261, 1025};
   std::vector<std::uint64_t> all;
   for (std::uint64_t n = 1; n <= 81; ++n) all.push_back(n);
@@ -55,21 +58,41 @@ inline std::vector<std::uint64_t> lengths(place const& at) {
   return all;
 }
 
-/// Bytes that begin @p off bytes behind an address of 16, and one behind them that must not change.
-class buffer {
- public:
-  buffer(std::size_t size, std::size_t off) : off_(off), bytes_(off + size + 1, std::byte{0x55}) {}
-  std::byte* data() { return bytes_.data() + off_; }
-  std::vector<std::byte> const& all() const { return bytes_; }
+/// Bytes of the header in front of a frame.
+inline constexpr std::size_t header = gq::wire::header_bytes;
 
- private:
-  std::size_t off_;
-  std::vector<std::byte> bytes_;
+/// Runs bodies of a device on the host.
+struct in_order {
+  static constexpr bool at_all_lengths = true;
+  template <class T>
+  using allocator = std::allocator<T>;
+
+  /// @param frame     null, or where a frame begins
+  /// @param codes_at  bytes from there to its codes
+  template <class Operands, class Body>
+  void operator()(Operands const& o, std::byte* /*frame*/, std::size_t /*codes_at*/, Body const& body) const {
+    gq::kernel::device_executor<Kokkos::Serial>{Kokkos::Serial()}.values(o.count, body);
+  }
 };
 
-template <class Levels, class Rounding, class Wire>
-void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free,
-             char const* name) {
+/// @tparam Device  runs bodies, and has memory for them
+template <class Device, class Levels, class Rounding, class Wire>
+void compare_on(Device const& device, Levels const& levels, Rounding const& rounding, Wire const& wire,
+                bool zero_free, char const* name) {
+  using bytes_of_device = std::vector<std::byte, typename Device::template allocator<std::byte>>;
+  /// Bytes that begin @p off bytes behind an address of 16, with room for a header in front, and one behind them that must not
+  /// change.
+  struct buffer {
+    std::size_t off;
+    bytes_of_device bytes;
+    buffer(std::size_t size, std::size_t at) : off(header + at), bytes(off + size + 1, std::byte{0x55}) {}
+    std::byte* data() { return bytes.data() + off; }
+    std::byte* frame() { return bytes.data(); }
+    bool has_bytes_of(buffer const& other) const {
+      return std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(off), bytes.end(),
+                        other.bytes.begin() + static_cast<std::ptrdiff_t>(off), other.bytes.end());
+    }
+  };
   using lane = typename Wire::lane;
   using operands = gq::kernel::device::operands<Levels, Rounding, Wire>;
   using on_host = gq::kernel::host::operands<lane>;
@@ -77,11 +100,11 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
   [[maybe_unused]] auto const rounded = gq::kernel::host::adding_of<gq::reduce::exponential, lane>();
   auto const sum = &added;
   constexpr bool binary = requires { levels.with_headroom(2U); };
+  using adds = std::conditional_t<binary, gq::reduce::exponential, gq::reduce::sum>;
   gq::kernel::host_executor const host{Kokkos::Serial()};
-  gq::kernel::device_executor<Kokkos::Serial> const device{Kokkos::Serial()};
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
     for (place const& at : places)
-      for (std::uint64_t count : lengths(at)) {
+      for (std::uint64_t count : lengths(at, Device::at_all_lengths)) {
         std::uint64_t const first = at.first, bucket = at.bucket, d = first + count;
         std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::lane);
         buffer values(d * width, at.off * width);
@@ -102,9 +125,9 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
           }
         }
         std::uint64_t const buckets = bucket == 0 ? 1 : gq::divide_up(d, bucket);
-        std::vector<double> units(buckets);
+        std::vector<double, typename Device::template allocator<double>> units(buckets);
         for (std::uint64_t b = 0; b < buckets; ++b) units[b] = 2.0 + static_cast<double>(b % 5) / 8;
-        std::uint32_t faults = 0;
+        std::vector<std::uint32_t, typename Device::template allocator<std::uint32_t>> faults(2, 0U);
         operands o(levels, rounding, wire);
         o.x = {values.data(), type};
         o.first = first;
@@ -118,12 +141,14 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         o.seed = 5;
         o.step = 6;
         o.own = true;
-        o.faults = &faults;
+        o.faults = faults.data();
         o.settle();
 
-        std::vector<std::byte> scales[3];
+        // behind the header of their frame: a sum of one worker, and the number of values
+        buffer scales[3] = {{8 * buckets, 0}, {8 * buckets, 0}, {8 * buckets, 0}};
         for (int k = 0; k < 3; ++k) {
-          scales[k].resize(8 * buckets);
+          std::uint64_t const words[2] = {std::uint64_t{1} << 32, count};
+          std::memcpy(scales[k].frame(), words, header);
           for (std::uint64_t b = bucket == 0 ? 0 : first / bucket; b < buckets; ++b)
             o.write_scale(scales[k].data(), b, k == 2 ? 6.0 : 1.5 + static_cast<double>(b % 3) / 4 + k);
         }
@@ -139,11 +164,11 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
                               auto const& device_body) {
           buffer a(size, off), b(size, off);
           host.values(count, host_body(host_of(o), a.data()));
-          device.values(count, device_body(b.data()));
-          EXPECT_TRUE(a.all() == b.all())
+          device(o, size == bytes ? b.frame() : nullptr, b.off, device_body(b.data()));
+          EXPECT_TRUE(a.has_bytes_of(b))
               << name << ": " << what << ", " << gq::name_of(type) << ", bucket " << bucket << ", count "
               << count << ", first " << first << ", off " << at.off << (at.local ? ", local" : "");
-          EXPECT_EQ(a.all().back(), std::byte{0x55});
+          EXPECT_EQ(a.bytes.back(), std::byte{0x55});
           return a;
         };
         buffer frames[2] = {{0, 0}, {0, 0}};
@@ -155,7 +180,7 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
                 return gq::kernel::host::add_codes<lane>{h, out};
               },
               [&](std::byte* out) {
-                return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
+                return gq::kernel::device::add_codes<operands, adds>{o, out};
               });
         }
         gq::kernel::source_view const sources[2] = {{frames[0].data(), scales[0].data(), 1, 0},
@@ -166,15 +191,16 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
           o.own = own;
           o.terms = own ? 3 : 2;
           // three codes of at most 5 fit any of these wires
-          if (!zero_free && !binary && !at.local && bytes >= count)
-            both(
-                "sum", bytes, code_off,
-                [&](on_host const& h, std::byte* out) {
-                  return gq::kernel::host::add_codes<lane>{h, out, sum};
-                },
-                [&](std::byte* out) {
-                  return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
-                });
+          if constexpr (!binary)
+            if (!zero_free && !at.local && wire.bytes(8) >= 8)
+              both(
+                  "sum", bytes, code_off,
+                  [&](on_host const& h, std::byte* out) {
+                    return gq::kernel::host::add_codes<lane>{h, out, sum};
+                  },
+                  [&](std::byte* out) {
+                    return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
+                  });
           both(
               "requantise", bytes, code_off,
               [&](on_host const& h, std::byte* out) {
@@ -197,20 +223,20 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             o.summed = false;
           }
         }
-        std::vector<std::byte> const before = values.all();
+        bytes_of_device const before = values.bytes;
         auto const expect_mean = [&](char const* what, auto add) {
-          constexpr bool adds = decltype(add)::value;
+          constexpr bool onto = decltype(add)::value;
           auto const fill = [&](std::byte* out) {
-            if (adds) std::memcpy(out, values.data(), d * width);
+            if (onto) std::memcpy(out, values.data(), d * width);
             return gq::mutable_vector{out, type};
           };
           both(
               what, d * width, at.off * width,
               [&](on_host const& h, std::byte* out) {
-                return gq::kernel::host::write_mean<lane>(h, fill(out), adds);
+                return gq::kernel::host::write_mean<lane>(h, fill(out), onto);
               },
               [&](std::byte* out) {
-                return gq::kernel::device::write_mean<operands, adds>{o, fill(out)};
+                return gq::kernel::device::write_mean<operands, onto>{o, fill(out)};
               });
         };
         o.workers = 2;
@@ -219,8 +245,8 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
         o.sources.count = 1;
         expect_mean("mean of one frame", std::false_type{});
         expect_mean("mean of one frame, added", std::true_type{});
-        EXPECT_TRUE(values.all() == before);
-        EXPECT_EQ(faults, 0U) << name;
+        EXPECT_TRUE(values.bytes == before);
+        EXPECT_EQ(faults[0], 0U) << name;
 
         // damaged frames are reported alike
         for (std::size_t damaged : {std::size_t{0}, bytes / 2, bytes - 1})
@@ -228,18 +254,23 @@ void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, b
             if (count > 300) continue;
             std::byte const good = frames[0].data()[damaged];
             frames[0].data()[damaged] = static_cast<std::byte>(pattern);
-            std::uint32_t reports[2] = {0, 0};
+            faults.assign(2, 0U);
             operands checked = o;
-            checked.faults = &reports[0];
             host.values(count, gq::kernel::host::check_codes<lane>{host_of(checked)});
-            checked.faults = &reports[1];
-            device.values(count, gq::kernel::device::check_codes<operands>{checked});
-            EXPECT_EQ(reports[0], reports[1])
+            checked.faults = &faults[1];
+            device(checked, nullptr, 0, gq::kernel::device::check_codes<operands>{checked});
+            EXPECT_EQ(faults[0], faults[1])
                 << name << ": byte " << damaged << " is " << pattern << ", count " << count;
             frames[0].data()[damaged] = good;
           }
         if (testing::Test::HasFailure()) return;
       }
+}
+
+template <class Levels, class Rounding, class Wire>
+void compare(Levels const& levels, Rounding const& rounding, Wire const& wire, bool zero_free,
+             char const* name) {
+  compare_on(in_order{}, levels, rounding, wire, zero_free, name);
 }
 
 template <class Wire>

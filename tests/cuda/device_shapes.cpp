@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief The loop bodies of a device, run there, give the bytes and the reports of those of a host: the suite of
+/// tests/support/device_shape.hpp for the compositions of kernels.cpp.
+
+#include "kernels.hpp"
+
+#include "../support/device_shape.hpp"
+
+#include <gtest/gtest.h>
+
+#include <new>
+
+namespace gq = globalq;
+
+namespace {
+
+using compiled_kernels::executor, compiled_kernels::level_table, compiled_kernels::one_word,
+    compiled_kernels::space, compiled_kernels::stochastic;
+
+/// Memory that the host and kernels reach.
+template <class T>
+struct pinned_allocator {
+  using value_type = T;
+  pinned_allocator() = default;
+  template <class U>
+  pinned_allocator(pinned_allocator<U> const&) {}
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(Kokkos::kokkos_malloc<gq::kernel::pinned_space<space>>("pinned", n * sizeof(T)));
+  }
+  void deallocate(T* p, std::size_t) { Kokkos::kokkos_free<gq::kernel::pinned_space<space>>(p); }
+  bool operator==(pinned_allocator const&) const { return true; }
+};
+
+struct on_device {
+  static constexpr bool at_all_lengths = false;
+  template <class T>
+  using allocator = pinned_allocator<T>;
+
+  executor on{space()};
+
+  template <class Operands, class Body>
+  void operator()(Operands const& o, std::byte* frame, std::size_t codes_at, Body const& body) const {
+    compiled_kernels::enqueue(on, o, frame, codes_at, body);
+    on.fence();
+  }
+};
+
+using support::device_shape::compare_on;
+
+TEST(DeviceShape, int8) {
+  compare_on(on_device{}, gq::levels::uniform<>{5}, stochastic{}, gq::wire::int8{}, false, "uniform, int8");
+}
+TEST(DeviceShape, int16_and_one_shift) {
+  compare_on(on_device{}, gq::levels::uniform<>{5}, one_word{true, false}, gq::wire::int16{}, false,
+             "uniform, shift, int16");
+}
+TEST(DeviceShape, exponential) {
+  compare_on(on_device{}, gq::levels::exponential<>{3}.with_headroom(2), stochastic{}, gq::wire::int8{},
+             false, "exponential, int8");
+}
+TEST(DeviceShape, packed4) {
+  compare_on(on_device{}, gq::levels::uniform<>{5}, stochastic{}, gq::wire::packed<4>{}, false,
+             "uniform, packed4");
+}
+TEST(DeviceShape, packed3_and_a_table) {
+  compare_on(on_device{}, static_cast<level_table const&>(gq::levels::table{0, 0.1, 0.4, 1}), stochastic{},
+             gq::wire::packed<3>{}, false, "table, packed3");
+}
+
+}  // namespace
