@@ -275,6 +275,7 @@ class source_lists {
 /// unless the vector ends with it.
 struct piece_list {
   static constexpr int most = 8;
+  /// One of them.
   struct piece {
     std::uint32_t start = 0;     ///< tiles of the launch before it
     std::uint32_t tile = 0;      ///< of its first value, counted from the first of the operands
