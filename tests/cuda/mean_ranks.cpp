@@ -228,6 +228,7 @@ TEST(MeanOfRanks, a_worker_that_does_not_come_is_an_error_by_the_deadline) {
   gq::any_quantizer const& op = subjects()[1].op;
   std::size_t const d = 5003;
   auto const start = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
   run(
       2,
       [&](worker& w) {
@@ -248,6 +249,9 @@ TEST(MeanOfRanks, a_worker_that_does_not_come_is_an_error_by_the_deadline) {
                              "globalq: "));
       },
       std::chrono::milliseconds(1500));
+  std::string const written = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(contains(written, "disagree")) << written;  // the record of the step before is still there
+  EXPECT_TRUE(contains(written, "no call and no wait() followed")) << written;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 

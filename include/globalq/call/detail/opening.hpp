@@ -42,6 +42,10 @@ struct opening_record {
   }
   bool refuses() const { return length == (mark | lengths); }
 
+  /// One that has not arrived, on a stream, where a transport that was given up leaves what was there.
+  GLOBALQ_FUNCTION void clear() { length = 0; }
+  bool arrived() const { return length != 0; }
+
   GLOBALQ_FUNCTION bool non_finite() const { return (max_bits >> 63) != 0; }
   GLOBALQ_FUNCTION double max() const { return double_of(max_bits & double_magnitude); }
   GLOBALQ_FUNCTION bool agrees_with(opening_record const& other) const {

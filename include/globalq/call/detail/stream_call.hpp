@@ -217,16 +217,15 @@ class stream_call {
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
-    opening_record* const mine = records_ + workers_.rank();
     {
       auto const timed = meter_.enter(phase::norm);
-      norm::enqueue_statistics(
-          on_, at(x, brought.first), brought.count, bucket, q, tree_,
-          statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
-          write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q, mine});
+      norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
+                               statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
+                               write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q,
+                                            records_, n, workers_.rank()});
     }
     auto const timed = meter_.enter(phase::opening);
-    transport::allgather(workers_, std::as_bytes(std::span(mine, 1)),
+    transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
     on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
                              report_.word(), told_, scales});
@@ -245,17 +244,24 @@ class stream_call {
   /// Throws what the kernels found, once.
   void throw_trouble() {
     if (good()) return;
+    std::span<opening_record const> const told(told_, static_cast<std::size_t>(workers_.size()));
     try {
       settle();
     } catch (transport_error const&) {
-      broken_ = true;  // and this says more
+      broken_ = true;
+      bool const all_arrived =
+          std::all_of(told.begin(), told.end(), [](opening_record const& r) { return r.arrived(); });
+      // what the kernels found says more, but who did not come does not disagree
+      if (report_.word()->trouble == stream_word::disagree && !all_arrived) {
+        report_.take();
+        throw;
+      }
     }
     stream_word const word = report_.take();
     std::string const late = workers_.host_driven() ? "" : report_.late;
     switch (word.trouble) {
       case stream_word::disagree:
-        check_agreement(std::span<opening_record const>(told_, static_cast<std::size_t>(workers_.size())),
-                        setup_.operation, setup_.forced);
+        check_agreement(told, setup_.operation, setup_.forced);
         break;
       case stream_word::not_finite:
         meter_.not_finite(word.who);

@@ -18,10 +18,12 @@ struct write_record {
   stream_state* state;
   norm::statistic const* whole;  ///< of the vector, where it is one bucket; else null
   std::uint32_t q;
-  opening_record* mine;
+  opening_record* records;  ///< of all; nobody else's is there yet
+  std::int32_t workers, rank;
   GLOBALQ_FUNCTION void operator()() const {
+    for (int w = 0; w < workers; ++w) records[w].clear();
     bool const relative = whole != nullptr && state->top < double_infinity;
-    *mine = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
+    records[rank] = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
     state->top = 0;
   }
 };
