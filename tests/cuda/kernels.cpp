@@ -21,7 +21,7 @@ void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_
              Body const& body) {
   gq::kernel::piece_list one;
   one.all[0] = {0, 0, o.count, frame};
-  on.values(o.count, gq::kernel::framed<Body>{body, 0, o.terms, static_cast<std::uint32_t>(codes_at), one});
+  on.values(o.count, gq::kernel::framed<Body>{body, 0, o.terms, codes_at, one});
 }
 
 /// All bodies of a composition with this operator on codes. nvcc gives what it instantiates by itself no name for others.

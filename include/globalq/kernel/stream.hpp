@@ -299,7 +299,7 @@ template <class Body>
 struct framed : Body {
   std::uint64_t kind;      ///< the first word of a header but for the terms
   int terms;               ///< of frames to begin
-  std::uint32_t codes_at;  ///< bytes of a frame in front of its codes
+  std::uint64_t codes_at;  ///< bytes of a frame in front of its codes
   piece_list pieces;
 
   template <int Lanes>

@@ -23,6 +23,13 @@ namespace detail {
 /// Threads of a team.
 inline constexpr int statistics_threads = 128;
 
+/// Teams of a multiprocessor, of 21 KiB of shared memory each: Kokkos refuses a launch where they do not fit.
+#if defined(KOKKOS_ARCH_AMPERE80) || defined(KOKKOS_ARCH_HOPPER90) || defined(KOKKOS_ARCH_BLACKWELL100)
+inline constexpr int statistics_teams = 5;
+#else
+inline constexpr int statistics_teams = 3;
+#endif
+
 /// Copies count elements of Size bytes to where a team shares them: what a thread has to do. Several are asked for before the
 /// first is written.
 template <int Size>
@@ -207,7 +214,7 @@ struct call_then {
 /// @tparam Then  called by one thread at the end
 template <class Then>
 struct block_statistics {
-  static constexpr int team_threads = detail::statistics_threads, teams = 5;
+  static constexpr int team_threads = detail::statistics_threads, teams = detail::statistics_teams;
   /// Bytes of values that a team has side by side, and blocks.
   static constexpr int stage_bytes = 16384, most_blocks = 16;
   static constexpr std::size_t scratch_bytes =

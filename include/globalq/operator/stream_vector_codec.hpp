@@ -215,8 +215,9 @@ class stream_vector_codec {
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte> const out = bytes_of(frame);
     std::uint64_t const buckets = buckets_of(length);
-    if (on_.capturing() && (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
-                            !tree_.holds(length, facts_.bucket, facts_.q)))
+    if (length != 0 && on_.capturing() &&
+        (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
+         !tree_.holds(length, facts_.bucket, facts_.q)))
       refuse_unprepared_capture();
     on_.expect_own_device("stream_vector_codec", data);
     on_.expect_own_device("stream_vector_codec", out.data());

@@ -220,8 +220,8 @@ class stream_codec final : public composition {
   template <class Body>
   void launch(std::uint64_t values, std::size_t codes_at, int terms, kernel::piece_list const& pieces,
               Body const& body) const {
-    on_.values(values, kernel::framed<Body>{body, header_word(policies_.identifier), terms,
-                                            static_cast<std::uint32_t>(codes_at), pieces});
+    on_.values(values,
+               kernel::framed<Body>{body, header_word(policies_.identifier), terms, codes_at, pieces});
   }
 
   std::uint64_t values_word(std::uint64_t count) const { return wire::word_of_values(count, base::traits()); }
@@ -239,14 +239,22 @@ class stream_codec final : public composition {
     return code_bytes(std::uint64_t{p.tile} * random::tile_values);
   }
 
-  /// f(batch, its elements) for as many at once as a launch takes. Elements are in the order of their segments, none of which is
-  /// empty but the last ones.
+  /// Whether a launch can treat b behind a.
+  static bool follows(segment a, segment b) {
+    return b.first >= a.first + a.count && a.count % random::tile_values == 0 &&
+           (b.first - a.first) % random::tile_values == 0;
+  }
+
+  /// f(batch, its elements) for as many at once as a launch takes.
   template <class Each, class F>
   void for_batches(std::span<Each const> all, F const& f) const {
     while (!all.empty() && all.back().part.empty()) all = all.first(all.size() - 1);
     for (std::size_t at = 0; at < all.size();) {
-      std::span<Each const> const some =
-          all.subspan(at, std::min<std::size_t>(all.size() - at, kernel::piece_list::most));
+      std::size_t n = 1;
+      while (n < kernel::piece_list::most && at + n < all.size() &&
+             follows(all[at + n - 1].part, all[at + n].part))
+        ++n;
+      std::span<Each const> const some = all.subspan(at, n);
       segment const last = some.back().part;
       batch b;
       b.whole = {some[0].part.first, last.first + last.count - some[0].part.first};
