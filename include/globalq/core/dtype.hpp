@@ -95,7 +95,7 @@ concept Scalar = requires {
 };
 
 /// Bytes of one value.
-constexpr std::size_t size_of(dtype type) {
+GLOBALQ_FUNCTION constexpr std::size_t size_of(dtype type) {
   switch (type) {
     case dtype::float64:
       return 8;

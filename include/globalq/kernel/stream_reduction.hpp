@@ -52,15 +52,11 @@ GLOBALQ_FUNCTION void stage_elements(std::byte const* from, int count, int threa
   }
 }
 
-GLOBALQ_FUNCTION int bytes_of(dtype type) {
-  return type == dtype::float64 ? 8 : (type == dtype::float32 ? 4 : 2);
-}
-
 /// The same for values of a vector, in accesses of 16 bytes where they lie so.
 GLOBALQ_FUNCTION void stage_values(const_vector x, std::uint64_t first, int count, int thread,
                                    std::byte* to) {
   namespace device = kernel::device;
-  int const size = bytes_of(x.type);
+  int const size = static_cast<int>(size_of(x.type));
   std::byte const* const from =
       device::global(static_cast<std::byte const*>(x.data)) + first * static_cast<std::uint64_t>(size);
   int const units = device::aligned<16>(from) ? count * size / 16 : 0, done = 16 * units,
@@ -77,7 +73,7 @@ GLOBALQ_FUNCTION void stage_values(const_vector x, std::uint64_t first, int coun
 /// How values of a type lie in memory.
 template <dtype Type>
 struct patterns_of {
-  static constexpr int size = Type == dtype::float64 ? 8 : (Type == dtype::float32 ? 4 : 2);
+  static constexpr int size = static_cast<int>(size_of(Type));
   using magnitude = std::conditional_t<size == 8, std::uint64_t, std::uint32_t>;
 
   /// The bit pattern of the magnitude of a value.
@@ -274,7 +270,7 @@ struct block_statistics {
   template <class Team, class F>
   KOKKOS_FUNCTION void for_values(Team const& team, std::uint64_t begin, int all, int blocks, int threads,
                                   shared const& s, F const& f) const {
-    int const size = detail::bytes_of(x.type), most = stage_bytes / size;
+    int const size = static_cast<int>(size_of(x.type)), most = stage_bytes / size;
     GLOBALQ_NO_UNROLL
     for (int from = 0; from < all; from += most) {
       int const here = all - from < most ? all - from : most;

@@ -35,7 +35,7 @@ struct block_tree {
   GLOBALQ_FUNCTION static std::uint64_t nodes(std::uint64_t blocks) {
     std::uint64_t sum = 0;
     while (blocks > 1) {
-      blocks = (blocks + fan - 1) / fan;
+      blocks = divide_up(blocks, fan);
       sum += blocks;
     }
     return sum;
@@ -83,7 +83,7 @@ struct block_tree {
         });
         team.team_barrier();
       }
-      level = (level + fan - 1) / fan;
+      level = divide_up(level, fan);
       node_counters += level;
       stride *= fan;
       i = node;
