@@ -119,8 +119,13 @@ cudaError_t launch_on(runtime& r, CUstream_st& s, void const* host, dim3 grid, d
     std::memcpy(parameters->data() + kernel.parameters[k].offset, arguments[k], kernel.parameters[k].bytes);
   }
   return r.enqueue(
-      s, always([&kernel, parameters, grid, block, shared, &on = r.of(s.device).bytes] {
-        run(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, *parameters, shared}, on);
+      s, always([&kernel, parameters, grid, block, shared, &r, &on = r.of(s.device).bytes] {
+        counts const done =
+            run(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, *parameters, shared}, on);
+        ++r.executed.launches;
+        r.executed.instructions += done.instructions;
+        r.executed.loaded_bytes += done.loaded_bytes;
+        r.executed.stored_bytes += done.stored_bytes;
       }));
 }
 
@@ -301,6 +306,14 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, void const* p) {
     to->hostPointer = const_cast<void*>(on_device(p) ? nullptr : p);
     return cudaSuccess;
   });
+}
+
+// ---- What no other device tells
+
+void emulatedCounts(support::emulated_counts* to) {
+  runtime& r = the_runtime();
+  std::lock_guard const lock(r.mutex);
+  *to = r.executed;
 }
 
 }  // extern "C"
