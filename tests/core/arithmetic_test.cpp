@@ -37,6 +37,32 @@ TEST(Arithmetic, exponent_of_finds_the_power_below_for_normal_and_subnormal_numb
   EXPECT_EQ(gq::exponent_of(-0.0), -1075);
 }
 
+TEST(Arithmetic, a_divisor_gives_the_quotients_of_all_numbers_below_2_to_48) {
+  constexpr std::uint64_t most = (std::uint64_t{1} << 48) - 1;
+  std::uint64_t state = 7;
+  auto const drawn = [&state](int bits) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (state ^ (state >> 29)) & ((std::uint64_t{1} << bits) - 1);
+  };
+  auto const check = [](std::uint64_t n, std::uint64_t d) {
+    ASSERT_EQ(gq::divisor(d).quotient(n), n / d) << n << " / " << d;
+  };
+  for (std::uint64_t d : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{7},
+                          std::uint64_t{100}, std::uint64_t{128}, std::uint64_t{8192},
+                          (std::uint64_t{1} << 32) + 1, std::uint64_t{1} << 47, most - 1, most})
+    for (std::uint64_t n : {std::uint64_t{0}, d - 1, d, most - 1, most}) check(n, d);
+  for (int k = 0; k < 100000; ++k) {
+    std::uint64_t const d = drawn(1 + k % 48) + 1, q = drawn(48) / d;
+    if (d > most) continue;
+    check(drawn(48), d);
+    if (q * d <= most) check(q * d, d);  // where a quotient begins, and ends
+    if (q * d != 0 && q * d <= most) check(q * d - 1, d);
+  }
+  gq::divisor const none;
+  EXPECT_EQ(none.quotient(most), 0U);
+  EXPECT_EQ(none, 0U);
+}
+
 TEST(Arithmetic, with_sign_takes_the_magnitude_of_one_and_the_sign_of_the_other) {
   EXPECT_EQ(gq::with_sign(3.0F, gq::bits_of(-1.0F)), -3.0F);
   EXPECT_EQ(gq::with_sign(-3.0F, gq::bits_of(1.0F)), 3.0F);

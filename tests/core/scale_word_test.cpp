@@ -40,6 +40,19 @@ TEST(ScaleWord, every_float32_is_exact) {
     ASSERT_EQ(gq::scale_of_word(gq::scale_word(gq::float_of(bits))), gq::float_of(bits)) << bits;
 }
 
+TEST(ScaleWord, powers_of_two_times_a_scale_are_exact) {
+  std::uint64_t state = 5;
+  for (int k = 0; k < 20000; ++k) {
+    auto const word = static_cast<std::uint32_t>(mixed(state));
+    double const scale = gq::scale_of_word(word);
+    for (int by : {-512, -256, -3, 0, 1, 256, 511})
+      ASSERT_EQ(gq::scale_of_word(word, by), std::ldexp(scale, by)) << word << ", " << by;
+    if (scale > 0) {
+      ASSERT_EQ(gq::exponent_of_word(word), gq::exponent_of(scale)) << word;
+    }
+  }
+}
+
 TEST(ScaleWord, zero_is_zero) {
   EXPECT_EQ(gq::scale_word(0.0), 0U);
   EXPECT_EQ(gq::scale_of_word(0), 0.0);

@@ -9,6 +9,7 @@
 
 #include <globalq/kernel/device/combine.hpp>
 #include <globalq/kernel/device/mean.hpp>
+#include <globalq/kernel/stream_measured.hpp>
 #include <globalq/kernel/stream_reduction.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/reduce/reduce.hpp>
@@ -21,7 +22,7 @@ void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_
              Body const& body) {
   gq::kernel::piece_list one;
   one.all[0] = {0, 0, o.count, frame};
-  on.values(o.count, gq::kernel::framed<Body>{body, 0, o.terms, codes_at, one});
+  on.values(o.count, gq::kernel::framed<Body>{body, {0, o.terms}, codes_at, one});
 }
 
 /// All bodies of a composition with this operator on codes. nvcc gives what it instantiates by itself no name for others.
@@ -43,6 +44,17 @@ GLOBALQ_COMPILE_BODIES(gq::reduce::exponential,
                        operands<gq::levels::exponential<>, stochastic, gq::wire::int8>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<3>>);
+
+/// Norms of one's own.
+template <class Body>
+void enqueue_teams(executor const& on, std::uint64_t items, Body const& body) {
+  on.teams(items, body);
+}
+using measured = operands<gq::levels::uniform<>, stochastic, gq::wire::int8>;
+template void enqueue_teams(executor const&, std::uint64_t,
+                            gq::kernel::measured_codes<measured, false> const&);
+template void enqueue_teams(executor const&, std::uint64_t,
+                            gq::kernel::measured_codes<measured, true> const&);
 
 /// The statistics of all buckets.
 void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,

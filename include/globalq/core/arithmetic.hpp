@@ -144,7 +144,12 @@ GLOBALQ_FUNCTION int exponent_of(double x) {
 /// Keeps a double product or quotient from being fused with, or reassociated into, what follows.
 /// The scales that all workers compute must not depend on how each worker's binary was compiled.
 GLOBALQ_FUNCTION double rounded(double x) {
+#if defined(__CUDA_ARCH__)
+  double stored;  // a sum that names its rounding is fused with nothing
+  asm("add.rn.f64 %0, %1, 0d8000000000000000;" : "=d"(stored) : "d"(x));
+#else
   double volatile stored = x;
+#endif
   return stored;
 }
 
@@ -180,6 +185,31 @@ template <class T>
 GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
+
+/// What many numbers are divided by: a product and a shift each. Zero divides all to zero.
+/// @source Granlund and Montgomery 1994, theorem 4.2
+class divisor {
+ public:
+  /// @pre value < 2^48
+  constexpr divisor(std::uint64_t value = 0) : value_(value) {
+    __extension__ using wide = unsigned __int128;
+    if (value == 0) return;
+    shift_ = log2_ceil(value);
+    factor_ = static_cast<std::uint64_t>((wide{1} << (48 + shift_)) / value) + 1;
+  }
+  GLOBALQ_FUNCTION constexpr operator std::uint64_t() const { return value_; }
+
+  /// floor(n / value), exact.
+  /// @pre n < 2^48
+  GLOBALQ_FUNCTION constexpr std::uint64_t quotient(std::uint64_t n) const {
+    __extension__ using wide = unsigned __int128;
+    return static_cast<std::uint64_t>((wide{n << 16} * factor_) >> 64) >> shift_;
+  }
+
+ private:
+  std::uint64_t value_, factor_ = 0;
+  int shift_ = 0;
+};
 
 namespace detail {
 

@@ -25,10 +25,11 @@ struct scale_format {
       : type(of), quantum(of == dtype::float64 ? 0 : step) {}
 
   GLOBALQ_FUNCTION constexpr bool in_a_byte() const { return quantum > 0; }
+  GLOBALQ_FUNCTION constexpr bool in_a_word() const { return quantum <= 0 && type != dtype::float64; }
 };
 
 /// Bytes of a scale on the wire.
-constexpr std::size_t scale_bytes(scale_format f) {
+GLOBALQ_FUNCTION constexpr std::size_t scale_bytes(scale_format f) {
   return f.in_a_byte() ? 1 : (f.type == dtype::float64 ? 8 : 4);
 }
 
@@ -44,11 +45,14 @@ GLOBALQ_FUNCTION std::uint32_t scale_word(double unit) {
   return (static_cast<std::uint32_t>(e + 256) << 23) | mantissa;
 }
 
-/// The scale of a word, exact.
-GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word) {
-  if ((word >> 23) == 0) return 0;
-  return double_of((static_cast<std::uint64_t>((word >> 23) + 1023U - 256U) << 52) |
-                   (static_cast<std::uint64_t>(word & 0x7fffffU) << 29));
+/// Its exponent. @pre the scale is not 0
+GLOBALQ_FUNCTION int exponent_of_word(std::uint32_t word) { return static_cast<int>(word >> 23) - 256; }
+
+/// The scale of a word times 2^by, exact.
+/// @pre -600 <= by <= 600
+GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word, int by = 0) {
+  std::uint64_t const exponent = static_cast<std::uint64_t>(exponent_of_word(word) + by + 1023);
+  return word >> 23 == 0 ? 0.0 : double_of((exponent << 52) | (std::uint64_t{word & 0x7fffffU} << 29));
 }
 
 /// The byte of a scale that sums @p terms workers: of k in quantum * 2^k, less the powers of two that terms are worth.

@@ -246,13 +246,13 @@ class device_executor {
       if constexpr (requires { Body::teams; }) return static_cast<unsigned>(Body::teams);
       return 0U;
     }();
-    using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads, resident>>;
+    // light weight: as for_each()
+    using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads, resident>,
+                                      Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
     policy const teams =
         policy(space_, static_cast<int>(std::min(count, most_teams)), on_host ? 1 : Body::team_threads)
             .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Body::scratch_bytes) + 64));
-    // Kokkos' hint for larger ones makes an instance of the space where the policy is for teams
-    static_assert(sizeof(device::team_of_items<Body>) <= 384,
-                  "globalq: the body of a team must fit the arguments of a launch without a hint");
+    static_assert(fits_arguments<device::team_of_items<Body>>);
     Kokkos::parallel_for("globalq", teams, device::team_of_items<Body>{body, count});
   }
 
@@ -275,12 +275,14 @@ class device_executor {
                                                 device::thread_of_values<Lanes, Rows, Body>{body});
   }
 
+  /// Whether a kernel and what Kokkos adds to it fit the 4 KiB of arguments of a CUDA launch: larger ones are copied first, which
+  /// waits for the device and can't be captured.
+  template <class F>
+  static constexpr bool fits_arguments = sizeof(F) <= 3904;
+
   template <class Bounds, class F>
   void for_each(std::uint64_t count, F const& f) const {
-    static_assert(sizeof(F) <= 3840,
-                  "globalq: a kernel and what Kokkos adds to it must fit the 4 KiB of arguments of a CUDA "
-                  "launch: larger ones are "
-                  "copied first, which waits for the device and can't be captured; see docs/design.md");
+    static_assert(fits_arguments<F>);
     // light weight: passed as arguments of the launch, also beyond 512 bytes
     Kokkos::parallel_for(
         "globalq",

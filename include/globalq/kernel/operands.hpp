@@ -80,7 +80,6 @@ GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, d
 struct agreed_call {
   bool writes = false;  ///< whether there is a mean to write
   int wide = 0;
-  std::uint64_t step = 0;
   input_scale whole{};           ///< of the whole vector, where it has one scale
   store_scale mean{}, single{};  ///< the same for what is decoded: of sums, and of one encoded sum
   std::uint32_t faults = none;
@@ -101,9 +100,9 @@ struct segment_call {
   float extent = 1;            ///< of the levels
   std::uint32_t max_code = 1;  ///< of the levels
   const_vector x;
-  std::uint64_t first = 0;   ///< of the segment
-  std::uint64_t count = 0;   ///< of the segment
-  std::uint64_t bucket = 0;  ///< values that share a scale; 0: the whole vector
+  std::uint64_t first = 0;  ///< of the segment
+  std::uint64_t count = 0;  ///< of the segment
+  divisor bucket;           ///< values that share a scale; 0: the whole vector
   double const* units =
       nullptr;  ///< one a bucket of the vector: of all workers, or this worker's own (local)
   scale_format scale_form{dtype::float32};  ///< of those that travel with frames
@@ -116,6 +115,7 @@ struct segment_call {
   double weight = 1;  ///< of the mean
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  std::uint64_t const* step_at = nullptr;  ///< on a stream: where it is, if that is not the host
   source_list sources;
   bool own = false;
   int terms = 1;           ///< of own and sources together
@@ -123,7 +123,7 @@ struct segment_call {
   bool verified = false;   ///< codes were found to be in range before
   input_scale whole{};     ///< of encode_own(), where there are no buckets
   std::uint32_t* faults = nullptr;
-  agreed_call const* agreed = nullptr;  ///< on a stream: counts instead of wide, step and whole
+  agreed_call const* agreed = nullptr;  ///< on a stream: counts instead of wide and whole
 
   /// Computes what follows from the other members once for all values; the last step of filling this in.
   void settle() {
@@ -138,17 +138,25 @@ struct segment_call {
   GLOBALQ_FUNCTION int power() const { return agreed != nullptr ? agreed->wide : wide; }
 
   GLOBALQ_FUNCTION random::stream stream(int worker, random::purpose use) const {
-    return {seed, agreed != nullptr ? agreed->step : step, static_cast<std::uint32_t>(worker), use};
+    return {seed, step_at != nullptr ? *step_at : step, static_cast<std::uint32_t>(worker), use};
   }
 
   /// Where the scale of a bucket of the vector is among those of the segment.
-  GLOBALQ_FUNCTION std::uint64_t scale_index(std::uint64_t b) const {
-    return bucket == 0 ? 0 : b - first / bucket;
+  GLOBALQ_FUNCTION std::uint64_t scale_index(std::uint64_t b) const { return b - bucket.quotient(first); }
+
+  /// Bytes of the scales that travel for the buckets in front of a tile of the segment.
+  GLOBALQ_FUNCTION std::uint64_t scales_before(std::uint64_t tile) const {
+    return local ? bucket.quotient(tile * random::tile_values) * scale_bytes(scale_form) : 0;
   }
 
   /// The scale of a frame in a bucket, in units of 2^wide.
   GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b) const {
     return read_scale(s.scales, scale_index(b), scale_form, s.terms);
+  }
+
+  /// The same as it travels, where scales are words.
+  GLOBALQ_FUNCTION std::uint32_t word_of(source_view const& s, std::uint64_t b) const {
+    return load_from<std::uint32_t>(s.scales + 4 * scale_index(b));
   }
 
   /// Writes the scale of a bucket as it travels.
@@ -157,15 +165,35 @@ struct segment_call {
     globalq::write_scale(to, scale_index(b), scale_form, unit, terms);
   }
 
-  /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of.
-  GLOBALQ_FUNCTION int reference(std::uint64_t b) const {
-    double top = own ? unit(b) : 0.0;
+  /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of. What depends on it
+  /// may be given it, since it is much of the work.
+  /// @param source  the first of the frames
+  GLOBALQ_FUNCTION int reference(std::uint64_t b, int source = 0) const {
+    constexpr int least = -1000;
+    double const mine = own ? unit(b) : 0.0;
+    int top = mine > 0 ? exponent_of(mine) : least;
+    bool none = !(mine > 0);
     for (int k = 0; k < sources.count; ++k) {
-      double const u = travelled_unit(sources[k], b);
-      top = top < u ? u : top;
+      int e = least;
+      if (scale_form.in_a_word()) {
+        std::uint32_t const word = word_of(sources[source + k], b);
+        if (word >> 23 == 0) continue;
+        e = exponent_of_word(word);
+      } else {
+        double const u = travelled_unit(sources[source + k], b);
+        if (!(u > 0)) continue;
+        e = exponent_of(u);
+      }
+      top = top < e ? e : top;
+      none = false;
     }
-    int const e = top > 0 ? exponent_of(top) : 0;
-    return e < -1000 ? -1000 : e;
+    return none ? 0 : (top < least ? least : top);
+  }
+
+  /// The scale of a frame in a bucket in units of 2^meeting.
+  GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b, int meeting) const {
+    if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -meeting);
+    return travelled_unit(s, b) * power_of_two(-meeting);
   }
 
   /// Largest code that a frame may hold.
@@ -184,7 +212,11 @@ struct segment_call {
   /// @tparam Local  false: the caller knows that scales do not travel, and the compiler shall know it
   template <bool Local = true>
   GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const {
-    if (Local && local) return input_scale_of(x.type, power_of_two(reference(b)), power(), 1.0);
+    return sum_scale<Local>(b, Local && local ? reference(b) : 0);
+  }
+  template <bool Local = true>
+  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b, int meeting) const {
+    if (Local && local) return input_scale_of(x.type, power_of_two(meeting), power(), 1.0);
     return input_scale_of(x.type, unit(b), power(), static_cast<double>(extent));
   }
 
@@ -194,9 +226,13 @@ struct segment_call {
   /// @tparam Local          see sum_scale()
   template <bool Local = true>
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms) const {
+    return factor_of<Local>(s, b, multiply_terms, Local && local ? reference(b) : 0);
+  }
+  template <bool Local = true>
+  GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms,
+                                   int meeting) const {
     if (Local && local)
-      return static_cast<float>(travelled_unit(s, b) * power_of_two(-reference(b)) /
-                                static_cast<double>(extent));
+      return static_cast<float>(travelled_unit(s, b, meeting) / static_cast<double>(extent));
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
@@ -204,8 +240,12 @@ struct segment_call {
   /// @param scales  local norms: those of the sum, as they travel
   template <bool Local = true>
   GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales) const {
+    return gain_of_sum<Local>(b, scales, Local && local ? reference(b) : 0);
+  }
+  template <bool Local = true>
+  GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales, int meeting) const {
     if (!Local || !local) return 1.0F / static_cast<float>(terms);
-    double const u = travelled_unit({nullptr, scales, terms, rank}, b) * power_of_two(-reference(b));
+    double const u = travelled_unit({nullptr, scales, terms, rank}, b, meeting);
     return u > 0 ? static_cast<float>(static_cast<double>(extent) / u) : 0.0F;
   }
 
@@ -216,9 +256,13 @@ struct segment_call {
   /// @tparam Local  see sum_scale()
   template <bool Local = true>
   GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b) const {
+    return mean_scale_of<Local>(b, Local && local ? reference(b) : 0);
+  }
+  template <bool Local = true>
+  GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b, int meeting) const {
     bool const travels = Local && local;
     double const share = one_encoded_sum() && !travels ? 1.0 : static_cast<double>(workers);
-    double const scale = (travels ? power_of_two(reference(b)) : unit(b)) * weight;
+    double const scale = (travels ? power_of_two(meeting) : unit(b)) * weight;
     return mean_scale(scale, power(), travels ? share : static_cast<double>(extent) * share);
   }
 };

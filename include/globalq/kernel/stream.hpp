@@ -294,17 +294,43 @@ struct piece_list {
   }
 };
 
+/// What the headers of frames say: those of sources are checked, those of frames to make are written.
+struct frame_headers {
+  std::uint64_t kind;  ///< the first word of a header but for the terms
+  int terms;           ///< of frames to begin
+
+  /// By one thread, of piece @p p.
+  /// @param before  bytes that the scales of sources are said to be in front of where they are
+  GLOBALQ_FUNCTION void treat(piece_list::piece const& at, int p, source_list const& sources,
+                              std::uint32_t* faults, std::uint64_t before = 0) const {
+    for (int k = 0; k < sources.count; ++k) {
+      source_view const s = sources[p * sources.count + k];
+      std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(s.scales + before) - 2;
+      if (header[0] != word(s.terms) || header[1] != at.values)
+        Kokkos::atomic_or(faults, static_cast<std::uint32_t>(bad_frame));
+    }
+    if (at.frame != nullptr) {
+      reinterpret_cast<std::uint64_t*>(at.frame)[0] = word(terms);
+      reinterpret_cast<std::uint64_t*>(at.frame)[1] = at.values;
+    }
+  }
+
+ private:
+  GLOBALQ_FUNCTION std::uint64_t word(int sum) const {
+    return kind | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(sum)) << 32);
+  }
+};
+
 /// A body that also checks the headers of its sources and writes that of its frame.
 template <class Body>
 struct framed : Body {
-  std::uint64_t kind;      ///< the first word of a header but for the terms
-  int terms;               ///< of frames to begin
+  frame_headers headers;
   std::uint64_t codes_at;  ///< bytes of a frame in front of its codes
   piece_list pieces;
 
   template <int Lanes>
   GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    if (index == 0 && lane == 0) headers(0);
+    if (index == 0 && lane == 0) treat(0);
     Body::template tile<Lanes>(index, lane);
   }
   template <int Lanes, int Rows>
@@ -312,7 +338,7 @@ struct framed : Body {
     if constexpr (takes_pieces<Lanes>()) {
       int const p = pieces.of(index);
       piece_list::piece const& at = pieces.all[p];
-      if (index == at.start && lane == 0) headers(p);
+      if (index == at.start && lane == 0) treat(p);
       // where the codes of the operands' first value would be
       std::byte* const codes =
           at.frame == nullptr
@@ -321,7 +347,7 @@ struct framed : Body {
       Body::template share_of_piece<Lanes, Rows>(index - at.start + at.tile, lane, codes,
                                                  p * sources().count);
     } else {
-      if (index == 0 && lane == 0) headers(0);
+      if (index == 0 && lane == 0) treat(0);
       Body::template share<Lanes, Rows>(index, lane);
     }
   }
@@ -339,27 +365,12 @@ struct framed : Body {
     if constexpr (requires { Body::takes_pieces; }) return Lanes == Body::device_lanes;
     return false;
   }
-  GLOBALQ_FUNCTION std::uint32_t* faults() const {
+  GLOBALQ_FUNCTION void treat(int p) const {
+    piece_list::piece const& at = pieces.all[p];
     if constexpr (requires { this->o; })
-      return this->o.faults;
+      headers.treat(at, p, sources(), this->o.faults, this->o.scales_before(at.tile));
     else
-      return Body::faults;
-  }
-  GLOBALQ_FUNCTION void headers(int p) const {
-    std::uint64_t const values = pieces.all[p].values;
-    for (int k = 0; k < sources().count; ++k) {
-      source_view const s = sources()[p * sources().count + k];
-      std::uint64_t const* const header = reinterpret_cast<std::uint64_t const*>(s.scales) - 2;
-      if (header[0] != word(s.terms) || header[1] != values)
-        Kokkos::atomic_or(faults(), static_cast<std::uint32_t>(bad_frame));
-    }
-    if (std::byte* const frame = pieces.all[p].frame; frame != nullptr) {
-      reinterpret_cast<std::uint64_t*>(frame)[0] = word(terms);
-      reinterpret_cast<std::uint64_t*>(frame)[1] = values;
-    }
-  }
-  GLOBALQ_FUNCTION std::uint64_t word(int sum) const {
-    return kind | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(sum)) << 32);
+      headers.treat(at, p, sources(), Body::faults);
   }
 };
 

@@ -23,7 +23,6 @@ struct begin_alone {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     *state = stream_state{};
     state->agreed.writes = true;
-    state->agreed.step = step();
     units[0] = fixed_unit;
     if (step() > random::max_step) word->note(stream_word::bad_step);
   }
@@ -215,7 +214,8 @@ class stream_vector_codec {
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte> const out = bytes_of(frame);
     std::uint64_t const buckets = buckets_of(length);
-    if (length != 0 && on_.capturing() &&
+    bool const measures = codec_->measures(type);
+    if (length != 0 && on_.capturing() && !measures &&
         (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
          !tree_.holds(length, facts_.bucket, facts_.q)))
       refuse_unprepared_capture();
@@ -223,13 +223,20 @@ class stream_vector_codec {
     on_.expect_own_device("stream_vector_codec", out.data());
     begin({data, type}, {nullptr, type}, length, key, step, out.size());
     if (length == 0) return;
-    auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
-    norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
-                             &state_->top);
-    norm::statistic const* const measured = facts_.fixed_unit > 0 ? nullptr : statistics;
-    on_.items(buckets, detail::scale_alone{{state_, measured, facts_.q, type, units_}, state_});
-    codec_->begin(call_);
-    codec_->combine({0, length}, true, {}, out);
+    segment const all{0, length};
+    if (measures) {
+      unsent const one{all, out};
+      codec_->begin(call_);
+      codec_->measure_all({&one, 1}, nullptr, &state_->top);
+    } else {
+      auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
+      norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
+                               &state_->top);
+      norm::statistic const* const measured = facts_.fixed_unit > 0 ? nullptr : statistics;
+      on_.items(buckets, detail::scale_alone{{state_, measured, facts_.q, type, units_}, state_});
+      codec_->begin(call_);
+      codec_->combine(all, true, {}, out);
+    }
     on_.items(1, detail::conclude_encode{state_, facts_.fixed_unit,
                                          reinterpret_cast<std::uint64_t*>(out.data()), report_.word()});
   }
@@ -281,6 +288,8 @@ class stream_vector_codec {
     call_.length = length;
     call_.rank = static_cast<int>(key.worker);
     call_.seed = key.seed;
+    call_.step = step.value;
+    call_.step_at = step.where;
     call_.units = std::span<double const>(units_, buckets);
     call_.agreed = &state_->agreed;
   }

@@ -58,6 +58,11 @@ class any {
   int parts(int workers) const {
     return std::visit([&](auto const& s) { return s.parts(workers); }, chosen_);
   }
+  void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+              std::vector<unsent>& all) const {
+    std::visit([&](auto const& s) { globalq::detail::add_leaves(s, cut, workers, rank, c, frames, all); },
+               chosen_);
+  }
   std::vector<std::pair<int, int>> additions(int workers) const {
     return std::visit([&](auto const& s) { return s.additions(workers); }, chosen_);
   }

@@ -33,6 +33,9 @@ class erased {
   /// Parts of its vector that a worker brings and gets.
   virtual segment reads(layout const& cut, int rank) const = 0;
   virtual segment writes(layout const& cut, int rank) const = 0;
+  /// The frames of own values alone that the first round begins with, if it does.
+  virtual void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+                      std::vector<unsent>& all) const = 0;
   virtual void operator()(transport::endpoint& t, codec& c, layout const& cut, frame_pool& frames) const = 0;
 
   /// For plans. @param c  of the right sizes
@@ -75,6 +78,10 @@ class erased_as final : public erased {
   }
   segment writes(layout const& cut, int rank) const override {
     return globalq::detail::writes_of(s_, cut, rank);
+  }
+  void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+              std::vector<unsent>& all) const override {
+    globalq::detail::add_leaves(static_cast<plain const&>(s_), cut, workers, rank, c, frames, all);
   }
   void operator()([[maybe_unused]] transport::endpoint& t, [[maybe_unused]] codec& c,
                   [[maybe_unused]] layout const& cut, [[maybe_unused]] frame_pool& frames) const override {

@@ -46,15 +46,18 @@ struct scatter_reduce_allgather {
     }
   }
 
+  static void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+                     std::vector<unsent>& all) {
+    for (int p = 0; p < workers; ++p)
+      if (p != rank && cut.rounds() != 0) all.push_back(leaf_for(p, 0, cut, workers, c, frames));
+  }
+
   template <Transport T>
   void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
     std::uint64_t const rounds = cut.rounds();
     detail::transfers<T> under_way;
-    // slots of a chunk: n frames in, n frames out, the sum; while the sums of one chunk travel, another is encoded
-    auto const slot = [&](std::uint64_t round, int i) {
-      return static_cast<std::size_t>(i + (2 * n + 1) * static_cast<int>(round % 2));
-    };
+    auto const slot = [&](std::uint64_t round, int i) { return slot_of(n, round, i); };
     auto const leaf_set = [](std::uint64_t round) { return static_cast<int>(round % 2); };
     auto const sum_set = [](std::uint64_t round) { return 2 + static_cast<int>(round % 2); };
     auto const theirs = [&](std::uint64_t round, int p) {
@@ -79,10 +82,7 @@ struct scatter_reduce_allgather {
 
     auto const encode = [&](std::uint64_t round) {
       if (!varying) expect_leaves(round);
-      auto const unsent_to = [&](int p) {
-        return unsent{cut.piece(p, round),
-                      frames.get(slot(round, n + p), c.frame_bytes(cut.piece(p, round), 1))};
-      };
+      auto const unsent_to = [&](int p) { return leaf_for(p, round, cut, n, c, frames); };
       if (batches) {
         std::vector<unsent>& all = frames.unsent_frames(static_cast<std::size_t>(n));
         for (int p = 0; p < n; ++p)
@@ -156,6 +156,17 @@ struct scatter_reduce_allgather {
       if (round + 1 < rounds) encode(round + 1);
       finish(round);
     }
+  }
+
+ private:
+  /// Slots of a chunk: n frames in, n frames out, the sum; while the sums of one chunk travel, another is encoded.
+  static std::size_t slot_of(int workers, std::uint64_t round, int i) {
+    return static_cast<std::size_t>(i + (2 * workers + 1) * static_cast<int>(round % 2));
+  }
+  static unsent leaf_for(int p, std::uint64_t round, layout const& cut, int workers, codec const& c,
+                         frame_pool& frames) {
+    segment const part = cut.piece(p, round);
+    return {part, frames.get(slot_of(workers, round, workers + p), c.frame_bytes(part, 1))};
   }
 };
 

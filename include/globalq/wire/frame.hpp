@@ -69,9 +69,13 @@ constexpr frame_traits traits_of(scale_format const* scales, std::uint64_t hash)
 constexpr std::uint64_t word_of_values(std::uint64_t count, frame_traits traits) {
   return count | traits << 48;
 }
+/// The number of values in it.
+GLOBALQ_FUNCTION constexpr std::uint64_t values_of_word(std::uint64_t word) {
+  return word & ((std::uint64_t{1} << 48) - 1);
+}
 
 /// Bytes of @p scales scales, padded so that codes start at a multiple of 16.
-constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
+GLOBALQ_FUNCTION constexpr std::size_t scale_section(std::uint64_t scales, scale_format format) {
   return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 

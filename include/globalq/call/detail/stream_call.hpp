@@ -149,34 +149,65 @@ class stream_call {
     double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
     int const sharing = schedule.gathers ? 1 : n;
+    call c;
+    c.x = x;
+    c.y = y;
+    c.length = length;
+    c.rank = workers_.rank();
+    c.workers = sharing;
+    c.seed = setup_.settings.seed;
+    c.step = step.value;
+    c.step_at = step.where;
+    c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
+    c.agreed = &state_->agreed;
+    c.settled = settles;
+    c.wait = [this] { settle(); };
+    bool const compares = meter_.wants_errors() && !setup_.facts.plain;
+    bool const measured = !compares && measure_first(schedule, c, cut, brought, units);
     open(x, length, brought, step, units,
-         {settles ? &state_->agreed : nullptr, units, x.type, extent, sharing});
+         {settles ? &state_->agreed : nullptr, units, x.type, extent, sharing}, measured);
     if (!known || workers_.host_driven()) {
       settle_and_check();
     }
     if (length != 0) {
-      scale_buckets(x.type, buckets, units);
-      call c;
-      c.x = x;
-      c.y = y;
-      c.length = length;
-      c.rank = workers_.rank();
-      c.workers = sharing;
-      c.seed = setup_.settings.seed;
-      c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
-      c.agreed = &state_->agreed;
-      c.wait = [this] { settle(); };
-      if (meter_.wants_errors() && !setup_.facts.plain)
-        measure_errors(c, cut, schedule.parts(n), brought);
-      else
-        c.settled = settles;
-      codec_->begin(c);
+      if (!measured) {
+        scale_buckets(x.type, buckets, units);
+        if (compares) {
+          c.settled = false;
+          measure_errors(c, cut, schedule.parts(n), brought);
+        }
+        codec_->begin(c);
+      }
       run_metered(meter_, schedule, workers_, *codec_, cut, frames_);
     }
     std::uint64_t const items = std::clamp<std::uint64_t>(written.count / 16, 1, most_concluding);
     on_.items(items, conclude_call{state_, at(y, written.first), written.count, items, step, throws(),
                                    report_.word()});
     if (!known) seen_.push_back({length, x.type});
+  }
+
+  /// Norms that are a worker's own, with the frames that the schedule begins with: values are read once.
+  /// @returns false where that is done in two steps
+  bool measure_first(schedule::erased const& schedule, call const& c, layout const& cut, segment brought,
+                     double* units) {
+    if (brought.count != c.length || !codec_->measures(c.x.type)) return false;
+    std::vector<unsent>& all =
+        frames_.unsent_frames(static_cast<std::size_t>(2 * schedule.parts(workers_.size())));
+    codec_->note(c);
+    schedule.leaves(cut, workers_.size(), c.rank, *codec_, frames_, all);
+    if (all.empty()) return false;
+    auto const timed = meter_.enter(phase::norm);
+    codec_->begin(c);
+    // what is added to other frames later is measured too
+    for (std::size_t i = 0, from = all.size(); i <= from; ++i) {
+      std::uint64_t const end = i < from ? all[i].part.first : c.length,
+                          at = i == 0 ? 0 : all[i - 1].part.first + all[i - 1].part.count;
+      if (at < end) all.push_back({{at, end - at}, {}});
+    }
+    std::sort(all.begin(), all.end(),
+              [](unsent const& a, unsent const& b) { return a.part.first < b.part.first; });
+    codec_->measure_all(all, units, &state_->top);
+    return true;
   }
 
   /// Tells the report of the call what encoding does to own values.
@@ -208,8 +239,9 @@ class stream_call {
   }
 
   /// The statistics of the input, the exchange of records, and what they come to.
+  /// @param measured  the maximum is known
   void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units,
-            settle_scales const& scales) {
+            settle_scales const& scales, bool measured) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
@@ -217,12 +249,15 @@ class stream_call {
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
                            setup_.settings.seed, setup_.settings.non_finite, length);
-    {
+    write_record const record{agreed, step,     state_, !measured && buckets == 1 ? statistics_ : nullptr,
+                              q,      records_, n,      workers_.rank()};
+    if (measured) {
+      on_.items(1, record);
+    } else {
       auto const timed = meter_.enter(phase::norm);
       norm::enqueue_statistics(on_, at(x, brought.first), brought.count, bucket, q, tree_,
                                statistics_ + (bucket == 0 ? 0 : brought.first / bucket), &state_->top,
-                               write_record{agreed, step, state_, buckets == 1 ? statistics_ : nullptr, q,
-                                            records_, n, workers_.rank()});
+                               record);
     }
     auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),

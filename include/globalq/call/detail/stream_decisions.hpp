@@ -20,7 +20,7 @@ struct write_record {
   std::uint32_t q;
   opening_record* records;  ///< of all; nobody else's is there yet
   std::int32_t workers, rank;
-  GLOBALQ_FUNCTION void operator()() const {
+  GLOBALQ_FUNCTION void operator()(std::uint64_t = 0) const {
     for (int w = 0; w < workers; ++w) records[w].clear();
     bool const relative = whole != nullptr && state->top < double_infinity;
     records[rank] = agreed.record(step(), state->top, relative ? norm::relative_norm(*whole, q) : 0.0);
@@ -45,9 +45,8 @@ struct decide_call {
     state->what = d.what;
     state->agreed.writes = d.what == outcome::mean;
     state->agreed.wide = d.wide;
-    state->agreed.step = step();
     state->agreed.faults = kernel::none;
-    *unit = d.unit;
+    if (!rule.by_bucket) *unit = d.unit;
     if (scales.agreed != nullptr) scales(0);
     word->brought = d.what == outcome::not_finite ? d.who : -1;
     std::uint32_t trouble = stream_word::fine;

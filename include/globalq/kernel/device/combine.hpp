@@ -92,7 +92,8 @@ struct add_values {
   template <class Share>
   GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane) const {
     typename Share::floats sum;
-    part.template accumulate<true>(true, sum);
+    auto const m = part.find_meetings();
+    part.template accumulate<true>(true, m, sum);
     struct scale {
       float gain;
       std::uint32_t word;
@@ -100,9 +101,8 @@ struct add_values {
     typename Share::words shared{};
     part.for_each_value(
         !o.local && Operands::rounding_type::word_per_coordinate,
-        [&](std::uint64_t b) {
-          return scale{o.template gain_of_sum<Share::may_be_local>(b, scales),
-                       o.shared_word(b, o.rank, true)};
+        [&](std::uint64_t b, int row) {
+          return scale{o.gain_of_sum(b, scales, part.meeting_of(m, b, row)), o.shared_word(b, o.rank, true)};
         },
         [&](scale const& s, int r, int i) {
           sum[r][i] = multiply(sum[r][i], s.gain);

@@ -12,8 +12,9 @@ template <class Operands, bool Add = false>
 struct write_mean {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
   static constexpr int blocks(int lanes, int rows) {
-    constexpr bool wide_codes = sizeof(typename Operands::wire_type::lane) > 1;  // twice the registers
-    return device::blocks<Operands>(lanes, rows, Add || wide_codes);
+    constexpr bool in_bytes =
+        row_bytes<typename Operands::wire_type, 4> >= 4;  // else there is more to unpack
+    return Add || !in_bytes ? 2 : device::blocks<Operands>(lanes, rows, true);
   }
   static constexpr bool takes_pieces = true;
   bool fits_registers() const { return device::fits_registers(o) && y.type != dtype::float64; }
@@ -44,25 +45,24 @@ struct write_mean {
   GLOBALQ_FUNCTION void write_rows(Share const& part) const {
     typename Share::floats v, there;
     if (Add && y.type != dtype::float64) part.load_narrow({y.data, y.type}, there);
-    part.template accumulate<false>(!o.one_encoded_sum(), v);
     if constexpr (Share::R == 1) {
-      if (y.type == dtype::float64) return store_wide(part, v);
+      auto const m = part.find_meetings();
+      part.template accumulate<false>(!o.one_encoded_sum(), m, v);
+      if (y.type == dtype::float64) return store_wide(part, m, v);
+      part.for_each_value(
+          false, [&](std::uint64_t b, int row) { return end_of(b, part.meeting_of(m, b, row)); },
+          [&](ending const& e, int r, int i) { v[r][i] = e(Add ? there[r][i] : 0, v[r][i]); });
+    } else {
+      ending ends[Share::R] = {};
+      typename Share::meetings m;
+      part.for_each_row(
+          false, [&](std::uint64_t b, int) { return end_of(b, o.local ? o.reference(b, part.source()) : 0); },
+          ends);
+      GLOBALQ_UNROLL
+      for (int r = 0; r < Share::R; ++r) m.row[r] = ends[r].meeting;
+      part.template accumulate<false>(!o.one_encoded_sum(), m, v);
+      each_value<Share>([&](int r, int i) { v[r][i] = ends[r](Add ? there[r][i] : 0, v[r][i]); });
     }
-    struct narrow_scale {
-      float factor, post;
-    };
-    part.for_each_value(
-        false,
-        [&](std::uint64_t b) {
-          store_scale const s = scale_of<Share::may_be_local>(b);
-          return narrow_scale{s.factor, s.post};
-        },
-        [&](narrow_scale const& n, int r, int i) {
-          store_scale s;
-          s.factor = n.factor;
-          s.post = n.post;
-          v[r][i] = Add ? there[r][i] + s(v[r][i]) : s(v[r][i]);
-        });
     if (y.type == dtype::float32) {
       typename Share::words raw;
       each_value<Share>([&](int r, int i) {
@@ -106,11 +106,12 @@ struct write_mean {
 
   /// The same for float64.
   template <class Share>
-  GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::floats const& v) const {
+  GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::meetings const& m,
+                                   typename Share::floats const& v) const {
     std::uint32_t raw[1][2 * Share::N] = {};
     if constexpr (Add) part.template load_elements<8>(y.data, raw);
     part.for_each_value(
-        false, [&](std::uint64_t b) { return scale_of(b); },
+        false, [&](std::uint64_t b, int row) { return scale_of(b, part.meeting_of(m, b, row)); },
         [&](store_scale const& s, int r, int i) {
           double const there =
               Add ? double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]) : 0.0;
@@ -148,10 +149,25 @@ struct write_mean {
     if (top >= infinity) o.report(out_of_range);
   }
 
+  /// What becomes of the sums of a row.
+  struct ending {
+    int meeting;
+    float factor, post;
+    GLOBALQ_FUNCTION float operator()(float there, float sum) const {
+      store_scale s;
+      s.factor = factor;
+      s.post = post;
+      return Add ? there + s(sum) : s(sum);
+    }
+  };
+  GLOBALQ_FUNCTION ending end_of(std::uint64_t b, int meeting) const {
+    store_scale const s = scale_of(b, meeting);
+    return {meeting, s.factor, s.post};
+  }
+
   /// What accumulated values are multiplied by in a bucket.
-  template <bool Local = true>
-  GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b) const {
-    if (o.bucket != 0 || (Local && o.local)) return o.template mean_scale_of<Local>(b);
+  GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b, int meeting) const {
+    if (o.bucket != 0 || o.local) return o.mean_scale_of(b, meeting);
     if (o.agreed == nullptr) return whole;
     return o.one_encoded_sum() ? o.agreed->single : o.agreed->mean;
   }

@@ -19,7 +19,7 @@ namespace GLOBALQ_ABI::kernel::device {
 template <class Operands>
 GLOBALQ_FUNCTION bool fits_registers(Operands const& o) {
   constexpr int row = 4 * value_lanes<typename Operands::wire_type>;
-  return o.x.type != dtype::float64 && !o.local && o.bucket % row == 0;
+  return o.x.type != dtype::float64 && o.bucket % row == 0;
 }
 
 /// @tparam Operands  of the call
@@ -41,7 +41,6 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   using base::unpack;
   using typename base::codes;
   using typename base::lane_type;
-  static constexpr bool may_be_local = Rows == 1;  ///< scales travel
   using floats = float[R][N];
   using words = std::uint32_t[R][N];
 
@@ -101,11 +100,11 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   }
 
   /// The vector's values times 2^exponent times gain.
-  /// @param scale  bucket -> what note() gets; has the members of input_scale
+  /// @param scale  bucket, row -> what note() gets; has the members of input_scale
   /// @param note   called for each value with its bucket's scale, row and place
   template <class Scale, class Note>
   GLOBALQ_FUNCTION void load(const_vector x, Scale const& scale, Note const& note, floats& z) const {
-    using input = decltype(scale(std::uint64_t{}));
+    using input = decltype(scale(std::uint64_t{}, 0));
     if constexpr (R == 1) {
       if (x.type == dtype::float64) {
         std::uint32_t raw[1][2 * N];
@@ -127,8 +126,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     };
     for_each_value(
         false,
-        [&](std::uint64_t b) {
-          input const in = scale(b);
+        [&](std::uint64_t b, int row) {
+          input const in = scale(b, row);
           return factors{power_of_two_float(in.exponent), in};
         },
         [&](factors const& f, int r, int i) {
@@ -204,7 +203,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     words shared{};
     load(
         o.x,
-        [&](std::uint64_t b) {
+        [&](std::uint64_t b, int) {
           auto const s = o.scale_of(b);
           return input{s.exponent, s.gain, o.shared_word(b, o.rank, false)};
         },
@@ -212,15 +211,35 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     encode(z, shared, d, out);
   }
 
+  /// The exponents that sums are taken in units of, where scales travel.
+  struct meetings {
+    int row[R] = {};
+  };
+  GLOBALQ_FUNCTION meetings find_meetings() const {
+    meetings m;
+    if (R > 1 && o.local)
+      for_each_row(
+          false, [&](std::uint64_t b, int) { return o.reference(b, source_); }, m.row);
+    return m;
+  }
+  /// That of a bucket, which rows are in.
+  GLOBALQ_FUNCTION int meeting_of(meetings const& m, std::uint64_t b, int r) const {
+    if (!o.local) return 0;
+    if constexpr (R == 1)
+      return o.reference(b, source_);
+    else
+      return r < 2 ? (r == 0 ? m.row[0] : m.row[1]) : (r == 2 ? m.row[2] : m.row[3]);
+  }
+
   /// The sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
   /// @tparam Own  false: there are no own values
   template <bool Own>
-  GLOBALQ_FUNCTION void accumulate(bool multiply_terms, floats& sum) const {
+  GLOBALQ_FUNCTION void accumulate(bool multiply_terms, meetings const& m, floats& sum) const {
     codes next{};
     if (o.sources.count > 0) fetch(o.sources[source_].codes, next);
     if (Own && o.own) {
       load(
-          o.x, [&](std::uint64_t b) { return o.template sum_scale<may_be_local>(b); },
+          o.x, [&](std::uint64_t b, int row) { return o.sum_scale(b, meeting_of(m, b, row)); },
           [](auto const&, int, int) {}, sum);
     } else {
       GLOBALQ_UNROLL
@@ -232,7 +251,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     struct affine {
       float shift, factor;
     };
-    bool const same = !(may_be_local && o.local) && !o.rounding.shifts();
+    bool const same = !o.local && !o.rounding.shifts();
     GLOBALQ_NO_UNROLL
     for (int k = 0; k < o.sources.count; ++k) {
       auto const s = o.sources[source_ + k];
@@ -241,8 +260,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       unpack(c, o.limit_of(s));
       for_each_value(
           same,
-          [&](std::uint64_t b) {
-            return affine{o.shift_of(s, b), o.template factor_of<may_be_local>(s, b, multiply_terms)};
+          [&](std::uint64_t b, int row) {
+            return affine{o.shift_of(s, b), o.factor_of(s, b, multiply_terms, meeting_of(m, b, row))};
           },
           [&](affine const& a, int r, int i) {
             sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);
@@ -284,44 +303,43 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// use(scale(bucket), row, place) for every value.
+  /// use(scale(bucket, row), row, place) for every value.
   /// @param same  all buckets have the same scale
   template <class Scale, class Use>
   GLOBALQ_FUNCTION void for_each_value(bool same, Scale const& scale, Use const& use) const {
-    using parameters = decltype(scale(std::uint64_t{}));
-    bool const one = same || o.bucket == 0, by_rows = one || o.bucket % N == 0;
-    parameters p[R] = {}, now = {};
-    std::uint64_t before = ~std::uint64_t{0};
-    int row = 0, at = 0;
-    GLOBALQ_NO_UNROLL
-    while (row < R && count(row) > 0) {  // one copy of scale(), which may be long
-      std::uint64_t const index = o.first + first_ + row_start(row) + static_cast<std::uint64_t>(at);
-      std::uint64_t const b = one ? 0 : bucket_of(index);
-      if (b != before) now = scale(b);
-      before = b;
-      if (R > 1 || by_rows) {
+    if constexpr (R == 1) {
+      for_each_run_of_row(same, scale, use);
+    } else {
+      using parameters = decltype(scale(std::uint64_t{}, 0));
+      parameters p[R] = {};
+      for_each_row(same, scale, p);
+      GLOBALQ_UNROLL
+      for (int r = 0; r < R; ++r) {
         GLOBALQ_UNROLL
-        for (int r = 0; r < R; ++r)
-          if (r >= row) p[r] = now;
-        row = one ? R : row + 1;
-      } else {
-        std::uint64_t const left = (b + 1) * o.bucket - index;
-        int const n = count(0),
-                  end = left < static_cast<std::uint64_t>(n - at) ? at + static_cast<int>(left) : n;
-        GLOBALQ_UNROLL
-        for (int i = 0; i < N; ++i)
-          if (i >= at && i < end) use(now, 0, i);
-        at = end;
-        row = end < n ? 0 : 1;
+        for (int i = 0; i < N; ++i) use(p[r], r, i);
       }
     }
-    if (R == 1 && !by_rows) return;
-    GLOBALQ_UNROLL
-    for (int r = 0; r < R; ++r) {
+  }
+
+  /// scale(bucket, row) of each row, none of which lies in two buckets; row is the first in the bucket.
+  template <class Scale, class Parameters>
+  GLOBALQ_FUNCTION void for_each_row(bool same, Scale const& scale, Parameters (&p)[R]) const {
+    bool const one = same || o.bucket == 0;
+    GLOBALQ_NO_UNROLL
+    for (int row = 0; row < R;) {  // one copy of scale(), which may be long
+      std::uint64_t const index = index_of(row), b = one ? 0 : o.bucket.quotient(index);
+      Parameters const now = scale(b, row);
       GLOBALQ_UNROLL
-      for (int i = 0; i < N; ++i) use(p[r], r, i);
+      for (int r = 0; r < R; ++r)
+        if (r >= row) p[r] = now;
+      std::uint64_t const left = (b + 1) * o.bucket - index;
+      row = one || left > tile_values ? R : row + (static_cast<int>(left) + 63) / 64;
+      if (row < R && count(row) == 0) return;
     }
   }
+
+  /// The first of the frames.
+  GLOBALQ_FUNCTION int source() const { return source_; }
 
  private:
   int source_;
@@ -334,10 +352,25 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     return row_ < 2 ? low : high;
   }
 
-  GLOBALQ_FUNCTION std::uint64_t bucket_of(std::uint64_t value) const {
-    if (((value | o.bucket) >> 32) == 0)  // much cheaper
-      return static_cast<std::uint32_t>(value) / static_cast<std::uint32_t>(o.bucket);
-    return value / o.bucket;
+  /// The vector's index of the first value of a row.
+  GLOBALQ_FUNCTION std::uint64_t index_of(int row) const { return o.first + first_ + row_start(row); }
+
+  /// The same for the values of a row that may lie in several.
+  template <class Scale, class Use>
+  GLOBALQ_FUNCTION void for_each_run_of_row(bool same, Scale const& scale, Use const& use) const {
+    bool const one = same || o.bucket == 0;
+    int const n = count(0);
+    GLOBALQ_NO_UNROLL
+    for (int at = 0; at < n;) {
+      std::uint64_t const index = index_of(0) + static_cast<std::uint64_t>(at),
+                          b = one ? 0 : o.bucket.quotient(index), left = (b + 1) * o.bucket - index;
+      auto const now = scale(b, 0);
+      int const end = one || left >= static_cast<std::uint64_t>(n - at) ? n : at + static_cast<int>(left);
+      GLOBALQ_UNROLL
+      for (int i = 0; i < N; ++i)
+        if (i >= at && i < end) use(now, 0, i);
+      at = end;
+    }
   }
 };
 

@@ -175,6 +175,7 @@ class composition : public operator_codec {
     o.weight = call_.weight;
     o.seed = call_.seed;
     o.step = call_.step;
+    o.step_at = call_.step_at;
     o.agreed = call_.agreed;
     o.own = own;
     o.terms = terms;

@@ -25,11 +25,12 @@ struct call {
   double weight = 1;  ///< the mean is multiplied by it: see schedule_facts::weight
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  std::uint64_t const* step_at = nullptr;  ///< on a stream: where it is, if that is not the host
   std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
   int wide = 0;
   double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
   int plain_wide = 0;
-  kernel::agreed_call* agreed = nullptr;  ///< on a stream: where step and wide are, once the kernels run
+  kernel::agreed_call* agreed = nullptr;  ///< on a stream: where wide is, once the kernels run
   bool settled = false;                   ///< on a stream: so are the scales of the whole vector
   std::function<void()> wait;             ///< on a stream: returns when what was enqueued has run
 };
@@ -58,6 +59,13 @@ class operator_codec : public codec {
   virtual bool encode_measured(segment, std::span<double> /*units*/, std::span<std::byte> /*out*/) {
     return false;
   }
+
+  /// The same on a stream, enqueued, of some segments: whether that can be done with values of this type.
+  virtual bool measures(dtype) const { return false; }
+  /// @param all    in order; a frame that is empty is not made. combine() and encode_all() of the others do nothing in this call
+  /// @param units  one a bucket of the vector, written, or null
+  /// @param top    raised to the largest max_bits of a bucket; infinity where a norm is beyond the range
+  virtual void measure_all(std::span<unsent const> /*all*/, double* /*units*/, std::uint64_t* /*top*/) {}
 
   /// Checks every code of the sources, so that finish() or add_decoded(), which must follow with the same sources, need
   /// not.

@@ -7,6 +7,7 @@
 #include "../../kernel/device/mean.hpp"
 #include "../../kernel/plain.hpp"
 #include "../../kernel/stream.hpp"
+#include "../../kernel/stream_measured.hpp"
 #include "../../kernel/stream_reduction.hpp"
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
@@ -83,7 +84,7 @@ struct write_sums {
     using rows = kernel::device::share<Operands, Lanes, Rows>;
     rows::for_each(o, index, lane, [&](rows const& part) {
       typename rows::floats sum;
-      part.template accumulate<true>(true, sum);
+      part.template accumulate<true>(true, part.find_meetings(), sum);
       part.store_floats(sum, out);
     });
   }
@@ -115,13 +116,15 @@ class stream_codec final : public composition {
 
   void begin(call const& c) override {
     base::begin(c);
-    if (!c.settled) on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, extent(), c.workers});
+    made_.clear();
+    if (!c.settled && bucket_ == 0)
+      on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, extent(), c.workers});
   }
 
   double extent() const override { return static_cast<double>(levels_.extent()); }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    if (part.empty()) return;
+    if (part.empty() || (sources.empty() && was_made(out.data()))) return;
     int const terms = base::terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
@@ -138,6 +141,9 @@ class stream_codec final : public composition {
       if constexpr (!std::is_void_v<Reduce>)
         if (!leaf && base::how_ == method::own) return enqueue_with(Reduce{});
       enqueue_with(reduce::sum{});
+    } else if (measures(call_.x.type)) {
+      batch b = one_batch(part, out.data());
+      launch_measured<true>(o, terms, b, nullptr, nullptr);
     } else {
       if (local_) measure_sum(o, part, scales);
       enqueue(o, part, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
@@ -146,10 +152,10 @@ class stream_codec final : public composition {
 
   void finish(segment part, std::span<source const> sources) override { write<false>(part, sources); }
 
-  bool batches() const override { return !local_; }  // else scales are measured and written by other launches
+  bool batches() const override { return true; }
 
   void encode_all(std::span<unsent const> all) override {
-    if (local_) return base::encode_all(all);
+    if (local_) return base::encode_all(all);  // whose scales are written by other launches
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
       for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
       operands const o = prepare(b.whole, true, {}, 1);
@@ -159,13 +165,15 @@ class stream_codec final : public composition {
   }
 
   void finish_all(std::span<arrived const> all) override {
-    if (local_) return base::finish_all(all);
+    if (local_ && !q_.format(call_.x.type).in_a_word())
+      return base::finish_all(all);  // scales are checked before
     for_batches(all, [&](batch const& b, std::span<arrived const> some) {
       operands o = prepare(b.whole, false, {}, call_.workers);
       views_.clear();
       for (int p = 0; p < b.pieces.count; ++p) {
         views_.push_back(base::view_of(some[p].part, some[p].from));
         views_.back().codes -= bytes_before(b.pieces.all[p]);
+        views_.back().scales -= o.scales_before(b.pieces.all[p].tile);
       }
       o.sources = {views_.data(), views_.size()};
       o.sources.count = 1;  // of each
@@ -175,6 +183,17 @@ class stream_codec final : public composition {
   }
 
   void add_decoded(segment part, std::span<source const> sources) override { write<true>(part, sources); }
+
+  bool measures(dtype type) const override { return local_ && type != dtype::float64 && group_ > 0; }
+
+  void measure_all(std::span<unsent const> all, double* units, std::uint64_t* top) override {
+    for_batches(all, [&](batch& b, std::span<unsent const> some) {
+      for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
+      launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b, units, top);
+    });
+    for (unsent const& each : all)
+      if (!each.frame.empty()) made_.push_back(each.frame.data());
+  }
 
   void declare(std::span<std::byte> frame, int terms) const override {
     if (!frame.empty()) on_.items(1, declare_terms{frame.data(), static_cast<std::uint32_t>(terms)});
@@ -189,6 +208,14 @@ class stream_codec final : public composition {
   }
 
  private:
+  /// Whether measure_all() made a frame, which the next round may want anew.
+  bool was_made(std::byte const* frame) {
+    auto const found = std::find(made_.begin(), made_.end(), frame);
+    if (found == made_.end()) return false;
+    made_.erase(found);
+    return true;
+  }
+
   template <bool Add>
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
@@ -221,7 +248,7 @@ class stream_codec final : public composition {
   void launch(std::uint64_t values, std::size_t codes_at, int terms, kernel::piece_list const& pieces,
               Body const& body) const {
     on_.values(values,
-               kernel::framed<Body>{body, header_word(policies_.identifier), terms, codes_at, pieces});
+               kernel::framed<Body>{body, {header_word(policies_.identifier), terms}, codes_at, pieces});
   }
 
   std::uint64_t values_word(std::uint64_t count) const { return wire::word_of_values(count, base::traits()); }
@@ -232,8 +259,27 @@ class stream_codec final : public composition {
     kernel::piece_list pieces;
     std::uint32_t tiles = 0;
   };
+
+  /// Launches over segments whose buckets are measured.
+  template <bool Sum>
+  void launch_measured(operands const& o, int terms, batch& b, double* units, std::uint64_t* top) const {
+    std::uint64_t const most = static_cast<std::uint64_t>(group_) * bucket_;
+    std::uint32_t items = 0;
+    for (int p = 0; p < b.pieces.count; ++p) {
+      b.pieces.all[p].start = items;
+      items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(b.pieces.all[p].values), most));
+    }
+    on_.teams(items, kernel::measured_codes<operands, Sum>{
+                         o, {header_word(policies_.identifier), terms}, b.pieces, q_, units, top, group_});
+  }
+
   static std::uint32_t tiles_of(std::uint64_t values) {
     return static_cast<std::uint32_t>(divide_up<std::uint64_t>(values, random::tile_values));
+  }
+  batch one_batch(segment part, std::byte* frame) const {
+    batch b{part, {}, tiles_of(part.count)};
+    b.pieces.all[0] = {0, 0, values_word(part.count), frame};
+    return b;
   }
   std::size_t bytes_before(kernel::piece_list::piece const& p) const {
     return code_bytes(std::uint64_t{p.tile} * random::tile_values);
@@ -287,9 +333,12 @@ class stream_codec final : public composition {
   Levels levels_;
   Rounding rounding_;
   Wire wire_;
+  /// Buckets that a team measures and encodes at a time; 0: they are too long, or rows lie in two
+  int group_ = kernel::measured_buckets::of(bucket_, 4 * kernel::device::value_lanes<Wire>);
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;
+  std::vector<std::byte const*> made_;  ///< frames of this call, by measure_all()
   byte_buffer sums_{on_.memory()};
   byte_buffer statistics_{on_.memory()};
   norm::statistics_memory tree_{on_.memory()};
@@ -325,8 +374,9 @@ class stream_plain_codec final : public plain_frames {
         list,    values, call_.y, &call_.agreed->faults,        call_.agreed};
     kernel::piece_list one;
     one.all[0] = {0, 0, part.count, out};
-    on_.values(part.count, kernel::framed<kernel::add_floats>{body, header_word(wire::float32_identifier),
-                                                              terms, wire::header_bytes, one});
+    on_.values(part.count,
+               kernel::framed<kernel::add_floats>{
+                   body, {header_word(wire::float32_identifier), terms}, wire::header_bytes, one});
   }
 
   kernel::stream_executor<Space> on_;

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: how a team of threads measures blocks of values that it has in the memory that it shares.
+///
+/// Value i of a block belongs to partial sum i % 16, of which a thread adds one, in the order of the values: the bits of
+/// kernel/reduction.hpp.
+
+#include "../block_statistic.hpp"
+#include "../device/registers.hpp"
+
+#include <Kokkos_Core.hpp>
+
+namespace GLOBALQ_ABI::norm::detail {
+
+/// Threads of a team.
+inline constexpr int statistics_threads = 128;
+
+/// Teams of a multiprocessor, of 21 KiB of shared memory each: Kokkos refuses a launch where they do not fit.
+#if defined(KOKKOS_ARCH_AMPERE80) || defined(KOKKOS_ARCH_HOPPER90) || defined(KOKKOS_ARCH_BLACKWELL100)
+inline constexpr int statistics_teams = 5;
+#else
+inline constexpr int statistics_teams = 3;
+#endif
+
+/// How values of a type lie in memory.
+template <dtype Type>
+struct patterns_of {
+  static constexpr int size = static_cast<int>(size_of(Type));
+  using magnitude = std::conditional_t<size == 8, std::uint64_t, std::uint32_t>;
+
+  /// The bit pattern of the magnitude of a value.
+  GLOBALQ_FUNCTION static magnitude pattern(std::byte const* value) {
+    if constexpr (size == 2) {
+      return *reinterpret_cast<kernel::device::uint16_alias const*>(value) & 0x7fffU;
+    } else {
+      std::uint32_t words[size / 4];
+      kernel::device::load_whole<size>(value, words);
+      if constexpr (size == 8)
+        return ((static_cast<std::uint64_t>(words[1]) << 32) | words[0]) & double_magnitude;
+      else
+        return words[0] & float_magnitude;
+    }
+  }
+
+  /// The value with that pattern times 2^exponent, as load() has it.
+  GLOBALQ_FUNCTION static float scaled(magnitude m, int exponent) {
+    if constexpr (size == 8)
+      return static_cast<float>(double_of(m) * globalq::power_of_two(exponent));
+    else
+      return multiply(exact(m), power_of_two_float(exponent));
+  }
+
+  /// max_bits() of a pattern.
+  GLOBALQ_FUNCTION static std::uint64_t max_bits(magnitude m) {
+    if constexpr (size == 8)
+      return m > double_infinity ? double_nan : m;
+    else
+      return as_double_bits(exact(m));
+  }
+
+  /// The value with that pattern, of a type that float32 holds.
+  GLOBALQ_FUNCTION static float exact(std::uint32_t m) {
+    if constexpr (Type == dtype::float32)
+      return float_of(m);
+    else if constexpr (Type == dtype::float16)
+      return float16::widen(static_cast<std::uint16_t>(m));
+    else
+      return bfloat16::widen(static_cast<std::uint16_t>(m));
+  }
+};
+
+/// The largest magnitude among every step-th of some staged values, from the thread-th on.
+template <dtype Type>
+GLOBALQ_FUNCTION std::uint64_t find_max(std::byte const* values, int count, int thread, int step) {
+  using patterns = patterns_of<Type>;
+  using magnitude = typename patterns::magnitude;
+  constexpr int ahead = 4;
+  magnitude top = 0;
+  int i = thread;
+  GLOBALQ_NO_UNROLL
+  for (; i + (ahead - 1) * step < count; i += ahead * step) {
+    magnitude m[ahead];
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r) m[r] = patterns::pattern(values + (i + r * step) * patterns::size);
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r) top = top < m[r] ? m[r] : top;
+  }
+  GLOBALQ_NO_UNROLL
+  for (; i < count; i += step) {
+    magnitude const m = patterns::pattern(values + i * patterns::size);
+    top = top < m ? m : top;
+  }
+  return patterns::max_bits(top);
+}
+
+/// How add_powers() sees values: loaded times 2^loaded, and then times a factor.
+struct scaled_powers {
+  int loaded;
+  float factor;
+  template <class Patterns>
+  GLOBALQ_FUNCTION float operator()(Patterns, typename Patterns::magnitude m) const {
+    return multiply(Patterns::scaled(m, loaded), factor);
+  }
+};
+/// As they are.
+struct plain_powers {
+  template <class Patterns>
+  GLOBALQ_FUNCTION float operator()(Patterns, typename Patterns::magnitude m) const {
+    return Patterns::exact(m);
+  }
+};
+
+/// Adds to partial sum number @p thread of add_powers().
+/// @returns the largest magnitude
+template <dtype Type, class Seen>
+GLOBALQ_FUNCTION std::uint64_t find_powers(std::byte const* values, int count, int thread, std::uint32_t q,
+                                           Seen const& seen, double& sum) {
+  using patterns = patterns_of<Type>;
+  typename patterns::magnitude top = 0;
+  double partial = sum;
+  with_power(q, [&](auto power) {
+    for (int i = thread; i < count; i += 16) {
+      auto const m = patterns::pattern(values + i * patterns::size);
+      top = top < m ? m : top;
+      partial += power(static_cast<double>(seen(patterns{}, m)));
+    }
+  });
+  sum = partial;
+  return patterns::max_bits(top);
+}
+
+/// Values as a vector has them.
+struct any_type {
+  /// f(integral constant of the type).
+  template <class F>
+  GLOBALQ_FUNCTION static void with_type(dtype type, F const& f) {
+    switch (type) {
+      case dtype::float64:
+        return f(std::integral_constant<dtype, dtype::float64>{});
+      case dtype::float16:
+        return f(std::integral_constant<dtype, dtype::float16>{});
+      case dtype::bfloat16:
+        return f(std::integral_constant<dtype, dtype::bfloat16>{});
+      default:
+        return f(std::integral_constant<dtype, dtype::float32>{});
+    }
+  }
+};
+/// Values of at most four bytes, staged as float32.
+struct as_float32 {
+  template <class F>
+  GLOBALQ_FUNCTION static void with_type(dtype, F const& f) {
+    f(std::integral_constant<dtype, dtype::float32>{});
+  }
+};
+
+/// Partial results of the blocks that a team has side by side.
+struct shared_sums {
+  static constexpr int most_blocks = 16;
+  static constexpr std::size_t bytes = most_blocks * 16 * (sizeof(double) + sizeof(std::uint64_t));
+
+  std::byte* memory;
+  GLOBALQ_FUNCTION double* sums() const { return reinterpret_cast<double*>(memory); }
+  GLOBALQ_FUNCTION std::uint64_t* most() const {
+    return reinterpret_cast<std::uint64_t*>(memory) + most_blocks * 16;
+  }
+};
+
+/// Measures blocks.
+/// @tparam Types  with_type(type, f) of the types that values may have where they are staged
+template <class Types>
+struct team_statistics {
+  dtype type;  ///< of the values
+  std::uint32_t q;
+
+  /// @param for_values  for_values(threads, f): f(block, thread, staged values, count) for each of @p threads threads of each
+  ///                    block, once its values, or some of them, are there
+  /// @param found       one a block; may lie where the values were
+  template <class Team, class Values>
+  KOKKOS_FUNCTION void measure(Team const& team, int blocks, shared_sums const& s, Values const& for_values,
+                               statistic* found) const {
+    bool const unscaled = type != dtype::float64 && q <= max_unscaled_order;
+    // one block's largest value may be looked for by more threads than it has sums
+    int const threads = blocks == 1 && !unscaled ? shared_sums::most_blocks * 4 : 16;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * threads), [&](int k) {
+      s.most()[k] = 0;
+      if (k < blocks * 16) s.sums()[k] = 0;
+    });
+    for_values(threads, [&](int g, int t, std::byte const* values, int n) {
+      Types::with_type(type, [&](auto is) {
+        constexpr dtype of = decltype(is)::value;
+        std::uint64_t most = 0;
+        if (!unscaled)
+          most = find_max<of>(values, n, t, threads);
+        else if constexpr (of != dtype::float64)
+          most = find_powers<of>(values, n, t, q, plain_powers{}, s.sums()[g * 16 + t]);
+        std::uint64_t& before = s.most()[g * threads + t];
+        before = before < most ? most : before;
+      });
+    });
+    if (!unscaled && q != infinity)
+      for_values(16, [&](int g, int t, std::byte const* values, int n) {
+        std::uint64_t const most = max_of(s.most() + g * threads, threads);
+        if (most == 0 || most >= double_infinity) return;
+        int const e = exponent_of(double_of(most)), loaded = load_exponent(type, e), missing = -e - loaded;
+        float const factor = power_of_two_float(missing > 127 ? 127 : missing);
+        Types::with_type(type, [&](auto is) {
+          find_powers<decltype(is)::value>(values, n, t, q, scaled_powers{loaded, factor},
+                                           s.sums()[g * 16 + t]);
+        });
+      });
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks), [&](int g) {
+      found[g] = put_together(max_of(s.most() + g * threads, threads), s.sums() + g * 16, unscaled);
+    });
+    team.team_barrier();
+  }
+
+ private:
+  KOKKOS_FUNCTION static std::uint64_t max_of(std::uint64_t const* found, int number) {
+    std::uint64_t most = 0;
+    for (int t = 0; t < number; ++t) most = most < found[t] ? found[t] : most;
+    return most;
+  }
+  KOKKOS_FUNCTION statistic put_together(std::uint64_t max_bits, double const* sums, bool unscaled) const {
+    statistic s;
+    s.max_bits = max_bits;
+    if (q == infinity || !s.finite() || s.max_bits == 0) return s;
+    s.sum = add_up(sums);
+    if (unscaled) s.sum *= globalq::power_of_two(-s.exponent() * static_cast<int>(q));
+    return s;
+  }
+};
+
+}  // namespace GLOBALQ_ABI::norm::detail

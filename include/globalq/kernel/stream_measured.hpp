@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: codes of buckets that have norms of their own, measured where they are encoded: values are read once.
+///
+/// A team has whole buckets in memory that its threads share: own values, or the sum of own values and decoded frames. It
+/// measures them there and encodes from there. Four bytes a value are read and its code is written; with frames, their codes
+/// are read besides.
+
+#include "../norm/order.hpp"
+#include "../wire/frame.hpp"
+#include "detail/team_statistics.hpp"
+#include "device/share.hpp"
+#include "stream.hpp"
+
+namespace GLOBALQ_ABI::kernel {
+
+/// How many buckets a team takes at a time, and whether it can.
+struct measured_buckets {
+  /// Values of a bucket, and where several are taken, of all of them; buckets.
+  static constexpr int longest = 8192, side_by_side = 4096, most = norm::detail::shared_sums::most_blocks;
+
+  /// Teams of a multiprocessor, by their shared memory: Kokkos refuses a launch where they do not fit.
+#if defined(KOKKOS_ARCH_HOPPER90) || defined(KOKKOS_ARCH_BLACKWELL100)
+  static constexpr int teams = 5;
+#elif defined(KOKKOS_ARCH_AMPERE80)
+  static constexpr int teams = 4;
+#elif defined(KOKKOS_ARCH_TURING75)
+  static constexpr int teams = 1;
+#else
+  static constexpr int teams = 2;
+#endif
+
+  /// @param bucket  values of one
+  /// @param row     of a thread
+  /// @returns how many together are whole tiles; 0 where they are too long, or a row lies in two
+  static constexpr int of(std::uint64_t bucket, int row) {
+    if (bucket == 0 || bucket > longest || bucket % static_cast<std::uint64_t>(row) != 0) return 0;
+    int const width = static_cast<int>(bucket);
+    for (int k = width > side_by_side ? 1 : smaller(most, side_by_side / width); k > 0; --k)
+      if (k * width % tile_values == 0) return k;
+    return 0;
+  }
+};
+
+/// The work of teams: an item is that many buckets.
+/// @tparam Operands  of a device; sums of float64 vectors are not taken
+/// @tparam Sum       own values and sources are added; else own values are encoded
+template <class Operands, bool Sum>
+struct measured_codes {
+  static constexpr int team_threads = norm::detail::statistics_threads, teams = measured_buckets::teams;
+
+  Operands o;
+  frame_headers headers;
+  piece_list pieces;  ///< counted in items; tiles as they are
+  norm::order q;
+  double* units;       ///< own values: written, one a bucket of the vector; or null
+  std::uint64_t* top;  ///< the same: raised to the largest max_bits
+  int group;           ///< buckets of an item
+
+ private:
+  static constexpr int lanes = device::value_lanes<typename Operands::wire_type>,
+                       threads_of_tile = 16 / lanes;
+  using rows = device::share<Operands, lanes, 4>;
+
+  /// How values of a bucket become codes.
+  struct encoding {
+    float power, gain;
+    std::uint32_t word;
+  };
+
+  /// What a team shares.
+  struct shared {
+    std::byte* memory;
+    static constexpr std::size_t values = measured_buckets::longest * sizeof(float),
+                                 sums = norm::detail::shared_sums::bytes,
+                                 found = measured_buckets::most * sizeof(norm::statistic),
+                                 ways = measured_buckets::most * sizeof(encoding);
+    static constexpr std::size_t bytes = values + sums + found + ways;
+
+    GLOBALQ_FUNCTION std::byte* stage() const { return memory; }
+    GLOBALQ_FUNCTION norm::detail::shared_sums partial() const { return {memory + values}; }
+    GLOBALQ_FUNCTION norm::statistic* statistics() const {
+      return reinterpret_cast<norm::statistic*>(memory + values + sums);
+    }
+    GLOBALQ_FUNCTION encoding* encodings() const {
+      return reinterpret_cast<encoding*>(memory + values + sums + found);
+    }
+    /// Row r of share k of the item's tiles.
+    GLOBALQ_FUNCTION std::byte* row(int k, int r) const {
+      int const at = k / threads_of_tile * tile_values + 64 * r + 4 * lanes * (k % threads_of_tile);
+      return memory + at * static_cast<int>(sizeof(float));
+    }
+  };
+
+ public:
+  static constexpr std::size_t scratch_bytes = shared::bytes;
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* scratch) const {
+    shared const s{scratch};
+    int const p = pieces.of(item), width = static_cast<int>(std::uint64_t{o.bucket}), most = group * width;
+    piece_list::piece const& at = pieces.all[p];
+    std::uint64_t const before = (item - at.start) * static_cast<std::uint64_t>(most),
+                        tile = at.tile + before / tile_values,
+                        bucket = o.bucket.quotient(o.first + tile * tile_values),
+                        left = wire::values_of_word(at.values) - before;
+    int const count = left < static_cast<std::uint64_t>(most) ? static_cast<int>(left) : most,
+              buckets = divide_up(count, width), shares = divide_up(count, tile_values) * threads_of_tile;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
+      rows const part(o, tile + static_cast<std::uint64_t>(k / threads_of_tile), k % threads_of_tile * lanes,
+                      0, p * o.sources.count);
+      if (part.count(0) > 0) stage(part, k, s);
+    });
+    team.team_barrier();
+    measure(team, s, count, width);
+    std::byte* const scales = scales_of(at);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, buckets), [&](int g) {
+      s.encodings()[g] =
+          settle(s.statistics()[g], bucket + static_cast<std::uint64_t>(g), scales, p * o.sources.count);
+      if (g == 0 && item == at.start) begin(at, p);
+    });
+    team.team_barrier();
+    if (at.frame == nullptr) return;
+    std::byte* const codes = codes_of(at);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
+      std::uint64_t const index = tile + static_cast<std::uint64_t>(k / threads_of_tile);
+      int const lane = k % threads_of_tile * lanes;
+      rows const part(o, index, lane);
+      if (part.count(0) > 0) encode(part, index, lane, bucket, k, s, codes);
+    });
+  }
+
+ private:
+  GLOBALQ_FUNCTION std::uint64_t buckets_of(piece_list::piece const& at) const {
+    return divide_up<std::uint64_t>(wire::values_of_word(at.values), o.bucket);
+  }
+  /// Where the scale of the operands' first bucket, and the code of their first value, would be.
+  GLOBALQ_FUNCTION std::byte* scales_of(piece_list::piece const& at) const {
+    return at.frame == nullptr ? nullptr : at.frame + wire::header_bytes - o.scales_before(at.tile);
+  }
+  GLOBALQ_FUNCTION std::byte* codes_of(piece_list::piece const& at) const {
+    return at.frame + wire::header_bytes + wire::scale_section(buckets_of(at), o.scale_form) -
+           o.wire.bytes(std::uint64_t{at.tile} * tile_values);
+  }
+
+  /// The statistics of what is staged.
+  template <class Team>
+  KOKKOS_FUNCTION void measure(Team const& team, shared const& s, int count, int width) const {
+    int const each = smaller(width, static_cast<int>(norm::block_values)), blocks = divide_up(count, each);
+    norm::detail::team_statistics<norm::detail::as_float32>{Sum ? dtype::float32 : o.x.type, q}.measure(
+        team, blocks, s.partial(),
+        [&](int threads, auto const& f) {
+          Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * threads), [&](int k) {
+            int const g = k / threads, rest = count - g * each;
+            f(g, k % threads, s.stage() + g * each * static_cast<int>(sizeof(float)), smaller(rest, each));
+          });
+          team.team_barrier();
+        },
+        s.statistics());
+    static_assert(measured_buckets::longest <= 2 * norm::block_values);
+    if (each == width || blocks < 2) return;
+    Kokkos::single(Kokkos::PerTeam(team),
+                   [&] { s.statistics()[0] = norm::merge(s.statistics()[0], s.statistics()[1], q); });
+    team.team_barrier();
+  }
+
+  /// The headers of a piece, and zeros between its scales and codes.
+  GLOBALQ_FUNCTION void begin(piece_list::piece const& at, int p) const {
+    headers.treat(at, p, o.sources, o.faults, o.scales_before(at.tile));
+    if (at.frame == nullptr) return;
+    std::size_t const scales = buckets_of(at) * scale_bytes(o.scale_form),
+                      section = wire::scale_section(buckets_of(at), o.scale_form);
+    for (std::size_t i = scales; i < section; ++i) at.frame[wire::header_bytes + i] = std::byte{0};
+  }
+
+  /// The values of a thread to where the team shares them.
+  GLOBALQ_FUNCTION void stage(rows const& part, int k, shared const& s) const {
+    typename rows::floats z;
+    if constexpr (Sum)
+      part.template accumulate<true>(true, part.find_meetings(), z);
+    else
+      part.load_narrow(o.x, z);
+    GLOBALQ_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      std::uint32_t words[rows::N];
+      GLOBALQ_UNROLL
+      for (int i = 0; i < rows::N; ++i) words[i] = bits_of(z[r][i]);
+      device::store_whole<4 * rows::N>(s.row(k, r), words);
+    }
+  }
+
+  /// The scale of a bucket, as it travels, and what it makes of values.
+  GLOBALQ_FUNCTION encoding settle(norm::statistic const& found, std::uint64_t b, std::byte* scales,
+                                   int source) const {
+    std::uint32_t const word = o.shared_word(b, o.rank, Sum);
+    if constexpr (Sum) {
+      int const meeting = o.reference(b, source);
+      o.write_scale(scales, b, norm::local_unit(found, q, o.x.type, -meeting));
+      return {1, o.gain_of_sum(b, scales, meeting), word};
+    } else {
+      double const unit = found.finite() ? norm::local_unit(found, q, o.x.type, 0) : 0.0;
+      if (units != nullptr) units[b] = unit;
+      if (scales != nullptr) o.write_scale(scales, b, unit);
+      if (found.max_bits != 0) Kokkos::atomic_max(top, found.max_bits);
+      input_scale const in = input_scale_of(o.x.type, unit, 0, static_cast<double>(o.extent));
+      return {power_of_two_float(in.exponent), in.gain, word};
+    }
+  }
+
+  /// The codes of what is there.
+  GLOBALQ_FUNCTION void encode(rows const& part, std::uint64_t index, int lane, std::uint64_t bucket, int k,
+                               shared const& s, std::byte* codes) const {
+    typename rows::floats z;
+    GLOBALQ_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      std::uint32_t words[rows::N];
+      device::load_whole<4 * rows::N>(s.row(k, r), words);
+      GLOBALQ_UNROLL
+      for (int i = 0; i < rows::N; ++i) z[r][i] = float_of(words[i]);
+    }
+    typename rows::words shared_words{};
+    part.for_each_value(
+        false, [&](std::uint64_t b, int) { return s.encodings()[b - bucket]; },
+        [&](encoding const& e, int r, int i) {
+          z[r][i] = multiply(Sum ? z[r][i] : multiply(z[r][i], e.power), e.gain);
+          shared_words[r][i] = e.word;
+        });
+    typename rows::codes c;
+    part.encode(
+        z, shared_words,
+        rows::draw(o, index, lane, o.rank, Sum ? random::purpose::requantise : random::purpose::encode), c);
+    part.write(c, codes);
+  }
+};
+
+}  // namespace GLOBALQ_ABI::kernel
