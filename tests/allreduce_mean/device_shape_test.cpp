@@ -27,11 +27,34 @@ struct plain_wire {
   }
 };
 
+/// A rounding as users write them: it compares no words that others could compare for it.
+struct plain_rounding {
+  static constexpr bool word_per_coordinate = true;
+  static constexpr bool shifts() { return false; }
+  static constexpr std::uint32_t word(std::uint32_t drawn) { return drawn; }
+  static constexpr bool up(std::uint32_t threshold, std::uint32_t word, std::uint32_t) {
+    return word < threshold;
+  }
+  static constexpr double shift(std::uint32_t) { return 0; }
+};
+
 TEST(DeviceShape, int8) { compare_all(gq::wire::int8{}, false, "int8"); }
 TEST(DeviceShape, int16) { compare_all(gq::wire::int16{}, false, "int16"); }
 TEST(DeviceShape, int32) { compare_all(gq::wire::int32{}, false, "int32"); }
 TEST(DeviceShape, wire_that_knows_nothing_of_registers) {
   compare(gq::levels::uniform<>{5}, gq::rounding::stochastic{}, plain_wire{}, false, "plain");
+}
+TEST(DeviceShape, tables_with_a_rounding_that_only_says_up) {
+  compare(static_cast<gq::levels::detail::level_table const&>(gq::levels::table{0, 0.1, 0.15, 0.4, 1}),
+          plain_rounding{}, gq::wire::int8{}, false, "table, plain");
+}
+TEST(DeviceShape, tables_without_cells_and_reversed_ones) {
+  using table = gq::levels::detail::level_table;
+  gq::rounding::stochastic const dice;
+  compare(static_cast<table const&>(gq::levels::table{0, 0.1, 0.4, 0.4 + 0x1p-24, 1}), dice, gq::wire::int8{},
+          false, "without cells");
+  compare(static_cast<table const&>(gq::levels::exponential(5, 1.5)), dice, gq::wire::int8{}, false,
+          "reversed");
 }
 
 }  // namespace

@@ -67,5 +67,13 @@ TEST(DeviceShape, packed3_and_a_table) {
   compare_on(on_device{}, static_cast<level_table const&>(gq::levels::table{0, 0.1, 0.4, 1}), stochastic{},
              gq::wire::packed<3>{}, false, "table, packed3");
 }
+TEST(DeviceShape, int8_and_a_table) {
+  compare_on(on_device{}, static_cast<level_table const&>(gq::levels::table{0, 0.1, 0.15, 0.4, 0.9, 1}),
+             stochastic{}, gq::wire::int8{}, false, "table, int8");
+}
+TEST(DeviceShape, packed4_and_a_table_without_cells_or_zero) {
+  compare_on(on_device{}, static_cast<level_table const&>(gq::levels::symmetric{0.1, 0.4, 0.4 + 0x1p-24, 1}),
+             stochastic{}, gq::wire::packed<4>{}, true, "symmetric, packed4");
+}
 
 }  // namespace

@@ -44,6 +44,8 @@ GLOBALQ_COMPILE_BODIES(gq::reduce::exponential,
                        operands<gq::levels::exponential<>, stochastic, gq::wire::int8>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<3>>);
+GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::int8>);
+GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<4>>);
 
 /// Norms of one's own.
 template <class Body>

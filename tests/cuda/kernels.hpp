@@ -6,6 +6,7 @@
 #include "../support/space.hpp"
 
 #include <globalq/kernel/device/operands.hpp>
+#include <globalq/kernel/device/write_table.hpp>
 #include <globalq/kernel/stream.hpp>
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
@@ -25,7 +26,7 @@ using support::space;
 using executor = gq::kernel::stream_executor<space>;
 
 template <class L, class R, class W>
-using operands = gq::kernel::device::operands<L, R, W>;
+using operands = gq::kernel::device::operands<gq::kernel::device::levels_on_device<L>, R, W>;
 
 using gq::levels::detail::level_table;
 using gq::rounding::stochastic;

@@ -4,6 +4,8 @@
 /// @brief Compares what the loop bodies of a device do (16 to 64 values of a thread, in registers) with what those of a host
 /// do (1,024 values): the same bytes and the same reports.
 
+#include "device_table.hpp"
+
 #include <globalq/kernel/device/combine.hpp>
 #include <globalq/kernel/device/mean.hpp>
 #include <globalq/kernel/host/combine.hpp>
@@ -94,7 +96,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
     }
   };
   using lane = typename Wire::lane;
-  using operands = gq::kernel::device::operands<Levels, Rounding, Wire>;
+  using operands = gq::kernel::device::operands<gq::kernel::device::levels_on_device<Levels>, Rounding, Wire>;
   using on_host = gq::kernel::host::operands<lane>;
   auto const added = gq::kernel::host::adding_of<gq::reduce::sum, lane>();
   [[maybe_unused]] auto const rounded = gq::kernel::host::adding_of<gq::reduce::exponential, lane>();
@@ -102,6 +104,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
   constexpr bool binary = requires { levels.with_headroom(2U); };
   using adds = std::conditional_t<binary, gq::reduce::exponential, gq::reduce::sum>;
   gq::kernel::host_executor const host{Kokkos::Serial()};
+  device_levels<Levels, Device::template allocator> const levels_there(levels);
   for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
     for (place const& at : places)
       for (std::uint64_t count : lengths(at, Device::at_all_lengths)) {
@@ -128,7 +131,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
         std::vector<double, typename Device::template allocator<double>> units(buckets);
         for (std::uint64_t b = 0; b < buckets; ++b) units[b] = 2.0 + static_cast<double>(b % 5) / 8;
         std::vector<std::uint32_t, typename Device::template allocator<std::uint32_t>> faults(2, 0U);
-        operands o(levels, rounding, wire);
+        operands o(levels_there(), rounding, wire);
         o.x = {values.data(), type};
         o.first = first;
         o.count = count;

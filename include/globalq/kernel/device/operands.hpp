@@ -23,6 +23,15 @@ struct operands : segment_operands<Rounding> {
     this->extent = scheme.extent();
     this->max_code = scheme.max_code();
   }
+
+  /// Only evenly spaced levels are shifted back.
+  GLOBALQ_ANY_FUNCTION
+  GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
+    if constexpr (globalq::detail::adds_as_integers<Levels>())
+      return segment_operands<Rounding>::shift_of(s, b);
+    else
+      return 0.0F;
+  }
 };
 
 }  // namespace GLOBALQ_ABI::kernel::device

@@ -12,6 +12,7 @@
 #include "coded_rows.hpp"
 #include "operands.hpp"
 #include "registers.hpp"
+#include "table_codes.hpp"
 
 namespace GLOBALQ_ABI::kernel::device {
 
@@ -169,9 +170,20 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   /// @param shared  the word of each value; unused where every coordinate draws its own
   GLOBALQ_FUNCTION void encode(floats const& z, words const& shared, drawn const& d, codes& out) const {
     using rounding = typename Operands::rounding_type;
-    std::uint32_t const top = bits_of(o.extent);
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r) out.row[r].clear();
+    if constexpr (by_table<typename Operands::levels_type, rounding>) {
+      encode_by_table(
+          o.levels, o.rounding, z,
+          [&](int r, int i) { return rounding::word_per_coordinate ? word_of(d, i / 4, r) : shared[r][i]; },
+          out.row);
+    } else {
+      encode_each(z, shared, d, out);
+    }
+  }
+  GLOBALQ_FUNCTION void encode_each(floats const& z, words const& shared, drawn const& d, codes& out) const {
+    using rounding = typename Operands::rounding_type;
+    std::uint32_t const top = bits_of(o.extent);
     GLOBALQ_UNROLL
     for (int l = 0; l < Lanes; ++l) {
       GLOBALQ_UNROLL
