@@ -383,6 +383,133 @@ TEST(StreamVectorCodec, sizes_and_places_are_checked_at_once) {
   EXPECT_THROW((gq::stream_vector_codec{gq::uncompressed{}, space()}), gq::configuration_error);
 }
 
+namespace {
+
+using table = gq::levels::symmetric;
+
+/// An operator whose levels may change.
+auto with(table const& levels) {
+  return gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, levels, dice, gq::wire::packed<3>{}};
+}
+
+/// Tables in turn: with cells (the first two) and searched by halving.
+table const tables[] = {table{0.25, 0.5, 1}, table{0.1, 0.7, 1}, table{0.5, 0.5 + 0x1p-24, 1}};
+
+/// The frame that a host makes with levels.
+std::vector<std::byte> frame_with(table const& levels, std::vector<float> const& x) {
+  gq::vector_codec host{with(levels), Kokkos::Serial(), gq::frame_checksum::none};
+  std::vector<std::byte> frame(host.frame_bytes(x.size()));
+  host.encode(x, {.seed = 5, .step = 9}, frame);
+  return frame;
+}
+
+}  // namespace
+
+TEST(StreamVectorCodec, levels_that_changed_are_those_of_the_next_call) {
+  std::vector<float> const x = values_of<float>(5003);
+  device<float> const there = on_device(x);
+  for (bool before_the_first_call : {false, true}) {
+    gq::stream_vector_codec codec{with(tables[0]), space()};
+    device<std::byte> frames[4];
+    for (auto& frame : frames) frame = device<std::byte>("frame", codec.frame_bytes(x.size()));
+    if (!before_the_first_call) codec.encode(there, {.seed = 5, .step = 9}, frames[0]);
+    for (int k : {1, 2, 0}) {  // nothing is waited for
+      codec.set_levels(tables[k]);
+      codec.encode(there, {.seed = 5, .step = 9}, frames[k == 0 ? 3 : k]);
+    }
+    codec.wait();
+    for (int k = before_the_first_call ? 1 : 0; k < 4; ++k)
+      expect_same(on_host(frames[k]), frame_with(tables[k % 3], x), "frame " + std::to_string(k));
+    EXPECT_THROW(codec.set_levels(gq::levels::table{0, 0.5, 0.75, 1}), gq::configuration_error);
+    codec.encode(there, {.seed = 5, .step = 9}, frames[1]);
+    codec.wait();
+    expect_same(on_host(frames[1]), frame_with(tables[0], x), "after a refusal");
+  }
+}
+
+#if defined(KOKKOS_ENABLE_CUDA)
+namespace {
+
+/// A stream, and graphs captured from it.
+class capturing_stream {
+ public:
+  capturing_stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  capturing_stream(capturing_stream const&) = delete;
+  capturing_stream& operator=(capturing_stream const&) = delete;
+  ~capturing_stream() {
+    for (cudaGraphExec_t graph : graphs_) cudaGraphExecDestroy(graph);
+    cudaStreamDestroy(stream_);
+  }
+  cudaStream_t get() const { return stream_; }
+
+  /// A graph of what is enqueued.
+  template <class F>
+  int capture(F const& enqueue) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t runnable = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    enqueue();
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&runnable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    graphs_.push_back(runnable);
+    return static_cast<int>(graphs_.size()) - 1;
+  }
+  void replay(int graph) {
+    EXPECT_EQ(cudaGraphLaunch(graphs_.at(static_cast<std::size_t>(graph)), stream_), cudaSuccess);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  std::vector<cudaGraphExec_t> graphs_;
+};
+
+}  // namespace
+
+TEST(StreamVectorCodec, a_graph_keeps_the_levels_that_it_was_captured_with) {
+  std::vector<float> const x = values_of<float>(5003);
+  device<float> const there = on_device(x);
+  Kokkos::View<std::uint64_t, Kokkos::CudaSpace> const step("step");
+  Kokkos::deep_copy(step, std::uint64_t{9});
+  capturing_stream stream;
+  {
+    gq::stream_vector_codec codec{with(tables[0]), Kokkos::Cuda(stream.get())};
+    device<std::byte> const frame("frame", codec.frame_bytes(x.size()));
+    auto const encode = [&] { codec.encode(there, {.seed = 5}, step, frame); };
+    auto const expect_levels = [&](int k, std::string const& what) {
+      codec.wait();
+      expect_same(on_host(frame), frame_with(tables[k], x), what);
+    };
+    auto const expect_replayed = [&](int graph, int k) {
+      stream.replay(graph);
+      expect_levels(k, "graph " + std::to_string(graph) + " with levels " + std::to_string(k));
+    };
+    encode();
+    expect_levels(0, "the first call");
+    int const first = stream.capture(encode);
+    expect_replayed(first, 0);
+    codec.set_levels(tables[1]);
+    expect_replayed(first, 0);
+    encode();
+    expect_levels(1, "after a change");
+    codec.set_levels(tables[2]);
+    int const second = stream.capture(encode);  // right after a change
+    expect_replayed(first, 0);
+    expect_replayed(second, 2);
+
+    // levels that change while a graph is captured would have to be written in it, into new memory
+    stream.capture([&] {
+      codec.set_levels(tables[1]);
+      EXPECT_THROW(encode(), gq::configuration_error);
+    });
+    encode();
+    expect_levels(1, "after a change in a capture");
+    expect_replayed(second, 2);
+    expect_replayed(first, 0);
+  }
+}
+#endif
+
 TEST(StreamVectorCodec, the_step_can_be_where_the_stream_is) {
   gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{3}, gq::rounding::random_shift<>{},
                          gq::wire::int8{}};

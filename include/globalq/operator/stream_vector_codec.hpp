@@ -110,8 +110,10 @@ class stream_vector_codec {
     detail::report_unclaimed([this] { wait(); });  // kernels may still use what goes now
   }
 
-  /// @brief Other levels from now on, as many as before and of the same kind; nothing is allocated. They are arguments of
-  /// the kernels: capture a graph again.
+  /// @brief Other levels for what is enqueued from now on, as many as before and of the same kind.
+  ///
+  /// Nothing is waited for, and nothing is allocated unless a graph reads the memory of the levels before: a graph keeps the
+  /// levels that it was captured with; capture it again. While one is captured, the next call refuses levels that changed.
   /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
   template <class Table>
   requires std::is_base_of_v<levels::detail::level_table, Table>

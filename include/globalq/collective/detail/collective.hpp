@@ -122,7 +122,8 @@ class collective {
   /// Nothing is allocated. Calls that were started before are waited for: they keep the levels that they were started with.
   /// Every worker must do so between the same two calls: the levels are part of what the opening
   /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
-  /// they are arguments of the kernels: capture a graph again.
+  /// a graph keeps the levels that it was captured with: capture it again. While one is captured, the next call refuses levels
+  /// that changed.
   /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
   /// @throws configuration_error when they are not; nothing is changed then
   template <class Table>

@@ -13,6 +13,7 @@
 #include "../../reduce/reduce.hpp"
 #include "composition.hpp"
 #include "plain_codec.hpp"
+#include "stream_levels.hpp"
 #include "stream_state.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -101,7 +102,7 @@ class stream_codec final : public composition {
   using base::q_;
   using base::scale_bytes_of;
   using base::scales_of;
-  using operands = kernel::device::operands<Levels, Rounding, Wire>;
+  using operands = kernel::device::operands<kernel::device::levels_on_device<Levels>, Rounding, Wire>;
 
  public:
   stream_codec(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& facts,
@@ -121,7 +122,12 @@ class stream_codec final : public composition {
       on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, extent(), c.workers});
   }
 
-  double extent() const override { return static_cast<double>(levels_.extent()); }
+  void set_levels(levels::detail::level_table const& levels) override {
+    base::set_levels(levels);
+    if constexpr (is_table) levels_.renew(on_);
+  }
+
+  double extent() const override { return static_cast<double>(levels_.on_host().extent()); }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty() || (sources.empty() && was_made(out.data()))) return;
@@ -203,8 +209,10 @@ class stream_codec final : public composition {
   std::size_t code_bytes(std::uint64_t n) const override { return wire_.bytes(n); }
 
   levels::detail::level_table* table() override {
-    if constexpr (std::is_same_v<Levels, levels::detail::level_table>) return &levels_;
-    return nullptr;
+    if constexpr (is_table)
+      return &levels_.on_host();
+    else
+      return nullptr;
   }
 
  private:
@@ -216,6 +224,8 @@ class stream_codec final : public composition {
     return true;
   }
 
+  static constexpr bool is_table = std::is_same_v<Levels, levels::detail::level_table>;
+
   template <bool Add>
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
@@ -226,7 +236,7 @@ class stream_codec final : public composition {
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
     for (source const& s : sources) views_.push_back(base::view_of(part, s));
-    operands o(levels_, rounding_, wire_);
+    operands o(levels_.on_device(on_), rounding_, wire_);
     base::lay_out(o, part, own, terms);
     o.sources = lists_.get(on_, views_);
     o.faults = &call_.agreed->faults;
@@ -330,7 +340,7 @@ class stream_codec final : public composition {
     enqueue_scales({o, scales, base::first_bucket(part), scales_of(part), statistics, q_});
   }
 
-  Levels levels_;
+  stream_levels<Levels, Space> levels_;
   Rounding rounding_;
   Wire wire_;
   /// Buckets that a team measures and encodes at a time; 0: they are too long, or rows lie in two
