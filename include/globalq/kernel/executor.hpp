@@ -278,7 +278,7 @@ class device_executor {
   /// Whether a kernel and what Kokkos adds to it fit the 4 KiB of arguments of a CUDA launch: larger ones are copied first, which
   /// waits for the device and can't be captured.
   template <class F>
-  static constexpr bool fits_arguments = sizeof(F) <= 3904;
+  static constexpr bool fits_arguments = sizeof(F) <= 3840;
 
   template <class Bounds, class F>
   void for_each(std::uint64_t count, F const& f) const {

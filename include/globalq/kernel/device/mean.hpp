@@ -17,7 +17,12 @@ struct write_mean {
     return Add || !in_bytes ? 2 : device::blocks<Operands>(lanes, rows, true);
   }
   static constexpr bool takes_pieces = true;
-  bool fits_registers() const { return device::fits_registers(o) && y.type != dtype::float64; }
+  /// 32 values, and those that they are added to, are too many at once.
+  static constexpr bool row_by_row = Add && device_lanes > 1;
+  static constexpr bool fits_registers() requires row_by_row { return false; }
+  bool fits_registers() const requires(!row_by_row) {
+    return device::fits_registers(o) && y.type != dtype::float64;
+  }
 
   Operands o;
   mutable_vector y;
