@@ -12,6 +12,19 @@ std::chrono::nanoseconds shortest_deadline() { return {}; }
 
 namespace {
 
+bool may_block() { return gq::transport::detail::splits_share_abort(); }
+
+/// What an action throws, which takes as long as the deadline.
+template <class Action>
+std::string failure_after_the_deadline(Action const& action) {
+  auto const start = std::chrono::steady_clock::now();
+  auto const text = transport_failure(action);
+  std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(seconds.count(), 0.299);
+  EXPECT_LT(seconds.count(), 1.3);
+  return text;
+}
+
 TEST(NcclEmulated, a_step_of_a_schedule_is_one_group) {
   struct expected {
     char const* name;
@@ -27,8 +40,21 @@ TEST(NcclEmulated, a_step_of_a_schedule_is_one_group) {
       gq::frame_pool frames;
       schedule(t, numbers, gq::layout(4096, schedule.parts(n), 256, 0), frames);
     });
-    EXPECT_EQ(emulator::nccl_launches() - before, each.groups_of_all) << each.name;
+    EXPECT_EQ(emulator::nccl_launches() - before, each.groups_of_all + n) << each.name;  // n connected
   }
+}
+
+TEST(NcclEmulated, nccl_starts_a_thread_for_no_operation) {
+  auto const all = emulator::nccl_launches(), without = emulator::nccl_launches_without_blocking();
+  nccl_harness::run(3, patient, [](staged& self) {
+    gq::transport::barrier(self);
+    std::vector<int> ranks(3);
+    gq::transport::allgather_value(self, self.rank(), std::span{ranks});
+    self.allreduce_sum(std::span{ranks});
+  });
+  auto const launched = emulator::nccl_launches() - all;
+  EXPECT_GT(launched, 0U);
+  EXPECT_EQ(emulator::nccl_launches_without_blocking() - without, may_block() ? 0U : launched);
 }
 
 TEST(NcclEmulated, a_wait_does_not_pause_the_host) {
@@ -94,10 +120,15 @@ TEST(NcclEmulated, a_collective_without_all_workers_ends_by_its_deadline) {
     if (self.rank() == 0) return;
     std::vector<std::byte> all(3 * 64, std::byte{7});
     auto const before = all;
-    auto const text = transport_failure([&] { self.inner().allgather(std::span{all}.first(64), all); });
-    EXPECT_TRUE(contains(text, "globalq: allgather: rank ") &&
-                contains(text, "needs all workers to take part"))
-        << text;
+    auto const text =
+        failure_after_the_deadline([&] { self.inner().allgather(std::span{all}.first(64), all); });
+    EXPECT_EQ(text,
+              "globalq: allgather: rank " + std::to_string(self.rank()) +
+                  " of 3: waited 0.3 s for ncclAllGather, which needs all workers to take part; let every "
+                  "worker make the same calls in the same order, or raise options::deadline");
+    EXPECT_EQ(self.inner().communicator(), nullptr);
+    EXPECT_EQ(cudaStreamQuery(self.inner().stream()), cudaSuccess);
+    EXPECT_EQ(transport_failure([&] { self.inner().synchronize(); }), text);  // and nothing was fired twice
     EXPECT_EQ(all, before);
   });
 }
@@ -168,6 +199,72 @@ TEST(NcclEmulated, a_worker_that_never_connects_ends_by_the_deadline) {
               "workers to take "
               "part; let every worker make the same calls in the same order, or raise options::deadline");
   });
+}
+
+/// A communicator that a test makes by itself.
+ncclComm_t raw_communicator(ncclUniqueId const& id, int rank, int size, bool blocking) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = blocking ? 1 : 0;
+  ncclComm_t made = nullptr;
+  auto state = ncclCommInitRankConfig(&made, size, id, rank, &config);
+  while (state == ncclInProgress) ncclCommGetAsyncError(made, &state);
+  EXPECT_EQ(state, ncclSuccess);
+  return made;
+}
+
+std::string late(std::string const& call) {
+  return "globalq: connect: rank 0 of 2: waited 0.3 s for " + call +
+         ", which needs all workers to take part; let every worker make the same calls in the same order, or "
+         "raise options::deadline";
+}
+
+TEST(NcclEmulated, a_worker_that_goes_while_others_connect_is_an_error_by_the_deadline) {
+  for (bool const splits : {false, true})
+    nccl_harness::start(2, [&](int rank, ncclUniqueId const& id, cudaStream_t stream) {
+      if (rank == 0) {
+        bool const waits_for_messages = splits || !may_block();
+        EXPECT_EQ(failure_after_the_deadline([&] {
+                    nccl{id, rank, 2, stream, impatient};
+                  }),
+                  late(waits_for_messages ? "ncclGroupEnd" : "ncclCommSplit"));
+        return;
+      }
+      ncclComm_t const made = raw_communicator(id, rank, 2, false);
+      ncclComm_t child = nullptr;
+      if (splits && may_block()) {
+        auto state = gq::transport::detail::split_blocking(made, rank, &child);
+        while (state == ncclInProgress) ncclCommGetAsyncError(made, &state);
+        EXPECT_EQ(state, ncclSuccess);
+        ncclCommAbort(child);
+      }
+      ncclCommAbort(made);
+    });
+}
+
+TEST(NcclEmulated, a_communicator_of_the_caller_ends_by_the_deadline_too) {
+  for (bool const blocking : {true, false})
+    nccl_harness::start(2, [&](int rank, ncclUniqueId const& id, cudaStream_t stream) {
+      ncclComm_t const made = raw_communicator(id, rank, 2, blocking);
+      if (rank == 1) {
+        EXPECT_EQ(ncclCommAbort(made), ncclSuccess);
+      } else {
+        EXPECT_EQ(failure_after_the_deadline([&] { nccl{made, stream, impatient}; }), late("ncclGroupEnd"));
+        EXPECT_EQ(ncclCommDestroy(made), ncclInvalidArgument);  // it was aborted, and freed
+      }
+    });
+}
+
+TEST(NcclEmulated, a_communicator_of_the_caller_is_left_to_the_caller) {
+  for (bool const blocking : {true, false})
+    nccl_harness::start(3, [&](int rank, ncclUniqueId const& id, cudaStream_t stream) {
+      ncclComm_t const made = raw_communicator(id, rank, 3, blocking);
+      {
+        nccl t{made, stream, patient};
+        gq::transport::barrier(t);
+        t.synchronize();
+      }
+      EXPECT_EQ(ncclCommDestroy(made), ncclSuccess);
+    });
 }
 
 TEST(NcclEmulated, no_communicator_is_left_behind) { EXPECT_EQ(emulator::nccl_communicators(), 0U); }

@@ -441,6 +441,29 @@ TEST(Nccl, a_communicator_of_the_caller_stays_alive) {
   });
 }
 
+// Worker 0 sends and receives in one group, worker 1 in two, with a pause of the host in between.
+TEST(Nccl, the_first_receive_can_be_posted_ahead_of_its_time) {
+  for (int const workers : worlds()) {
+    if (workers < 2) continue;
+    nccl_harness::run(workers, patient, [](staged& self) {
+      if (self.rank() > 1) return;
+      std::vector<std::byte> in(5), out = pattern(0, 0, 5);
+      if (self.rank() == 0) {
+        auto incoming = self.recv_async(1, in);
+        auto outgoing = self.send_async(1, out);
+        self.wait(outgoing);
+        self.wait(incoming);
+        EXPECT_EQ(in, pattern(0, 0, 5));
+      } else {
+        auto incoming = self.recv_async(0, in);
+        self.wait(incoming);
+        auto outgoing = self.send_async(0, in);
+        self.wait(outgoing);
+      }
+    });
+  }
+}
+
 TEST(Nccl, another_transport_can_carry_the_id) {
   for (int const workers : worlds())
     nccl_harness::run(workers, patient, [](staged& host) {

@@ -16,7 +16,8 @@ GLOBALQ_DECL nccl::nccl(ncclComm_t communicator, cudaStream_t stream, options se
   if (communicator == nullptr)
     refuse("the communicator is null", "give one that ncclCommInitRankConfig made");
   prepare(communicator);
-  communicator_ = communicator;
+  communicator_.borrow(communicator);
+  greet_all();
 }
 
 GLOBALQ_DECL nccl::nccl(ncclUniqueId const& id, int rank, int size, cudaStream_t stream, options settings)
@@ -28,29 +29,23 @@ GLOBALQ_DECL nccl::nccl(ncclUniqueId const& id, int rank, int size, cudaStream_t
   size_ = size;
   owned_ = true;
   last_ = {"connect", "ncclCommInitRankConfig"};
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  check(ncclCommInitRankConfig(&communicator_, size, id, rank, &config));
-  prepare(communicator_);
+  check(communicator_.connect(id, rank, size));
+  last_.call = "ncclCommSplit";
+  if (detail::splits_share_abort()) check(communicator_.split(rank));
+  prepare(communicator_.get());
+  greet_all();
 }
 
 GLOBALQ_DECL nccl::~nccl() {
-  if (communicator_ == nullptr) return;
+  if (!communicator_.exists()) return;
   detail::on_device const here{device_};
   bool const idle =
       prepared_ && pending_.empty() && (detail::capturing(stream_) || !stream_outcome().late_or_failed());
-  if (!idle) {
-    abort();
-  } else if (owned_) {
-    if (settle(ncclCommFinalize(communicator_)) == ncclSuccess)
-      ncclCommDestroy(communicator_);
-    else
-      abort();
-  }
+  if (!idle || (owned_ && communicator_.destroy() != ncclSuccess)) abort();
 }
 
 GLOBALQ_DECL nccl::nccl(cudaStream_t stream, options const& settings)
-    : stream_{stream}, deadline_{detail::deadline_of(settings, "nccl")} {}
+    : stream_{stream}, deadline_{detail::deadline_of(settings, "nccl")}, communicator_{deadline_} {}
 
 GLOBALQ_DECL ncclUniqueId nccl::id_for(endpoint& workers) {
   struct {
@@ -97,7 +92,9 @@ GLOBALQ_DECL void nccl::allgather(std::span<std::byte const> mine, std::span<std
   bytes_sent_ += mine.size() * (static_cast<std::size_t>(size_) - 1);
   last_ = {"allgather", "ncclAllGather"};
   if (!device) return allgather_host(mine, all);
-  check(ncclAllGather(mine.data(), all.data(), mine.size(), ncclUint8, communicator_, stream_));
+  check(communicator_.call([&] {
+    return ncclAllGather(mine.data(), all.data(), mine.size(), ncclUint8, communicator_.get(), stream_);
+  }));
 }
 
 GLOBALQ_DECL void nccl::sum(void* lanes, std::size_t count, std::size_t bytes, ncclDataType_t type) {
@@ -107,7 +104,8 @@ GLOBALQ_DECL void nccl::sum(void* lanes, std::size_t count, std::size_t bytes, n
   if (count == 0) return;
   if (size_ > 1) bytes_sent_ += bytes;
   last_ = {"allreduce_sum", "ncclAllReduce"};
-  check(ncclAllReduce(lanes, lanes, count, type, ncclSum, communicator_, stream_));
+  check(communicator_.call(
+      [&] { return ncclAllReduce(lanes, lanes, count, type, ncclSum, communicator_.get(), stream_); }));
 }
 
 GLOBALQ_DECL nccl::no_such_sum nccl::allreduce_sum(std::span<std::int16_t>) {
@@ -186,18 +184,32 @@ GLOBALQ_DECL void nccl::start_group() {
   choose_group();
   last_ = {operation_of(group_), "ncclGroupStart"};
   expect_messages_to_itself();
-  check(ncclGroupStart());
-  auto result = ncclSuccess;
-  for (auto const& each : group_) {
+  check(communicator_.call([this] { return enqueue(group_); }));
+}
+
+GLOBALQ_DECL void nccl::greet_all() {
+  last_ = {"connect", "ncclGroupEnd"};
+  std::vector<transfer> greetings;
+  for (int peer = 0; peer < size_; ++peer)
+    for (bool const sends : {true, false})
+      if (peer != rank_) greetings.push_back({staging_.get(), 0, peer, sends, 0});
+  if (!greetings.empty()) check(communicator_.call([&] { return enqueue(greetings); }));
+}
+
+GLOBALQ_DECL ncclResult_t nccl::enqueue(std::vector<transfer> const& group) {
+  ncclComm_t const comm = communicator_.get();
+  auto result = ncclGroupStart();
+  if (result != ncclSuccess) return result;
+  for (auto const& each : group) {
     last_.call = each.sends ? "ncclSend" : "ncclRecv";
-    result = each.sends ? ncclSend(each.data, each.bytes, ncclUint8, each.peer, communicator_, stream_)
-                        : ncclRecv(each.data, each.bytes, ncclUint8, each.peer, communicator_, stream_);
+    result = each.sends ? ncclSend(each.data, each.bytes, ncclUint8, each.peer, comm, stream_)
+                        : ncclRecv(each.data, each.bytes, ncclUint8, each.peer, comm, stream_);
     if (result != ncclSuccess && result != ncclInProgress) break;
   }
   auto const ended = ncclGroupEnd();  // after a failure too: it closes the group of this thread
-  if (result != ncclSuccess && result != ncclInProgress) fail(result);
+  if (result != ncclSuccess && result != ncclInProgress) return result;
   last_.call = "ncclGroupEnd";
-  check(ended);
+  return ended;
 }
 
 GLOBALQ_DECL void nccl::choose_group() {
@@ -240,7 +252,10 @@ GLOBALQ_DECL void nccl::allgather_host(std::span<std::byte const> mine, std::spa
     std::memcpy(pinned_.get() + own, mine.data() + at, bytes);
     check(cudaMemcpyAsync(staging_.get() + own, pinned_.get() + own, bytes, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
-    check(ncclAllGather(staging_.get() + own, staging_.get(), bytes, ncclUint8, communicator_, stream_));
+    check(communicator_.call([&] {
+      return ncclAllGather(staging_.get() + own, staging_.get(), bytes, ncclUint8, communicator_.get(),
+                           stream_);
+    }));
     check(cudaMemcpyAsync(pinned_.get(), staging_.get(), workers * bytes, cudaMemcpyDeviceToHost, stream_),
           "cudaMemcpyAsync");
     await_stream();
@@ -270,18 +285,6 @@ GLOBALQ_DECL void nccl::refuse_capture(char const* operation) {
                 "call it before or after the capture; in a graph, exchange values in device memory")};
 }
 
-GLOBALQ_DECL ncclResult_t nccl::settle(ncclResult_t result) const {
-  if (result != ncclInProgress) return result;
-  auto const until = std::chrono::steady_clock::now() + deadline_;
-  for (unsigned turn = 0; result == ncclInProgress; ++turn) {
-    auto const code = ncclCommGetAsyncError(communicator_, &result);
-    if (code != ncclSuccess) return code;
-    if (turn % 16 == 15 && std::chrono::steady_clock::now() >= until) break;
-    detail::pause(turn);
-  }
-  return result;
-}
-
 GLOBALQ_DECL nccl::outcome nccl::stream_outcome() const {
   outcome seen;
   auto const until = std::chrono::steady_clock::now() + deadline_;
@@ -290,8 +293,7 @@ GLOBALQ_DECL nccl::outcome nccl::stream_outcome() const {
     bool const idle = seen.cuda != cudaErrorNotReady;
     if (!idle) seen.cuda = cudaSuccess;
     if (idle || turn % 16 == 15) {
-      auto const code = ncclCommGetAsyncError(communicator_, &seen.nccl);
-      if (code != ncclSuccess) seen.nccl = code;
+      seen.nccl = communicator_.state();
       seen.late = !idle && std::chrono::steady_clock::now() >= until;
       if (idle || seen.late_or_failed()) break;
     }
@@ -312,13 +314,11 @@ GLOBALQ_DECL void nccl::expect_usable() const {
 }
 
 GLOBALQ_DECL void nccl::expect_healthy() {
-  auto state = ncclSuccess;
-  auto const code = ncclCommGetAsyncError(communicator_, &state);
-  if (code != ncclSuccess || state != ncclSuccess) fail(code != ncclSuccess ? code : state);
+  auto const state = communicator_.state();
+  if (state != ncclSuccess) fail(state);
 }
 
 GLOBALQ_DECL void nccl::check(ncclResult_t result) {
-  result = settle(result);
   if (result == ncclInProgress) fail_late(std::string{last_.call} + ", which needs ");
   if (result != ncclSuccess) fail(result);
 }
@@ -334,10 +334,10 @@ GLOBALQ_DECL void nccl::check(cudaError_t code, char const* call) {
 }
 
 GLOBALQ_DECL void nccl::fail(ncclResult_t result) {
-  stop(message(
-      last_.operation,
-      std::string{last_.call} + ": " + detail::nccl_text(result, communicator_) + ", waiting for " + needs(),
-      detail::nccl_remedy(result)));
+  stop(message(last_.operation,
+               std::string{last_.call} + ": " + detail::nccl_text(result, communicator_.get()) +
+                   ", waiting for " + needs(),
+               detail::nccl_remedy(result)));
 }
 
 GLOBALQ_DECL void nccl::fail_late(std::string const& where) {
@@ -370,9 +370,9 @@ GLOBALQ_DECL void nccl::stop(std::string text) {
 }
 
 GLOBALQ_DECL void nccl::abort() noexcept {
-  if (communicator_ == nullptr) return;
+  if (!communicator_.exists()) return;
   detail::on_device const here{device_};
-  ncclCommAbort(std::exchange(communicator_, nullptr));  // its status adds nothing to the error that led here
+  communicator_.abort();
   pending_.clear();
   // Kernels of NCCL end soon after they see the abort; a caller frees its buffers when this returns.
   auto const until = std::chrono::steady_clock::now() + std::chrono::seconds{1};

@@ -25,6 +25,7 @@
 #include "globalq/core/error.hpp"
 #include "globalq/transport/collectives.hpp"
 #include "globalq/transport/concept.hpp"
+#include "globalq/transport/detail/nccl_communicator.hpp"
 #include "globalq/transport/detail/nccl_runtime.hpp"
 #include "globalq/transport/endpoint.hpp"
 
@@ -34,8 +35,8 @@ namespace GLOBALQ_ABI::transport {
 ///
 /// A wait is an order on the stream, not a pause of the host: `wait(request)` returns when the transfer is enqueued,
 /// and what is put on the stream afterwards runs after it. Only allgather() of host memory and synchronize() wait on
-/// the host. So everything else can be captured in a CUDA graph, once it has run outside (NCCL connects peers at the
-/// first message); destroy the graph before the transport.
+/// the host. So everything else can be captured in a CUDA graph, once it has run outside (NCCL connects collectives at
+/// the first one); destroy the graph before the transport.
 ///
 /// A stream runs one thing after the other, so transfers are collected, and what a wait needs starts in NCCL groups, in
 /// which none waits for another. A group takes the first pending send to each peer and the first pending receive from
@@ -51,12 +52,15 @@ namespace GLOBALQ_ABI::transport {
 /// NCCL does not compare sizes: where a send and its receive differ, the received bytes are unspecified or the stream
 /// stops until a deadline. Empty messages travel too, so transport::barrier() orders the streams of all workers.
 ///
+/// The calling thread enqueues messages; with NCCL before 2.18, or while NCCL_COMM_SPLIT_SHARE_RESOURCES=0 is set, NCCL
+/// starts a thread for each group (15 to 40 us). Workers are connected for messages when the transport is made, and for
+/// collectives by the first ones, which pause the host until all workers have come.
+///
 /// Failures: every status is checked, NCCL's asynchronous errors too, before work is enqueued and while the host
-/// waits. The deadline bounds each wait of the host, also that for connections (with a communicator that does not
-/// block, as the ones made here). After a failure, or when a request is destroyed before it was waited for, the
-/// communicator is aborted: its kernels end, and no message touches memory any more; every later call throws the first
-/// error again. Other workers hear of it by NCCL or by their own deadlines. cudaStreamSynchronize knows no deadline:
-/// synchronize() does.
+/// waits. The deadline bounds each wait of the host, also that for connections. After a failure, or when a request is
+/// destroyed before it was waited for, the communicator is aborted: its kernels end, and no message touches memory any
+/// more; every later call throws the first error again. Other workers hear of it by NCCL or by their own deadlines.
+/// cudaStreamSynchronize knows no deadline: synchronize() does.
 class nccl {
  public:
   static constexpr bool on_stream = true;
@@ -90,8 +94,9 @@ class nccl {
   ///
   /// The communicator stays the caller's, who uses it for nothing else meanwhile and destroys it afterwards, unless the
   /// transport failed: communicator() is then null, and the communicator aborted and freed. One that blocks
-  /// (ncclCommInitRank) may hang in NCCL, beyond any deadline, where a peer never connects; one with
-  /// ncclConfig_t::blocking = 0 does not.
+  /// (ncclCommInitRank) is revoked at the deadline where a peer never connects; with NCCL before 2.28.7, which cannot
+  /// revoke, that hangs. One with ncclConfig_t::blocking = 0 needs neither. After a transport_error of this constructor
+  /// the communicator is aborted too.
   /// @param communicator  initialised; all of its ranks make a transport
   /// @param stream        of the communicator's device; outlives the transport
   /// @param settings      the deadline of each wait of the host; above 0, and counted as at most a year
@@ -100,6 +105,8 @@ class nccl {
 
   /// @brief Makes a communicator on the current device, from an id that rank 0 got by ncclGetUniqueId and gave to all.
   ///        Workers call together.
+  ///
+  /// Two, in fact: one that does not block connects within the deadline, and one that blocks is split off for messages.
   /// @throws configuration_error; transport_error, also when not all workers call before the deadline
   nccl(ncclUniqueId const& id, int rank, int size, cudaStream_t stream, options settings = {});
 
@@ -122,8 +129,8 @@ class nccl {
   [[nodiscard]] std::string_view name() const noexcept { return "nccl"; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
 
-  /// @brief The communicator; null once the transport failed.
-  [[nodiscard]] ncclComm_t communicator() const noexcept { return communicator_; }
+  /// @brief The communicator of the messages; null once the transport failed.
+  [[nodiscard]] ncclComm_t communicator() const noexcept { return communicator_.get(); }
 
   /// @brief Messages had best be whole segments: on one stream nothing overlaps with them.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return std::size_t{1} << 48; }
@@ -219,6 +226,11 @@ class nccl {
   /// Reads what the communicator is, and allocates.
   void prepare(ncclComm_t communicator);
 
+  /// Connects every worker with every other one. NCCL does so in the group of the first messages, and the host waits
+  /// for all peers of that group. With groups of schedules, workers would wait for each other in a ring; this group is
+  /// the same on all workers.
+  void greet_all();
+
   [[noreturn]] static void refuse(std::string const& what, std::string const& remedy);
 
   std::string message(std::string_view operation, std::string_view what, std::string_view remedy) const;
@@ -233,6 +245,8 @@ class nccl {
 
   /// Starts the first pending transfer of each peer and direction, side by side.
   void start_group();
+
+  ncclResult_t enqueue(std::vector<transfer> const& group);
 
   /// Moves the first transfers of each peer and direction from pending_ to group_.
   void choose_group();
@@ -255,9 +269,6 @@ class nccl {
 
   // ---- Waiting
 
-  /// Waits, up to the deadline, until the communicator has done what it was asked to do.
-  ncclResult_t settle(ncclResult_t result) const;
-
   /// Waits, up to the deadline, until the stream is idle.
   outcome stream_outcome() const;
 
@@ -270,7 +281,7 @@ class nccl {
   /// Throws when something that was enqueued earlier has failed meanwhile.
   void expect_healthy();
 
-  /// Every NCCL status comes here.
+  /// Every NCCL status comes here; ncclInProgress is one that the deadline passed.
   void check(ncclResult_t result);
 
   /// Every CUDA status comes here.
@@ -299,7 +310,7 @@ class nccl {
   int device_ = 0;
   cudaStream_t const stream_;
   std::chrono::nanoseconds const deadline_;
-  ncclComm_t communicator_ = nullptr;
+  detail::nccl_communicator communicator_;
   bool owned_ = false;
   bool prepared_ = false;
   std::vector<transfer> pending_;  // posted and not started

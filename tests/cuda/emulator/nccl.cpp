@@ -4,7 +4,9 @@
 ///
 /// It is as strict as NCCL's documentation allows: a group is one piece of a stream's work, which ends when all of its transfers
 /// have, and a send ends only when it was received; sizes that differ never match; a communicator that does not block enqueues
-/// a group only once it was asked twice how it goes.
+/// a group only once it was asked twice how it goes. The first transfer between two ranks and the first collective connect, which
+/// waits on the host for the other ranks: in the call where a communicator blocks. Aborting a communicator while a call
+/// blocks on it is a fault: NCCL frees what the call uses.
 
 #include "nccl.hpp"
 
@@ -12,8 +14,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace {
@@ -41,10 +47,14 @@ struct world {
   explicit world(int ranks) : size{ranks}, offers(static_cast<std::size_t>(ranks)) {}
 
   std::deque<transfer*>& line(int from, int to, bool sends) { return lines[{from * size + to, sends}]; }
+  bool all_joined() const { return joined == size; }
 
   int const size;
   std::map<std::pair<int, bool>, std::deque<transfer*>> lines;  // transfers under way
   std::vector<offer> offers;                                    // of the collective under way
+  std::set<std::tuple<int, int, bool>> connecting;  // who has come to connect: from, to, as the sender
+  std::set<int> connecting_collectives;             // the ranks that have
+  std::vector<std::shared_ptr<world>> splits;
   int joined = 0;
   int arrived = 0;
   int finalized = 0;
@@ -53,10 +63,11 @@ struct world {
 
 /// Of all that follows. Work of streams takes it while the runtime's lock is held, so nothing here calls CUDA under it.
 std::mutex mutex;
-std::condition_variable joined;
+std::condition_variable changed;
 std::map<int, std::shared_ptr<world>> worlds;
 int next_id = 1;
 std::size_t launched = 0;
+std::size_t launched_without_blocking = 0;
 
 }  // namespace
 
@@ -64,9 +75,12 @@ struct ncclComm {
   int rank = 0;
   int device = 0;
   bool blocking = false;
+  bool shares = false;  ///< With those split off it.
   std::shared_ptr<world> all{};
   ncclResult_t state = ncclSuccess;
-  bool aborted = false;
+  std::shared_ptr<bool> aborted = std::make_shared<bool>(false);
+  int blocked = 0;  ///< Calls that are in it now.
+  std::size_t splits = 0;
   std::function<bool()> finished{};  ///< Of what is in progress, if anything is; called without the lock.
 };
 
@@ -114,7 +128,7 @@ work make_transfers(communicator const& comm, std::vector<transfer> const& trans
     for (auto& each : *all) {
       int const from = each.sends ? comm->rank : each.peer, to = each.sends ? each.peer : comm->rank;
       auto& line = with.line(from, to, each.sends);
-      if (comm->aborted) {
+      if (*comm->aborted) {
         std::erase(line, &each);
       } else if (!posted) {
         line.push_back(&each);
@@ -123,7 +137,7 @@ work make_transfers(communicator const& comm, std::vector<transfer> const& trans
     }
     posted = true;
     for (auto const& each : *all) done = done && each.done;
-    return done || comm->aborted;
+    return done || *comm->aborted;
   };
 }
 
@@ -166,7 +180,7 @@ work make_collective(communicator const& comm, offer const& mine) {
     std::lock_guard const lock{mutex};
     world& all = *comm->all;
     if (!arrived) {
-      if (comm->aborted) return true;
+      if (*comm->aborted) return true;
       all.offers[static_cast<std::size_t>(comm->rank)] = mine;
       number = all.collectives;
       arrived = true;
@@ -177,9 +191,50 @@ work make_collective(communicator const& comm, offer const& mine) {
       }
     }
     if (all.collectives != number) return true;
-    if (comm->aborted) --all.arrived;
-    return comm->aborted;
+    if (*comm->aborted) --all.arrived;
+    return *comm->aborted;
   };
+}
+
+/// Waits on the host, as a communicator does that blocks.
+template <class Condition>
+ncclResult_t block(std::unique_lock<std::mutex>& lock, ncclComm& comm, Condition const& condition) {
+  ++comm.blocked;
+  changed.wait(lock, [&] { return *comm.aborted || condition(); });
+  --comm.blocked;
+  return *comm.aborted ? ncclInternalError : ncclSuccess;
+}
+
+/// Takes a communicator from its user.
+ncclResult_t release(ncclComm_t handle) {
+  auto const found = handles.find(handle);
+  if (found == handles.end()) return ncclInvalidArgument;
+  if (found->second->blocked > 0) {
+    std::fputs("emulated NCCL: a communicator was freed while a call blocks on it\n", stderr);
+    std::abort();
+  }
+  found->second->finished = nullptr;
+  handles.erase(found);
+  return ncclSuccess;
+}
+
+/// Comes to all connections that a group needs.
+void connect(queued const& job) {
+  int const self = job.comm->rank;
+  for (auto const& each : job.transfers)
+    job.comm->all->connecting.emplace(each.sends ? self : each.peer, each.sends ? each.peer : self,
+                                      each.sends);
+  if (job.transfers.empty()) job.comm->all->connecting_collectives.insert(self);
+  changed.notify_all();
+}
+
+bool connected(queued const& job) {
+  world const& all = *job.comm->all;
+  int const self = job.comm->rank;
+  for (auto const& each : job.transfers)
+    if (!all.connecting.contains({each.sends ? self : each.peer, each.sends ? each.peer : self, !each.sends}))
+      return false;
+  return !job.transfers.empty() || all.connecting_collectives.size() == all.offers.size();
 }
 
 void begin(ncclComm& comm, std::function<bool()> finished) {
@@ -201,24 +256,43 @@ bool enqueue(queued const& job) {
   return e == cudaSuccess;
 }
 
+ncclResult_t launch_blocking(queued const& job) {
+  {
+    std::unique_lock lock{mutex};
+    auto const result = block(lock, *job.comm, [&] { return connected(job); });
+    if (result != ncclSuccess) return result;
+  }
+  return enqueue(job) ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+void launch_without_blocking(queued const& job) {
+  std::lock_guard const lock{mutex};
+  ++launched_without_blocking;
+  begin(*job.comm, [job, left = 2]() mutable {
+    {
+      std::lock_guard const here{mutex};
+      if (!connected(job) || --left > 0) return false;
+    }
+    if (!enqueue(job)) fail(*job.comm);
+    return true;
+  });
+}
+
 ncclResult_t launch(std::vector<queued> const& jobs) {
   auto result = ncclSuccess;
   for (auto const& job : jobs) {
     {
       std::lock_guard const lock{mutex};
       ++launched;
+      connect(job);
     }
     if (job.comm->blocking) {
-      if (!enqueue(job)) return ncclUnhandledCudaError;
-      continue;
+      auto const e = launch_blocking(job);
+      if (e != ncclSuccess) return e;
+    } else {
+      launch_without_blocking(job);
+      result = ncclInProgress;
     }
-    std::lock_guard const lock{mutex};
-    begin(*job.comm, [job, left = 2]() mutable {
-      if (--left > 0) return false;
-      if (!enqueue(job)) fail(*job.comm);
-      return true;
-    });
-    result = ncclInProgress;
   }
   return result;
 }
@@ -253,6 +327,18 @@ ncclResult_t collective_of(ncclComm_t handle, offer const& what, cudaStream_t st
   return result == ncclSuccess ? launch({queued{comm, stream, {}, what}}) : result;
 }
 
+communicator make(int rank, int device, ncclConfig_t const& config, std::shared_ptr<world> const& all) {
+  auto const comm = std::make_shared<ncclComm>();
+  comm->rank = rank;
+  comm->device = device;
+  comm->blocking = config.blocking != 0;
+  comm->shares = config.splitShare == 1;
+  comm->all = all;
+  ++all->joined;
+  changed.notify_all();
+  return comm;
+}
+
 }  // namespace
 
 extern "C" {
@@ -269,26 +355,39 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
                                     ncclConfig_t* config) {
   int number = 0;
   std::memcpy(&number, &id, sizeof number);
-  auto const comm = std::make_shared<ncclComm>();
-  comm->rank = rank;
-  comm->blocking = config->blocking != 0;
-  cudaGetDevice(&comm->device);
+  int device = 0;
+  cudaGetDevice(&device);
   std::unique_lock lock{mutex};
-  auto& all = worlds[number];
-  if (all == nullptr) all = std::make_shared<world>(size);
-  comm->all = all;
-  if (++all->joined == size) worlds.erase(number);
-  joined.notify_all();
+  auto const all = worlds.try_emplace(number, std::make_shared<world>(size)).first->second;
+  auto const comm = make(rank, device, *config, all);
+  if (all->all_joined()) worlds.erase(number);
   handles[comm.get()] = comm;
   *handle = comm.get();
-  world const& mine = *comm->all;
-  if (comm->blocking) {
-    joined.wait(lock, [&] { return mine.joined == mine.size; });
-    return ncclSuccess;
-  }
-  begin(*comm, [all = comm->all] {
+  if (comm->blocking) return block(lock, *comm, [&] { return all->all_joined(); });
+  begin(*comm, [all] {
     std::lock_guard const here{mutex};
-    return all->joined == all->size;
+    return all->all_joined();
+  });
+  return ncclInProgress;
+}
+
+/// Only of communicators that do not block, and only into one of the same ranks. The new one is there when all have come.
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
+  auto const comm = find(handle);
+  std::lock_guard const lock{mutex};
+  if (comm == nullptr || comm->blocking || comm->state != ncclSuccess || color != 0 || key != comm->rank)
+    return ncclInvalidArgument;
+  auto& splits = comm->all->splits;
+  if (comm->splits == splits.size()) splits.push_back(std::make_shared<world>(comm->all->size));
+  auto const made = make(comm->rank, comm->device, *config, splits[comm->splits++]);
+  if (comm->shares) made->aborted = comm->aborted;
+  *child = nullptr;
+  begin(*comm, [made, child] {
+    std::lock_guard const here{mutex};
+    if (!made->all->all_joined()) return false;
+    handles[made.get()] = made;
+    *child = made.get();
+    return true;
   });
   return ncclInProgress;
 }
@@ -322,9 +421,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   auto const comm = find(handle);
   if (comm == nullptr) return ncclInvalidArgument;
-  std::lock_guard const lock{mutex};
+  std::unique_lock lock{mutex};
   if (comm->state != ncclSuccess) return ncclInvalidArgument;
   ++comm->all->finalized;
+  changed.notify_all();
+  if (comm->blocking) return block(lock, *comm, [&] { return comm->all->finalized >= comm->all->size; });
   begin(*comm, [all = comm->all] {
     std::lock_guard const here{mutex};
     return all->finalized >= all->size;
@@ -334,16 +435,26 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   std::lock_guard const lock{mutex};
-  return handles.erase(handle) == 1 ? ncclSuccess : ncclInvalidArgument;
+  return release(handle);
 }
 
+/// Ends what others of its family do as well, when they share.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   std::lock_guard const lock{mutex};
   auto const found = handles.find(handle);
   if (found == handles.end()) return ncclInvalidArgument;
-  found->second->aborted = true;
-  found->second->finished = nullptr;
-  handles.erase(found);
+  *found->second->aborted = true;
+  changed.notify_all();
+  return release(handle);
+}
+
+/// Frees nothing.
+ncclResult_t ncclCommRevoke(ncclComm_t handle, int) {
+  auto const comm = find(handle);
+  if (comm == nullptr) return ncclInvalidArgument;
+  std::lock_guard const lock{mutex};
+  *comm->aborted = true;
+  changed.notify_all();
   return ncclSuccess;
 }
 
@@ -385,6 +496,11 @@ namespace emulator {
 std::size_t nccl_launches() {
   std::lock_guard const lock{mutex};
   return launched;
+}
+
+std::size_t nccl_launches_without_blocking() {
+  std::lock_guard const lock{mutex};
+  return launched_without_blocking;
 }
 
 std::size_t nccl_communicators() {

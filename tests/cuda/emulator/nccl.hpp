@@ -13,6 +13,9 @@ namespace emulator {
 /// Groups and collectives that were enqueued in this process so far, of all ranks.
 std::size_t nccl_launches();
 
+/// Those of them for which NCCL would have started a thread: on communicators that do not block.
+std::size_t nccl_launches_without_blocking();
+
 /// Communicators that were made and neither destroyed nor aborted.
 std::size_t nccl_communicators();
 
