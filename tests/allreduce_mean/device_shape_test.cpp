@@ -4,6 +4,7 @@
 /// @brief The loop bodies give the same bytes in the shape of a GPU thread as in that of a host thread: integer codes.
 
 #include "tests/support/device_shape.hpp"
+#include "tests/support/float_shape.hpp"
 
 namespace gq = globalq;
 
@@ -41,6 +42,9 @@ struct plain_rounding {
 TEST(DeviceShape, int8) { compare_all(gq::wire::int8{}, false, "int8"); }
 TEST(DeviceShape, int16) { compare_all(gq::wire::int16{}, false, "int16"); }
 TEST(DeviceShape, int32) { compare_all(gq::wire::int32{}, false, "int32"); }
+TEST(DeviceShape, float32_frames) {
+  support::device_shape::compare_floats_on(support::device_shape::in_order{});
+}
 TEST(DeviceShape, wire_that_knows_nothing_of_registers) {
   compare(gq::levels::uniform<>{5}, gq::rounding::stochastic{}, plain_wire{}, false, "plain");
 }

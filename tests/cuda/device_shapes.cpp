@@ -6,6 +6,7 @@
 #include "kernels.hpp"
 
 #include "../support/device_shape.hpp"
+#include "../support/float_shape.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,10 @@ struct on_device {
     compiled_kernels::enqueue(on, o, frame, codes_at, body);
     on.fence();
   }
+  void operator()(std::uint64_t count, globalq::kernel::device::add_floats const& body) const {
+    compiled_kernels::enqueue(on, count, body);
+    on.fence();
+  }
 };
 
 using support::device_shape::compare_on;
@@ -59,6 +64,7 @@ TEST(DeviceShape, exponential) {
   compare_on(on_device{}, gq::levels::exponential<>{3}.with_headroom(2), stochastic{}, gq::wire::int8{},
              false, "exponential, int8");
 }
+TEST(DeviceShape, float32_frames) { support::device_shape::compare_floats_on(on_device{}); }
 TEST(DeviceShape, packed4) {
   compare_on(on_device{}, gq::levels::uniform<>{5}, stochastic{}, gq::wire::packed<4>{}, false,
              "uniform, packed4");

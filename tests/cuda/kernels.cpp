@@ -58,6 +58,12 @@ template void enqueue_teams(executor const&, std::uint64_t,
 template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, true> const&);
 
+void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body) {
+  gq::kernel::piece_list one;
+  one.all[0] = {0, 0, count, nullptr};
+  on.values(count, gq::kernel::framed<gq::kernel::device::add_floats>{body, {0, 1}, 0, one});
+}
+
 /// The statistics of all buckets.
 void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,
              std::uint32_t q, gq::norm::statistics_memory& memory, gq::norm::statistic* result,

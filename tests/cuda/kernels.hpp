@@ -5,6 +5,7 @@
 
 #include "../support/space.hpp"
 
+#include <globalq/kernel/device/add_floats.hpp>
 #include <globalq/kernel/device/operands.hpp>
 #include <globalq/kernel/device/write_table.hpp>
 #include <globalq/kernel/stream.hpp>
@@ -37,5 +38,8 @@ using gq::rounding::detail::one_word;
 /// @param codes_at  bytes from there to its codes
 template <class Operands, class Body>
 void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_t codes_at, Body const& body);
+
+/// The body of float32 frames, which writes no header. Headers of its sources say one term and count.
+void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body);
 
 }  // namespace compiled_kernels

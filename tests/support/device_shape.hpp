@@ -73,7 +73,11 @@ struct in_order {
   /// @param codes_at  bytes from there to its codes
   template <class Operands, class Body>
   void operator()(Operands const& o, std::byte* /*frame*/, std::size_t /*codes_at*/, Body const& body) const {
-    gq::kernel::device_executor<Kokkos::Serial>{Kokkos::Serial()}.values(o.count, body);
+    (*this)(o.count, body);
+  }
+  template <class Body>
+  void operator()(std::uint64_t count, Body const& body) const {
+    gq::kernel::device_executor<Kokkos::Serial>{Kokkos::Serial()}.values(count, body);
   }
 };
 

@@ -52,9 +52,9 @@ class plain_codec final : public plain_frames {
       views_.push_back(view_of(s));
     }
     kernel::source_list const list(views_.data(), views_.size());
-    on_.values(part.count,
-               kernel::add_floats{call_.x, part, own, call_.workers / call_.weight, call_.units.data(),
-                                  call_.wide, list, out, call_.y, &faults_, nullptr, &leaf_});
+    on_.values(part.count, kernel::add_floats{{call_.x, part, own, call_.workers / call_.weight,
+                                               call_.units.data(), call_.wide, list, out, call_.y, &faults_},
+                                              &leaf_});
   }
 
   kernel::host_executor on_;

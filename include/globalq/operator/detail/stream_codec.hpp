@@ -3,9 +3,9 @@
 /// @file
 /// @brief operator: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
 
+#include "../../kernel/device/add_floats.hpp"
 #include "../../kernel/device/combine.hpp"
 #include "../../kernel/device/mean.hpp"
-#include "../../kernel/plain.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_measured.hpp"
 #include "../../kernel/stream_reduction.hpp"
@@ -379,13 +379,14 @@ class stream_plain_codec final : public plain_frames {
     for (source const& s : sources) views_.push_back(view_of(s));
     float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
     kernel::source_list const list = lists_.get(on_, views_);
-    kernel::add_floats const body{
-        call_.x, part,   own,     call_.workers / call_.weight, call_.units.data(), 0,
-        list,    values, call_.y, &call_.agreed->faults,        call_.agreed};
+    kernel::device::add_floats const body{
+        {call_.x, part, own, call_.workers / call_.weight, call_.units.data(), 0, list, values, call_.y,
+         &call_.agreed->faults},
+        call_.agreed};
     kernel::piece_list one;
     one.all[0] = {0, 0, part.count, out};
     on_.values(part.count,
-               kernel::framed<kernel::add_floats>{
+               kernel::framed<kernel::device::add_floats>{
                    body, {header_word(wire::float32_identifier), terms}, wire::header_bytes, one});
   }
 

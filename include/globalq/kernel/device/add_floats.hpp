@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief kernel: the loop body of a device of float32 frames: add in the order given, then send on or write the mean.
+
+#include "../load_store.hpp"
+#include "../plain.hpp"
+#include "value_rows.hpp"
+
+namespace GLOBALQ_ABI::kernel::device {
+
+/// kernel::add_floats in the registers of a GPU thread.
+struct add_floats : plain_call {
+  static constexpr int device_lanes = 1;
+  static constexpr bool fits_registers() { return true; }
+  static constexpr int blocks(int /*lanes*/, int /*rows*/) { return 4; }
+
+  agreed_call const* agreed;
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    if (out == nullptr && agreed != nullptr && !agreed->writes) return;
+    value_rows const rows(part.count, index, lane);
+    if (rows.empty()) return;
+    int const power = agreed != nullptr ? agreed->wide : wide;
+    value_rows::floats sum;
+    add(rows, power, sum);
+    if (out != nullptr)
+      store<unscaled>(rows, reinterpret_cast<std::byte*>(out), store_scale(), sum);
+    else
+      write_mean(rows, scale_of_mean(power), sum);
+  }
+
+ private:
+  /// All memory is asked for before it is used: that of the next source too.
+  GLOBALQ_FUNCTION void add(value_rows const& rows, int power, value_rows::floats& sum) const {
+    value_rows::words next{};
+    if (sources.count > 0) rows.load<4>(sources[0].codes, next);
+    load_own(rows, exponent_of_values(power), sum);
+    GLOBALQ_NO_UNROLL
+    for (int k = 0; k < sources.count; ++k) {
+      value_rows::words now;
+      value_rows::for_each([&](int r, int i) { now[r][i] = next[r][i]; });
+      if (k + 1 < sources.count) rows.load<4>(sources[k + 1].codes, next);
+      value_rows::for_each([&](int r, int i) { sum[r][i] += float_of(now[r][i]); });
+    }
+  }
+
+  GLOBALQ_FUNCTION void load_own(value_rows const& rows, int exponent, value_rows::floats& sum) const {
+    std::byte const* const values = static_cast<std::byte const*>(x.data) + part.first * size_of(x.type);
+    if (!own) {
+      value_rows::for_each([&](int r, int i) { sum[r][i] = 0.0F; });
+    } else if (x.type == dtype::float64) {
+      std::uint32_t raw[value_rows::R][2 * value_rows::N];
+      rows.load<8>(values, raw);
+      double const factor = power_of_two(exponent);
+      value_rows::for_each([&](int r, int i) {
+        sum[r][i] =
+            kernel::detail::from_float64::scaled(double_of(pair(raw[r][2 * i], raw[r][2 * i + 1])), factor);
+      });
+    } else if (x.type == dtype::float32) {
+      value_rows::words raw;
+      rows.load<4>(values, raw);
+      value_rows::for_each([&](int r, int i) { sum[r][i] = float_of(raw[r][i]); });
+      if (exponent == 0) return;  // a NaN keeps its bits
+      float const factor = power_of_two_float(exponent);
+      value_rows::for_each([&](int r, int i) { sum[r][i] = multiply(sum[r][i], factor); });
+    } else if (x.type == dtype::bfloat16) {
+      load_halves<bfloat16>(rows, values, exponent, sum);
+    } else {
+      load_halves<float16>(rows, values, exponent, sum);
+    }
+  }
+  template <class Half>
+  GLOBALQ_FUNCTION static void load_halves(value_rows const& rows, std::byte const* values, int exponent,
+                                           value_rows::floats& sum) {
+    std::uint32_t raw[value_rows::R][value_rows::N / 2];
+    rows.load<2>(values, raw);
+    float const factor = power_of_two_float(exponent);
+    value_rows::for_each([&](int r, int i) {
+      auto const half = static_cast<std::uint16_t>(raw[r][i / 2] >> (16 * (i % 2)));
+      sum[r][i] = kernel::detail::from_half<Half>::scaled(half, factor);
+    });
+  }
+
+  GLOBALQ_FUNCTION void write_mean(value_rows const& rows, store_scale const& scale,
+                                   value_rows::floats const& sum) const {
+    using namespace kernel::detail;
+    std::byte* const values = static_cast<std::byte*>(y.data) + part.first * size_of(y.type);
+    bool beyond = false;
+    switch (y.type) {
+      case dtype::float64:
+        beyond = store<to_float64>(rows, values, scale, sum) >= double_infinity;
+        break;
+      case dtype::float16:
+        beyond = store<to_half<float16>>(rows, values, scale, sum) >= 0x7c00U;
+        break;
+      case dtype::bfloat16:
+        beyond = store<to_half<bfloat16>>(rows, values, scale, sum) >= 0x7f80U;
+        break;
+      default:
+        beyond = store<to_float32>(rows, values, scale, sum) >= float_infinity;
+    }
+    if (beyond) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
+  }
+
+  /// A sum that travels on.
+  struct unscaled : kernel::detail::to_float32 {
+    template <bool Add>
+    GLOBALQ_FUNCTION static float stored(float v, store_scale const&, float) {
+      return v;
+    }
+  };
+
+  /// Converts and writes. Returns the largest magnitude's bit pattern.
+  template <class Type>
+  GLOBALQ_FUNCTION static typename Type::word store(value_rows const& rows, std::byte* values,
+                                                    store_scale const& scale, value_rows::floats const& v) {
+    constexpr int size = static_cast<int>(sizeof(Type::template stored<false>(0.0F, scale, 0)));
+    std::uint32_t raw[value_rows::R][size * value_rows::N / 4] = {};
+    typename Type::word largest = 0;
+    value_rows::for_each([&](int r, int i) {
+      auto const result = Type::template stored<false>(v[r][i], scale, 0);
+      put(bits_of_any(result), i, raw[r]);
+      typename Type::word const m = Type::magnitude(result);
+      if (i < rows.count(r)) largest = largest < m ? m : largest;
+    });
+    rows.store<size>(values, raw);
+    return largest;
+  }
+
+  GLOBALQ_FUNCTION static std::uint16_t bits_of_any(std::uint16_t v) { return v; }
+  GLOBALQ_FUNCTION static std::uint32_t bits_of_any(float v) { return bits_of(v); }
+  GLOBALQ_FUNCTION static std::uint64_t bits_of_any(double v) { return bits_of(v); }
+
+  /// Value i of a row that was zero.
+  template <class Bits, int W>
+  GLOBALQ_FUNCTION static void put(Bits bits, int i, std::uint32_t (&row)[W]) {
+    if constexpr (sizeof(Bits) == 8) {
+      row[2 * i] = static_cast<std::uint32_t>(bits);
+      row[2 * i + 1] = static_cast<std::uint32_t>(bits >> 32);
+    } else if constexpr (sizeof(Bits) == 4) {
+      row[i] = bits;
+    } else {
+      row[i / 2] |= static_cast<std::uint32_t>(bits) << (16 * (i % 2));
+    }
+  }
+
+  GLOBALQ_FUNCTION static std::uint64_t pair(std::uint32_t low, std::uint32_t high) {
+    return (static_cast<std::uint64_t>(high) << 32) | low;
+  }
+};
+
+}  // namespace GLOBALQ_ABI::kernel::device
