@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: a table of levels as kernels of a device see it: a few numbers, and arrays in memory that they gather from.
+/// @brief kernel: a table of levels as kernels of a device see it: a few numbers, and arrays that they gather from.
 ///
 /// A gather within a few lines of 128 bytes costs a GPU about as much as one from shared memory. A search in the arguments
 /// of a kernel, by an address that differs between the threads of a warp, costs a turn for each address instead.
@@ -73,8 +73,8 @@ struct table_cells {
 ///
 /// An index is decided in float32: with the gap k and the fraction f of a magnitude in it, the index is k + 1 where
 /// f * 2^32 is above the word, else k, so it is the upper byte of "place" = (k + 1 + f) * 2^24 - word / 2^8. Rounding moves
-/// a place by less than slack, so where the lower bits are nearer than that to a multiple of 2^24, locate() decides: it gives the
-/// bits of level_table::locate(), the definition.
+/// a place by less than slack, so where the lower bits are nearer than that to a multiple of 2^24, locate() decides: it
+/// gives the bits of level_table::locate(), the definition.
 class table_view {
  public:
   static constexpr bool evenly_spaced = false;
