@@ -40,9 +40,9 @@ class float_case {
     x_.resize((first + count + off) * gq::size_of(type));
     for (std::uint64_t i = 0; i < first + count; ++i) set_value(type, x(), i, value_at(i));
     for (auto& each : frames_) {
-      std::uint64_t const header[2] = {std::uint64_t{1} << 32, count};
-      each.header.resize(sizeof header);
-      std::memcpy(each.header.data(), header, sizeof header);
+      std::uint64_t const words[2] = {std::uint64_t{1} << 32, count};
+      each.header.resize(sizeof words);
+      std::memcpy(each.header.data(), words, sizeof words);
       each.values.resize(count + off);
       for (std::uint64_t i = 0; i < count; ++i)
         each.values[off + i] = value_at(3 * i + static_cast<std::uint64_t>(&each - frames_));
@@ -55,9 +55,8 @@ class float_case {
   void expect_same(bool own, int sources, bool to_frame) {
     views_.clear();
     for (int k = 0; k < sources; ++k) {
-      std::byte const* const header = frames_[k].header.data();
       views_.push_back({reinterpret_cast<std::byte const*>(frames_[k].values.data() + off_),
-                        header + gq::wire::header_bytes, 1, k});
+                        frames_[k].header.data() + gq::wire::header_bytes, 1, k});
     }
     auto const host = run(own, to_frame, [&](gq::kernel::plain_call const& call) {
       gq::kernel::host_executor(Kokkos::Serial())

@@ -190,7 +190,7 @@ GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
 /// @source Granlund and Montgomery 1994, theorem 4.2
 class divisor {
  public:
-  /// @pre value < 2^48
+  /// @pre value <= 2^48
   constexpr divisor(std::uint64_t value = 0) : value_(value) {
     __extension__ using wide = unsigned __int128;
     if (value == 0) return;

@@ -54,7 +54,8 @@ struct payload {
 
 /// One worker's view of one call: its values, the common scales, and how frames are made, added and read.
 ///
-/// Frames are independent of each other; nothing is kept between calls of these functions. An operator's rounding
+/// Frames are independent of each other; nothing is kept between calls of these functions but frames of own values that
+/// were made before the schedule runs. An operator's rounding
 /// happens in combine() only, once a call, so the result of a reduction is decided at one worker and passed on.
 class codec {
  public:

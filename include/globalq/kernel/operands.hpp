@@ -165,11 +165,12 @@ struct segment_call {
     globalq::write_scale(to, scale_index(b), scale_form, unit, terms);
   }
 
-  /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of. What depends on it
-  /// may be given it, since it is much of the work.
+  /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of. The functions that
+  /// depend on it may be given it, since it is most of their work.
   /// @param source  the first of the frames
   GLOBALQ_FUNCTION int reference(std::uint64_t b, int source = 0) const {
     constexpr int least = -1000;
+    if (!local) return 0;
     double const mine = own ? unit(b) : 0.0;
     int top = mine > 0 ? exponent_of(mine) : least;
     bool none = !(mine > 0);
@@ -190,10 +191,10 @@ struct segment_call {
     return none ? 0 : (top < least ? least : top);
   }
 
-  /// The scale of a frame in a bucket in units of 2^meeting.
-  GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b, int meeting) const {
-    if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -meeting);
-    return travelled_unit(s, b) * power_of_two(-meeting);
+  /// The scale of a frame in a bucket in units of 2^exponent.
+  GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b, int exponent) const {
+    if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -exponent);
+    return travelled_unit(s, b) * power_of_two(-exponent);
   }
 
   /// Largest code that a frame may hold.
@@ -209,43 +210,32 @@ struct segment_call {
 
   /// How this worker's own values are brought to the scale of sums: in units of unit / extent (one norm for all) or of
   /// 2^reference (local norms).
-  /// @tparam Local  false: the caller knows that scales do not travel, and the compiler shall know it
-  template <bool Local = true>
-  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const {
-    return sum_scale<Local>(b, Local && local ? reference(b) : 0);
-  }
-  template <bool Local = true>
-  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b, int meeting) const {
-    if (Local && local) return input_scale_of(x.type, power_of_two(meeting), power(), 1.0);
+  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const { return sum_scale(b, reference(b)); }
+  GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b, int exponent) const {
+    if (local) return input_scale_of(x.type, power_of_two(exponent), power(), 1.0);
     return input_scale_of(x.type, unit(b), power(), static_cast<double>(extent));
   }
 
   /// What the levels of a frame are multiplied by in a bucket to be on that scale. Frames encoded again count as terms
   /// times their value.
   /// @param multiply_terms  false: a single frame is wanted in units of its own scale
-  /// @tparam Local          see sum_scale()
-  template <bool Local = true>
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms) const {
-    return factor_of<Local>(s, b, multiply_terms, Local && local ? reference(b) : 0);
+    return factor_of(s, b, multiply_terms, reference(b));
   }
-  template <bool Local = true>
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms,
-                                   int meeting) const {
-    if (Local && local)
-      return static_cast<float>(travelled_unit(s, b, meeting) / static_cast<double>(extent));
+                                   int exponent) const {
+    if (local) return static_cast<float>(travelled_unit(s, b, exponent) / static_cast<double>(extent));
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
   /// What sums of a bucket are multiplied by before they are encoded again.
   /// @param scales  local norms: those of the sum, as they travel
-  template <bool Local = true>
   GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales) const {
-    return gain_of_sum<Local>(b, scales, Local && local ? reference(b) : 0);
+    return gain_of_sum(b, scales, reference(b));
   }
-  template <bool Local = true>
-  GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales, int meeting) const {
-    if (!Local || !local) return 1.0F / static_cast<float>(terms);
-    double const u = travelled_unit({nullptr, scales, terms, rank}, b, meeting);
+  GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales, int exponent) const {
+    if (!local) return 1.0F / static_cast<float>(terms);
+    double const u = travelled_unit({nullptr, scales, terms, rank}, b, exponent);
     return u > 0 ? static_cast<float>(static_cast<double>(extent) / u) : 0.0F;
   }
 
@@ -253,17 +243,11 @@ struct segment_call {
   GLOBALQ_FUNCTION bool one_encoded_sum() const { return sources.count == 1 && !summed; }
 
   /// What brings the sums of a bucket to the mean.
-  /// @tparam Local  see sum_scale()
-  template <bool Local = true>
-  GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b) const {
-    return mean_scale_of<Local>(b, Local && local ? reference(b) : 0);
-  }
-  template <bool Local = true>
-  GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b, int meeting) const {
-    bool const travels = Local && local;
-    double const share = one_encoded_sum() && !travels ? 1.0 : static_cast<double>(workers);
-    double const scale = (travels ? power_of_two(meeting) : unit(b)) * weight;
-    return mean_scale(scale, power(), travels ? share : static_cast<double>(extent) * share);
+  GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b) const { return mean_scale_of(b, reference(b)); }
+  GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b, int exponent) const {
+    double const share = one_encoded_sum() && !local ? 1.0 : static_cast<double>(workers);
+    double const scale = (local ? power_of_two(exponent) : unit(b)) * weight;
+    return mean_scale(scale, power(), local ? share : static_cast<double>(extent) * share);
   }
 };
 

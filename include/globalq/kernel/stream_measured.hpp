@@ -52,7 +52,7 @@ struct measured_codes {
 
   Operands o;
   frame_headers headers;
-  piece_list pieces;  ///< counted in items; tiles as they are
+  piece_list pieces;  ///< counted in items; tiles as they are. One, where there are sources
   norm::order q;
   double* units;       ///< own values: written, one a bucket of the vector; or null
   std::uint64_t* top;  ///< the same: raised to the largest max_bits
@@ -108,16 +108,14 @@ struct measured_codes {
     int const count = left < static_cast<std::uint64_t>(most) ? static_cast<int>(left) : most,
               buckets = divide_up(count, width), shares = divide_up(count, tile_values) * threads_of_tile;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
-      rows const part(o, tile + static_cast<std::uint64_t>(k / threads_of_tile), k % threads_of_tile * lanes,
-                      0, p * o.sources.count);
+      rows const part(o, tile + static_cast<std::uint64_t>(k / threads_of_tile), k % threads_of_tile * lanes);
       if (part.count(0) > 0) stage(part, k, s);
     });
     team.team_barrier();
     measure(team, s, count, width);
     std::byte* const scales = scales_of(at);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, buckets), [&](int g) {
-      s.encodings()[g] =
-          settle(s.statistics()[g], bucket + static_cast<std::uint64_t>(g), scales, p * o.sources.count);
+      s.encodings()[g] = settle(s.statistics()[g], bucket + static_cast<std::uint64_t>(g), scales);
       if (g == 0 && item == at.start) begin(at, p);
     });
     team.team_barrier();
@@ -178,7 +176,7 @@ struct measured_codes {
   GLOBALQ_FUNCTION void stage(rows const& part, int k, shared const& s) const {
     typename rows::floats z;
     if constexpr (Sum)
-      part.template accumulate<true>(true, part.find_meetings(), z);
+      part.template accumulate<true>(true, part.find_references(), z);
     else
       part.load_narrow(o.x, z);
     GLOBALQ_UNROLL
@@ -191,13 +189,12 @@ struct measured_codes {
   }
 
   /// The scale of a bucket, as it travels, and what it makes of values.
-  GLOBALQ_FUNCTION encoding settle(norm::statistic const& found, std::uint64_t b, std::byte* scales,
-                                   int source) const {
+  GLOBALQ_FUNCTION encoding settle(norm::statistic const& found, std::uint64_t b, std::byte* scales) const {
     std::uint32_t const word = o.shared_word(b, o.rank, Sum);
     if constexpr (Sum) {
-      int const meeting = o.reference(b, source);
-      o.write_scale(scales, b, norm::local_unit(found, q, o.x.type, -meeting));
-      return {1, o.gain_of_sum(b, scales, meeting), word};
+      int const reference = o.reference(b);
+      o.write_scale(scales, b, norm::local_unit(found, q, o.x.type, -reference));
+      return {1, o.gain_of_sum(b, scales, reference), word};
     } else {
       double const unit = found.finite() ? norm::local_unit(found, q, o.x.type, 0) : 0.0;
       if (units != nullptr) units[b] = unit;

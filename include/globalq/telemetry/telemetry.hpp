@@ -17,7 +17,7 @@ namespace GLOBALQ_ABI {
 
 /// What a worker spends the time of a call on.
 enum class phase : std::uint8_t {
-  norm,     ///< one pass over the own values: largest magnitudes and norms
+  norm,  ///< one pass over the own values: largest magnitudes and norms, and on a stream frames that are made in it
   opening,  ///< what workers tell each other before any payload; waiting for those that come late is in it
   encode,   ///< own values to frames
   reduce,  ///< frames that arrived, added to each other or to own values: decoded, added and encoded again in one pass

@@ -90,13 +90,13 @@ class nccl {
     std::uint64_t number_ = 0;  // of this transport's transfers, in the order in which they were posted
   };
 
-  /// @brief Uses a communicator of the caller's.
+  /// @brief Uses a communicator of the caller's. Workers call together.
   ///
   /// The communicator stays the caller's, who uses it for nothing else meanwhile and destroys it afterwards, unless the
   /// transport failed: communicator() is then null, and the communicator aborted and freed. One that blocks
   /// (ncclCommInitRank) is revoked at the deadline where a peer never connects; with NCCL before 2.28.7, which cannot
-  /// revoke, that hangs. One with ncclConfig_t::blocking = 0 needs neither. After a transport_error of this constructor
-  /// the communicator is aborted too.
+  /// revoke, that hangs. One with ncclConfig_t::blocking = 0 needs neither. Where this constructor fails to connect the
+  /// workers, the communicator is aborted too; before that (memory, what the communicator is) it is left alone.
   /// @param communicator  initialised; all of its ranks make a transport
   /// @param stream        of the communicator's device; outlives the transport
   /// @param settings      the deadline of each wait of the host; above 0, and counted as at most a year

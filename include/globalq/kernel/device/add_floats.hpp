@@ -78,8 +78,8 @@ struct add_floats : plain_call {
     rows.load<2>(values, raw);
     float const factor = power_of_two_float(exponent);
     value_rows::for_each([&](int r, int i) {
-      auto const half = static_cast<std::uint16_t>(raw[r][i / 2] >> (16 * (i % 2)));
-      sum[r][i] = kernel::detail::from_half<Half>::scaled(half, factor);
+      auto const bits = static_cast<std::uint16_t>(raw[r][i / 2] >> (16 * (i % 2)));
+      sum[r][i] = kernel::detail::from_half<Half>::scaled(bits, factor);
     });
   }
 

@@ -92,7 +92,7 @@ struct add_values {
   template <class Share>
   GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane) const {
     typename Share::floats sum;
-    auto const m = part.find_meetings();
+    auto const m = part.find_references();
     part.template accumulate<true>(true, m, sum);
     struct scale {
       float gain;
@@ -102,7 +102,8 @@ struct add_values {
     part.for_each_value(
         !o.local && Operands::rounding_type::word_per_coordinate,
         [&](std::uint64_t b, int row) {
-          return scale{o.gain_of_sum(b, scales, part.meeting_of(m, b, row)), o.shared_word(b, o.rank, true)};
+          return scale{o.gain_of_sum(b, scales, part.reference_of(m, b, row)),
+                       o.shared_word(b, o.rank, true)};
         },
         [&](scale const& s, int r, int i) {
           sum[r][i] = multiply(sum[r][i], s.gain);

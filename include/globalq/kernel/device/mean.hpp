@@ -51,20 +51,19 @@ struct write_mean {
     typename Share::floats v, there;
     if (Add && y.type != dtype::float64) part.load_narrow({y.data, y.type}, there);
     if constexpr (Share::R == 1) {
-      auto const m = part.find_meetings();
+      auto const m = part.find_references();
       part.template accumulate<false>(!o.one_encoded_sum(), m, v);
       if (y.type == dtype::float64) return store_wide(part, m, v);
       part.for_each_value(
-          false, [&](std::uint64_t b, int row) { return end_of(b, part.meeting_of(m, b, row)); },
+          false, [&](std::uint64_t b, int row) { return end_of(b, part.reference_of(m, b, row)); },
           [&](ending const& e, int r, int i) { v[r][i] = e(Add ? there[r][i] : 0, v[r][i]); });
     } else {
       ending ends[Share::R] = {};
-      typename Share::meetings m;
+      typename Share::references m;
       part.for_each_row(
-          false, [&](std::uint64_t b, int) { return end_of(b, o.local ? o.reference(b, part.source()) : 0); },
-          ends);
+          false, [&](std::uint64_t b, int) { return end_of(b, o.reference(b, part.source())); }, ends);
       GLOBALQ_UNROLL
-      for (int r = 0; r < Share::R; ++r) m.row[r] = ends[r].meeting;
+      for (int r = 0; r < Share::R; ++r) m.row[r] = ends[r].reference;
       part.template accumulate<false>(!o.one_encoded_sum(), m, v);
       each_value<Share>([&](int r, int i) { v[r][i] = ends[r](Add ? there[r][i] : 0, v[r][i]); });
     }
@@ -111,12 +110,12 @@ struct write_mean {
 
   /// The same for float64.
   template <class Share>
-  GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::meetings const& m,
+  GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::references const& m,
                                    typename Share::floats const& v) const {
     std::uint32_t raw[1][2 * Share::N] = {};
     if constexpr (Add) part.template load_elements<8>(y.data, raw);
     part.for_each_value(
-        false, [&](std::uint64_t b, int row) { return scale_of(b, part.meeting_of(m, b, row)); },
+        false, [&](std::uint64_t b, int row) { return scale_of(b, part.reference_of(m, b, row)); },
         [&](store_scale const& s, int r, int i) {
           double const there =
               Add ? double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]) : 0.0;
@@ -156,7 +155,7 @@ struct write_mean {
 
   /// What becomes of the sums of a row.
   struct ending {
-    int meeting;
+    int reference;
     float factor, post;
     GLOBALQ_FUNCTION float operator()(float there, float sum) const {
       store_scale s;
@@ -165,14 +164,14 @@ struct write_mean {
       return Add ? there + s(sum) : s(sum);
     }
   };
-  GLOBALQ_FUNCTION ending end_of(std::uint64_t b, int meeting) const {
-    store_scale const s = scale_of(b, meeting);
-    return {meeting, s.factor, s.post};
+  GLOBALQ_FUNCTION ending end_of(std::uint64_t b, int reference) const {
+    store_scale const s = scale_of(b, reference);
+    return {reference, s.factor, s.post};
   }
 
   /// What accumulated values are multiplied by in a bucket.
-  GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b, int meeting) const {
-    if (o.bucket != 0 || o.local) return o.mean_scale_of(b, meeting);
+  GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b, int reference) const {
+    if (o.bucket != 0 || o.local) return o.mean_scale_of(b, reference);
     if (o.agreed == nullptr) return whole;
     return o.one_encoded_sum() ? o.agreed->single : o.agreed->mean;
   }

@@ -224,18 +224,18 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   }
 
   /// The exponents that sums are taken in units of, where scales travel.
-  struct meetings {
+  struct references {
     int row[R] = {};
   };
-  GLOBALQ_FUNCTION meetings find_meetings() const {
-    meetings m;
+  GLOBALQ_FUNCTION references find_references() const {
+    references m;
     if (R > 1 && o.local)
       for_each_row(
           false, [&](std::uint64_t b, int) { return o.reference(b, source_); }, m.row);
     return m;
   }
   /// That of a bucket, which rows are in.
-  GLOBALQ_FUNCTION int meeting_of(meetings const& m, std::uint64_t b, int r) const {
+  GLOBALQ_FUNCTION int reference_of(references const& m, std::uint64_t b, int r) const {
     if (!o.local) return 0;
     if constexpr (R == 1)
       return o.reference(b, source_);
@@ -246,12 +246,12 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   /// The sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
   /// @tparam Own  false: there are no own values
   template <bool Own>
-  GLOBALQ_FUNCTION void accumulate(bool multiply_terms, meetings const& m, floats& sum) const {
+  GLOBALQ_FUNCTION void accumulate(bool multiply_terms, references const& m, floats& sum) const {
     codes next{};
     if (o.sources.count > 0) fetch(o.sources[source_].codes, next);
     if (Own && o.own) {
       load(
-          o.x, [&](std::uint64_t b, int row) { return o.sum_scale(b, meeting_of(m, b, row)); },
+          o.x, [&](std::uint64_t b, int row) { return o.sum_scale(b, reference_of(m, b, row)); },
           [](auto const&, int, int) {}, sum);
     } else {
       GLOBALQ_UNROLL
@@ -273,7 +273,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       for_each_value(
           same,
           [&](std::uint64_t b, int row) {
-            return affine{o.shift_of(s, b), o.factor_of(s, b, multiply_terms, meeting_of(m, b, row))};
+            return affine{o.shift_of(s, b), o.factor_of(s, b, multiply_terms, reference_of(m, b, row))};
           },
           [&](affine const& a, int r, int i) {
             sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);

@@ -62,9 +62,9 @@ class operator_codec : public codec {
 
   /// The same on a stream, enqueued, of some segments: whether that can be done with values of this type.
   virtual bool measures(dtype) const { return false; }
-  /// @param all    in order; a frame that is empty is not made. combine() and encode_all() of the others do nothing in this call
+  /// @param all    in order; a frame that is empty is not made. The first combine() of each other one does nothing in this call
   /// @param units  one a bucket of the vector, written, or null
-  /// @param top    raised to the largest max_bits of a bucket; infinity where a norm is beyond the range
+  /// @param top    raised to the largest max_bits of a bucket
   virtual void measure_all(std::span<unsent const> /*all*/, double* /*units*/, std::uint64_t* /*top*/) {}
 
   /// Checks every code of the sources, so that finish() or add_decoded(), which must follow with the same sources, need

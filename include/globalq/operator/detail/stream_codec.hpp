@@ -85,7 +85,7 @@ struct write_sums {
     using rows = kernel::device::share<Operands, Lanes, Rows>;
     rows::for_each(o, index, lane, [&](rows const& part) {
       typename rows::floats sum;
-      part.template accumulate<true>(true, part.find_meetings(), sum);
+      part.template accumulate<true>(true, part.find_references(), sum);
       part.store_floats(sum, out);
     });
   }
@@ -130,7 +130,7 @@ class stream_codec final : public composition {
   double extent() const override { return static_cast<double>(levels_.on_host().extent()); }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    if (part.empty() || (sources.empty() && was_made(out.data()))) return;
+    if (part.empty() || (sources.empty() && was_made({part, out}))) return;
     int const terms = base::terms_of(own, sources);
     operands const o = prepare(part, own, sources, terms);
     std::byte* const scales = out.data() + wire::header_bytes;
@@ -198,7 +198,7 @@ class stream_codec final : public composition {
       launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b, units, top);
     });
     for (unsent const& each : all)
-      if (!each.frame.empty()) made_.push_back(each.frame.data());
+      if (!each.frame.empty()) made_.push_back(each);
   }
 
   void declare(std::span<std::byte> frame, int terms) const override {
@@ -217,8 +217,11 @@ class stream_codec final : public composition {
 
  private:
   /// Whether measure_all() made a frame, which the next round may want anew.
-  bool was_made(std::byte const* frame) {
-    auto const found = std::find(made_.begin(), made_.end(), frame);
+  bool was_made(unsent const& frame) {
+    auto const found = std::find_if(made_.begin(), made_.end(), [&](unsent const& each) {
+      return each.part.first == frame.part.first && each.part.count == frame.part.count &&
+             each.frame.data() == frame.frame.data();
+    });
     if (found == made_.end()) return false;
     made_.erase(found);
     return true;
@@ -348,7 +351,7 @@ class stream_codec final : public composition {
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;
-  std::vector<std::byte const*> made_;  ///< frames of this call, by measure_all()
+  std::vector<unsent> made_;  ///< frames of this call, by measure_all()
   byte_buffer sums_{on_.memory()};
   byte_buffer statistics_{on_.memory()};
   norm::statistics_memory tree_{on_.memory()};

@@ -45,7 +45,11 @@ class stream_levels<levels::detail::level_table, Space> {
   kernel::device::table_view const& on_device(kernel::stream_executor<Space> const& on) {
     bool const capturing = on.capturing();
     if (!written_) {
-      if (capturing) kernel::refuse_unprepared_capture();
+      if (capturing)
+        throw configuration_error(
+            "globalq: set_levels: a graph is being captured, and levels that were changed in it are not "
+            "written "
+            "yet; set levels before the capture, or make a call before it");
       write(on);
     }
     captured_ = captured_ || capturing;
