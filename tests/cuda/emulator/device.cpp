@@ -57,13 +57,15 @@ CUstream_st* runtime::find(cudaStream_t handle) {
 cudaError_t runtime::enqueue(CUstream_st& s, recipe make) {
   if (&s == &of(s.device).legacy) {
     if (auto* const captured = implicitly_captured(s.device)) {
-      captured->invalid = true;
+      captured->capture->invalid = true;
       return cudaErrorStreamCaptureImplicit;
     }
   }
   if (s.capture != nullptr) {
-    if (s.invalid) return cudaErrorStreamCaptureInvalidated;
+    if (s.capture->invalid) return cudaErrorStreamCaptureInvalidated;
     s.capture->nodes.push_back(std::move(make));
+    ++s.captured;
+    s.awaited = false;
     return cudaSuccess;
   }
   s.queue.push_back({++issued, make()});
@@ -130,8 +132,9 @@ void runtime::finish_device(std::unique_lock<std::mutex>& lock, int device) {
 
 CUstream_st* runtime::forbidding() {
   for (auto const& [handle, s] : streams) {
-    if (s->capture == nullptr || s->mode == cudaStreamCaptureModeRelaxed) continue;
-    if (s->mode == cudaStreamCaptureModeGlobal || s->captured_by == std::this_thread::get_id())
+    if (s->capture == nullptr || s->capture->mode == cudaStreamCaptureModeRelaxed) continue;
+    if (s->capture->mode == cudaStreamCaptureModeGlobal ||
+        s->capture->captured_by == std::this_thread::get_id())
       return s.get();
   }
   return nullptr;

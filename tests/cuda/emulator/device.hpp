@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -43,9 +44,17 @@ cudaError_t cudaEmulatedEnqueue(cudaStream_t handle, emulator::recipe const& mak
 void cudaEmulatedCopy(void* to, void const* from, std::size_t bytes);
 }
 
-/// What was captured, in the order of the calls.
+struct CUstream_st;
+
+/// What was captured, in the order of the calls: one that all its dependencies allow.
 struct CUgraph_st {
-  std::vector<emulator::recipe> nodes;
+  std::vector<emulator::recipe> nodes{};
+
+  // while it is captured
+  CUstream_st const* origin = nullptr;  ///< Where it began; others joined it by waiting for an event.
+  bool invalid = false;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id captured_by{};
 };
 struct CUgraphExec_st {
   std::vector<emulator::recipe> nodes;
@@ -62,10 +71,24 @@ struct CUstream_st {
   bool destroyed = false;  ///< But still has work to do.
   std::deque<numbered> queue{};
 
-  std::unique_ptr<CUgraph_st> capture{};  ///< While it is captured.
-  bool invalid = false;                   ///< The capture.
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  std::thread::id captured_by{};
+  std::shared_ptr<CUgraph_st> capture{};  ///< While it is captured.
+  std::uint64_t captured = 0;             ///< Nodes of it.
+  bool awaited = true;                    ///< Somebody in the capture waits for all of them.
+};
+
+struct CUevent_st {
+  /// When the work before an event was done.
+  struct moment {
+    bool reached = false;
+    std::chrono::steady_clock::time_point at{};
+  };
+  std::shared_ptr<moment> last{};  ///< Of the last record, if there is one.
+
+  // where that was captured
+  bool in_capture = false;
+  std::weak_ptr<CUgraph_st> capture{};
+  CUstream_st* stream = nullptr;
+  std::uint64_t nodes = 0;  ///< Of the stream.
 };
 
 namespace emulator {
@@ -195,7 +218,7 @@ cudaError_t call(in_capture may, Body body) {
   if (r.sticky != cudaSuccess) return told(r.sticky);
   if (may == in_capture::forbidden) {
     if (auto* const s = r.forbidding()) {
-      s->invalid = true;
+      s->capture->invalid = true;
       return told(cudaErrorStreamCaptureUnsupported);
     }
   }

@@ -359,4 +359,131 @@ TEST(Graphs, a_stream_tells_whether_it_is_captured) {
   cudaGetLastError();
 }
 
+// ---- Events
+
+class event {
+ public:
+  event() { expect(cudaEventCreateWithFlags(&e_, cudaEventDefault)); }
+  event(event const&) = delete;
+  ~event() { cudaEventDestroy(e_); }
+  operator cudaEvent_t() const { return e_; }
+
+ private:
+  cudaEvent_t e_ = nullptr;
+};
+
+/// What a second stream reads of what a first one writes, with or without waiting for it.
+int read_by_another(bool waits) {
+  stream const first, second;
+  event const written;
+  auto const a = on_device(0), b = on_device(1), c = on_device(0);
+  for (int i = 0; i < 20; ++i) enqueue_add(a, b, first);
+  expect(cudaEventRecord(written, first));
+  if (waits) expect(cudaStreamWaitEvent(second, written, 0));
+  enqueue_add(c, a, second);
+  expect(cudaStreamSynchronize(second));
+  int const found = first_of(c);
+  expect(cudaStreamSynchronize(first));
+  return found;
+}
+
+TEST(Events, order_two_streams) {
+  for (int k = 0; k < 20; ++k) EXPECT_EQ(read_by_another(true), 20);
+}
+
+TEST(Events, without_which_another_stream_does_not_wait) {
+  int early = 0;
+  for (int k = 0; k < 20; ++k) early += read_by_another(false) < 20 ? 1 : 0;
+  EXPECT_GT(early, 0);
+}
+
+TEST(Events, tell_whether_and_when_they_were_reached) {
+  stream const s;
+  event const begin, end, never;
+  auto const a = on_device(0), b = on_device(1);
+  expect(cudaEventRecord(begin, s));
+  enqueue_add(a, b, s);
+  expect(cudaEventRecord(end, s));
+  EXPECT_EQ(cudaEventQuery(never), cudaSuccess) << "nothing was recorded";
+  while (cudaEventQuery(begin) == cudaErrorNotReady) {
+  }
+  expect(cudaEventSynchronize(end));
+  EXPECT_EQ(cudaEventQuery(end), cudaSuccess);
+  EXPECT_EQ(first_of(a), 1);
+  float milliseconds = -1;
+  expect(cudaEventElapsedTime(&milliseconds, begin, end));
+  EXPECT_GE(milliseconds, 0);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, never, end), cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+}
+
+/// A second stream joins a capture of the first by an event, does what is given, and is perhaps waited for.
+cudaError_t forked(std::function<cudaError_t(cudaStream_t, cudaStream_t)> const& work, bool joins,
+                   cudaGraph_t* graph) {
+  stream const first, second;
+  event const fork, join;
+  expect(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
+  expect(cudaEventRecord(fork, first));
+  expect(cudaStreamWaitEvent(second, fork, 0));
+  auto const e = work(first, second);
+  if (joins) {
+    expect(cudaEventRecord(join, second));
+    expect(cudaStreamWaitEvent(first, join, 0));
+  }
+  auto const end = cudaStreamEndCapture(first, graph);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+  expect(cudaStreamIsCapturing(second, &status));
+  EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  cudaGetLastError();
+  return e == cudaSuccess ? end : e;
+}
+
+TEST(Graphs, capture_streams_that_wait_for_events) {
+  auto const a = on_device(1), b = on_device(2), c = on_device(3);
+  auto const work = [&](cudaStream_t first, cudaStream_t second) {
+    enqueue_add(a, b, first);
+    enqueue_add(c, b, second);
+    return cudaSuccess;
+  };
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(forked(work, false, &graph), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(graph, nullptr);
+  ASSERT_EQ(forked(work, true, &graph), cudaSuccess);
+  EXPECT_EQ(first_of(c), 3) << "nothing ran";
+  stream const s;
+  cudaGraphExec_t runnable = nullptr;
+  expect(cudaGraphInstantiate(&runnable, graph, 0));
+  for (int i = 0; i < 2; ++i) expect(cudaGraphLaunch(runnable, s));
+  expect(cudaStreamSynchronize(s));
+  EXPECT_EQ(first_of(a), 5);
+  EXPECT_EQ(first_of(c), 7);
+  expect(cudaGraphExecDestroy(runnable));
+  expect(cudaGraphDestroy(graph));
+}
+
+TEST(Graphs, refuse_events_from_outside_and_an_end_elsewhere) {
+  event const outside;
+  stream const other;
+  expect(cudaEventRecord(outside, other));
+  cudaGraph_t graph = nullptr;
+  auto const isolated = [&](cudaStream_t first, cudaStream_t) {
+    return cudaStreamWaitEvent(first, outside, 0);
+  };
+  EXPECT_EQ(forked(isolated, false, &graph), cudaErrorStreamCaptureIsolation);
+  auto const elsewhere = [&](cudaStream_t, cudaStream_t second) {
+    return cudaStreamEndCapture(second, &graph);
+  };
+  EXPECT_EQ(forked(elsewhere, false, &graph), cudaErrorStreamCaptureUnmatched);
+  event const inside;
+  auto const ask = [&](cudaStream_t first, cudaStream_t second) {
+    auto const e = cudaEventRecord(inside, first);
+    return e == cudaSuccess ? cudaStreamWaitEvent(second, inside, 0) : e;
+  };
+  EXPECT_EQ(forked(ask, true, &graph), cudaSuccess);
+  expect(cudaGraphDestroy(graph));
+  EXPECT_EQ(cudaEventQuery(inside), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(other, inside, 0), cudaErrorCapturedEvent);
+  cudaGetLastError();
+}
+
 }  // namespace
