@@ -20,8 +20,7 @@ namespace compiled_kernels {
 template <class Operands, class Body>
 void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_t codes_at,
              Body const& body) {
-  gq::kernel::piece_list one;
-  one.all[0] = {0, 0, o.count, frame};
+  auto const one = gq::kernel::piece_list::of_one(o.count, frame);
   on.values(o.count, gq::kernel::framed<Body>{body, {0, o.terms}, codes_at, one});
 }
 
@@ -59,8 +58,7 @@ template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, true> const&);
 
 void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body) {
-  gq::kernel::piece_list one;
-  one.all[0] = {0, 0, count, nullptr};
+  auto const one = gq::kernel::piece_list::of_one(count, nullptr);
   on.values(count, gq::kernel::framed<gq::kernel::device::add_floats>{body, {0, 1}, 0, one});
 }
 

@@ -285,6 +285,13 @@ struct piece_list {
   piece all[most] = {};
   int count = 1;
 
+  /// One segment, with all that the operands have.
+  static piece_list of_one(std::uint64_t values, std::byte* frame) {
+    piece_list one;
+    one.all[0] = {0, 0, values, frame};
+    return one;
+  }
+
   /// The piece of a tile of the launch.
   GLOBALQ_FUNCTION int of(std::uint64_t tile) const {
     int p = 0;
@@ -328,11 +335,6 @@ struct framed : Body {
   std::uint64_t codes_at;  ///< bytes of a frame in front of its codes
   piece_list pieces;
 
-  template <int Lanes>
-  GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const {
-    if (index == 0 && lane == 0) treat(0);
-    Body::template tile<Lanes>(index, lane);
-  }
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
     if constexpr (takes_pieces<Lanes>()) {

@@ -131,6 +131,34 @@ GLOBALQ_FUNCTION void store_some(std::byte* p, int count, std::uint32_t const (&
     }
 }
 
+/// The elements of Size bytes of rows of N, 64 apart: of all at once where rows are whole and lie so, else one by one.
+/// @param p      the first row
+/// @param count  count(row): how many there are; those behind are zero, and not written
+/// @{
+template <int N, int Size, int R, int W, class Count>
+GLOBALQ_FUNCTION void load_rows(std::byte const* p, bool whole, Count const& count,
+                                std::uint32_t (&raw)[R][W]) {
+  if (whole && aligned<N * Size>(p)) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) load_whole<N * Size>(p + 64 * Size * r, raw[r]);
+  } else {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) load_some<Size>(p + 64 * Size * r, count(r), raw[r]);
+  }
+}
+template <int N, int Size, int R, int W, class Count>
+GLOBALQ_FUNCTION void store_rows(std::byte* p, bool whole, Count const& count,
+                                 std::uint32_t const (&raw)[R][W]) {
+  if (whole && aligned<N * Size>(p)) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) store_whole<N * Size>(p + 64 * Size * r, raw[r]);
+  } else {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r) store_some<Size>(p + 64 * Size * r, count(r), raw[r]);
+  }
+}
+/// @}
+
 /// N codes side by side in registers, as an integer wire has them in memory.
 template <class Lane, int N>
 struct code_row {

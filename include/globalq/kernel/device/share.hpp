@@ -295,24 +295,14 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   template <int Size, int W>
   GLOBALQ_FUNCTION void load_elements(void const* data, std::uint32_t (&raw)[R][W]) const {
     std::byte const* const p = static_cast<std::byte const*>(data) + (o.first + first_) * Size;
-    if (whole_ && aligned<N * Size>(p)) {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) load_whole<N * Size>(p + 64 * Size * r, raw[r]);
-    } else {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) load_some<Size>(p + 64 * Size * r, count(r), raw[r]);
-    }
+    load_rows<N, Size>(
+        p, whole_, [&](int r) { return count(r); }, raw);
   }
   template <int Size, int W>
   GLOBALQ_FUNCTION void store_elements(void* data, std::uint32_t const (&raw)[R][W]) const {
     std::byte* const p = static_cast<std::byte*>(data) + (o.first + first_) * Size;
-    if (whole_ && aligned<N * Size>(p)) {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) store_whole<N * Size>(p + 64 * Size * r, raw[r]);
-    } else {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) store_some<Size>(p + 64 * Size * r, count(r), raw[r]);
-    }
+    store_rows<N, Size>(
+        p, whole_, [&](int r) { return count(r); }, raw);
   }
 
   /// use(scale(bucket, row), row, place) for every value.

@@ -29,21 +29,8 @@ struct table_numbers {
 
 /// One element, from memory that does not change while a kernel runs.
 /// @{
-GLOBALQ_FUNCTION std::uint32_t gathered(std::uint32_t const* p) {
-#if defined(__CUDA_ARCH__)
-  return __ldg(p);
-#else
-  return *p;
-#endif
-}
-GLOBALQ_FUNCTION float gathered(float const* p) {
-#if defined(__CUDA_ARCH__)
-  return __ldg(p);
-#else
-  return *p;
-#endif
-}
-GLOBALQ_FUNCTION double gathered(double const* p) {
+template <class Number>
+GLOBALQ_FUNCTION Number gathered(Number const* p) {
 #if defined(__CUDA_ARCH__)
   return __ldg(p);
 #else

@@ -37,25 +37,13 @@ class value_rows {
   /// Values of Size bytes of a segment that begins at @p segment. Those behind its end are zero.
   template <int Size, int W>
   GLOBALQ_FUNCTION void load(std::byte const* segment, std::uint32_t (&raw)[R][W]) const {
-    std::byte const* const p = global(segment) + first_ * Size;
-    if (whole_ && aligned<N * Size>(p)) {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) load_whole<N * Size>(p + 64 * Size * r, raw[r]);
-    } else {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) load_some<Size>(p + 64 * Size * r, count(r), raw[r]);
-    }
+    load_rows<N, Size>(
+        global(segment) + first_ * Size, whole_, [&](int r) { return count(r); }, raw);
   }
   template <int Size, int W>
   GLOBALQ_FUNCTION void store(std::byte* segment, std::uint32_t const (&raw)[R][W]) const {
-    std::byte* const p = global(segment) + first_ * Size;
-    if (whole_ && aligned<N * Size>(p)) {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) store_whole<N * Size>(p + 64 * Size * r, raw[r]);
-    } else {
-      GLOBALQ_UNROLL
-      for (int r = 0; r < R; ++r) store_some<Size>(p + 64 * Size * r, count(r), raw[r]);
-    }
+    store_rows<N, Size>(
+        global(segment) + first_ * Size, whole_, [&](int r) { return count(r); }, raw);
   }
 
   /// f(row, place) for every value, those behind the end too.

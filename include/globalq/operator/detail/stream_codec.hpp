@@ -148,8 +148,7 @@ class stream_codec final : public composition {
         if (!leaf && base::how_ == method::own) return enqueue_with(Reduce{});
       enqueue_with(reduce::sum{});
     } else if (measures(call_.x.type)) {
-      batch b = one_batch(part, out.data());
-      launch_measured<true>(o, terms, b, nullptr, nullptr);
+      launch_measured<true>(o, terms, one_piece(part, out.data()), nullptr, nullptr);
     } else {
       if (local_) measure_sum(o, part, scales);
       enqueue(o, part, out.data(), terms, kernel::device::add_values<operands>{o, codes, scales});
@@ -195,7 +194,7 @@ class stream_codec final : public composition {
   void measure_all(std::span<unsent const> all, double* units, std::uint64_t* top) override {
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
       for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
-      launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b, units, top);
+      launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b.pieces, units, top);
     });
     for (unsent const& each : all)
       if (!each.frame.empty()) made_.push_back(each);
@@ -252,9 +251,7 @@ class stream_codec final : public composition {
 
   template <class Body>
   void enqueue(operands const& o, segment part, std::byte* frame, int terms, Body const& body) const {
-    kernel::piece_list one;
-    one.all[0] = {0, 0, values_word(o.count), frame};
-    launch(o.count, wire::header_bytes + scale_bytes_of(part), terms, one, body);
+    launch(o.count, wire::header_bytes + scale_bytes_of(part), terms, one_piece(part, frame), body);
   }
 
   template <class Body>
@@ -275,24 +272,23 @@ class stream_codec final : public composition {
 
   /// Launches over segments whose buckets are measured.
   template <bool Sum>
-  void launch_measured(operands const& o, int terms, batch& b, double* units, std::uint64_t* top) const {
+  void launch_measured(operands const& o, int terms, kernel::piece_list pieces, double* units,
+                       std::uint64_t* top) const {
     std::uint64_t const most = static_cast<std::uint64_t>(group_) * bucket_;
     std::uint32_t items = 0;
-    for (int p = 0; p < b.pieces.count; ++p) {
-      b.pieces.all[p].start = items;
-      items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(b.pieces.all[p].values), most));
+    for (int p = 0; p < pieces.count; ++p) {
+      pieces.all[p].start = items;
+      items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(pieces.all[p].values), most));
     }
     on_.teams(items, kernel::measured_codes<operands, Sum>{
-                         o, {header_word(policies_.identifier), terms}, b.pieces, q_, units, top, group_});
+                         o, {header_word(policies_.identifier), terms}, pieces, q_, units, top, group_});
   }
 
   static std::uint32_t tiles_of(std::uint64_t values) {
     return static_cast<std::uint32_t>(divide_up<std::uint64_t>(values, random::tile_values));
   }
-  batch one_batch(segment part, std::byte* frame) const {
-    batch b{part, {}, tiles_of(part.count)};
-    b.pieces.all[0] = {0, 0, values_word(part.count), frame};
-    return b;
+  kernel::piece_list one_piece(segment part, std::byte* frame) const {
+    return kernel::piece_list::of_one(values_word(part.count), frame);
   }
   std::size_t bytes_before(kernel::piece_list::piece const& p) const {
     return code_bytes(std::uint64_t{p.tile} * random::tile_values);
@@ -386,11 +382,11 @@ class stream_plain_codec final : public plain_frames {
         {call_.x, part, own, call_.workers / call_.weight, call_.units.data(), 0, list, values, call_.y,
          &call_.agreed->faults},
         call_.agreed};
-    kernel::piece_list one;
-    one.all[0] = {0, 0, part.count, out};
     on_.values(part.count,
-               kernel::framed<kernel::device::add_floats>{
-                   body, {header_word(wire::float32_identifier), terms}, wire::header_bytes, one});
+               kernel::framed<kernel::device::add_floats>{body,
+                                                          {header_word(wire::float32_identifier), terms},
+                                                          wire::header_bytes,
+                                                          kernel::piece_list::of_one(part.count, out)});
   }
 
   kernel::stream_executor<Space> on_;
