@@ -123,13 +123,15 @@ struct subject {
   gq::any_quantizer op;
 };
 
-/// One norm for all, and a norm of each bucket that travels with it.
+/// One norm for all, and norms of buckets that travel with them: of more workers than a team takes frames of at a time, too.
 std::vector<subject> const& subjects() {
   static gq::levels::exponential<> const levels{};
   static std::vector<subject> const all = {
       {"one norm", gq::quantizer{gq::norm::linf{}, levels, gq::rounding::stochastic{}, gq::wire::int8{}}},
       {"local norms", gq::quantizer{gq::norm::local<2>{.bucket = 512}, levels, gq::rounding::stochastic{},
                                     gq::wire::int8{}}},
+      {"local maxima", gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 128}, gq::levels::uniform<>{},
+                                     gq::rounding::random_shift{}, gq::wire::int8{}}},
   };
   return all;
 }

@@ -68,6 +68,13 @@ struct measured_codes {
     float power, gain;
     std::uint32_t word;
   };
+  /// How own values, and those of some frames, become terms of a bucket's sum.
+  struct terms {
+    static constexpr int frames = 8;
+    int reference;
+    input_scale own;
+    typename rows::affine frame[frames];
+  };
 
   /// What a team shares.
   struct shared {
@@ -75,8 +82,9 @@ struct measured_codes {
     static constexpr std::size_t values = measured_buckets::longest * sizeof(float),
                                  sums = norm::detail::shared_sums::bytes,
                                  found = measured_buckets::most * sizeof(norm::statistic),
-                                 ways = measured_buckets::most * sizeof(encoding);
-    static constexpr std::size_t bytes = values + sums + found + ways;
+                                 ways = measured_buckets::most * sizeof(encoding),
+                                 added = Sum ? measured_buckets::most * sizeof(terms) : 0;
+    static constexpr std::size_t bytes = values + sums + found + ways + added;
 
     GLOBALQ_FUNCTION std::byte* stage() const { return memory; }
     GLOBALQ_FUNCTION norm::detail::shared_sums partial() const { return {memory + values}; }
@@ -86,12 +94,25 @@ struct measured_codes {
     GLOBALQ_FUNCTION encoding* encodings() const {
       return reinterpret_cast<encoding*>(memory + values + sums + found);
     }
+    GLOBALQ_FUNCTION terms* added_up() const {
+      return reinterpret_cast<terms*>(memory + values + sums + found + ways);
+    }
     /// Row r of share k of the item's tiles.
     GLOBALQ_FUNCTION std::byte* row(int k, int r) const {
       int const at = k / threads_of_tile * tile_values + 64 * r + 4 * lanes * (k % threads_of_tile);
       return memory + at * static_cast<int>(sizeof(float));
     }
   };
+
+  /// Where an item lies.
+  struct place {
+    std::uint64_t tile, bucket;  ///< its first
+    int buckets, shares;         ///< of threads
+    GLOBALQ_FUNCTION std::uint64_t tile_of(int k) const {
+      return tile + static_cast<std::uint64_t>(k / threads_of_tile);
+    }
+  };
+  GLOBALQ_FUNCTION static int lane_of(int k) { return k % threads_of_tile * lanes; }
 
  public:
   static constexpr std::size_t scratch_bytes = shared::bytes;
@@ -107,25 +128,23 @@ struct measured_codes {
                         left = wire::values_of_word(at.values) - before;
     int const count = left < static_cast<std::uint64_t>(most) ? static_cast<int>(left) : most,
               buckets = divide_up(count, width), shares = divide_up(count, tile_values) * threads_of_tile;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
-      rows const part(o, tile + static_cast<std::uint64_t>(k / threads_of_tile), k % threads_of_tile * lanes);
-      if (part.count(0) > 0) stage(part, k, s);
-    });
-    team.team_barrier();
+    place const at_item{tile, bucket, buckets, shares};
+    if constexpr (Sum)
+      stage_sums(team, at_item, s);
+    else
+      stage_values(team, at_item, s);
     measure(team, s, count, width);
     std::byte* const scales = scales_of(at);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, buckets), [&](int g) {
-      s.encodings()[g] = settle(s.statistics()[g], bucket + static_cast<std::uint64_t>(g), scales);
+      s.encodings()[g] = settle(g, bucket + static_cast<std::uint64_t>(g), scales, s);
       if (g == 0 && item == at.start) begin(at, p);
     });
     team.team_barrier();
     if (at.frame == nullptr) return;
     std::byte* const codes = codes_of(at);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
-      std::uint64_t const index = tile + static_cast<std::uint64_t>(k / threads_of_tile);
-      int const lane = k % threads_of_tile * lanes;
-      rows const part(o, index, lane);
-      if (part.count(0) > 0) encode(part, index, lane, bucket, k, s, codes);
+      rows const part(o, at_item.tile_of(k), lane_of(k));
+      if (part.count(0) > 0) encode(part, at_item, k, s, codes);
     });
   }
 
@@ -172,27 +191,109 @@ struct measured_codes {
     for (std::size_t i = scales; i < section; ++i) at.frame[wire::header_bytes + i] = std::byte{0};
   }
 
-  /// The values of a thread to where the team shares them.
-  GLOBALQ_FUNCTION void stage(rows const& part, int k, shared const& s) const {
+  /// Own values to where the team shares them.
+  template <class Team>
+  KOKKOS_FUNCTION void stage_values(Team const& team, place const& p, shared const& s) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, p.shares), [&](int k) {
+      rows const part(o, p.tile_of(k), lane_of(k));
+      if (part.count(0) == 0) return;
+      typename rows::floats z;
+      part.load_narrow(o.x, z);
+      keep(z, k, s);
+    });
+    team.team_barrier();
+  }
+
+  /// The same of the sums with what frames hold. What makes terms of them is found once a bucket, for some frames at a time.
+  template <class Team>
+  KOKKOS_FUNCTION void stage_sums(Team const& team, place const& p, shared const& s) const {
+    for (int from = 0; from == 0 || from < o.sources.count; from += terms::frames) {
+      int const number = smaller(o.sources.count - from, terms::frames), threads = number + 1;
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, p.buckets * threads), [&](int k) {
+        int const g = k / threads, frame = k % threads;
+        std::uint64_t const b = p.bucket + static_cast<std::uint64_t>(g);
+        terms& t = s.added_up()[g];
+        int const reference = o.reference(b);
+        if (frame < number) {
+          source_view const from_frame = o.sources[from + frame];
+          t.frame[frame] = {o.shift_of(from_frame, b), o.factor_of(from_frame, b, true, reference)};
+        } else {
+          t.reference = reference;
+          t.own = o.sum_scale(b, reference);
+        }
+      });
+      team.team_barrier();
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, p.shares), [&](int k) {
+        rows const part(o, p.tile_of(k), lane_of(k));
+        if (part.count(0) > 0) add_frames(part, p, k, from, from + number, s);
+      });
+      team.team_barrier();
+    }
+  }
+
+  /// Adds frames [from, to) to what is there; the first to own values.
+  GLOBALQ_FUNCTION void add_frames(rows const& part, place const& p, int k, int from, int to,
+                                   shared const& s) const {
+    typename rows::codes first{};
+    if (from < to) part.fetch(o.sources[from].codes, first);
     typename rows::floats z;
-    if constexpr (Sum)
-      part.template accumulate<true>(true, part.find_references(), z);
-    else
+    int bucket[rows::R];
+    part.find_buckets(p.bucket, p.buckets - 1, bucket);
+    if (from > 0)
+      take(z, k, s);
+    else if (o.own)
       part.load_narrow(o.x, z);
     GLOBALQ_UNROLL
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < rows::R; ++r) {
+      input_scale const own = s.added_up()[bucket[r]].own;
+      float const power = power_of_two_float(own.exponent);
+      GLOBALQ_UNROLL
+      for (int i = 0; i < rows::N; ++i)
+        z[r][i] = from > 0 ? z[r][i] : (o.own ? multiply(multiply(z[r][i], power), own.gain) : -0.0F);
+    }
+    part.add_frames(
+        first, from, to,
+        [&](int frame, source_view const&, auto const& use) {
+          GLOBALQ_UNROLL
+          for (int r = 0; r < rows::R; ++r) {
+            auto const a = s.added_up()[bucket[r]].frame[frame - from];
+            GLOBALQ_UNROLL
+            for (int i = 0; i < rows::N; ++i) use(a, r, i);
+          }
+        },
+        z);
+    keep(z, k, s);
+  }
+
+  /// The values of a thread to and from where the team shares them.
+  /// @{
+  GLOBALQ_FUNCTION static void keep(typename rows::floats const& z, int k, shared const& s) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < rows::R; ++r) {
       std::uint32_t words[rows::N];
       GLOBALQ_UNROLL
       for (int i = 0; i < rows::N; ++i) words[i] = bits_of(z[r][i]);
       device::store_whole<4 * rows::N>(s.row(k, r), words);
     }
   }
+  GLOBALQ_FUNCTION static void take(typename rows::floats& z, int k, shared const& s) {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < rows::R; ++r) {
+      std::uint32_t words[rows::N];
+      device::load_whole<4 * rows::N>(s.row(k, r), words);
+      GLOBALQ_UNROLL
+      for (int i = 0; i < rows::N; ++i) z[r][i] = float_of(words[i]);
+    }
+  }
+  /// @}
 
   /// The scale of a bucket, as it travels, and what it makes of values.
-  GLOBALQ_FUNCTION encoding settle(norm::statistic const& found, std::uint64_t b, std::byte* scales) const {
+  /// @param g  its number among those of the item
+  GLOBALQ_FUNCTION encoding settle(int g, std::uint64_t b, std::byte* scales, shared const& s) const {
+    norm::statistic const found = s.statistics()[g];
     std::uint32_t const word = o.shared_word(b, o.rank, Sum);
     if constexpr (Sum) {
-      int const reference = o.reference(b);
+      int const reference = s.added_up()[g].reference;
       o.write_scale(scales, b, norm::local_unit(found, q, o.x.type, -reference));
       return {1, o.gain_of_sum(b, scales, reference), word};
     } else {
@@ -206,27 +307,27 @@ struct measured_codes {
   }
 
   /// The codes of what is there.
-  GLOBALQ_FUNCTION void encode(rows const& part, std::uint64_t index, int lane, std::uint64_t bucket, int k,
-                               shared const& s, std::byte* codes) const {
+  GLOBALQ_FUNCTION void encode(rows const& part, place const& p, int k, shared const& s,
+                               std::byte* codes) const {
     typename rows::floats z;
+    take(z, k, s);
+    int bucket[rows::R];
+    part.find_buckets(p.bucket, p.buckets - 1, bucket);
+    typename rows::words words{};
     GLOBALQ_UNROLL
-    for (int r = 0; r < 4; ++r) {
-      std::uint32_t words[rows::N];
-      device::load_whole<4 * rows::N>(s.row(k, r), words);
+    for (int r = 0; r < rows::R; ++r) {
+      encoding const e = s.encodings()[bucket[r]];
       GLOBALQ_UNROLL
-      for (int i = 0; i < rows::N; ++i) z[r][i] = float_of(words[i]);
+      for (int i = 0; i < rows::N; ++i) {
+        z[r][i] = multiply(Sum ? z[r][i] : multiply(z[r][i], e.power), e.gain);
+        words[r][i] = e.word;
+      }
     }
-    typename rows::words shared_words{};
-    part.for_each_value(
-        false, [&](std::uint64_t b, int) { return s.encodings()[b - bucket]; },
-        [&](encoding const& e, int r, int i) {
-          z[r][i] = multiply(Sum ? z[r][i] : multiply(z[r][i], e.power), e.gain);
-          shared_words[r][i] = e.word;
-        });
     typename rows::codes c;
-    part.encode(
-        z, shared_words,
-        rows::draw(o, index, lane, o.rank, Sum ? random::purpose::requantise : random::purpose::encode), c);
+    part.encode(z, words,
+                rows::draw(o, p.tile_of(k), lane_of(k), o.rank,
+                           Sum ? random::purpose::requantise : random::purpose::encode),
+                c);
     part.write(c, codes);
   }
 };

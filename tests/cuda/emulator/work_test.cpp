@@ -139,7 +139,7 @@ steps count(char const* name, Norm norm, bool local) {
 
 }  // namespace
 
-/// Buckets with norms of their own cost 1.3 times what one norm of all values does, long ones; values are read once.
+/// Buckets with norms of their own cost at most 1.3 times what one norm of all values does; values are read once.
 TEST(Work, local_norms) {
   if (!support::executed()) GTEST_SKIP() << "the device does not count";
   using one = gq::norm::local<2>;
@@ -149,13 +149,12 @@ TEST(Work, local_norms) {
                       count("l2, buckets of 8192", one{.bucket = 8192}, true)};
   steps const linf[] = {count("linf, buckets of 128", largest{.bucket = 128}, true),
                         count("linf, buckets of 1024", largest{.bucket = 1024}, true)};
-  for (steps const& s : {l2[0], l2[1], linf[1]}) EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
-  EXPECT_LE(linf[0].instructions(), 1.5 * whole.instructions());
   for (steps const& s : {l2[0], l2[1], linf[0], linf[1]}) {
+    EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
     EXPECT_EQ(s.encode.launches, 1);
     EXPECT_EQ(s.hop.launches, 1);
     EXPECT_LE(s.encode.loaded, 4.01);
     EXPECT_LE(s.encode.stored, 1.1);
-    EXPECT_LE(s.hop.loaded + s.hop.stored, 9.2);
+    EXPECT_LE(s.hop.loaded + s.hop.stored, 6.4);
   }
 }

@@ -94,6 +94,24 @@ GLOBALQ_FUNCTION std::uint64_t find_max(std::byte const* values, int count, int 
   return patterns::max_bits(top);
 }
 
+/// The same of float32 values that begin at multiples of 16 bytes.
+GLOBALQ_FUNCTION std::uint64_t find_max_of_quads(std::byte const* values, int count, int thread, int step) {
+  std::uint32_t top = 0;
+  GLOBALQ_NO_UNROLL
+  for (int i = 4 * thread; i + 4 <= count; i += 4 * step) {
+    std::uint32_t words[4];
+    kernel::device::load_whole<16>(values + 4 * i, words);
+    GLOBALQ_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      std::uint32_t const m = words[k] & float_magnitude;
+      top = top < m ? m : top;
+    }
+  }
+  std::uint64_t const rest = find_max<dtype::float32>(values + 4 * (count & ~3), count & 3, thread, step),
+                      found = patterns_of<dtype::float32>::max_bits(top);
+  return found < rest ? rest : found;
+}
+
 /// How add_powers() sees values: loaded times 2^loaded, and then times a factor.
 struct scaled_powers {
   int loaded;
@@ -132,6 +150,10 @@ GLOBALQ_FUNCTION std::uint64_t find_powers(std::byte const* values, int count, i
 
 /// Values as a vector has them.
 struct any_type {
+  template <dtype Type>
+  GLOBALQ_FUNCTION static std::uint64_t max(std::byte const* values, int count, int thread, int step) {
+    return find_max<Type>(values, count, thread, step);
+  }
   /// f(integral constant of the type).
   template <class F>
   GLOBALQ_FUNCTION static void with_type(dtype type, F const& f) {
@@ -147,8 +169,12 @@ struct any_type {
     }
   }
 };
-/// Values of at most four bytes, staged as float32.
+/// Values of at most four bytes, staged as float32, each block at a multiple of 16 bytes.
 struct as_float32 {
+  template <dtype>
+  GLOBALQ_FUNCTION static std::uint64_t max(std::byte const* values, int count, int thread, int step) {
+    return find_max_of_quads(values, count, thread, step);
+  }
   template <class F>
   GLOBALQ_FUNCTION static void with_type(dtype, F const& f) {
     f(std::integral_constant<dtype, dtype::float32>{});
@@ -168,7 +194,7 @@ struct shared_sums {
 };
 
 /// Measures blocks.
-/// @tparam Types  with_type(type, f) of the types that values may have where they are staged
+/// @tparam Types  of values where they are staged: with_type(type, f); max<type>() as find_max()
 template <class Types>
 struct team_statistics {
   dtype type;  ///< of the values
@@ -181,9 +207,9 @@ struct team_statistics {
   KOKKOS_FUNCTION void measure(Team const& team, int blocks, shared_sums const& s, Values const& for_values,
                                statistic* found) const {
     bool const unscaled = type != dtype::float64 && q <= max_unscaled_order;
-    // one block's largest value may be looked for by more threads than it has sums
-    int const threads = blocks == 1 && !unscaled ? shared_sums::most_blocks * 4 : 16;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * threads), [&](int k) {
+    // a largest value may be looked for by more threads than there are sums, or by fewer
+    int const threads = unscaled ? 16 : (blocks == 1 ? shared_sums::most_blocks * 4 : (blocks > 8 ? 8 : 16));
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * (threads < 16 ? 16 : threads)), [&](int k) {
       s.most()[k] = 0;
       if (k < blocks * 16) s.sums()[k] = 0;
     });
@@ -192,7 +218,7 @@ struct team_statistics {
         constexpr dtype of = decltype(is)::value;
         std::uint64_t most = 0;
         if (!unscaled)
-          most = find_max<of>(values, n, t, threads);
+          most = Types::template max<of>(values, n, t, threads);
         else if constexpr (of != dtype::float64)
           most = find_powers<of>(values, n, t, q, plain_powers{}, s.sums()[g * 16 + t]);
         std::uint64_t& before = s.most()[g * threads + t];

@@ -243,12 +243,17 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       return r < 2 ? (r == 0 ? m.row[0] : m.row[1]) : (r == 2 ? m.row[2] : m.row[3]);
   }
 
+  /// What a frame's levels become: each times factor, after a shift.
+  struct affine {
+    float shift, factor;
+  };
+
   /// The sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
   /// @tparam Own  false: there are no own values
   template <bool Own>
   GLOBALQ_FUNCTION void accumulate(bool multiply_terms, references const& m, floats& sum) const {
-    codes next{};
-    if (o.sources.count > 0) fetch(o.sources[source_].codes, next);
+    codes first{};
+    if (o.sources.count > 0) fetch(o.sources[source_].codes, first);
     if (Own && o.own) {
       load(
           o.x, [&](std::uint64_t b, int row) { return o.sum_scale(b, reference_of(m, b, row)); },
@@ -260,24 +265,34 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         for (int i = 0; i < N; ++i) sum[r][i] = -0.0F;  // changes nothing when added to
       }
     }
-    struct affine {
-      float shift, factor;
-    };
     bool const same = !o.local && !o.rounding.shifts();
+    add_frames(
+        first, 0, o.sources.count,
+        [&](int, source_view const& s, auto const& use) {
+          for_each_value(
+              same,
+              [&](std::uint64_t b, int row) {
+                return affine{o.shift_of(s, b), o.factor_of(s, b, multiply_terms, reference_of(m, b, row))};
+              },
+              use);
+        },
+        sum);
+  }
+
+  /// Adds what frames [from, to) decode to.
+  /// @param next  what was fetched of the first of them
+  /// @param each  each(number, frame, use) calls use(affine, row, place) for every value
+  template <class Each>
+  GLOBALQ_FUNCTION void add_frames(codes next, int from, int to, Each const& each, floats& sum) const {
     GLOBALQ_NO_UNROLL
-    for (int k = 0; k < o.sources.count; ++k) {
-      auto const s = o.sources[source_ + k];
+    for (int k = from; k < to; ++k) {
+      source_view const s = o.sources[source_ + k];
       codes c = next;
-      if (k + 1 < o.sources.count) fetch(o.sources[source_ + k + 1].codes, next);
+      if (k + 1 < to) fetch(o.sources[source_ + k + 1].codes, next);
       unpack(c, o.limit_of(s));
-      for_each_value(
-          same,
-          [&](std::uint64_t b, int row) {
-            return affine{o.shift_of(s, b), o.factor_of(s, b, multiply_terms, reference_of(m, b, row))};
-          },
-          [&](affine const& a, int r, int i) {
-            sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);
-          });
+      each(k, s, [&](affine const& a, int r, int i) {
+        sum[r][i] += value_of(o.levels, c.row[r].get(i), a.shift, a.factor);
+      });
     }
   }
 
@@ -338,6 +353,13 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       row = one || left > tile_values ? R : row + (static_cast<int>(left) + 63) / 64;
       if (row < R && count(row) == 0) return;
     }
+  }
+
+  /// The buckets of rows, none of which lies in two, counted from bucket @p first on; of rows that are not there @p last or less.
+  GLOBALQ_FUNCTION void find_buckets(std::uint64_t first, int last, int (&of)[R]) const {
+    GLOBALQ_UNROLL
+    for (int r = 0; r < R; ++r)
+      of[r] = smaller(static_cast<int>(o.bucket.quotient(index_of(r)) - first), last);
   }
 
   /// The first of the frames.
