@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq or globalq::compiled; globalq::train, globalq::baseline and globalq::model; and where
-# they are enabled and found globalq::mpi, globalq::nccl and globalq::eigen.
+# The targets that users link: globalq::globalq or globalq::compiled; over the latter globalq::named; globalq::train,
+# globalq::baseline and globalq::model; and where they are enabled and found globalq::mpi, globalq::nccl and globalq::eigen.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
@@ -13,7 +13,9 @@ foreach(part IN LISTS GLOBALQ_PARTS)
   list(FILTER headers_${part} INCLUDE REGEX "/globalq/${part}[./]")
 endforeach()
 set(headers ${GLOBALQ_HEADERS})
-list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model})
+set(headers_named ${GLOBALQ_HEADERS})
+list(FILTER headers_named INCLUDE REGEX "/globalq/named/")
+list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model} ${headers_named})
 
 add_library(globalq INTERFACE)
 add_library(globalq::globalq ALIAS globalq)
@@ -47,6 +49,13 @@ set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_
 target_link_libraries(globalq_compiled PUBLIC globalq)
 target_compile_definitions(globalq_compiled PUBLIC GLOBALQ_COMPILED)
 target_compile_options(globalq_compiled PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
+# Operators by name: every composition that words can make, compiled once.
+file(GLOB GLOBALQ_NAMED_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/named/*.cpp)
+add_library(globalq_named STATIC ${GLOBALQ_NAMED_SOURCES})
+add_library(globalq::named ALIAS globalq_named)
+set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
+target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
 # What it has of globalq::mpi and globalq::nccl: objects of the archive that only programs with these transports take out of it, so
 # that nobody else need link MPI or NCCL.
 function(globalq_compile_transport name)
@@ -59,7 +68,7 @@ function(globalq_compile_transport name)
 endfunction()
 # Sources for a GPU's compiler bring their own kernels.
 if(NOT GLOBALQ_BUILD_COMPILED OR Kokkos_ENABLE_CUDA)
-  set_target_properties(globalq_compiled PROPERTIES EXCLUDE_FROM_ALL ON)
+  set_target_properties(globalq_compiled globalq_named PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 
 if(GLOBALQ_ENABLE_MPI AND MPI_CXX_FOUND)

@@ -51,7 +51,7 @@ std::unique_ptr<exchange> fed_back(setting const& with, Compressor inner) {
 }
 /// As the parameter "feedback" says.
 template <class Compressor>
-std::unique_ptr<exchange> maybe_fed_back(setting const& with, compose::arguments const& how,
+std::unique_ptr<exchange> maybe_fed_back(setting const& with, gq::named::arguments const& how,
                                          Compressor inner) {
   constexpr std::array<std::string_view, 2> words{"no", "yes"};
   return how.one_of("feedback", words) == 1 ? fed_back(with, std::move(inner))
@@ -69,7 +69,7 @@ std::size_t place_of(std::vector<Parameter> const& ascending, Parameter least) {
 /// reference, at its error; Accordion one of both ends; both: L-GreCo within a fourth to four times, at the error of Accordion's.
 /// @param candidates  a fourth to four times the reference, ascending, half and twice among them
 template <class Compressor, class Parameter>
-std::unique_ptr<exchange> adaptive(setting const& with, compose::arguments const& how, Compressor inner,
+std::unique_ptr<exchange> adaptive(setting const& with, gq::named::arguments const& how, Compressor inner,
                                    std::vector<Parameter> candidates, Parameter reference) {
   constexpr std::array<std::string_view, 3> rules{"lgreco", "accordion", "both"};
   std::size_t const rule = how.one_of("rule", rules);

@@ -12,7 +12,7 @@
 
 namespace evidence {
 
-std::unique_ptr<exchange> make_sign_sgd(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_sign_sgd(setting const& with, gq::named::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"layers", "one"};
   auto const scale =
       how.one_of("scale", words) == 0 ? gq::baseline::sign_scale::layers : gq::baseline::sign_scale::one;
@@ -20,13 +20,13 @@ std::unique_ptr<exchange> make_sign_sgd(setting const& with, compose::arguments 
                         gq::baseline::sign_sgd(with.layers, {.scale = scale}, {.seed = with.seed}));
 }
 
-std::unique_ptr<exchange> make_one_bit(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_one_bit(setting const& with, gq::named::arguments const& how) {
   return maybe_fed_back(
       with, how,
       gq::baseline::one_bit(with.layers, {.bucket = how.number("bucket", 0, 1U << 20)}, {.seed = with.seed}));
 }
 
-std::unique_ptr<exchange> make_int_sgd(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_int_sgd(setting const& with, gq::named::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"8", "32"};
   gq::options const options{.seed = with.seed};
   if (how.one_of("bits", words) == 0)
@@ -34,7 +34,7 @@ std::unique_ptr<exchange> make_int_sgd(setting const& with, compose::arguments c
   return plain(with, gq::baseline::int_sgd<std::int32_t>(with.layers, {}, options));
 }
 
-std::unique_ptr<exchange> make_thc(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_thc(setting const& with, gq::named::arguments const& how) {
   return maybe_fed_back(with, how,
                         gq::baseline::thc(with.layers, {.bits = static_cast<int>(how.number("bits", 2, 8))},
                                           {.seed = with.seed}));

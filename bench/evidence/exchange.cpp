@@ -13,7 +13,7 @@
 namespace evidence {
 namespace {
 
-using compose::parameter;
+using gq::named::parameter;
 
 constexpr parameter feedback{"feedback", "yes", "yes or no", "error feedback, as published with it"};
 constexpr parameter no_feedback{"feedback", "no", "yes or no", "error feedback; the paper has none"};
@@ -92,8 +92,8 @@ constexpr kind table[] = {
 }
 
 /// The parameters of a name behind its first colon or comma.
-compose::arguments read(std::string const& text, kind const& of) {
-  compose::arguments with{text, of.parameters};
+gq::named::arguments read(std::string const& text, kind const& of) {
+  gq::named::arguments with{text, of.parameters};
   std::size_t const end = std::min(text.find_first_of(":,"), text.size());
   for (std::size_t at = end; at < text.size();) {
     std::size_t const next = std::min(text.find(',', at + 1), text.size());
@@ -139,25 +139,25 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
     static_cast<void>(read(operator_, *kind_));
     return;
   }
-  auto const operators = compose::operators();
+  auto const operators = gq::named::operators();
   auto const known = std::find_if(operators.begin(), operators.end(),
-                                  [&](compose::entry const& e) { return e.name == name; });
+                                  [&](gq::named::entry const& e) { return e.name == name; });
   if (known == operators.end())
-    refuse(text_, "is not known", "globalq_evidence list names all, and examples/compose has the operators");
+    refuse(text_, "is not known", "globalq_evidence list names all, and globalq/named has the operators");
   family_ = by_layers_ ? system_family : operator_family;
   source_ = known->source;
-  compose::named_operator const asked = compose::read_operator(operator_);
+  gq::named::named_operator const asked = gq::named::read_operator(operator_);
   if (schedule_.empty()) schedule_ = asked.schedule;
   if (by_layers_ && !asked.only_quantises()) refuse(text_, "does more than quantise", "leave out layers:");
 }
 
 std::unique_ptr<exchange> method::make(setting const& with) const {
   if (kind_ != nullptr) return kind_->make(with, read(operator_, *kind_));
-  compose::named_operator const asked = compose::read_operator(operator_);
+  gq::named::named_operator const asked = gq::named::read_operator(operator_);
   return by_layers_ ? make_layered(with, asked, schedule_) : make_operator(with, asked, schedule_);
 }
 
-std::uint64_t every_of(setting const& with, compose::arguments const& how) {
+std::uint64_t every_of(setting const& with, gq::named::arguments const& how) {
   std::uint64_t const every = how.number("every", 0, 1U << 30);
   return every != 0 ? every : std::max<std::uint64_t>(with.steps / 8, 5);
 }

@@ -8,7 +8,7 @@
 
 #include <globalq/train/adapt/layout.hpp>
 
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -52,12 +52,12 @@ struct kind {
   std::string_view family;  ///< operator, system or comparator
   std::string_view title;
   std::string_view source;
-  std::span<compose::parameter const> parameters;
+  std::span<gq::named::parameter const> parameters;
   bool trains = true;  ///< false: it shows what time can be gained, and nobody would train with it
-  std::unique_ptr<exchange> (*make)(setting const&, compose::arguments const&);
+  std::unique_ptr<exchange> (*make)(setting const&, gq::named::arguments const&);
 };
 
-/// @brief The systems and comparators. Operators are those of compose::operators().
+/// @brief The systems and comparators. Operators are those of gq::named::operators().
 std::span<kind const> kinds();
 
 /// @brief A name that was read: `NAME[:VALUE][,parameter=value]..[@SCHEDULE]`, where an operator may be given a schedule that is
@@ -84,7 +84,7 @@ class method {
 };
 
 /// @brief How many steps lie between choices, of what chooses while it trains: its parameter "every".
-std::uint64_t every_of(setting const& with, compose::arguments const& how);
+std::uint64_t every_of(setting const& with, gq::named::arguments const& how);
 
 /// @brief The methods of a full run, in the order of its tables; float32 is the first.
 std::vector<std::string> usual_methods();
@@ -92,21 +92,21 @@ std::vector<std::string> usual_methods();
 std::vector<std::string> quick_methods();
 
 // Each family is made in a source of its own.
-std::unique_ptr<exchange> make_operator(setting const&, compose::named_operator const&,
+std::unique_ptr<exchange> make_operator(setting const&, gq::named::named_operator const&,
                                         std::string const& schedule);
-std::unique_ptr<exchange> make_layered(setting const&, compose::named_operator const&,
+std::unique_ptr<exchange> make_layered(setting const&, gq::named::named_operator const&,
                                        std::string const& schedule);
-std::unique_ptr<exchange> make_adaptive_cgx(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_lgreco(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_top_k(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_adaptive_top_k(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_rand_k(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_power_sgd(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_adaptive_power_sgd(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_sign_sgd(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_one_bit(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_int_sgd(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_thc(setting const&, compose::arguments const&);
-std::unique_ptr<exchange> make_send_first(setting const&, compose::arguments const&);
+std::unique_ptr<exchange> make_adaptive_cgx(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_lgreco(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_top_k(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_adaptive_top_k(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_rand_k(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_power_sgd(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_adaptive_power_sgd(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_sign_sgd(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_one_bit(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_int_sgd(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_thc(setting const&, gq::named::arguments const&);
+std::unique_ptr<exchange> make_send_first(setting const&, gq::named::arguments const&);
 
 }  // namespace evidence

@@ -21,9 +21,9 @@ using layered = gq::adapt::layered_mean<workers, gq::schedule::any>;
 
 class layered_exchange final : public exchange {
  public:
-  layered_exchange(setting const& with, compose::named_operator const& asked, std::string const& schedule)
+  layered_exchange(setting const& with, gq::named::named_operator const& asked, std::string const& schedule)
       : mean_(with.all, with.layers,
-              gq::adapt::operators_of(with.layers, gq::adapt::filter::cgx(), compose::make(asked.words)),
+              gq::adapt::operators_of(with.layers, gq::adapt::filter::cgx(), gq::named::make(asked.words)),
               gq::schedule::any{schedule}, {.call = {.seed = with.seed}}) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override { mean_(gradient, step); }
@@ -34,25 +34,25 @@ class layered_exchange final : public exchange {
 
 /// CGX's operator with some bits, of the kernels that are compiled already.
 gq::any_quantizer bits_operator(gq::adapt::bits_and_bucket const& p) {
-  compose::description words;
+  gq::named::description words;
   words.norm = "local:inf";
   words.levels = "uniform";
   words.wire = "packed:" + std::to_string(p.bits);
   words.bucket = p.bucket;
-  return compose::make(words);
+  return gq::named::make(words);
 }
 
 /// Bits, and buckets, of each layer are chosen anew every so many steps, from gradients added up since, under the error of the
 /// reference everywhere.
 class adaptive_exchange final : public exchange {
  public:
-  adaptive_exchange(setting const& with, compose::arguments const& how, gq::adapt::chooser_options choice)
+  adaptive_exchange(setting const& with, gq::named::arguments const& how, gq::adapt::chooser_options choice)
       : mean_(with.all, with.layers, gq::schedule::any{"sra"}, options(with, how, std::move(choice))) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override { mean_(gradient, step); }
 
  private:
-  static gq::adapt::adaptive_options options(setting const& with, compose::arguments const& how,
+  static gq::adapt::adaptive_options options(setting const& with, gq::named::arguments const& how,
                                              gq::adapt::chooser_options choice) {
     gq::adapt::adaptive_options o;
     o.layers.call.seed = with.seed;
@@ -67,11 +67,11 @@ class adaptive_exchange final : public exchange {
 
 }  // namespace
 
-std::unique_ptr<exchange> make_layered(setting const& with, compose::named_operator const& asked,
+std::unique_ptr<exchange> make_layered(setting const& with, gq::named::named_operator const& asked,
                                        std::string const& schedule) {
   return std::make_unique<layered_exchange>(with, asked, schedule);
 }
-std::unique_ptr<exchange> make_lgreco(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_lgreco(setting const& with, gq::named::arguments const& how) {
   auto const bits = static_cast<std::uint32_t>(how.number("bits", 2, 4));
   std::uint64_t const bucket = how.number("bucket", 1, 1U << 20);
   gq::adapt::chooser_options o;
@@ -81,7 +81,7 @@ std::unique_ptr<exchange> make_lgreco(setting const& with, compose::arguments co
   o.how = gq::adapt::rule_of(gq::adapt::lgreco{});
   return std::make_unique<adaptive_exchange>(with, how, std::move(o));
 }
-std::unique_ptr<exchange> make_adaptive_cgx(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_adaptive_cgx(setting const& with, gq::named::arguments const& how) {
   constexpr std::string_view rules[] = {"kmeans", "linear", "bayes"};
   gq::adapt::chooser_options
       o;  // CGX's: 2 to 8 bits and buckets of 64 to 1,024 at the error of 4 bits and 128

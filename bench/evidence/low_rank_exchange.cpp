@@ -19,7 +19,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_power_sgd(setting const& with, gq::named::arguments const& how) {
   auto const rank = static_cast<int>(how.number("rank", 1, 256));
 #ifdef GLOBALQ_HAS_EIGEN
   return maybe_fed_back(with, how, gq::baseline::power_sgd(with.layers, {.rank = rank}, {.seed = with.seed}));
@@ -29,7 +29,7 @@ std::unique_ptr<exchange> make_power_sgd(setting const& with, compose::arguments
 #endif
 }
 
-std::unique_ptr<exchange> make_adaptive_power_sgd(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_adaptive_power_sgd(setting const& with, gq::named::arguments const& how) {
   auto const rank = static_cast<int>(how.number("rank", 2, 64));
 #ifdef GLOBALQ_HAS_EIGEN
   std::vector<int> candidates;

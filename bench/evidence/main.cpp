@@ -7,8 +7,8 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
-#include <compose/launched.hpp>
 #include <nlohmann/json.hpp>
+#include "../../examples/launched.hpp"
 
 #ifdef GLOBALQ_EVIDENCE_TORCH
 #include <torch/torch.h>
@@ -223,7 +223,8 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", e.what());
     return usage_error;
   }
-  bool const uses_mpi = chosen.transport == "mpi" || (chosen.transport == "auto" && compose::launched_rank());
+  bool const uses_mpi =
+      chosen.transport == "mpi" || (chosen.transport == "auto" && examples::launched_rank());
   part const todo = training->parsed() ? train_all : time_all;
   try {
     // One thread a worker: workers share this machine's cores.

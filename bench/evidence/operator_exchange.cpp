@@ -9,17 +9,17 @@
 #include <globalq/operator/clip.hpp>
 #include <globalq/schedule/any.hpp>
 
-#include <compose/learning.hpp>
+#include <globalq/named/level_learning.hpp>
 
 namespace evidence {
 namespace {
 
 class operator_exchange final : public exchange {
  public:
-  operator_exchange(setting const& with, compose::named_operator const& asked, std::string const& schedule)
+  operator_exchange(setting const& with, gq::named::named_operator const& asked, std::string const& schedule)
       : all_(with.all),
         asked_(asked),
-        mean_(with.all, compose::operator_of(asked), gq::schedule::any{schedule}, {.seed = with.seed}),
+        mean_(with.all, gq::named::operator_of(asked), gq::schedule::any{schedule}, {.seed = with.seed}),
         learning_(asked.words, asked.learns, gq::learn::schedule_for(with.steps)) {}
 
   void operator()(std::span<float> gradient, std::uint64_t step) override {
@@ -30,14 +30,14 @@ class operator_exchange final : public exchange {
 
  private:
   workers& all_;
-  compose::named_operator asked_;
+  gq::named::named_operator asked_;
   gq::allreduce_mean<> mean_;
-  compose::level_learning learning_;
+  gq::named::level_learning learning_;
 };
 
 }  // namespace
 
-std::unique_ptr<exchange> make_operator(setting const& with, compose::named_operator const& asked,
+std::unique_ptr<exchange> make_operator(setting const& with, gq::named::named_operator const& asked,
                                         std::string const& schedule) {
   return std::make_unique<operator_exchange>(with, asked, schedule);
 }

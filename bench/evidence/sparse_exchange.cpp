@@ -15,7 +15,7 @@ namespace evidence {
 namespace {
 
 /// A share, in percent for people.
-double share(compose::arguments const& how) {
+double share(gq::named::arguments const& how) {
   double const percent = how.real("percent", 0);
   if (percent > 100) how.refuse_value("percent");
   return percent / 100;
@@ -23,7 +23,7 @@ double share(compose::arguments const& how) {
 
 }  // namespace
 
-std::unique_ptr<exchange> make_top_k(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_top_k(setting const& with, gq::named::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"layer", "whole"};
   auto const scope = how.one_of("of", words) == 0 ? gq::baseline::scope::layer : gq::baseline::scope::whole;
   return maybe_fed_back(
@@ -31,7 +31,7 @@ std::unique_ptr<exchange> make_top_k(setting const& with, compose::arguments con
       gq::baseline::top_k(with.layers, {.density = share(how), .scope = scope}, {.seed = with.seed}));
 }
 
-std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, gq::named::arguments const& how) {
   double const density = share(how);
   if (density > 0.25) how.refuse_value("percent");
   std::vector<double> candidates;
@@ -40,7 +40,7 @@ std::unique_ptr<exchange> make_adaptive_top_k(setting const& with, compose::argu
                   std::move(candidates), density);
 }
 
-std::unique_ptr<exchange> make_rand_k(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_rand_k(setting const& with, gq::named::arguments const& how) {
   constexpr std::array<std::string_view, 2> words{"no", "yes"};
   bool const unbiased = how.one_of("feedback", words) == 0;  // with feedback values go as they are
   return maybe_fed_back(
@@ -48,7 +48,7 @@ std::unique_ptr<exchange> make_rand_k(setting const& with, compose::arguments co
       gq::baseline::rand_k(with.layers, {.density = share(how), .unbiased = unbiased}, {.seed = with.seed}));
 }
 
-std::unique_ptr<exchange> make_send_first(setting const& with, compose::arguments const& how) {
+std::unique_ptr<exchange> make_send_first(setting const& with, gq::named::arguments const& how) {
   double const gamma = how.real("gamma", 0);
   return plain(with, gq::baseline::send_first(with.layers, {.gamma = gamma}, {.seed = with.seed}));
 }

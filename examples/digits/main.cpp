@@ -14,8 +14,8 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
-#include <compose/launched.hpp>
-#include <compose/learning.hpp>
+#include <globalq/named/level_learning.hpp>
+#include "../launched.hpp"
 
 #include <unistd.h>
 
@@ -90,11 +90,12 @@ void for_each_operator(auto&& visit) {
 /// clipping, and taking midpoints off.
 void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
   if (names.empty())
-    return for_each_operator([&](auto const&... parts) { visit(parts..., compose::named_operator{}); });
-  visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{}, compose::named_operator{});
+    return for_each_operator([&](auto const&... parts) { visit(parts..., gq::named::named_operator{}); });
+  visit(label{"float32", "ring", false}, gq::uncompressed{}, gq::schedule::ring{},
+        gq::named::named_operator{});
   for (std::string const& name : names) {
-    auto const chosen = compose::read_operator(name);
-    visit(label{name.c_str(), chosen.schedule.c_str(), false}, compose::operator_of(chosen),
+    auto const chosen = gq::named::read_operator(name);
+    visit(label{name.c_str(), chosen.schedule.c_str(), false}, gq::named::operator_of(chosen),
           gq::schedule::any{chosen.schedule}, chosen);
   }
 }
@@ -167,9 +168,9 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
   progress_line line{chosen.progress, num_operators};
 
   for_each_chosen(chosen.operators, [&](label const& named, auto const& op, auto const& schedule,
-                                        compose::named_operator const& asked) {
+                                        gq::named::named_operator const& asked) {
     gq::allreduce_mean mean{workers, op, schedule, {.seed = s.seed}};
-    compose::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(s.steps)};
+    gq::named::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(s.steps)};
     std::vector<std::uint64_t> learned_at;
     bool const dumps = !chosen.dump.empty() && runs.empty();  // of the first run: float32
     digits::endpoint const here{
@@ -330,7 +331,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
 
   // What every process finds out alike is said once.
-  auto const launched = compose::launched_rank();
+  auto const launched = examples::launched_rank();
   bool const speaks = launched.value_or("0") == "0";
   try {
     app.parse(argc, argv);
@@ -339,11 +340,11 @@ int main(int argc, char** argv) {
     return e.get_exit_code() == 0 ? EXIT_SUCCESS : usage_error;
   }
   if (std::find(chosen.operators.begin(), chosen.operators.end(), "help") != chosen.operators.end()) {
-    if (speaks) std::fputs(compose::operators_help().c_str(), stdout);
+    if (speaks) std::fputs(gq::named::operators_help().c_str(), stdout);
     return EXIT_SUCCESS;
   }
   try {
-    for (std::string const& name : chosen.operators) static_cast<void>(compose::read_operator(name));
+    for (std::string const& name : chosen.operators) static_cast<void>(gq::named::read_operator(name));
   } catch (gq::configuration_error const& e) {
     if (speaks) std::fprintf(stderr, "digits: %s\n", e.what());
     return usage_error;

@@ -13,7 +13,7 @@
 #include <globalq/operator/centred.hpp>
 #include <globalq/operator/clip.hpp>
 
-#include <compose/learning.hpp>
+#include <globalq/named/level_learning.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -111,7 +111,7 @@ class worker {
 
   /// Refuses what cannot work.
   void prepare() {
-    globalq::any_quantizer op = compose::make(chosen_.words);
+    globalq::any_quantizer op = globalq::named::make(chosen_.words);
     if (chosen_.centred) op = globalq::centred{op};
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
@@ -172,7 +172,8 @@ class worker {
   template <class Value>
   void learn_levels(std::vector<Value> const& values) {
     if (!chosen_.learns) return;
-    compose::level_learning learning{chosen_.words, chosen_.learns, {.once = {chosen_.step}, .every = 0}};
+    globalq::named::level_learning learning{
+        chosen_.words, chosen_.learns, {.once = {chosen_.step}, .every = 0}};
     learning.update(workers_, std::span<Value const>{values}, chosen_.step, *mean_);
     report_.levels = learning.levels();
   }

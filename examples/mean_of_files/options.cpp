@@ -6,8 +6,8 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <compose/operators.hpp>
-#include <compose/text.hpp>
+#include <globalq/named/operators.hpp>
+#include <globalq/named/text.hpp>
 #include <globalq/random/stream.hpp>
 
 #include <cstdlib>
@@ -42,7 +42,7 @@ template <class Value>
 Value one_of(std::string_view option, std::string const& text, std::map<std::string, Value> const& names,
              std::string const& allowed) {
   auto const found = names.find(text);
-  if (found == names.end()) compose::refuse(option, text, "is unknown", "give " + allowed);
+  if (found == names.end()) gq::named::refuse(option, text, "is unknown", "give " + allowed);
   return found->second;
 }
 
@@ -103,11 +103,12 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
 void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   for (CLI::Option const* option : app.get_options())
     if (option->count() != 0 && option->get_items_expected() != 0 && option->as<std::string>().empty())
-      compose::refuse(option->get_lnames().front(), "", "is empty", "give a value, or leave the option out");
+      gq::named::refuse(option->get_lnames().front(), "", "is empty",
+                        "give a value, or leave the option out");
 
   auto const number = [](char const* option, std::string const& value, std::uint64_t least,
                          std::uint64_t most) {
-    return compose::whole_number(option, value, value, least, most);
+    return gq::named::whole_number(option, value, value, least, most);
   };
   chosen.transport = is_under_mpi_launcher() ? transport_kind::mpi : transport_kind::threads;
   if (!text.transport.empty())
@@ -119,10 +120,10 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   if (app.count("--operator") != 0) {
     for (char const* option : parts_of_operator)
       if (app.count(std::string{"--"} + option) != 0)
-        compose::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
-                        "is decided by operator " + text.named,
-                        "leave it out, or leave out operator and choose all parts");
-    compose::named_operator const named = compose::read_operator(text.named);
+        gq::named::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
+                          "is decided by operator " + text.named,
+                          "leave it out, or leave out operator and choose all parts");
+    gq::named::named_operator const named = gq::named::read_operator(text.named);
     std::string const reduce = chosen.words.reduce;
     chosen.words = named.words;
     chosen.words.reduce = reduce;
@@ -132,7 +133,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }
   if (app.count("--operator") == 0)
-    chosen.words.bucket = number("bucket", text.bucket, 0, compose::largest_bucket);
+    chosen.words.bucket = number("bucket", text.bucket, 0, gq::named::largest_bucket);
   chosen.dtype = one_of<gq::dtype>("dtype", text.dtype,
                                    {{"f32", gq::dtype::float32},
                                     {"f64", gq::dtype::float64},
@@ -150,30 +151,31 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
       "non-finite", text.non_finite,
       {{"propagate", gq::non_finite::propagate}, {"error", gq::non_finite::error}}, "propagate or error");
 
-  double const seconds = compose::real_number("deadline", text.deadline, text.deadline);
+  double const seconds = gq::named::real_number("deadline", text.deadline, text.deadline);
   if (!(seconds >= 1e-9))
-    compose::refuse("deadline", text.deadline, "ends every wait at once", "give a number of seconds above 0");
+    gq::named::refuse("deadline", text.deadline, "ends every wait at once",
+                      "give a number of seconds above 0");
   constexpr double year = 365.0 * 24 * 3600;
   chosen.deadline = std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(seconds, year) * 1e9)};
 
   if (chosen.words.levels == "none")  // also where a value is the default one: it would mean nothing
     for (char const* option : {"norm", "bucket", "tail", "rounding", "wire"})
       if (app.count(std::string{"--"} + option) != 0)
-        compose::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
-                        "has no meaning with levels none, which sends float32 as it is",
-                        "leave it out, or choose levels");
+        gq::named::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
+                          "has no meaning with levels none, which sends float32 as it is",
+                          "leave it out, or choose levels");
   if (chosen.output.find("%r") == std::string::npos)
-    compose::refuse("output", chosen.output, "names one file for all workers",
-                    "put %r where the rank of the worker goes, as in out.%r.f32");
+    gq::named::refuse("output", chosen.output, "names one file for all workers",
+                      "put %r where the rank of the worker goes, as in out.%r.f32");
 #ifndef KOKKOS_ENABLE_OPENMP
   if (chosen.execution == execution_kind::openmp)
-    compose::refuse("execution", text.execution, "is not in this build, whose Kokkos has no OpenMP space",
-                    "use serial, or build Kokkos with OpenMP");
+    gq::named::refuse("execution", text.execution, "is not in this build, whose Kokkos has no OpenMP space",
+                      "use serial, or build Kokkos with OpenMP");
 #endif
 #ifndef GLOBALQ_HAS_MPI
   if (chosen.transport == transport_kind::mpi && !text.transport.empty())
-    compose::refuse("transport", text.transport, "is not in this build",
-                    "use threads, or install an MPI and configure again");
+    gq::named::refuse("transport", text.transport, "is not in this build",
+                      "use threads, or install an MPI and configure again");
   chosen.transport = transport_kind::threads;
 #endif
 }
@@ -199,7 +201,7 @@ command_line read_command_line(int argc, char** argv) {
     read_texts(app, line.chosen, text);
   } catch (call_for_operators const&) {
     line.outcome = command_line::result::help;
-    line.text = compose::operators_help() +
+    line.text = gq::named::operators_help() +
                 "\nLevels that are learned (alq, amq): once, from the inputs of all workers, before the "
                 "first mean.\n";
   } catch (CLI::CallForHelp const&) {
@@ -214,8 +216,8 @@ command_line read_command_line(int argc, char** argv) {
 
 void check_patterns(settings const& chosen, int workers) {
   if (workers > 1 && chosen.input.find("%r") == std::string::npos)
-    compose::refuse("input", chosen.input, "names one file for " + std::to_string(workers) + " workers",
-                    "put %r where the rank of the worker goes, as in in.%r.f32");
+    gq::named::refuse("input", chosen.input, "names one file for " + std::to_string(workers) + " workers",
+                      "put %r where the rank of the worker goes, as in in.%r.f32");
 }
 
 std::string path_of(std::string const& pattern, int rank) {

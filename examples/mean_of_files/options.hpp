@@ -6,7 +6,7 @@
 
 #include <globalq/collective/allreduce_mean.hpp>
 
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -27,10 +27,10 @@ struct settings {
   std::string output;
   transport_kind transport = transport_kind::threads;
   std::optional<int> workers;  ///< as given; of the threads transport
-  compose::description words;
-  double clip = 0;           ///< standard deviations at which inputs are cut off; 0: not at all
-  bool centred = false;      ///< around the midpoints of the buckets
-  compose::learning learns;  ///< from the inputs, once, before the first mean
+  globalq::named::description words;
+  double clip = 0;                  ///< standard deviations at which inputs are cut off; 0: not at all
+  bool centred = false;             ///< around the midpoints of the buckets
+  globalq::named::learning learns;  ///< from the inputs, once, before the first mean
   std::string schedule = "ring";
   globalq::dtype dtype = globalq::dtype::float32;
   bool in_place = false;

@@ -13,7 +13,7 @@
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/threads.hpp>
 
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -83,8 +83,8 @@ double energy(vectors const& x) {
 }
 
 /// E||result - mean||^2 over the calls, all roundings on the way included.
-double measured(compose::named_operator const& op, vectors const& x) {
-  gq::any_quantizer const quantiser = compose::operator_of(op);
+double measured(gq::named::named_operator const& op, vectors const& x) {
+  gq::any_quantizer const quantiser = gq::named::operator_of(op);
   double error = 0;
   gq::transport::threads cluster{workers};
   cluster.run([&](auto& endpoint) {
@@ -130,7 +130,7 @@ std::string cells(std::initializer_list<std::string> columns) {
 }
 
 /// The schedules on which the operator fits with this many workers; its own in bold.
-std::string schedules(compose::named_operator const& op, gq::any_quantizer const& quantiser) {
+std::string schedules(gq::named::named_operator const& op, gq::any_quantizer const& quantiser) {
   std::string list;
   for (char const* name : {"ring", "tree", "sra", "allgather", "native"}) {
     if (!gq::plan_for(quantiser, gq::schedule::any{name}, workers, length).fits) continue;
@@ -141,13 +141,13 @@ std::string schedules(compose::named_operator const& op, gq::any_quantizer const
 }
 
 /// Levels in words, with their number where the policies decided it.
-std::string levels(compose::named_operator const& op, gq::plan const& plan) {
+std::string levels(gq::named::named_operator const& op, gq::plan const& plan) {
   std::string name = op.words.levels;
   if (name == "none") return "none";
   std::string const kind = name.substr(0, name.find(':'));
   if (kind == "table" || kind == "symmetric") {
     std::string list = kind == "table" ? "0" : "";
-    for (double const magnitude : compose::make(op.words).facts().magnitudes)
+    for (double const magnitude : gq::named::make(op.words).facts().magnitudes)
       list += (list.empty() ? "+-" : ", +-") + text("%.3g", magnitude);
     return list;
   }
@@ -155,8 +155,8 @@ std::string levels(compose::named_operator const& op, gq::plan const& plan) {
 }
 
 std::string row(std::string_view example) {
-  compose::named_operator const op = compose::read_operator(example);
-  gq::any_quantizer const quantiser = compose::operator_of(op);
+  gq::named::named_operator const op = gq::named::read_operator(example);
+  gq::any_quantizer const quantiser = gq::named::operator_of(op);
   gq::plan const plan = gq::plan_for(quantiser, gq::schedule::any{op.schedule}, workers, length);
   gq::plan const single = gq::plan_for(quantiser, gq::schedule::any{"allgather"}, 1, length);
   double bits = plan.bytes_are_most ? measured_bits(quantiser) : plan.bits_per_value;
@@ -199,7 +199,7 @@ std::string row(std::string_view example) {
 std::string page() {
   std::string out = R"(# The operators of the papers {#operators_table}
 
-Written by `scripts/operators-table` from the registry in `examples/compose/operators.cpp`; a test compares. Each
+Written by `scripts/operators-table` from the registry in `src/named/operators.cpp`; a test compares. Each
 name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_files --operator`.
 
 )";
@@ -225,7 +225,7 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
   out += cells({"operator", "levels", "norm", "rounding", "bits", "wire", "reduce", "schedules", "omega",
                 "theta", "normal", "heavy", "sparse"});
   out += "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
-  for (compose::entry const& each : compose::operators())
+  for (gq::named::entry const& each : gq::named::operators())
     for (std::string_view const example : each.examples) out += row(example);
   out += R"(
 ## What they are
@@ -234,7 +234,7 @@ Bounds on omega, with D values under one scale, s levels above zero, r the large
 c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2); see @ref theory. *Errata* are what a reader of the papers would trip over.
 
 )";
-  for (compose::entry const& each : compose::operators()) {
+  for (gq::named::entry const& each : gq::named::operators()) {
     out += "- **" + std::string(each.name) + "**: " + std::string(each.title) + ". ";
     if (!each.source.empty()) out += std::string(each.source) + ". ";
     out += "Bound: " + std::string(each.bound) + ".\n";

@@ -13,7 +13,7 @@
 #include <globalq/train/adapt/layout.hpp>
 
 #include <ATen/core/Tensor.h>
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <fnmatch.h>
 
@@ -186,13 +186,13 @@ class bucket_averager {
 
   static choice choice_of(std::string const& name) {
     if (name == "float32") return {};
-    compose::named_operator const found = compose::read_operator(name);
+    gq::named::named_operator const found = gq::named::read_operator(name);
     if (!found.only_quantises())
       throw gq::configuration_error(
           "globalq_ddp: operator \"" + name +
           "\" clips or learns levels, which takes more than one call for all layers; give it without "
           "that (or with levels of its own)");
-    return {compose::operator_of(found), found.schedule};
+    return {gq::named::operator_of(found), found.schedule};
   }
 
   static gq::dtype type_of(at::Tensor const& t) {

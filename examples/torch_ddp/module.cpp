@@ -85,6 +85,6 @@ PYBIND11_MODULE(_globalq_ddp, m) {
       .def_property_readonly("bytes_sent", &bucket_averager::bytes_sent)
       .def_property_readonly("non_finite", &bucket_averager::non_finite)
       .def("close", &bucket_averager::close, py::call_guard<py::gil_scoped_release>());
-  m.def("operators_help", &compose::operators_help);
+  m.def("operators_help", &gq::named::operators_help);
   py::module::import("atexit").attr("register")(py::cpp_function(&end_all));
 }

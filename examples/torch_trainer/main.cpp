@@ -19,8 +19,8 @@
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
-#include <compose/launched.hpp>
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
+#include "../launched.hpp"
 
 #include <fnmatch.h>
 
@@ -69,13 +69,13 @@ struct choice {
 /// @throws gq::configuration_error when it is no operator, or one that needs more than a call for its layers
 choice choice_of(std::string const& name) {
   if (name == "float32") return {};
-  compose::named_operator const found = compose::read_operator(name);
+  gq::named::named_operator const found = gq::named::read_operator(name);
   if (!found.only_quantises())
     throw gq::configuration_error(
         "torch_trainer: operator \"" + name +
         "\" clips or learns levels, which examples/digits shows; give it without that (or with levels of its "
         "own)");
-  return {compose::operator_of(found), found.schedule};
+  return {gq::named::operator_of(found), found.schedule};
 }
 
 /// Layers that are to have an operator of their own.
@@ -286,7 +286,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", s.seed, "of initial values, batches and rounding")->capture_default_str();
   app.add_option("--data", s.data, "the pictures, as CSV")->capture_default_str();
 
-  auto const launched = compose::launched_rank();
+  auto const launched = examples::launched_rank();
   bool const speaks = launched.value_or("0") == "0";  // what every process finds out alike is said once
   try {
     app.parse(argc, argv);
@@ -295,7 +295,7 @@ int main(int argc, char** argv) {
     return e.get_exit_code() == 0 ? EXIT_SUCCESS : usage_error;
   }
   if (std::find(s.operators.begin(), s.operators.end(), "help") != s.operators.end()) {
-    if (speaks) std::fputs(compose::operators_help().c_str(), stdout);
+    if (speaks) std::fputs(gq::named::operators_help().c_str(), stdout);
     return EXIT_SUCCESS;
   }
   bool const uses_mpi = s.transport == "mpi" || (s.transport == "auto" && launched);

@@ -3,7 +3,7 @@
 /// @file
 /// The digits of examples/digits as tensors.
 
-#include <digits/data.hpp>
+#include "../digits/data.hpp"
 
 #include <torch/torch.h>
 

@@ -9,7 +9,7 @@
 #include <globalq/globalq.hpp>
 #include <globalq/transport/staged.hpp>
 
-#include <compose/compose.hpp>
+#include <globalq/named/description.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr std::uint64_t bucket = 100;
 
 /// One for each way in which codes are added and sent.
-std::vector<compose::description> const operators = {
+std::vector<gq::named::description> const operators = {
     {"local:2", "uniform:7", "stochastic", "packed:4", "auto", bucket},
     {"linf", "uniform:9", "stochastic", "int8", "auto", bucket},
     {"linf", "exponential:7", "stochastic", "int8", "auto", bucket},
@@ -40,10 +40,10 @@ std::vector<compose::description> const operators = {
 };
 char const* const schedules[] = {"ring", "tree", "sra", "allgather", "hierarchical:2"};
 
-gq::any_quantizer own(compose::description const& words) { return compose::make(words); }
-gq::any_quantizer with_tail(compose::description words) {
+gq::any_quantizer own(gq::named::description const& words) { return gq::named::make(words); }
+gq::any_quantizer with_tail(gq::named::description words) {
   words.tail = "float32";
-  return compose::make(words);
+  return gq::named::make(words);
 }
 bool fits(gq::any_quantizer const& op, char const* schedule, int n) {
   return gq::plan_for(op, gq::schedule::any{schedule}, n, 1000).fits;
@@ -81,7 +81,7 @@ std::vector<std::vector<Value>> inputs(int n, std::size_t length) {
 /// Sums of these values are exact in float32, so the order of additions cannot hide anything.
 template <class Value>
 void expect_exact_tails(std::initializer_list<std::size_t> lengths, std::initializer_list<int> workers) {
-  for (compose::description const& words : operators)
+  for (gq::named::description const& words : operators)
     for (char const* schedule : schedules)
       for (int n : workers) {
         if (!fits(own(words), schedule, n)) continue;
@@ -145,7 +145,7 @@ TEST(Float32Tail, of_a_vector_shorter_than_a_bucket_is_all_of_it_and_nothing_is_
 }
 
 TEST(Float32Tail, costs_the_bytes_that_the_plan_says) {
-  for (compose::description const& words : operators)
+  for (gq::named::description const& words : operators)
     for (char const* schedule : schedules)
       for (int n : {2, 3, 5}) {
         if (!fits(own(words), schedule, n)) continue;
@@ -181,7 +181,7 @@ TEST(Float32Tail, costs_the_bytes_that_the_plan_says) {
 }
 
 TEST(Float32Tail, goes_through_shards_and_groups) {
-  for (compose::description const& words : {operators[0], operators[1], operators[5]})
+  for (gq::named::description const& words : {operators[0], operators[1], operators[5]})
     for (int n : {1, 3, 4}) {
       std::size_t const length = 5237;
       auto const x = inputs<float>(n, length);

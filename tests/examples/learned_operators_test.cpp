@@ -2,15 +2,15 @@
 /// @file
 /// @brief Operators whose levels are learned, in the demo's own training: all workers change alike, and it pays.
 
-#include <digits/data.hpp>
-#include <digits/train.hpp>
+#include <examples/digits/data.hpp>
+#include <examples/digits/train.hpp>
 
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/transport/collectives.hpp>
 #include <globalq/transport/threads.hpp>
 
-#include <compose/learning.hpp>
+#include <globalq/named/level_learning.hpp>
 
 #include <gtest/gtest.h>
 
@@ -40,14 +40,14 @@ outcome train(std::string const& name) {
   s.learning_rate = 0.05F;
   static digits::dataset const data =
       digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, s.seed);
-  compose::named_operator const asked = compose::read_operator(name);
+  gq::named::named_operator const asked = gq::named::read_operator(name);
   outcome all;
   gq::transport::threads cluster{num_workers, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     auto const rank = static_cast<std::size_t>(workers.rank());
     gq::allreduce_mean mean{
-        workers, compose::make(asked.words), gq::schedule::any{asked.schedule}, {.seed = 42}};
-    compose::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(steps)};
+        workers, gq::named::make(asked.words), gq::schedule::any{asked.schedule}, {.seed = 42}};
+    gq::named::level_learning learning{asked.words, asked.learns, gq::learn::schedule_for(steps)};
     digits::endpoint const here{workers.rank(), workers.size(),
                                 [&](std::span<float> gradient, std::uint64_t step) {
                                   if (learning.update(workers, std::span<float const>{gradient}, step, mean))
@@ -114,11 +114,11 @@ TEST(LearnedOperators, weights_codes_and_tails_go_with_learning) {
 }
 
 TEST(LearnedOperators, nothing_is_learned_from_zeros_or_nan_and_all_workers_know) {
-  compose::named_operator const asked = compose::read_operator("alq:3,bucket=16,tail=float32");
+  gq::named::named_operator const asked = gq::named::read_operator("alq:3,bucket=16,tail=float32");
   gq::transport::threads cluster{num_workers, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
-    gq::allreduce_mean mean{workers, compose::make(asked.words), gq::schedule::any{asked.schedule}};
-    compose::level_learning learning{asked.words, asked.learns, {.once = {0}, .every = 0}};
+    gq::allreduce_mean mean{workers, gq::named::make(asked.words), gq::schedule::any{asked.schedule}};
+    gq::named::level_learning learning{asked.words, asked.learns, {.once = {0}, .every = 0}};
     std::vector<double> const first = learning.levels();
     std::vector<float> x(40);
     auto const learns = [&](std::uint64_t step) {

@@ -17,7 +17,7 @@
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <span>
 #include <sstream>
@@ -88,13 +88,13 @@ golden_case read_case(std::string const& name) {
   std::istringstream(name) >> c.call >> c.schedule >> c.words;
   c.seed = hash_bytes(c.words.data(), c.words.size());
   if (c.words.find('/') == c.words.npos) {
-    c.op = compose::operator_of(compose::read_operator(c.words));
+    c.op = gq::named::operator_of(gq::named::read_operator(c.words));
     return c;
   }
   std::string part[6];
   std::istringstream words(c.words);
   for (std::string& each : part) std::getline(words, each, '/');
-  c.op = compose::make({part[0], part[2], part[3], part[4], part[5], std::stoull(part[1])});
+  c.op = gq::named::make({part[0], part[2], part[3], part[4], part[5], std::stoull(part[1])});
   return c;
 }
 

@@ -25,6 +25,7 @@ collective
 train/learn
 train/adapt
 baseline model
+named
 """
 
 # Above the kernels there is none of Kokkos, but for what tells its views from other vectors.

@@ -7,7 +7,7 @@
 #include <globalq/operator/operators.hpp>
 #include <globalq/operator/vector_codec.hpp>
 
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ std::vector<double> powers_of_half(std::uint32_t s) {
 
 std::string refusal(std::string const& text) {
   try {
-    compose::read_operator(text);
+    gq::named::read_operator(text);
   } catch (gq::configuration_error const& problem) {
     return problem.what();
   }
@@ -95,7 +95,7 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
       {"float32", gq::uncompressed{}}};
   std::set<std::string_view> seen;
   for (auto const& [words, function] : pairs) {
-    gq::any_quantizer const read = compose::make(compose::read_operator(words).words);
+    gq::any_quantizer const read = gq::named::make(gq::named::read_operator(words).words);
     EXPECT_EQ(read.facts().name, function.facts().name) << words;
     EXPECT_EQ(read.facts().wire_bits, function.facts().wire_bits) << words;
     EXPECT_EQ(read.facts().magnitudes, function.facts().magnitudes) << words;
@@ -104,16 +104,16 @@ TEST(OperatorNames, functions_and_words_are_the_same_operators) {
     if (words != "float32") {
       EXPECT_EQ(frame_of(read), frame_of(function)) << words;
     }
-    for (auto const& each : compose::operators())
+    for (auto const& each : gq::named::operators())
       if (words.starts_with(each.name)) seen.insert(each.name);
   }
-  for (auto const& each : compose::operators())
+  for (auto const& each : gq::named::operators())
     EXPECT_TRUE(seen.contains(each.name)) << each.name << " is compared with no function";
 }
 
 TEST(OperatorNames, the_registry_explains_what_it_takes) {
-  std::string const help = compose::operators_help();
-  for (auto const& each : compose::operators()) {
+  std::string const help = gq::named::operators_help();
+  for (auto const& each : gq::named::operators()) {
     EXPECT_NE(help.find("\n" + std::string{each.name} + "\n"), std::string::npos) << each.name;
     EXPECT_FALSE(each.examples.empty()) << each.name;
     for (std::string_view const example : each.examples) {
@@ -121,7 +121,7 @@ TEST(OperatorNames, the_registry_explains_what_it_takes) {
       EXPECT_EQ(refusal(std::string{example}), "");
     }
     // every parameter may be given by its name with its usual value, and no other word in its place
-    for (compose::parameter const& p : each.parameters) {
+    for (gq::named::parameter const& p : each.parameters) {
       std::string const usual =
           std::string{each.name} + "," + std::string{p.name} + "=" + std::string{p.usual};
       EXPECT_EQ(refusal(usual), "");
@@ -151,16 +151,16 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("give a bucket, or leave the tail out"));
   EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("give own or float32"));
   EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("give e4m3 or e5m2"));
-  EXPECT_EQ(compose::read_operator("terngrad:2.5").clip, 2.5);
-  EXPECT_EQ(compose::read_operator("terngrad").clip, 0);
-  EXPECT_EQ(compose::read_operator("cgx").schedule, "sra");
+  EXPECT_EQ(gq::named::read_operator("terngrad:2.5").clip, 2.5);
+  EXPECT_EQ(gq::named::read_operator("terngrad").clip, 0);
+  EXPECT_EQ(gq::named::read_operator("cgx").schedule, "sra");
 }
 
 TEST(OperatorNames, a_tail_is_part_of_the_operator) {
   for (char const* name : {"qsgd:4,bucket=100", "cgx:4", "alq:3", "natural-dithering:4,bucket=10"}) {
-    auto const own = compose::make(compose::read_operator(name).words).facts(),
-               tailed =
-                   compose::make(compose::read_operator(std::string{name} + ",tail=float32").words).facts();
+    auto const own = gq::named::make(gq::named::read_operator(name).words).facts(),
+               tailed = gq::named::make(gq::named::read_operator(std::string{name} + ",tail=float32").words)
+                            .facts();
     EXPECT_EQ(tailed.name, own.name + ", tail float32");
     EXPECT_TRUE(tailed.plain_tail);
     EXPECT_FALSE(own.plain_tail);
@@ -168,8 +168,8 @@ TEST(OperatorNames, a_tail_is_part_of_the_operator) {
 }
 
 TEST(OperatorNames, levels_are_learned_unless_they_are_given) {
-  auto const learns = [](char const* name) { return compose::read_operator(name).learns; };
-  using way = compose::learning::way;
+  auto const learns = [](char const* name) { return gq::named::read_operator(name).learns; };
+  using way = gq::named::learning::way;
   EXPECT_EQ(learns("alq:3").what, way::levels);
   EXPECT_EQ(learns("amq:4,bucket=64").what, way::multiplier);
   EXPECT_FALSE(learns("amq").normalised);

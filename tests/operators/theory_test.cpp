@@ -15,7 +15,7 @@
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -60,13 +60,14 @@ struct moments {
   double nonzero = 0;       ///< values that are not zero, a call
 };
 
-moments sample(compose::description const& words, std::string const& schedule, vectors const& x, int steps) {
+moments sample(gq::named::description const& words, std::string const& schedule, vectors const& x,
+               int steps) {
   std::size_t const d = x[0].size();
   std::vector<double> const centre = mean_of(x);
   moments m;
   m.mean.assign(d, 0);
   m.square.assign(d, 0);
-  gq::any_quantizer const op = compose::make(words);
+  gq::any_quantizer const op = gq::named::make(words);
   std::vector<std::uint64_t> bytes(x.size());
   gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
@@ -126,7 +127,7 @@ std::vector<double> levels_of(std::string const& words, std::uint32_t size) {
 }
 
 /// What values [first, end) of worker w are divided by.
-double scale_of(compose::description const& words, vectors const& x, std::size_t w, std::size_t first,
+double scale_of(gq::named::description const& words, vectors const& x, std::size_t w, std::size_t first,
                 std::size_t end) {
   std::string norm = words.norm;
   if (norm.starts_with("fixed:")) return std::stod(norm.substr(6));
@@ -167,7 +168,8 @@ double scale_of(compose::description const& words, vectors const& x, std::size_t
 }
 
 /// The variance of each coordinate of the mean when every worker's encoding is the only rounding.
-std::vector<double> exact_variance(compose::description const& words, vectors const& x, std::uint32_t size) {
+std::vector<double> exact_variance(gq::named::description const& words, vectors const& x,
+                                   std::uint32_t size) {
   std::size_t const n = x.size(), d = x[0].size(), width = words.bucket == 0 ? d : words.bucket;
   std::vector<double> const l = levels_of(words.levels, size);
   std::vector<double> variance(d, 0);
@@ -198,12 +200,12 @@ double sum(std::vector<double> const& v) {
 /// All rows of the table.
 std::vector<std::string> all_examples() {
   std::vector<std::string> all;
-  for (auto const& entry : compose::operators())
+  for (auto const& entry : gq::named::operators())
     for (auto const example : entry.examples) all.emplace_back(example);
   return all;
 }
 
-bool is_unbiased(compose::description const& words) {
+bool is_unbiased(gq::named::description const& words) {
   return words.rounding != "nearest" && words.levels != "none";
 }
 
@@ -216,7 +218,7 @@ TEST(Theory, every_operator_is_unbiased_and_has_its_exact_variance) {
   constexpr std::size_t d = 240;
   double const z = threshold(static_cast<double>(all_examples().size() * d * std::size(worker_counts)));
   for (std::string const& name : all_examples()) {
-    auto const op = compose::read_operator(name);
+    auto const op = gq::named::read_operator(name);
     if (!is_unbiased(op.words)) continue;
     for (int n : worker_counts) {
       vectors const x = bell(n, d);
@@ -240,11 +242,11 @@ TEST(Theory, the_plan_bounds_the_variance_on_every_schedule_that_fits) {
   constexpr std::size_t d = 700;
   int called = 0;
   for (std::string const& name : all_examples()) {
-    auto const op = compose::read_operator(name);
+    auto const op = gq::named::read_operator(name);
     if (!is_unbiased(op.words)) continue;
     for (char const* schedule : {"ring", "tree", "sra", "allgather", "native"})
       for (int n : worker_counts) {
-        if (!gq::plan_for(compose::make(op.words), gq::schedule::any{schedule}, n, d).fits) continue;
+        if (!gq::plan_for(gq::named::make(op.words), gq::schedule::any{schedule}, n, d).fits) continue;
         vectors const x = bell(n, d);
         moments const m = sample(op.words, schedule, x, steps);
         ++called;
@@ -304,7 +306,7 @@ TEST(Theory, bounds_are_reached_up_to_a_stated_share) {
       // y = 1/64 below l_1 = 1/4: y (1/4 - y) D = 15, which the infimum over p is for equal values; and (r-1)^2/4r = 1/8
       {"alq:3,bucket=0", d, 1, 0, 15 / 15.125}};
   for (extreme const& each : cases) {
-    auto const op = compose::read_operator(each.name);
+    auto const op = gq::named::read_operator(each.name);
     vectors x(1, std::vector<float>(each.length, static_cast<float>(each.small)));
     std::fill_n(x[0].begin(), each.ones, 1.0F);
     moments const m = sample(op.words, "allgather", x, 40);
@@ -330,7 +332,7 @@ TEST(Theory, expected_non_zero_codes_reach_s_sqrt_D_and_exceed_what_was_printed)
                                                 {"qsgd:8,bucket=0,levels=5", 5, 25},
                                                 {"global-exponential:8,levels=4,q=2,p=2", 8, 64},
                                                 {"nuqsgd:8,bucket=0,levels=4", 8, 64}}) {
-    auto const op = compose::read_operator(each.name);
+    auto const op = gq::named::read_operator(each.name);
     double const root = std::sqrt(static_cast<double>(d)), bound = each.first * root;
     constexpr int steps = 100;
     // the count is a sum of d / 4 independent groups of four: at most four times the variance of a Poisson number
@@ -346,8 +348,8 @@ TEST(Theory, expected_non_zero_codes_reach_s_sqrt_D_and_exceed_what_was_printed)
 TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
   constexpr std::size_t d = 3000;
   for (std::string const& name : all_examples()) {
-    auto const op = compose::read_operator(name);
-    gq::any_quantizer const quantiser = compose::make(op.words);
+    auto const op = gq::named::read_operator(name);
+    gq::any_quantizer const quantiser = gq::named::make(op.words);
     for (int n : worker_counts) {
       vectors const x = bell(n, d);
       moments const m = sample(op.words, op.schedule, x, 1);
@@ -378,7 +380,7 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
 TEST(NaturalCompression, every_value_becomes_a_power_of_two_next_to_it) {
   auto const check = [](auto type, std::string const& name) {
     using value = decltype(type);
-    gq::vector_codec codec(compose::make(compose::read_operator(name).words));
+    gq::vector_codec codec(gq::named::make(gq::named::read_operator(name).words));
     for (int exponent : {0, -9, 10}) {
       std::vector<value> x(1500), y(x.size());
       for (std::size_t i = 0; i < x.size(); ++i)
@@ -435,10 +437,10 @@ TEST(NaturalCompression, sums_are_powers_of_two_as_well) {
         "natural-compression:local,bucket=100", "natural-compression:local,bucket=5000"})
     for (char const* schedule : {"ring", "tree", "sra"}) {
       vectors const x = bell(2, 12000);
-      auto const words = compose::read_operator(name).words;
+      auto const words = gq::named::read_operator(name).words;
       gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
       cluster.run([&](auto& workers) {
-        gq::allreduce_mean mean{workers, compose::make(words), gq::schedule::any{schedule}};
+        gq::allreduce_mean mean{workers, gq::named::make(words), gq::schedule::any{schedule}};
         std::vector<float> y = x[static_cast<std::size_t>(workers.rank())];
         mean(y, 1);
         for (float v : y) {
@@ -451,7 +453,7 @@ TEST(NaturalCompression, sums_are_powers_of_two_as_well) {
 }
 
 TEST(RoundingToNearest, is_biased_and_at_most_half_a_gap_off) {
-  auto const op = compose::read_operator("cgx:4,rounding=nearest");
+  auto const op = gq::named::read_operator("cgx:4,rounding=nearest");
   constexpr std::size_t d = 512;
   for (int n : worker_counts) {
     vectors const x = bell(n, d);

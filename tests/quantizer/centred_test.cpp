@@ -12,7 +12,7 @@
 #include <globalq/transport/threads.hpp>
 
 #include <gtest/gtest.h>
-#include <compose/operators.hpp>
+#include <globalq/named/operators.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -42,7 +42,7 @@ vectors<T> results(vectors<T> const& x, std::string const& words, std::string co
   vectors<T> y(x.size());
   std::vector<std::uint64_t> sent(x.size());
   std::uint64_t planned = 0;
-  gq::any_quantizer const op = gq::centred{compose::make(compose::read_operator(words).words), bucket};
+  gq::any_quantizer const op = gq::centred{gq::named::make(gq::named::read_operator(words).words), bucket};
   gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     auto const r = static_cast<std::size_t>(workers.rank());
@@ -117,7 +117,7 @@ TYPED_TEST(Centred, nan_and_infinity_of_one_worker_reach_all) {
     x[1][250] = from_word<TypeParam>(bits);
     for (auto const& y : results(x, "cgx:4,scale=min-max", "sra", 128))
       for (TypeParam v : y) ASSERT_EQ(word_of(v), traits<TypeParam>::nan);
-    gq::any_quantizer const op = gq::centred{compose::make(compose::read_operator("cgx").words), 128};
+    gq::any_quantizer const op = gq::centred{gq::named::make(gq::named::read_operator("cgx").words), 128};
     gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {
       auto const r = static_cast<std::size_t>(workers.rank());
@@ -181,7 +181,7 @@ TEST(CentredRules, the_whole_range_of_float32_and_float64_works) {
 
 TEST(CentredRules, short_vectors_and_disagreement) {
   for (std::size_t d : {0U, 1U, 3U}) results(around<float>(1, 3, d), "cgx:4,scale=min-max", "ring", 128);
-  gq::any_quantizer const op = compose::make(compose::read_operator("cgx").words);
+  gq::any_quantizer const op = gq::named::make(gq::named::read_operator("cgx").words);
   gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     bool const odd = workers.rank() == 1;
@@ -208,7 +208,7 @@ TEST(CentredRules, short_vectors_and_disagreement) {
 TEST(CentredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded_again) {
   gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
   gq::any_quantizer const op =
-      gq::centred{compose::make(compose::read_operator("cgx:4,scale=min-max").words)};
+      gq::centred{gq::named::make(gq::named::read_operator("cgx:4,scale=min-max").words)};
   auto const a = around<float>(20, 3, 700), b = around<float>(-4, 3, 129);
   auto const c = around<double>(1e5, 3, 300);
   auto const h = around<gq::float16>(3, 3, 257);
@@ -228,7 +228,7 @@ TEST(CentredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded
 }
 
 TEST(CentredRules, a_short_last_bucket_may_stay_as_it_is) {
-  gq::any_quantizer const op = compose::make(compose::read_operator("cgx:4").words);
+  gq::any_quantizer const op = gq::named::make(gq::named::read_operator("cgx:4").words);
   auto const x = around<float>(50, 3, 400);
   gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
@@ -246,8 +246,8 @@ TEST(CentredRules, a_short_last_bucket_may_stay_as_it_is) {
 
 /// A unit is for values around midpoints, whatever these are.
 TEST(CentredRules, a_fixed_unit_is_that_of_values_around_midpoints) {
-  gq::any_quantizer const op =
-      compose::make(compose::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
+  gq::any_quantizer const op = gq::named::make(
+      gq::named::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
   for (double spread : {3.0, 5.0}) {
     gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {

@@ -11,7 +11,7 @@
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
 
-#include <compose/compose.hpp>
+#include <globalq/named/description.hpp>
 
 #include <bit>
 #include <cmath>
@@ -30,7 +30,7 @@ namespace gq = globalq;
 
 /// An operator and a schedule, in words.
 struct composition {
-  std::string norm = "linf";  ///< as compose::description, or fixed
+  std::string norm = "linf";  ///< as gq::named::description, or fixed
   std::uint64_t bucket = 0;
   std::string levels = "uniform:7";
   std::string rounding = "stochastic";
@@ -49,7 +49,7 @@ inline constexpr double fixed_unit = 64;
 
 /// What of a composition its operator needs; kept, since many compositions share one.
 inline gq::any_quantizer make_operator(composition const& c) {
-  if (c.norm == "fixed") {  // no word of compose: uniform levels, int8 and packed stand for all
+  if (c.norm == "fixed") {  // no word of named: uniform levels, int8 and packed stand for all
     gq::norm::fixed const unit{fixed_unit, c.bucket};
     std::uint32_t const s =
         c.levels == "uniform" ? 0 : static_cast<std::uint32_t>(std::stoul(c.levels.substr(8)));
@@ -58,7 +58,7 @@ inline gq::any_quantizer make_operator(composition const& c) {
     return gq::quantizer{unit, gq::levels::uniform<>{s}, gq::rounding::stochastic{},
                          gq::wire::packed<>{static_cast<std::uint32_t>(std::stoul(c.wire.substr(7)))}};
   }
-  return compose::make({c.norm, c.levels, c.rounding, c.wire, c.reduce, c.bucket});
+  return gq::named::make({c.norm, c.levels, c.rounding, c.wire, c.reduce, c.bucket});
 }
 
 // ---- values

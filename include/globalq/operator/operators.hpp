@@ -7,7 +7,7 @@
 /// op.levels = levels::uniform{3};`. Bounds: E||G(x) - mean||^2 <= (theta / n) sum ||x_i||^2 with D the number of values
 /// under one scale (n d under a global norm, n B with buckets of B, d or B under a local one); the plan of a call says
 /// theta with every rounding on the way. docs/operators.md has all names in one table, with what was measured; programs
-/// accept them as words (examples/compose/operators.hpp).
+/// accept them as words (globalq/named/operators.hpp).
 
 #include "clip.hpp"
 #include "quantizer.hpp"

@@ -5,7 +5,7 @@
 #include <globalq/operator/vector_codec.hpp>
 #include <globalq/train/adapt/quantiser_errors.hpp>
 
-#include <compose/compose.hpp>
+#include <globalq/named/description.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(QuantiserError, is_the_mean_over_encodings) {
       for (std::string const rounding : {"stochastic", "random-shift", "random-shift-unshifted"})
         for (std::uint64_t bucket : {0U, 64U}) {
           if (rounding == "random-shift" && levels.substr(0, 7) != "uniform") continue;
-          gq::any_quantizer const op = compose::make(
+          gq::any_quantizer const op = gq::named::make(
               {.norm = norm, .levels = levels, .rounding = rounding, .wire = "int8", .bucket = bucket});
           measured const m = encode(op, x, 400);
           double const expected = ad::quantiser_error(op)(x);
@@ -81,7 +81,7 @@ TEST(QuantiserError, of_rounding_to_nearest_is_what_happens) {
   for (std::string const levels : {"uniform:7", "exponential:5", "table:0,0.1,0.3,1", "symmetric:0.1,0.3,1"})
     for (std::uint64_t bucket : {0U, 64U}) {
       gq::any_quantizer const op =
-          compose::make({.levels = levels, .rounding = "nearest", .wire = "packed:4", .bucket = bucket});
+          gq::named::make({.levels = levels, .rounding = "nearest", .wire = "packed:4", .bucket = bucket});
       measured const m = encode(op, x, 1);
       EXPECT_NEAR(ad::quantiser_error(op)(x), m.mean, 1e-5 * m.mean) << levels << " " << bucket;
     }
@@ -89,12 +89,12 @@ TEST(QuantiserError, of_rounding_to_nearest_is_what_happens) {
 
 TEST(QuantiserError, knows_block_scaled_formats_and_powers_of_two) {
   std::vector<float> const x = values(777);
-  for (compose::description const& words :
-       {compose::description{.norm = "shared-exponent", .levels = "e2m1", .wire = "packed:4", .bucket = 32},
-        compose::description{
+  for (gq::named::description const& words :
+       {gq::named::description{.norm = "shared-exponent", .levels = "e2m1", .wire = "packed:4", .bucket = 32},
+        gq::named::description{
             .norm = "power-of-two:linf", .levels = "exponential:7", .wire = "packed:4", .bucket = 64},
-        compose::description{.norm = "fixed:1.5", .levels = "uniform:7", .wire = "packed:4"}}) {
-    gq::any_quantizer const op = compose::make(words);
+        gq::named::description{.norm = "fixed:1.5", .levels = "uniform:7", .wire = "packed:4"}}) {
+    gq::any_quantizer const op = gq::named::make(words);
     measured const m = encode(op, x, 400);
     double const expected = ad::quantiser_error(op)(x);
     EXPECT_NEAR(m.mean, expected, 5.5 * m.deviation + 1e-6 * expected) << words.norm;
@@ -103,7 +103,7 @@ TEST(QuantiserError, knows_block_scaled_formats_and_powers_of_two) {
 
 TEST(QuantiserError, scales_by_the_square_and_is_zero_for_zeros) {
   std::vector<float> x = values(300), y = x;
-  gq::any_quantizer const op = compose::make({.levels = "uniform:7", .bucket = 64});
+  gq::any_quantizer const op = gq::named::make({.levels = "uniform:7", .bucket = 64});
   ad::quantiser_error const error(op);
   for (float& v : y) v *= 0x1p-100F;
   EXPECT_EQ(error(y), error(x) * 0x1p-200);
@@ -113,7 +113,7 @@ TEST(QuantiserError, scales_by_the_square_and_is_zero_for_zeros) {
   x[200] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(static_cast<void>(error(x)), gq::non_finite_error);
   std::vector<float> const two{2, 1};
-  gq::any_quantizer const fixed = compose::make({.norm = "fixed:1.5", .levels = "uniform:7"});
+  gq::any_quantizer const fixed = gq::named::make({.norm = "fixed:1.5", .levels = "uniform:7"});
   EXPECT_THROW(static_cast<void>(ad::quantiser_error(fixed)(two)), gq::configuration_error);
 }
 
@@ -123,8 +123,8 @@ TEST(Quantisers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame)
   ad::gradient_accumulator sum(model);
   sum.add(values(310));
   std::vector<gq::any_quantizer> const operators{
-      compose::make({.levels = "uniform:1", .wire = "packed:2", .bucket = 128}),
-      compose::make({.levels = "uniform:7", .wire = "packed:4", .bucket = 128})};
+      gq::named::make({.levels = "uniform:1", .wire = "packed:2", .bucket = 128}),
+      gq::named::make({.levels = "uniform:7", .wire = "packed:4", .bucket = 128})};
   ad::choice_table const table =
       ad::measure(sum, ad::quantisers(operators), [](ad::layer const& l) { return l.size != 10; });
   ASSERT_EQ(table[0].size(), 2U);

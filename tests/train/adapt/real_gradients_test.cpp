@@ -4,15 +4,15 @@
 ///
 /// With GLOBALQ_LAYERS_TABLE set the rows of docs/layers.md are printed.
 
-#include <digits/data.hpp>
-#include <digits/mlp.hpp>
+#include <examples/digits/data.hpp>
+#include <examples/digits/mlp.hpp>
 
 #include <globalq/train/adapt/accordion.hpp>
 #include <globalq/train/adapt/cgx.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
 #include <globalq/train/adapt/quantiser_errors.hpp>
 
-#include <compose/compose.hpp>
+#include <globalq/named/description.hpp>
 
 #include <gtest/gtest.h>
 
@@ -69,10 +69,10 @@ training const& trained() {
 }
 
 gq::any_quantizer quantiser(ad::bits_and_bucket q) {
-  return compose::make({.norm = "local:inf",
-                        .levels = "uniform:" + std::to_string((1 << (q.bits - 1)) - 1),
-                        .wire = "packed:" + std::to_string(q.bits),
-                        .bucket = q.bucket});
+  return gq::named::make({.norm = "local:inf",
+                          .levels = "uniform:" + std::to_string((1 << (q.bits - 1)) - 1),
+                          .wire = "packed:" + std::to_string(q.bits),
+                          .bucket = q.bucket});
 }
 
 std::vector<gq::any_quantizer> quantisers(std::vector<ad::bits_and_bucket> const& parameters) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief compose: reads a description and checks that its parts fit together.
+/// @brief named: reads a description and checks that its parts fit together.
 
-#include "compose.hpp"
+#include <globalq/named/description.hpp>
 
-#include "text.hpp"
+#include <globalq/named/text.hpp>
 
 #include <globalq/operator/float32_tail.hpp>
 
@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 namespace {
 
 namespace gq = globalq;
@@ -256,7 +256,7 @@ gq::any_quantizer make_whole(description const& words) {
                                                     Wire const& bytes) -> gq::any_quantizer {
         if constexpr (std::is_same_v<Rounding, gq::rounding::random_shift<true>> &&
                       !std::is_same_v<Levels, gq::levels::uniform<>>)
-          throw std::logic_error{"compose: check_fit() let parts pass that do not fit together"};
+          throw std::logic_error{"named: check_fit() let parts pass that do not fit together"};
         else
           return gq::quantizer{with.norm, levels, rounds, bytes, gq::reduce::any{with.reduce}};
       },
@@ -276,4 +276,4 @@ gq::any_quantizer make(description const& words) {
   return gq::float32_tail{whole};
 }
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named

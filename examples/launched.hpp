@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace compose {
+namespace examples {
 
 /// This process's rank as the MPI launcher that started it says (Open MPI, or one that speaks PMI: MPICH, Intel MPI,
 /// Slurm); nothing when there was none.
@@ -18,4 +18,4 @@ inline std::optional<std::string> launched_rank() {
   return std::nullopt;
 }
 
-}  // namespace compose
+}  // namespace examples

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-
 /// @file
-/// @brief compose: an operator from words, for programs whose user chooses the policies.
+/// @brief named: an operator from words, for programs whose user chooses the policies.
 ///
 /// Norm and reduce are data (norm::any, reduce::any); of levels, roundings and wires each is a type, of which one is picked.
 
-#include <globalq/operator/any_quantizer.hpp>
+#include "../operator/any_quantizer.hpp"
 
 #include <cstdint>
 #include <string>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 
 /// @brief The words that make an operator, as a command line has them.
 struct description {
@@ -38,4 +37,4 @@ inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
 ///         policies do not fit together; what depends on workers and schedule is refused by allreduce_mean
 globalq::any_quantizer make(description const& words);
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-
 /// @file
-/// @brief compose: the levels of a named operator, learned from the vectors that are averaged, as its paper does.
+/// @brief named: the levels of a named operator, learned from the vectors that are averaged, as its paper does.
 
 #include "operators.hpp"
 
-#include <globalq/train/learn/coordinate_descent.hpp>
-#include <globalq/train/learn/level_learner.hpp>
-#include <globalq/train/learn/multiplier.hpp>
+#include "../train/learn/coordinate_descent.hpp"
+#include "../train/learn/level_learner.hpp"
+#include "../train/learn/multiplier.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 
 /// @brief Learns levels at scheduled steps, from those in use on, and hands them to a call; does nothing for other operators.
 ///
@@ -81,4 +80,4 @@ class level_learning {
   std::optional<globalq::learn::level_learner<globalq::norm::local<>>> learner_;
 };
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named

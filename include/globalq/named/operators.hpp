@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-
 /// @file
-/// @brief compose: the operators of the papers by name, in one registry that parses, explains and tabulates them.
+/// @brief named: the operators of the papers by name, in one registry that parses, explains and tabulates them.
 ///
 /// The same names as in globalq/operator/operators.hpp; a test holds the two together. All with buckets take tail=float32 as well.
 
-#include "compose.hpp"
+#include "description.hpp"
 
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 
 /// @brief A parameter of a named operator.
 struct parameter {
@@ -101,4 +100,4 @@ named_operator read_operator(std::string_view text);
 /// @brief All operators with their parameters, for people.
 std::string operators_help();
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief compose: the registry of named operators.
+/// @brief named: the registry of named operators.
 
-#include "operators.hpp"
+#include <globalq/named/operators.hpp>
 
-#include "text.hpp"
+#include <globalq/named/text.hpp>
 
 #include <globalq/operator/centred.hpp>
 #include <globalq/operator/operators.hpp>
@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 
 arguments::arguments(std::string_view whole, std::span<parameter const> parameters)
     : whole_{whole}, parameters_{parameters} {
@@ -42,7 +42,7 @@ void arguments::set(std::string_view name, std::string_view value) {
 std::string const& arguments::text(std::string_view name) const {
   for (std::size_t k = 0; k < values_.size(); ++k)
     if (parameters_[k].name == name) return values_[k];
-  throw std::logic_error{"compose: an operator asks for a parameter that it does not list"};
+  throw std::logic_error{"named: an operator asks for a parameter that it does not list"};
 }
 
 bool arguments::has(std::string_view name) const {
@@ -147,7 +147,7 @@ std::string joined(std::string const& first, std::span<double const> numbers) {
   for (double const each : numbers) {
     char digits[40];  // the shortest that is read back as the same number
     auto const [end, error] = std::to_chars(digits, digits + sizeof digits, each);
-    if (error != std::errc{}) throw std::logic_error{"compose: a number does not fit"};
+    if (error != std::errc{}) throw std::logic_error{"named: a number does not fit"};
     text.append(text.back() == ':' ? "" : ",").append(digits, end);
   }
   return text;
@@ -547,4 +547,4 @@ std::string operators_help() {
   return text;
 }
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-
 /// @file
-/// @brief compose: numbers and lists from text, strictly: the whole of it is used, or it is refused.
+/// @brief named: numbers and lists from text, strictly: the whole of it is used, or it is refused.
 
-#include <globalq/core/error.hpp>
+#include "../core/error.hpp"
 
 #include <charconv>
 #include <cmath>
@@ -15,7 +14,7 @@
 #include <system_error>
 #include <vector>
 
-namespace compose {
+namespace GLOBALQ_ABI::named {
 
 /// @brief Throws the error of an option: its name, its value, what is wrong, and what would be right.
 [[noreturn]] inline void refuse(std::string_view option, std::string_view value, std::string_view what,
@@ -67,4 +66,4 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-}  // namespace compose
+}  // namespace GLOBALQ_ABI::named
