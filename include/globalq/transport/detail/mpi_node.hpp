@@ -6,10 +6,7 @@
 
 #include <mpi.h>
 
-#include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -17,88 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "globalq/transport/detail/shared_mapping.hpp"
 #include "globalq/transport/detail/shared_node.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
-
-/// Memory that several processes map. It has a name only until all have.
-class shared_mapping {
- public:
-  shared_mapping() = default;
-  shared_mapping(shared_mapping const&) = delete;
-  shared_mapping& operator=(shared_mapping const&) = delete;
-  ~shared_mapping() {
-    unlink();
-    if (memory_ != nullptr) ::munmap(memory_, bytes_);
-  }
-
-  std::byte* memory() const { return memory_; }
-  char const* name() const { return name_; }
-  static constexpr std::size_t name_bytes = 48;
-
-  /// Makes zeroed memory under a new name; 0 or errno. All of it is there afterwards: a full file system would
-  /// otherwise end processes by a signal later.
-  int create(std::size_t bytes) {
-    static std::atomic<unsigned> count{0};
-    int file = -1;
-    for (int attempt = 0; attempt < 100 && file < 0; ++attempt) {
-      auto const salt = std::chrono::steady_clock::now().time_since_epoch().count();
-      std::snprintf(name_, sizeof name_, "/globalq-%lx-%x-%llx", static_cast<unsigned long>(::getpid()),
-                    ++count, static_cast<unsigned long long>(salt));
-      file = ::shm_open(name_, O_CREAT | O_EXCL | O_RDWR, 0600);
-      if (file < 0 && errno != EEXIST) break;
-    }
-    if (file < 0) return forget_name(errno);
-    named_ = true;
-    int problem = ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-#if defined(__linux__)
-    while (problem == 0 && (problem = ::posix_fallocate(file, 0, static_cast<off_t>(bytes))) == EINTR)
-      problem = 0;
-#endif
-    return map(file, bytes, problem);
-  }
-
-  /// Maps what another process created; 0 or errno.
-  int open(char const* name, std::size_t bytes) {
-    int const file = ::shm_open(name, O_RDWR, 0600);
-    return file < 0 ? errno : map(file, bytes, 0);
-  }
-
-  void unlink() {
-    if (std::exchange(named_, false)) ::shm_unlink(name_);
-  }
-
- private:
-  int forget_name(int problem) {
-    name_[0] = '\0';
-    return problem;
-  }
-
-  int map(int file, std::size_t bytes, int problem) {
-    int flags = MAP_SHARED;
-#if defined(__linux__)
-    flags |= MAP_POPULATE;
-#endif
-    if (problem == 0) {
-      void* const there = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-      if (there == MAP_FAILED)
-        problem = errno;
-      else
-        memory_ = static_cast<std::byte*>(there), bytes_ = bytes;
-    }
-    ::close(file);
-    return problem;
-  }
-
-  std::byte* memory_ = nullptr;
-  std::size_t bytes_ = 0;
-  bool named_ = false;
-  char name_[name_bytes] = {};
-};
 
 /// The processes of a communicator that share memory with this one.
 struct mpi_node {
@@ -154,13 +73,13 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
   made.place[static_cast<std::size_t>(rank)] = -1;
 
   shared_plan const plan{made.processes, ring_bytes};
-  char name[shared_mapping::name_bytes] = {};
+  char name[64] = {};
   int problem = 0;
   made.mapping = std::make_unique<shared_mapping>();
   if (mine == 0) {
     problem = made.mapping->create(plan.bytes());
     if (problem == 0) shared_node::prepare(made.mapping->memory(), plan);
-    std::memcpy(name, made.mapping->name(), sizeof name);
+    std::snprintf(name, sizeof name, "%s", made.mapping->name().c_str());
   }
   check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, neighbours.comm), "MPI_Bcast");
   if (mine != 0 && name[0] != '\0') problem = made.mapping->open(name, plan.bytes());

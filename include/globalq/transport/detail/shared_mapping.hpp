@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief transport: memory that several processes map, found by a name.
+
+#include "../../core/detail/abi.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace GLOBALQ_ABI::transport::detail {
+
+/// Memory that several processes map. It has a name only until all have.
+class shared_mapping {
+ public:
+  shared_mapping() = default;
+  shared_mapping(shared_mapping const&) = delete;
+  shared_mapping& operator=(shared_mapping const&) = delete;
+  ~shared_mapping() {
+    unlink();
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+
+  std::byte* memory() const { return memory_; }
+  /// Of what this process made; empty where it made nothing.
+  std::string const& name() const { return name_; }
+
+  /// Makes zeroed memory under a new name; 0 or errno. All of it is there afterwards: a full file system would
+  /// otherwise end processes by a signal later.
+  int create(std::size_t bytes) {
+    static std::atomic<unsigned> count{0};
+    int problem = EEXIST;
+    for (int attempt = 0; attempt < 100 && problem == EEXIST; ++attempt) {
+      auto const salt = std::chrono::steady_clock::now().time_since_epoch().count();
+      problem = create("/globalq-" + std::to_string(::getpid()) + "-" + std::to_string(++count) + "-" +
+                           std::to_string(salt),
+                       bytes);
+    }
+    return problem;
+  }
+  /// The same under a given name; EEXIST where it is taken.
+  int create(std::string const& name, std::size_t bytes) {
+    int const file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+    if (file < 0) return errno;
+    name_ = name;
+    int problem = ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+#if defined(__linux__)
+    while (problem == 0 && (problem = ::posix_fallocate(file, 0, static_cast<off_t>(bytes))) == EINTR)
+      problem = 0;
+#endif
+    return map(file, bytes, problem);
+  }
+
+  /// Maps what another process created; 0 or errno. ENODATA where it is not as large yet.
+  int open(std::string const& name, std::size_t bytes) {
+    int const file = ::shm_open(name.c_str(), O_RDWR, 0600);
+    if (file < 0) return errno;
+    struct stat found {};
+    int problem = ::fstat(file, &found) == 0 ? 0 : errno;
+    if (problem == 0 && found.st_size < static_cast<off_t>(bytes)) problem = ENODATA;
+    return map(file, bytes, problem);
+  }
+
+  void unlink() {
+    if (!name_.empty()) ::shm_unlink(std::exchange(name_, {}).c_str());
+  }
+
+ private:
+  int map(int file, std::size_t bytes, int problem) {
+    int flags = MAP_SHARED;
+#if defined(__linux__)
+    flags |= MAP_POPULATE;
+#endif
+    if (problem == 0) {
+      void* const there = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+      if (there == MAP_FAILED)
+        problem = errno;
+      else
+        memory_ = static_cast<std::byte*>(there), bytes_ = bytes;
+    }
+    ::close(file);
+    return problem;
+  }
+
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::string name_;
+};
+
+}  // namespace GLOBALQ_ABI::transport::detail

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief transport: processes of one machine, joined by a piece of memory whose name they know. No launcher, no MPI.
+
+#include "concept.hpp"
+#include "detail/shared_mapping.hpp"
+#include "detail/shared_node.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace GLOBALQ_ABI::transport {
+
+/// @brief One of n processes of a machine that share memory.
+///
+/// All of them give the same name, which nobody has used before: whoever starts them draws it, and tells them. The name is gone
+/// once all have joined, so nothing is left behind by a job that is killed later.
+///
+/// @code
+/// transport::named_memory workers{"job-8f3a", rank, size};
+/// @endcode
+/// Messages travel as those of transport::shared_memory do: short ones through rings in the shared memory, long ones are read
+/// where they lie, if the system lets a process do that (GLOBALQ_SINGLE_COPY=off: never).
+///
+/// After an error the transport is unusable, and so are those of the other processes, which hear of it.
+class named_memory {
+ public:
+  /// A transfer. One that goes before it was waited for makes the transport unusable, since its memory may be moved still.
+  class request {
+   public:
+    request() = default;
+    request(request&& other) noexcept
+        : of_(std::exchange(other.of_, nullptr)),
+          transfer_(other.transfer_),
+          peer_(other.peer_),
+          sends_(other.sends_) {}
+    request& operator=(request&& other) noexcept {
+      request old(std::move(*this));
+      of_ = std::exchange(other.of_, nullptr);
+      transfer_ = other.transfer_;
+      peer_ = other.peer_;
+      sends_ = other.sends_;
+      return *this;
+    }
+    ~request() {
+      if (of_ != nullptr) of_->give_up();
+    }
+
+   private:
+    friend class named_memory;
+    request(named_memory& of, detail::shared_transfer& t, int peer, bool sends)
+        : of_(&of), transfer_(&t), peer_(peer), sends_(sends) {}
+
+    named_memory* of_ = nullptr;
+    detail::shared_transfer* transfer_ = nullptr;
+    int peer_ = 0;
+    bool sends_ = false;
+  };
+
+  /// @brief Joins; returns when all have joined.
+  /// @param name      letters, digits, '-', '_' and '.', at most 200; the same of all, and of no other job
+  /// @param rank      of this process, in [0, size)
+  /// @param settings  the deadline of each wait, and of joining
+  /// @throws configuration_error for a name or rank that cannot be, and where the system refuses memory; transport_error when a
+  ///         process has not come by the deadline
+  named_memory(std::string_view name, int rank, int size, options settings = {});
+
+  named_memory(named_memory const&) = delete;
+  named_memory& operator=(named_memory const&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] std::string_view name() const noexcept { return "named_memory"; }
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+
+  [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
+  [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
+  /// @throws transport_error when sizes differ, the peer has left or died, another process failed, or time is up
+  void wait(request& transfer);
+  /// @shape mine: b bytes, the same b on every worker; all: size() * b bytes
+  void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
+
+ private:
+  std::string message(std::string_view operation, std::string const& what, std::string_view remedy) const;
+  /// Tells the others, and throws.
+  [[noreturn]] void stop(std::string const& text);
+  [[noreturn]] void stop_because_of(detail::shared_outcome how, char const* operation, int peer,
+                                    std::string const& missing);
+  void expect_usable(char const* operation) const;
+  void give_up() noexcept;
+
+  int rank_, size_;
+  std::chrono::nanoseconds deadline_;
+  detail::shared_mapping mapping_;  // outlives the node
+  std::unique_ptr<detail::shared_node> node_;
+  bool broken_ = false;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace GLOBALQ_ABI::transport
+
+#if !defined(GLOBALQ_COMPILED)
+#include "named_memory-inl.hpp"
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief Tests of transport::named_memory: with threads as its processes, and with processes that are killed.
+
+#include "globalq/transport/named_memory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <exception>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "suite.hpp"
+
+namespace globalq_test {
+namespace {
+
+using gq::transport::named_memory;
+using testing::HasSubstr;
+
+static_assert(gq::transport::OwnAllgather<named_memory>);
+static_assert(gq::transport::OwnBytesSent<named_memory>);
+static_assert(gq::transport::OwnName<named_memory>);
+
+std::string new_name() {
+  static std::atomic<int> count{0};
+  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+/// What each process of a job throws; nothing where it does not.
+template <class Body>
+std::vector<std::exception_ptr> errors_of(int workers, Body const& body) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(workers));
+  std::vector<std::thread> crew;
+  for (int rank = 0; rank < workers; ++rank)
+    crew.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (auto& each : crew) each.join();
+  return errors;
+}
+
+std::string text_of(std::exception_ptr const& error) {
+  if (!error) return "";
+  try {
+    std::rethrow_exception(error);
+  } catch (std::exception const& e) {
+    return e.what();
+  }
+}
+
+struct harness {
+  using endpoint = named_memory;
+  static std::vector<int> worlds() { return {1, 2, 3, 5, 9}; }
+  template <class Body>
+  static void run(int workers, options const& settings, Body const& body) {
+    std::string const name = new_name();
+    auto const errors = errors_of(workers, [&](int rank) {
+      named_memory t(name, rank, workers, settings);
+      body(t);
+    });
+    for (auto const& each : errors)
+      if (each) std::rethrow_exception(each);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(named_memory, transport_suite, harness);
+
+TEST(NamedMemory, the_name_is_gone_once_all_have_joined) {
+  std::string const name = new_name();
+  for (int turn = 0; turn < 2; ++turn)
+    for (auto const& each : errors_of(3, [&](int rank) {
+           named_memory t(name, rank, 3, patient);
+           std::byte one{}, all[3];
+           t.allgather({&one, 1}, all);
+         }))
+      EXPECT_EQ(text_of(each), "");
+}
+
+TEST(NamedMemory, who_does_not_come_is_named) {
+  std::string const name = new_name();
+  auto const errors = errors_of(4, [&](int rank) {
+    if (rank != 2) named_memory(name, rank, 4, impatient);
+  });
+  for (int rank : {0, 1, 3})
+    EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("for ranks 2 to join"));
+  EXPECT_THAT(support::refusal<gq::transport_error>([] { named_memory(new_name(), 1, 2, impatient); }),
+              HasSubstr("for rank 0 to make"));
+}
+
+TEST(NamedMemory, what_does_not_fit_is_refused) {
+  auto const refusal = [](auto const& name, int rank, int size) {
+    return support::refusal<gq::configuration_error>([&] { named_memory(name, rank, size, impatient); });
+  };
+  EXPECT_THAT(refusal("a/b", 0, 1), HasSubstr("is no name"));
+  EXPECT_THAT(refusal("", 0, 1), HasSubstr("is no name"));
+  EXPECT_THAT(refusal("a", 1, 1), HasSubstr("no rank 1 among 1"));
+  EXPECT_THAT(refusal("a", 0, 0), HasSubstr("give 1 to 1024"));
+  std::string const name = new_name();
+  auto const errors = errors_of(2, [&](int rank) { named_memory(name, rank, rank == 0 ? 2 : 3, impatient); });
+  EXPECT_THAT(text_of(errors[1]), HasSubstr("told of 3 processes, and rank 0 of 2"));
+  auto const twice = errors_of(3, [&](int rank) { named_memory(name, rank == 2 ? 1 : rank, 3, impatient); });
+  EXPECT_THAT(text_of(twice[1]) + text_of(twice[2]), HasSubstr("another process is rank 1"));
+  auto const makers = errors_of(2, [&](int) { named_memory(name, 0, 2, impatient); });
+  EXPECT_THAT(text_of(makers[0]) + text_of(makers[1]), HasSubstr("is the name of another job"));
+}
+
+TEST(NamedMemory, a_request_that_is_dropped_is_an_error_for_all) {
+  std::string const name = new_name();
+  auto const errors = errors_of(2, [&](int rank) {
+    named_memory t(name, rank, 2, patient);
+    std::vector<std::byte> bytes(100);
+    if (rank == 1) static_cast<void>(t.recv_async(0, bytes));
+    auto r = t.recv_async(1 - rank, bytes);
+    t.wait(r);
+  });
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1 failed: a transfer was given up"));
+  EXPECT_THAT(text_of(errors[1]), HasSubstr("the transport is broken"));
+}
+
+TEST(NamedMemory, a_process_that_is_killed_is_an_error_of_the_other) {
+  std::string const name = new_name();
+  pid_t const child = ::fork();
+  if (child == 0) {
+    named_memory t(name, 1, 2, patient);
+    ::raise(SIGKILL);
+  }
+  named_memory t(name, 0, 2, patient);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  std::vector<std::byte> bytes(100000);
+  EXPECT_THAT(transport_failure([&] {
+                auto r = t.recv_async(1, bytes);
+                t.wait(r);
+              }),
+              HasSubstr("rank 1 died (process " + std::to_string(child) + ")"));
+}
+
+}  // namespace
+}  // namespace globalq_test
