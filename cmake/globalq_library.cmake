@@ -56,6 +56,27 @@ add_library(globalq::named ALIAS globalq_named)
 set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
 target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
+# The same for C and what calls C: libglobalq.so, which needs nothing of Kokkos where it is used, and shows nothing but globalq.h.
+file(GLOB GLOBALQ_C_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/*.cpp)
+add_library(globalq_c SHARED ${GLOBALQ_C_SOURCES})
+add_library(globalq::c ALIAS globalq_c)
+set_target_properties(
+  globalq_c
+  PROPERTIES EXPORT_NAME c
+             OUTPUT_NAME globalq
+             VERSION ${PROJECT_VERSION}
+             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+             CXX_VISIBILITY_PRESET hidden
+             VISIBILITY_INLINES_HIDDEN ON)
+target_link_libraries(globalq_c PRIVATE globalq_named)
+target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
+target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
+                                ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
+if(NOT GLOBALQ_BUILD_C)
+  set_target_properties(globalq_c PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
+target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)
+set_target_properties(globalq_c PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/globalq.map)
 # What it has of globalq::mpi and globalq::nccl: objects of the archive that only programs with these transports take out of it, so
 # that nobody else need link MPI or NCCL.
 function(globalq_compile_transport name)

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GLOBALQ_C_H
+#define GLOBALQ_C_H
+/**
+ * @file
+ * @brief c: globalq for programs in C and in languages that call C: means of vectors over workers, by operators that have names.
+ *
+ * A function returns GLOBALQ_OK, or another status and leaves a sentence for globalq_error(). Handles are made by functions
+ * named _create and ended by _destroy, which takes NULL too. A handle is used by one thread at a time, other handles by others.
+ * Sizes count bytes, lengths count values. Structs that may grow begin with their size, as the caller knows it: fill it in with
+ * sizeof; members that the caller does not know keep their defaults. All numbers but ranks and reports must be alike on all
+ * workers; where they are not, all workers get GLOBALQ_DISAGREEMENT.
+ *
+ * @code
+ * globalq_workers* workers = NULL;
+ * globalq_call* mean = NULL;
+ * globalq_settings settings = {sizeof settings, "cgx:4"};
+ * if (globalq_named_memory_create("job-8f3a", rank, size, 60, &workers) != GLOBALQ_OK ||
+ *     globalq_call_create(workers, GLOBALQ_MEAN, &settings, NULL, 0, &mean) != GLOBALQ_OK)
+ *   fail(globalq_error());
+ * for (uint64_t step = 0; step < steps; ++step) {
+ *   globalq_vector const v = {gradient, gradient, length, GLOBALQ_FLOAT32};
+ *   if (globalq_call_run(mean, &v, 1, step) != GLOBALQ_OK) fail(globalq_error());
+ * }
+ * @endcode
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(GLOBALQ_BUILDS_C)
+#define GLOBALQ_C __attribute__((visibility("default")))
+#else
+#define GLOBALQ_C
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Counts changes of this header after which a program must be compiled again. */
+#define GLOBALQ_C_INTERFACE 1
+
+/** What became of a call. */
+typedef enum globalq_status {
+  GLOBALQ_OK = 0,
+  GLOBALQ_CONFIGURATION = 1, /**< what was asked for cannot work; nothing was sent */
+  GLOBALQ_DISAGREEMENT = 2,  /**< workers called with different numbers; vectors are as they were, on all of them */
+  GLOBALQ_TRANSPORT = 3,     /**< bytes could not be moved: a deadline, a worker that died or left; the workers are unusable */
+  GLOBALQ_NON_FINITE = 4,    /**< NaN or infinity, where settings ask for an error */
+  GLOBALQ_FRAME = 5,         /**< bytes that are none of globalq's, or damaged */
+  GLOBALQ_NO_MEMORY = 6,
+  GLOBALQ_OTHER = 7 /**< an error in globalq: please report it */
+} globalq_status;
+
+/** The type of a vector's values. */
+typedef enum globalq_type {
+  GLOBALQ_FLOAT32 = 0,
+  GLOBALQ_FLOAT64 = 1,
+  GLOBALQ_FLOAT16 = 2,
+  GLOBALQ_BFLOAT16 = 3
+} globalq_type;
+
+/** This worker among all, and what moves bytes between them. */
+typedef struct globalq_workers globalq_workers;
+
+/** What all workers do together once a step; keeps its memory from step to step. */
+typedef struct globalq_call globalq_call;
+
+/** @name The library
+ * @{ */
+
+/** "0.1.0" */
+GLOBALQ_C char const* globalq_version(void);
+/** GLOBALQ_C_INTERFACE of the library, which may be another one than that of the header. */
+GLOBALQ_C int globalq_interface(void);
+/** The set of instructions that the library uses on this machine: "avx512". It changes no bit of a result. */
+GLOBALQ_C char const* globalq_instructions(void);
+/** What went wrong in the last function that did, called by this thread: operation, rank, numbers, remedy. */
+GLOBALQ_C char const* globalq_error(void);
+
+/** An operator that has a name. Texts live as long as the program. */
+typedef struct globalq_operator {
+  size_t size; /**< of this struct; to be filled in */
+  char const* name;
+  char const* title;
+  char const* source;     /**< the paper; may be empty */
+  char const* bound;      /**< on the variance of one encoding, in words */
+  char const* schedule;   /**< that it is meant for */
+  char const* parameters; /**< "bits=4: bits a value on the wire, sign included: 2 to 8", a line each */
+} globalq_operator;
+
+/** The operator of a number, counted from 0.
+ * @returns GLOBALQ_CONFIGURATION where there are no more */
+GLOBALQ_C globalq_status globalq_operator_at(size_t number, globalq_operator* found);
+
+/** @}
+ * @name Workers
+ * @{ */
+
+/** Runs workers as threads of this process: body(workers, context) on each of @p count threads; returns when all have.
+ *
+ * A body returns 0, or another number when it failed; then calls of the others end by an error. Handles of workers end with it.
+ * @param deadline  seconds that a wait may take
+ * @returns GLOBALQ_TRANSPORT when a body failed, with the first one's last error */
+GLOBALQ_C globalq_status globalq_threads_run(int count, double deadline, int (*body)(globalq_workers*, void*),
+                                             void* context);
+
+/** Joins processes of one machine through memory that they share.
+ *
+ * Returns when all have joined. The name is gone then; it must be new for each job (draw it at random in one process).
+ * @param name  1 to 200 letters, digits, '-', '_' and '.' */
+GLOBALQ_C globalq_status globalq_named_memory_create(char const* name, int rank, int size, double deadline,
+                                                     globalq_workers** created);
+
+/** How messages travel that the caller moves itself, by sockets or a library of its own.
+ *
+ * From one worker to another, messages arrive in the order in which they were sent. Bytes may be touched until wait() has returned for
+ * their ticket. Each function returns 0, or another number where it failed: then the workers are unusable. wait() must end by a
+ * deadline of its own. */
+typedef struct globalq_messages {
+  size_t size; /**< of this struct; to be filled in */
+  void* context;
+  /** Starts to send; ticket becomes a number that names the transfer. */
+  int (*send)(void* context, int peer, void const* bytes, size_t count, uint64_t* ticket);
+  int (*receive)(void* context, int peer, void* bytes, size_t count, uint64_t* ticket);
+  /** Returns when the transfer is done. */
+  int (*wait)(void* context, uint64_t ticket);
+  /** Nobody will wait for the transfer; its bytes are about to be freed. */
+  void (*abandon)(void* context, uint64_t ticket);
+  /** A sentence about the last failure; may be NULL. */
+  char const* (*error)(void* context);
+} globalq_messages;
+
+/** Workers whose messages the caller moves. */
+GLOBALQ_C globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size,
+                                                 globalq_workers** created);
+
+GLOBALQ_C int globalq_rank(globalq_workers const* workers);
+GLOBALQ_C int globalq_size(globalq_workers const* workers);
+/** Bytes that this worker has sent. */
+GLOBALQ_C uint64_t globalq_bytes_sent(globalq_workers const* workers);
+/** After all calls over them. */
+GLOBALQ_C void globalq_workers_destroy(globalq_workers* workers);
+
+/** @}
+ * @name Calls
+ * @{ */
+
+/** What all workers do together. */
+typedef enum globalq_kind {
+  GLOBALQ_MEAN = 0,           /**< every worker gets the mean of all vectors */
+  GLOBALQ_REDUCE_SCATTER = 1, /**< every worker gets its shard of the mean */
+  GLOBALQ_ALL_GATHER = 2      /**< every worker gets the shards of all */
+} globalq_kind;
+
+/** How a call works; zeros and NULL are defaults. */
+typedef struct globalq_settings {
+  size_t size;           /**< of this struct; to be filled in */
+  char const* operator_name; /**< "NAME[:VALUE][,parameter=value].."; NULL: "float32" */
+  char const* schedule;  /**< ring, tree, sra, allgather or hierarchical:N; NULL: that of the operator */
+  uint64_t seed;         /**< of the random bits, with the step */
+  uint64_t warm_up;      /**< first steps, in float32; with layers */
+  uint64_t first_layer;  /**< with layers: the number of the first in the model, */
+  uint64_t model_layers; /**< and how many the model has; 0: the layers are all */
+  int fail_on_non_finite; /**< NaN and infinity are errors; else every value of the result is NaN, and reports count it */
+  int measure_errors;     /**< reports say what rounding changed; costs a pass */
+} globalq_settings;
+
+/** A tensor of a model. */
+typedef struct globalq_layer {
+  char const* name;      /**< unique */
+  uint64_t const* shape; /**< outermost dimension first */
+  size_t dimensions;
+  globalq_type type;
+  char const* operator_name; /**< NULL: that of the settings */
+} globalq_layer;
+
+/** This worker's vector and where the result goes, which may be the same memory but not overlap otherwise. */
+typedef struct globalq_vector {
+  void const* input;
+  void* output;
+  uint64_t length; /**< of the vector; of a shard that is alone, see globalq_call_run() */
+  globalq_type type;
+} globalq_vector;
+
+/** Makes a call.
+ * @param workers  must outlive it
+ * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
+ * @returns GLOBALQ_CONFIGURATION where an operator is unknown, or the parts do not fit together */
+GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, globalq_settings const* settings,
+                                             globalq_layer const* layers, size_t count, globalq_call** created);
+
+/** Does it; all workers call alike. Afterwards all hold the same bits.
+ *
+ * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN several, which use the steps step, ..,
+ * step + count - 1. GLOBALQ_REDUCE_SCATTER: output holds the whole vector, of which the own shard is written. GLOBALQ_ALL_GATHER:
+ * input holds the whole vector, of which the own shard is read.
+ * @param step  with the seed it selects the random bits: use each once */
+GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count, uint64_t step);
+
+/** The shard of a worker: values [first, first + count) of a vector. */
+GLOBALQ_C globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank, uint64_t* first,
+                                            uint64_t* count);
+
+/** What a call with vectors of some length does and costs. */
+typedef struct globalq_plan {
+  size_t size; /**< of this struct; to be filled in */
+  int rounding_steps;       /**< roundings on the longest way from a value to the mean */
+  uint32_t levels;          /**< above zero; 0: none */
+  uint64_t bytes_sent;      /**< by the busiest worker */
+  int bytes_are_most;       /**< frames differ in length: no call sends more */
+  double bits_per_value;    /**< of one worker's frame, header and scales included */
+  double theta;             /**< E||result - mean||^2 <= theta / n * sum ||x_i||^2; NaN: no bound */
+  double iterations_factor; /**< 1 + n theta: growth of the iterations to a target */
+  uint64_t workspace_bytes; /**< frames held by one worker, at most */
+} globalq_plan;
+
+/** @param length  of a vector; with layers unused
+ * @returns GLOBALQ_CONFIGURATION where there is no such call */
+GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t length, globalq_type type, globalq_plan* plan);
+
+/** The same of a mean among any number of workers, asked before there are any.
+ * @param schedule  NULL: that of the operator */
+GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers, uint64_t length,
+                                          globalq_type type, globalq_plan* plan);
+
+/** The operator of a layer (0 where there are none), with all parameters. Lives as long as the call. */
+GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t layer);
+
+/** What calls did. */
+typedef struct globalq_report {
+  size_t size; /**< of this struct; to be filled in */
+  uint64_t calls, failed;
+  uint64_t non_finite;     /**< calls whose result is NaN */
+  int non_finite_rank;     /**< the first rank that brought NaN or infinity to the last of them; -1: the mean overflowed */
+  uint64_t uncompressed;   /**< calls in float32 */
+  uint64_t values, bytes_sent;
+  double seconds, norm_seconds, opening_seconds, encode_seconds, reduce_seconds, decode_seconds, transfer_seconds;
+  double normalised_error; /**< ||Q(x) - x||^2 / ||x||^2 of own values; NaN where it was not measured */
+  double zero_fraction;    /**< of own values, rounded; NaN likewise */
+} globalq_report;
+
+/** The sum of all calls since the last report, which begins anew. */
+GLOBALQ_C globalq_status globalq_call_report(globalq_call* call, globalq_report* report);
+
+GLOBALQ_C void globalq_call_destroy(globalq_call* call);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief c: calls: means of any vectors, of the layers of a model, and of shards.
+
+#include "handles.hpp"
+
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/named/operators.hpp>
+#include <globalq/schedule/any.hpp>
+#include <globalq/telemetry/telemetry.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace {
+
+namespace gq = globalq;
+
+/// A vector without its type.
+using vectors = std::span<globalq_vector const>;
+
+}  // namespace
+
+/// A call of any kind.
+struct globalq_call {
+  explicit globalq_call(bool errors) : seen({.errors = errors}) {}
+  globalq_call(globalq_call const&) = delete;
+  globalq_call& operator=(globalq_call const&) = delete;
+  virtual ~globalq_call() = default;
+  virtual void run(vectors all, std::uint64_t step) = 0;
+  virtual gq::segment shard(std::uint64_t length, int rank) const {
+    static_cast<void>(length), static_cast<void>(rank);
+    globalq_c::refuse("globalq_call_shard", "every worker gets the whole mean", "ask calls of shards");
+  }
+  virtual gq::plan plan(std::uint64_t length, gq::dtype type) const {
+    static_cast<void>(length), static_cast<void>(type);
+    globalq_c::refuse("globalq_call_plan", "shards are gathered in one step, which has no plan",
+                      "ask a mean");
+  }
+  virtual char const* operator_name(std::size_t layer) const = 0;
+
+  gq::telemetry seen;
+};
+
+namespace globalq_c {
+namespace {
+
+/// An operator, and the schedule that it is meant for.
+struct choice {
+  gq::any_quantizer op = gq::uncompressed{};
+  std::string schedule = "ring", name = "float32";
+};
+choice choice_of(char const* operation, char const* name) {
+  if (name == nullptr) return {};
+  gq::named::named_operator const found = gq::named::read_operator(name);
+  if (!found.only_quantises())
+    refuse(operation,
+           "operator \"" + std::string(name) + "\" clips or learns levels, which takes more than one call",
+           "give it without that, or with levels of its own");
+  gq::any_quantizer const op = gq::named::operator_of(found);
+  return {op, found.schedule, op.facts().name};
+}
+
+void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
+  read(operation, "plan", to);
+  if (!p.fits) throw gq::configuration_error(p.refusal);
+  write(operation, "plan",
+        globalq_plan{0, p.rounding_steps, p.levels, p.bytes_sent, p.bytes_are_most ? 1 : 0, p.bits_per_value,
+                     p.theta, p.iterations_factor, p.workspace_bytes},
+        to);
+}
+
+/// f(value of its type) of a vector whose type is known at run time.
+template <class F>
+void with_type(globalq_vector const& v, F const& f) {
+  switch (type_of("globalq_call_run", v.type)) {
+    case gq::dtype::float32:
+      return f(float{});
+    case gq::dtype::float64:
+      return f(double{});
+    case gq::dtype::float16:
+      return f(gq::float16{});
+    case gq::dtype::bfloat16:
+      return f(gq::bfloat16{});
+  }
+}
+template <class T>
+std::span<T const> input_of(globalq_vector const& v, std::uint64_t length) {
+  return {static_cast<T const*>(v.input), static_cast<std::size_t>(length)};
+}
+template <class T>
+std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
+  return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
+}
+
+gq::vector_group group_of(vectors all) {
+  gq::vector_group group;
+  for (globalq_vector const& v : all)
+    with_type(v, [&]<class T>(T) {
+      auto const x = input_of<T>(v, v.length);
+      auto const y = output_of<T>(v, v.length);
+      group.add(x, y);
+    });
+  return group;
+}
+
+class mean_of_vectors final : public globalq_call {
+ public:
+  template <class Space>
+  mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o, bool errors,
+                  Space const& space)
+      : globalq_call(errors), name_(c.name) {
+    o.telemetry = &seen;
+    mean_.emplace(*w.endpoint, c.op, schedule, o, space);
+  }
+  void run(vectors all, std::uint64_t step) override {
+    if (all.size() != 1) return (*mean_)(group_of(all), step);
+    with_type(all[0], [&]<class T>(T) {
+      auto const x = input_of<T>(all[0], all[0].length);
+      auto const y = output_of<T>(all[0], all[0].length);
+      (*mean_)(x, y, step);
+    });
+  }
+  gq::plan plan(std::uint64_t length, gq::dtype type) const override { return mean_->plan(length, type); }
+  char const* operator_name(std::size_t) const override { return name_.c_str(); }
+
+ private:
+  std::string name_;
+  std::optional<gq::allreduce_mean<>> mean_;
+};
+
+class mean_of_layers final : public globalq_call {
+ public:
+  template <class Space>
+  mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<gq::any_quantizer> operators,
+                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors, Space const& space)
+      : globalq_call(errors) {
+    o.call.telemetry = &seen;
+    mean_.emplace(*w.endpoint, std::move(model), std::move(operators), schedule, o, space);
+  }
+  void run(vectors all, std::uint64_t step) override { (*mean_)(group_of(all), step); }
+  gq::plan plan(std::uint64_t, gq::dtype) const override { return mean_->plan(); }
+  char const* operator_name(std::size_t layer) const override { return mean_->operator_name(layer).c_str(); }
+
+ private:
+  std::optional<gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>> mean_;
+};
+
+/// Shards: of one vector at a time.
+template <class Call, bool Gathers>
+class call_of_shards final : public globalq_call {
+ public:
+  template <class Space>
+  call_of_shards(globalq_workers& w, choice const& c, gq::options o, bool errors, Space const& space)
+      : globalq_call(errors), name_(c.name) {
+    o.telemetry = &seen;
+    call_.emplace(*w.endpoint, c.op, o, space);
+  }
+  void run(vectors all, std::uint64_t step) override {
+    if (all.size() != 1)
+      refuse("globalq_call_run", std::to_string(all.size()) + " vectors of shards", "give one");
+    globalq_vector const& v = all[0];
+    with_type(v, [&]<class T>(T) {
+      auto const whole = output_of<T>(v, v.length);
+      if (v.input == v.output) return (*call_)(whole, step);
+      gq::segment const own = call_->shard(v.length);
+      if constexpr (Gathers) {
+        auto const x = input_of<T>(v, own.count);
+        (*call_)(x, whole, step);
+      } else {
+        auto const x = input_of<T>(v, v.length);
+        auto const y = output_of<T>(v, own.count);
+        (*call_)(x, y, step);
+      }
+    });
+  }
+  gq::segment shard(std::uint64_t length, int rank) const override { return call_->shard(length, rank); }
+  gq::plan plan(std::uint64_t length, gq::dtype type) const override {
+    if constexpr (Gathers)
+      return globalq_call::plan(length, type);
+    else
+      return call_->plan(length, type);
+  }
+  char const* operator_name(std::size_t) const override { return name_.c_str(); }
+
+ private:
+  std::string name_;
+  std::optional<Call> call_;
+};
+using scattered = call_of_shards<gq::reduce_scatter_mean<>, false>;
+using gathered = call_of_shards<gq::all_gather<>, true>;
+
+template <class Space>
+std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, globalq_settings const& s,
+                                   std::span<globalq_layer const> layers, Space const& space) {
+  constexpr char const* operation = "globalq_call_create";
+  choice const usual = choice_of(operation, s.operator_name);
+  bool const errors = s.measure_errors != 0;
+  gq::options const o{.seed = s.seed,
+                      .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
+  if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
+    refuse(operation, "layers or a schedule for shards", "shards have a way of their own; leave both NULL");
+  gq::schedule::any const schedule{std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
+  if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
+    refuse(operation, "warm_up, first_layer or model_layers without layers", "give layers");
+  switch (kind) {
+    case GLOBALQ_REDUCE_SCATTER:
+      return std::make_unique<scattered>(w, usual, o, errors, space);
+    case GLOBALQ_ALL_GATHER:
+      return std::make_unique<gathered>(w, usual, o, errors, space);
+    case GLOBALQ_MEAN:
+      break;
+    default:
+      refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)), "give one of globalq_kind");
+  }
+  if (layers.empty()) return std::make_unique<mean_of_vectors>(w, usual, schedule, o, errors, space);
+  gq::adapt::layout model;
+  std::vector<gq::any_quantizer> operators;
+  for (globalq_layer const& l : layers) {
+    std::uint64_t const* const shape = l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
+    model.add(&expect(operation, "name of a layer", l.name), {shape, shape + l.dimensions}, type_of(operation, l.type));
+    operators.push_back(l.operator_name == nullptr ? usual.op : choice_of(operation, l.operator_name).op);
+  }
+  return std::make_unique<mean_of_layers>(
+      w, std::move(model), std::move(operators), schedule,
+      gq::adapt::layered_options{
+          .call = o, .warm_up = s.warm_up, .first = s.first_layer, .of = s.model_layers},
+      errors, space);
+}
+
+}  // namespace
+}  // namespace globalq_c
+
+using namespace globalq_c;
+
+globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, globalq_settings const* settings,
+                                   globalq_layer const* layers, size_t count, globalq_call** created) {
+  constexpr char const* operation = "globalq_call_create";
+  return guarded([&] {
+    expect(operation, "created", created) = nullptr;
+    globalq_workers& w = expect(operation, "workers", workers);
+    globalq_settings const s = read(operation, "settings", settings);
+    if (count != 0) expect(operation, "layers", layers);
+    std::span const all(layers, count);
+    // threads of one process would wait for each other on an instance that they share
+    *created = (w.one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
+                              : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
+                   .release();
+  });
+}
+
+globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given, size_t count, uint64_t step) {
+  constexpr char const* operation = "globalq_call_run";
+  return guarded([&] {
+    globalq_call& c = expect(operation, "call", call);
+    if (count != 0) expect(operation, "vectors", given);
+    c.run({given, count}, step);
+  });
+}
+
+globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank, uint64_t* first, uint64_t* count) {
+  constexpr char const* operation = "globalq_call_shard";
+  return guarded([&] {
+    gq::segment const s = expect(operation, "call", call).shard(length, rank);
+    expect(operation, "first", first) = s.first;
+    expect(operation, "count", count) = s.count;
+  });
+}
+
+globalq_status globalq_call_plan(globalq_call const* call, uint64_t length, globalq_type type,
+                                 globalq_plan* plan) {
+  constexpr char const* operation = "globalq_call_plan";
+  return guarded([&] {
+    write_plan(operation, expect(operation, "call", call).plan(length, type_of(operation, type)), plan);
+  });
+}
+
+globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers, uint64_t length,
+                                globalq_type type, globalq_plan* plan) {
+  constexpr char const* operation = "globalq_plan_for";
+  return guarded([&] {
+    choice const c = choice_of(operation, operator_name);
+    gq::schedule::any const way{std::string_view(schedule == nullptr ? c.schedule.c_str() : schedule)};
+    write_plan(operation, gq::plan_for(c.op, way, workers, length, type_of(operation, type)), plan);
+  });
+}
+
+char const* globalq_call_operator(globalq_call const* call, size_t layer) {
+  char const* name = "";
+  guarded([&] { name = expect("globalq_call_operator", "call", call).operator_name(layer); });
+  return name;
+}
+
+globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
+  constexpr char const* operation = "globalq_call_report";
+  return guarded([&] {
+    globalq_call& c = expect(operation, "call", call);
+    read(operation, "report", report);  // refused before the sum begins anew
+    gq::call_report const r = c.seen.take();
+    write(operation, "report",
+          globalq_report{0,
+                         r.calls,
+                         r.failed,
+                         r.non_finite,
+                         r.non_finite_rank,
+                         r.uncompressed,
+                         r.values,
+                         r.bytes_sent,
+                         r.seconds,
+                         r.in(gq::phase::norm),
+                         r.in(gq::phase::opening),
+                         r.in(gq::phase::encode),
+                         r.in(gq::phase::reduce),
+                         r.in(gq::phase::decode),
+                         r.in(gq::phase::transfer),
+                         r.normalised_error(),
+                         r.zero_fraction()},
+          report);
+  });
+}
+
+void globalq_call_destroy(globalq_call* call) { delete call; }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief c: workers: threads, processes of one machine, and those whose messages the caller moves.
+
+#include "handles.hpp"
+
+#include <globalq/transport/collectives.hpp>
+#include <globalq/transport/named_memory.hpp>
+#include <globalq/transport/threads.hpp>
+
+#include <vector>
+
+namespace globalq_c {
+namespace {
+
+/// Messages by functions of the caller. Slots of the endpoint hold his tickets.
+class messages final : public gq::transport::endpoint {
+ public:
+  messages(globalq_messages const& by, int rank, int size) : endpoint(rank, size), by_(by) {}
+
+ private:
+  std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
+    return start("send", peer, [&](std::uint64_t& ticket) {
+      return by_.send(by_.context, peer, bytes.data(), bytes.size(), &ticket);
+    });
+  }
+  std::uint32_t start_recv(int peer, std::span<std::byte> bytes) override {
+    return start("recv", peer, [&](std::uint64_t& ticket) {
+      return by_.receive(by_.context, peer, bytes.data(), bytes.size(), &ticket);
+    });
+  }
+  void finish(std::uint32_t slot) override {
+    expect_usable("wait");
+    if (int const code = by_.wait(by_.context, slots_[slot].ticket); code != 0)
+      stop(slots_[slot].sends ? "send" : "recv", slots_[slot].peer, code);
+    free_.push_back(slot);
+  }
+  void give_up(std::uint32_t slot) noexcept override {
+    by_.abandon(by_.context, slots_[slot].ticket);
+    free_.push_back(slot);
+  }
+
+  template <class F>
+  std::uint32_t start(char const* operation, int peer, F const& begin) {
+    gq::transport::detail::expect_peer(*this, operation, peer);
+    expect_usable(operation);
+    if (free_.empty()) {
+      free_.reserve(slots_.size() + 1);  // room to give all back
+      slots_.emplace_back();
+      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+    }
+    std::uint32_t const slot = free_.back();
+    slots_[slot] = {0, peer, *operation == 's'};
+    if (int const code = begin(slots_[slot].ticket); code != 0) stop(operation, peer, code);
+    free_.pop_back();
+    return slot;
+  }
+
+  void expect_usable(char const* operation) const {
+    if (broken_)
+      throw gq::transport_error(gq::detail::worker_message(operation, rank(), size(),
+                                                           "the workers are unusable: a message before failed",
+                                                           "make new ones, on all workers together"));
+  }
+  [[noreturn]] void stop(char const* operation, int peer, int code) {
+    broken_ = true;
+    char const* const why = by_.error == nullptr ? nullptr : by_.error(by_.context);
+    throw gq::transport_error(gq::detail::worker_message(
+        operation, rank(), size(),
+        "a message with rank " + std::to_string(peer) + " failed with code " + std::to_string(code) +
+            (why == nullptr || *why == '\0' ? "" : ": " + std::string(why)),
+        "see what moves the messages"));
+  }
+
+  struct transfer {
+    std::uint64_t ticket = 0;
+    int peer = 0;
+    bool sends = false;
+  };
+  globalq_messages by_;
+  std::vector<transfer> slots_;
+  std::vector<std::uint32_t> free_;
+  bool broken_ = false;
+};
+
+}  // namespace
+}  // namespace globalq_c
+
+using namespace globalq_c;
+
+globalq_status globalq_threads_run(int count, double deadline, int (*body)(globalq_workers*, void*), void* context) {
+  constexpr char const* operation = "globalq_threads_run";
+  return guarded([&] {
+    if (body == nullptr) refuse(operation, "body is NULL", "give one");
+    start_kokkos();
+    gq::transport::threads cluster(count, deadline_of(operation, deadline));
+    cluster.run([&](auto& self) {
+      globalq_workers workers{nullptr, gq::transport::make_endpoint(self), true};
+      failed(GLOBALQ_OK, "");
+      int const code = body(&workers, context);
+      if (code == 0) return;
+      std::string const text = *globalq_error() != '\0' ? globalq_error() : "the body of a worker returned " + std::to_string(code);
+      // the other workers' errors follow from the first one's
+      if (code == GLOBALQ_TRANSPORT) throw gq::transport_error(text);
+      throw failure(code > GLOBALQ_OK && code < GLOBALQ_OTHER ? static_cast<globalq_status>(code) : GLOBALQ_OTHER, text);
+    });
+  });
+}
+
+globalq_status globalq_named_memory_create(char const* name, int rank, int size, double deadline,
+                                           globalq_workers** created) {
+  constexpr char const* operation = "globalq_named_memory_create";
+  return guarded([&] {
+    expect(operation, "created", created) = nullptr;
+    start_kokkos();
+    auto const t = std::make_shared<gq::transport::named_memory>(&expect(operation, "name", name), rank, size,
+                                                                 deadline_of(operation, deadline));
+    auto made = std::make_unique<globalq_workers>();
+    made->endpoint = gq::transport::make_endpoint(*t);
+    made->transport = t;
+    *created = made.release();
+  });
+}
+
+globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size, globalq_workers** created) {
+  constexpr char const* operation = "globalq_messages_create";
+  return guarded([&] {
+    expect(operation, "created", created) = nullptr;
+    globalq_messages const known = read(operation, "by", by);
+    if (known.send == nullptr || known.receive == nullptr || known.wait == nullptr || known.abandon == nullptr)
+      refuse(operation, "a function is NULL", "give send, receive, wait and abandon");
+    if (size < 1 || rank < 0 || rank >= size)
+      refuse(operation, "there is no rank " + std::to_string(rank) + " among " + std::to_string(size),
+             "count ranks from 0");
+    start_kokkos();
+    auto made = std::make_unique<globalq_workers>();
+    made->endpoint = std::make_unique<messages>(known, rank, size);
+    *created = made.release();
+  });
+}
+
+int globalq_rank(globalq_workers const* workers) { return workers->endpoint->rank(); }
+int globalq_size(globalq_workers const* workers) { return workers->endpoint->size(); }
+uint64_t globalq_bytes_sent(globalq_workers const* workers) { return workers->endpoint->bytes_sent(); }
+void globalq_workers_destroy(globalq_workers* workers) { delete workers; }

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief libglobalq.so beside the library in C++: the same bits over threads, shared memory and messages that the caller moves;
+/// every refusal says what is wrong.
+
+#include <globalq/c/globalq.h>
+#include <globalq/collective/all_gather.hpp>
+#include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/named/operators.hpp>
+#include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/transport/threads.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+namespace gq = globalq;
+using testing::HasSubstr;
+
+std::vector<float> values(std::size_t length, int rank) {
+  std::vector<float> x(length);
+  for (std::size_t i = 0; i < length; ++i)
+    x[i] =
+        static_cast<float>(static_cast<std::int32_t>((i + 77U * static_cast<unsigned>(rank)) * 2654435761U)) *
+        0x1p-31F;
+  return x;
+}
+
+using work = std::function<globalq_status(globalq_workers*)>;
+
+int run_work(globalq_workers* workers, void* context) { return (*static_cast<work*>(context))(workers); }
+
+/// Messages between threads of the test, as a caller's library would move them.
+class post {
+ public:
+  /// The functions of a worker. They end by an error two seconds after the last message.
+  struct endpoint {
+    post* all;
+    int rank;
+    std::map<std::uint64_t, std::function<bool()>> open;
+    std::uint64_t next = 1;
+    std::string error;
+  };
+
+  static globalq_messages functions(endpoint& e) {
+    globalq_messages m{};
+    m.size = sizeof m;
+    m.context = &e;
+    m.send = [](void* context, int peer, void const* bytes, std::size_t count, std::uint64_t* ticket) {
+      auto& self = *static_cast<endpoint*>(context);
+      auto const* const b = static_cast<char const*>(bytes);
+      self.all->put(self.rank, peer, {b, b + count});
+      *ticket = self.next++;
+      self.open[*ticket] = [] { return true; };
+      return 0;
+    };
+    m.receive = [](void* context, int peer, void* bytes, std::size_t count, std::uint64_t* ticket) {
+      auto& self = *static_cast<endpoint*>(context);
+      *ticket = self.next++;
+      self.open[*ticket] = [&self, peer, bytes, count] {
+        return self.all->get(peer, self.rank, bytes, count);
+      };
+      return 0;
+    };
+    m.wait = [](void* context, std::uint64_t ticket) {
+      auto& self = *static_cast<endpoint*>(context);
+      auto const found = self.open.find(ticket);
+      bool const arrived = found != self.open.end() && found->second();
+      if (!arrived) self.error = "nothing came, or of another size";
+      self.open.erase(ticket);
+      return arrived ? 0 : 17;
+    };
+    m.abandon = [](void* context, std::uint64_t ticket) {
+      static_cast<endpoint*>(context)->open.erase(ticket);
+    };
+    m.error = [](void* context) { return static_cast<endpoint*>(context)->error.c_str(); };
+    return m;
+  }
+
+ private:
+  void put(int from, int to, std::vector<char> bytes) {
+    std::scoped_lock const lock(mutex_);
+    boxes_[{from, to}].push_back(std::move(bytes));
+    changed_.notify_all();
+  }
+  bool get(int from, int to, void* bytes, std::size_t count) {
+    std::unique_lock lock(mutex_);
+    auto& box = boxes_[{from, to}];
+    if (!changed_.wait_for(lock, std::chrono::seconds(2), [&] { return !box.empty(); })) return false;
+    if (box.front().size() != count) return false;
+    std::memcpy(bytes, box.front().data(), count);
+    box.pop_front();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<int, int>, std::deque<std::vector<char>>> boxes_;
+};
+
+/// One thread for each worker; the first status that is not OK, with its text.
+template <class Make>
+std::pair<globalq_status, std::string> on_threads(int workers, Make const& make, work const& body) {
+  std::vector<std::pair<globalq_status, std::string>> results(static_cast<std::size_t>(workers));
+  std::vector<std::thread> crew;
+  for (int rank = 0; rank < workers; ++rank)
+    crew.emplace_back([&, rank] {
+      make(rank, [&](globalq_status made, globalq_workers* w) {
+        globalq_status const status = made == GLOBALQ_OK ? body(w) : made;
+        results[static_cast<std::size_t>(rank)] = {status, status == GLOBALQ_OK ? "" : globalq_error()};
+        globalq_workers_destroy(w);
+      });
+    });
+  for (auto& each : crew) each.join();
+  for (auto const& each : results)
+    if (each.first != GLOBALQ_OK) return each;
+  return {GLOBALQ_OK, ""};
+}
+
+enum class way { threads, memory, messages };
+
+/// Calls body for each of some workers.
+std::pair<globalq_status, std::string> run(way how, int workers, work body, double deadline = 60) {
+  static int count = 0;
+  if (how == way::threads) {
+    globalq_status const s = globalq_threads_run(workers, deadline, run_work, &body);
+    return {s, s == GLOBALQ_OK ? "" : globalq_error()};
+  }
+  if (how == way::memory) {
+    std::string const name = "c-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+    return on_threads(
+        workers,
+        [&](int rank, auto const& then) {
+          globalq_workers* w = nullptr;
+          globalq_status const s = globalq_named_memory_create(name.c_str(), rank, workers, deadline, &w);
+          then(s, w);
+        },
+        body);
+  }
+  post all;
+  return on_threads(
+      workers,
+      [&](int rank, auto const& then) {
+        post::endpoint e{&all, rank, {}, 1, {}};
+        globalq_messages const m = post::functions(e);
+        globalq_workers* w = nullptr;
+        globalq_status const s = globalq_messages_create(&m, rank, workers, &w);
+        then(s, w);
+      },
+      body);
+}
+
+globalq_settings settings_of(char const* op) {
+  globalq_settings s{};
+  s.size = sizeof s;
+  s.operator_name = op;
+  s.seed = 9;
+  return s;
+}
+
+struct call_handle {
+  globalq_call* call = nullptr;
+  ~call_handle() { globalq_call_destroy(call); }
+};
+
+}  // namespace
+
+TEST(C, means_have_the_bits_of_the_library_over_every_transport) {
+  constexpr int workers = 3;
+  constexpr std::size_t length = 5003;
+  for (std::size_t k = 0;; ++k) {
+    globalq_operator op{};
+    op.size = sizeof op;
+    if (globalq_operator_at(k, &op) != GLOBALQ_OK) {
+      EXPECT_GE(k, 15U);
+      EXPECT_THAT(globalq_error(), HasSubstr("there is no operator"));
+      break;
+    }
+    auto const found = gq::named::read_operator(op.name);
+    std::string name = op.name;
+    if (name == "alq") name = "alq:3,levels=0:0.1:1";
+    if (name == "amq") name = "amq:3,multiplier=0.5";
+    std::vector<std::vector<float>> right(2);
+    gq::transport::threads(workers).run([&](auto& w) {
+      auto const named = gq::named::read_operator(name);
+      gq::allreduce_mean mean{
+          w, gq::named::operator_of(named), gq::schedule::any{found.schedule}, {.seed = 9}};
+      for (std::uint64_t step : {0U, 1U}) {
+        auto x = values(length, w.rank());
+        mean(x, step);
+        if (w.rank() == 0) right[step] = x;
+      }
+    });
+    EXPECT_EQ(op.schedule, found.schedule);
+    for (way how : {way::threads, way::memory, way::messages}) {
+      auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
+        call_handle mean;
+        globalq_settings const s = settings_of(name.c_str());
+        globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+        for (std::uint64_t step = 0; step < 2 && status == GLOBALQ_OK; ++step) {
+          auto x = values(length, globalq_rank(w));
+          std::vector<float> y(length);
+          globalq_vector const v{x.data(), step == 0 ? x.data() : y.data(), length, GLOBALQ_FLOAT32};
+          status = globalq_call_run(mean.call, &v, 1, step);
+          EXPECT_EQ(step == 0 ? x : y, right[step]) << name << " " << static_cast<int>(how);
+        }
+        return status;
+      });
+      EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    }
+  }
+}
+
+TEST(C, layers_have_operators_and_types_of_their_own) {
+  constexpr int workers = 2;
+  std::uint64_t const shapes[][2] = {{30, 40}, {7, 1}, {12, 100}};
+  std::vector<std::vector<float>> right(2);
+  std::vector<double> right_wide;
+  gq::transport::threads(workers).run([&](auto& w) {
+    gq::adapt::layout model;
+    model.add("a", {30, 40}).add("b", {7}).add("c", {12, 100}, gq::dtype::float64);
+    auto const of = [](char const* name) { return gq::named::operator_of(gq::named::read_operator(name)); };
+    gq::adapt::layered_mean mean{w,
+                                 model,
+                                 {of("cgx:4"), gq::uncompressed{}, of("qsgd:8")},
+                                 gq::schedule::any{"sra"},
+                                 {.call = {.seed = 9}}};
+    auto a = values(1200, w.rank()), b = values(7, w.rank()), c = values(1200, w.rank() + 5);
+    std::vector<double> wide(c.begin(), c.end());
+    mean(gq::vector_group{}.add(a).add(b).add(wide), 3);
+    if (w.rank() == 0) right = {a, b}, right_wide = wide;
+  });
+  auto const [ended, text] = run(way::threads, workers, [&](globalq_workers* w) {
+    globalq_layer const layers[] = {{"a", shapes[0], 2, GLOBALQ_FLOAT32, nullptr},
+                                    {"b", shapes[1], 1, GLOBALQ_FLOAT32, "float32"},
+                                    {"c", shapes[2], 2, GLOBALQ_FLOAT64, "qsgd:8"}};
+    call_handle mean;
+    globalq_settings const s = settings_of("cgx:4");
+    globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 3, &mean.call);
+    if (status != GLOBALQ_OK) return status;
+    EXPECT_THAT(globalq_call_operator(mean.call, 2), HasSubstr("uniform"));
+    auto a = values(1200, globalq_rank(w)), b = values(7, globalq_rank(w)),
+         c = values(1200, globalq_rank(w) + 5);
+    std::vector<double> wide(c.begin(), c.end());
+    globalq_vector const v[] = {{a.data(), a.data(), 1200, GLOBALQ_FLOAT32},
+                                {b.data(), b.data(), 7, GLOBALQ_FLOAT32},
+                                {wide.data(), wide.data(), 1200, GLOBALQ_FLOAT64}};
+    status = globalq_call_run(mean.call, v, 3, 3);
+    EXPECT_EQ(a, right[0]);
+    EXPECT_EQ(b, right[1]);
+    EXPECT_EQ(wide, right_wide);
+    globalq_plan plan{};
+    plan.size = sizeof plan;
+    EXPECT_EQ(globalq_call_plan(mean.call, 0, GLOBALQ_FLOAT32, &plan), GLOBALQ_OK);
+    EXPECT_GT(plan.bytes_sent, 0U);
+    return status;
+  });
+  EXPECT_EQ(ended, GLOBALQ_OK) << text;
+}
+
+TEST(C, shards_have_the_bits_of_the_library) {
+  constexpr int workers = 3;
+  constexpr std::size_t length = 2000;
+  std::vector<std::vector<float>> means(3);
+  std::vector<float> all;
+  gq::transport::threads(workers).run([&](auto& w) {
+    auto const op = gq::named::operator_of(gq::named::read_operator("qsdp"));
+    gq::reduce_scatter_mean scatter{w, op, {.seed = 9}};
+    gq::all_gather gather{w, op, {.seed = 9}};
+    std::vector<float> own(scatter.shard(length).count);
+    scatter(values(length, w.rank()), own, 5);
+    means[static_cast<std::size_t>(w.rank())] = own;
+    std::vector<float> whole(length);
+    gather(own, whole, 6);
+    if (w.rank() == 1) all = whole;
+  });
+  for (way how : {way::threads, way::memory, way::messages}) {
+    auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
+      call_handle scatter, gather;
+      globalq_settings const s = settings_of("qsdp");
+      globalq_status status = globalq_call_create(w, GLOBALQ_REDUCE_SCATTER, &s, nullptr, 0, &scatter.call);
+      if (status == GLOBALQ_OK)
+        status = globalq_call_create(w, GLOBALQ_ALL_GATHER, &s, nullptr, 0, &gather.call);
+      if (status != GLOBALQ_OK) return status;
+      std::uint64_t first = 0, count = 0;
+      EXPECT_EQ(globalq_call_shard(scatter.call, length, globalq_rank(w), &first, &count), GLOBALQ_OK);
+      auto x = values(length, globalq_rank(w));
+      std::vector<float> own(count), whole(length);
+      globalq_vector const v{x.data(), own.data(), length, GLOBALQ_FLOAT32};
+      status = globalq_call_run(scatter.call, &v, 1, 5);
+      EXPECT_EQ(own, means[static_cast<std::size_t>(globalq_rank(w))]);
+      globalq_vector const g{own.data(), whole.data(), length, GLOBALQ_FLOAT32};
+      if (status == GLOBALQ_OK) status = globalq_call_run(gather.call, &g, 1, 6);
+      EXPECT_EQ(whole, all);
+      std::copy(own.begin(), own.end(), x.begin() + static_cast<std::ptrdiff_t>(first));
+      globalq_vector const in_place{x.data(), x.data(), length, GLOBALQ_FLOAT32};
+      if (status == GLOBALQ_OK) status = globalq_call_run(gather.call, &in_place, 1, 6);
+      EXPECT_EQ(x, all);
+      return status;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  }
+}
+
+TEST(C, half_precision_and_groups) {
+  auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+    call_handle mean;
+    globalq_settings const s = settings_of(nullptr);
+    globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+    std::uint16_t half[] = {0x3c00, 0x4000}, brain[] = {0x3f80, 0x4000, 0x4040};  // 1, 2; 1, 2, 3
+    globalq_vector const v[] = {{half, half, 2, GLOBALQ_FLOAT16}, {brain, brain, 3, GLOBALQ_BFLOAT16}};
+    if (status == GLOBALQ_OK) status = globalq_call_run(mean.call, v, 2, 0);
+    EXPECT_EQ(half[1], 0x4000);
+    EXPECT_EQ(brain[2], 0x4040);
+    EXPECT_STREQ(globalq_call_operator(mean.call, 0), "float32");
+    return status;
+  });
+  EXPECT_EQ(ended, GLOBALQ_OK) << text;
+}
+
+TEST(C, workers_that_disagree_are_all_told) {
+  for (way how : {way::threads, way::memory, way::messages}) {
+    auto const [ended, text] = run(how, 3, [&](globalq_workers* w) {
+      call_handle mean;
+      globalq_settings s = settings_of("cgx:4");
+      if (globalq_rank(w) == 2) s.seed = 10;
+      globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+      auto x = values(100, 0);
+      globalq_vector const v{x.data(), x.data(), 100, GLOBALQ_FLOAT32};
+      if (status == GLOBALQ_OK) status = globalq_call_run(mean.call, &v, 1, 0);
+      EXPECT_EQ(status, GLOBALQ_DISAGREEMENT);
+      EXPECT_EQ(x, values(100, 0));
+      EXPECT_THAT(globalq_error(), HasSubstr("seed"));
+      return status;
+    });
+    EXPECT_EQ(ended, GLOBALQ_DISAGREEMENT) << text;
+  }
+}
+
+TEST(C, a_worker_that_fails_or_never_calls_is_an_error_of_the_others) {
+  for (way how : {way::threads, way::memory, way::messages}) {
+    auto const [ended, text] = run(
+        how, 3,
+        [&](globalq_workers* w) {
+          if (globalq_rank(w) == 1) return GLOBALQ_OK;
+          call_handle mean;
+          globalq_settings const s = settings_of("cgx:4");
+          globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+          auto x = values(100, 0);
+          globalq_vector const v{x.data(), x.data(), 100, GLOBALQ_FLOAT32};
+          if (status == GLOBALQ_OK) status = globalq_call_run(mean.call, &v, 1, 0);
+          EXPECT_EQ(status, GLOBALQ_TRANSPORT);
+          return status;
+        },
+        2);
+    EXPECT_EQ(ended, GLOBALQ_TRANSPORT);
+    EXPECT_THAT(text, HasSubstr("rank "));
+    if (how == way::messages) {
+      EXPECT_THAT(text, HasSubstr("failed with code 17: nothing came"));
+    }
+  }
+  work body = [](globalq_workers* w) { return globalq_rank(w) == 1 ? GLOBALQ_FRAME : GLOBALQ_OK; };
+  EXPECT_EQ(globalq_threads_run(2, 60, run_work, &body), GLOBALQ_FRAME);
+  EXPECT_THAT(globalq_error(), HasSubstr("returned 5"));
+}
+
+TEST(C, nan_is_counted_or_an_error) {
+  for (int fails : {0, 1}) {
+    auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+      call_handle mean;
+      globalq_settings s = settings_of("cgx:4");
+      s.fail_on_non_finite = fails;
+      s.measure_errors = 1;
+      globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+      auto x = values(100, 0);
+      globalq_vector const v{x.data(), x.data(), 100, GLOBALQ_FLOAT32};
+      status = globalq_call_run(mean.call, &v, 1, 0);
+      EXPECT_EQ(status, GLOBALQ_OK);
+      globalq_report r{};
+      r.size = sizeof r;
+      EXPECT_EQ(globalq_call_report(mean.call, &r), GLOBALQ_OK);
+      EXPECT_EQ(r.calls, 1U);
+      EXPECT_GT(r.normalised_error, 0);
+      EXPECT_LT(r.normalised_error, 0.1);
+      if (globalq_rank(w) == 1) x[3] = std::numeric_limits<float>::quiet_NaN();
+      status = globalq_call_run(mean.call, &v, 1, 1);
+      r.size = offsetof(globalq_report, uncompressed);  // as an older caller knows it
+      r.uncompressed = 99;
+      EXPECT_EQ(globalq_call_report(mean.call, &r), GLOBALQ_OK);
+      EXPECT_EQ(r.non_finite, 1U);
+      EXPECT_EQ(r.non_finite_rank, 1);
+      EXPECT_EQ(r.uncompressed, 99U);
+      return status;
+    });
+    EXPECT_EQ(ended, fails != 0 ? GLOBALQ_NON_FINITE : GLOBALQ_OK) << text;
+  }
+}
+
+TEST(C, what_cannot_work_is_refused_with_a_sentence) {
+  work body = [](globalq_workers* w) {
+    call_handle made;
+    auto const refusal = [&](globalq_status status) -> std::string {
+      EXPECT_EQ(status, GLOBALQ_CONFIGURATION);
+      EXPECT_EQ(made.call, nullptr);
+      return globalq_error();
+    };
+    auto const create = [&](globalq_settings const& s, globalq_kind kind = GLOBALQ_MEAN) {
+      return refusal(globalq_call_create(w, kind, &s, nullptr, 0, &made.call));
+    };
+    globalq_settings s = settings_of("nonsense");
+    EXPECT_THAT(create(s), HasSubstr("\"nonsense\" is no operator"));
+    s.operator_name = "terngrad:2.5";
+    EXPECT_THAT(create(s), HasSubstr("clips or learns levels"));
+    s = settings_of("cgx:4");
+    s.schedule = "nowhere";
+    EXPECT_THAT(create(s), HasSubstr("\"nowhere\" is unknown"));
+    EXPECT_THAT(create(s, GLOBALQ_ALL_GATHER), HasSubstr("leave both NULL"));
+    s = settings_of("cgx:4");
+    s.warm_up = 3;
+    EXPECT_THAT(create(s), HasSubstr("without layers"));
+    s = settings_of("cgx:4");
+    EXPECT_THAT(create(s, static_cast<globalq_kind>(7)), HasSubstr("there is no kind 7"));
+    s.size = 0;
+    EXPECT_THAT(create(s), HasSubstr("set it to sizeof the struct"));
+    s = settings_of("cgx:4");
+    EXPECT_THAT(refusal(globalq_call_create(nullptr, GLOBALQ_MEAN, &s, nullptr, 0, &made.call)),
+                HasSubstr("workers is NULL"));
+    EXPECT_THAT(refusal(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 2, &made.call)),
+                HasSubstr("layers is NULL"));
+    EXPECT_THAT(refusal(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, nullptr)),
+                HasSubstr("created is NULL"));
+    EXPECT_THAT(refusal(globalq_call_run(nullptr, nullptr, 0, 0)), HasSubstr("call is NULL"));
+    call_handle mean;
+    EXPECT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call), GLOBALQ_OK);
+    float one = 1;
+    globalq_vector const odd{&one, &one, 1, static_cast<globalq_type>(9)};
+    EXPECT_THAT(refusal(globalq_call_run(mean.call, &odd, 1, 0)), HasSubstr("there is no type 9"));
+    std::uint64_t first = 0, count = 0;
+    EXPECT_THAT(refusal(globalq_call_shard(mean.call, 10, 0, &first, &count)), HasSubstr("whole mean"));
+    globalq_plan plan{};
+    plan.size = sizeof plan;
+    EXPECT_EQ(globalq_call_plan(mean.call, 1000, GLOBALQ_FLOAT32, &plan), GLOBALQ_OK);
+    EXPECT_GT(plan.bits_per_value, 4);
+    EXPECT_EQ(plan.levels, 7U);
+    return GLOBALQ_OK;
+  };
+  EXPECT_EQ(globalq_threads_run(1, 60, run_work, &body), GLOBALQ_OK) << globalq_error();
+  globalq_plan plan{};
+  plan.size = sizeof plan;
+  EXPECT_EQ(globalq_plan_for("cgx:4", nullptr, 8, 1U << 20, GLOBALQ_FLOAT32, &plan), GLOBALQ_OK);
+  auto const right = gq::plan_for(gq::named::operator_of(gq::named::read_operator("cgx:4")),
+                                  gq::schedule::any{"sra"}, 8, std::uint64_t{1} << 20);
+  EXPECT_EQ(plan.bytes_sent, right.bytes_sent);
+  EXPECT_EQ(plan.theta, right.theta);
+  EXPECT_EQ(globalq_plan_for("cgx:4", nullptr, 0, 1, GLOBALQ_FLOAT32, &plan), GLOBALQ_CONFIGURATION);
+  EXPECT_EQ(globalq_threads_run(0, 60, run_work, &body), GLOBALQ_CONFIGURATION);
+  EXPECT_EQ(globalq_threads_run(1, -1, run_work, &body), GLOBALQ_CONFIGURATION);
+  EXPECT_THAT(globalq_error(), HasSubstr("deadline"));
+  globalq_workers* w = nullptr;
+  globalq_messages m{};
+  EXPECT_EQ(globalq_messages_create(&m, 0, 1, &w), GLOBALQ_CONFIGURATION);
+  m.size = sizeof m;
+  EXPECT_EQ(globalq_messages_create(&m, 0, 1, &w), GLOBALQ_CONFIGURATION);
+  EXPECT_THAT(globalq_error(), HasSubstr("a function is NULL"));
+}
+
+TEST(C, a_killed_process_is_an_error_of_the_other) {
+  std::string const name = "c-killed-" + std::to_string(::getpid());
+  pid_t const child = ::fork();
+  globalq_workers* w = nullptr;
+  if (child == 0) {
+    globalq_named_memory_create(name.c_str(), 1, 2, 60, &w);
+    ::raise(SIGKILL);
+  }
+  ASSERT_EQ(globalq_named_memory_create(name.c_str(), 0, 2, 60, &w), GLOBALQ_OK) << globalq_error();
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  call_handle mean;
+  globalq_settings const s = settings_of("cgx:4");
+  ASSERT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call), GLOBALQ_OK);
+  auto x = values(100000, 0);
+  globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+  EXPECT_EQ(globalq_call_run(mean.call, &v, 1, 0), GLOBALQ_TRANSPORT);
+  EXPECT_THAT(globalq_error(), HasSubstr("rank 1 died"));
+  globalq_call_destroy(mean.call);
+  mean.call = nullptr;
+  globalq_workers_destroy(w);
+}
