@@ -25,125 +25,73 @@ struct interval {
   }
 };
 
-struct basic_block {
-  position begin;
-  position end;  // behind its last instruction
-  std::vector<std::uint32_t> successors{};
-  std::vector<bool> written{};
-  std::vector<bool> live_in{};
+struct life {
+  std::vector<interval> of;                // each register
+  std::vector<std::uint32_t> unwritten{};  // what is alive at the begin
 };
 
-std::vector<basic_block> blocks_of(std::vector<instruction> const& code) {
-  std::vector<bool> starts(code.size() + 1, false);
-  starts[0] = true;
-  auto const leaves = [&](position at) { return code[at].flow != flow::on; };
+/// Where registers are alive: from what uses them backwards to what writes them.
+life find_life(std::vector<instruction> const& code, std::uint32_t registers) {
+  life alive{std::vector<interval>(registers)};
+  std::vector<std::vector<position>> uses(registers), before(code.size());
   for (position at = 0; at < code.size(); ++at) {
-    if (code[at].flow == flow::branches) starts[code[at].target] = true;
-    if (leaves(at)) starts[at + 1] = true;
-  }
-  std::vector<basic_block> blocks;
-  std::vector<std::uint32_t> block_at(code.size(), 0);
-  for (position at = 0; at < code.size(); ++at) {
-    if (starts[at]) blocks.push_back({at, at});
-    blocks.back().end = at + 1;
-    block_at[at] = static_cast<std::uint32_t>(blocks.size() - 1);
-  }
-  for (auto& b : blocks) {
-    auto const& last = code[b.end - 1];
-    bool const falls_through = last.guard != no_register || !leaves(b.end - 1);
-    if (falls_through && b.end < code.size()) b.successors.push_back(block_at[b.end]);
-    if (last.flow == flow::branches) b.successors.push_back(block_at[last.target]);
-  }
-  return blocks;
-}
-
-template <class Visit>
-void each_used(instruction const& i, Visit visit) {
-  for (auto const r : i.from) {
-    if (r != no_register && (r & constant_bit) == 0) visit(r);
-  }
-}
-
-template <class Visit>
-void each_written(instruction const& i, Visit visit) {
-  for (auto const r : i.to) {
-    if (r != no_register) visit(r);
-  }
-}
-
-/// What is alive where each block begins: the least fixed point, backwards.
-void find_live(std::vector<basic_block>& blocks, std::vector<instruction> const& code,
-               std::uint32_t registers) {
-  for (auto& b : blocks) {
-    b.written.assign(registers, false);
-    b.live_in.assign(registers, false);
-    for (position at = b.begin; at < b.end; ++at) {
-      each_used(code[at], [&](std::uint32_t r) {
-        if (!b.written[r]) b.live_in[r] = true;
-      });
-      // What a guard may leave as it was is not written anew.
-      if (code[at].guard == no_register)
-        each_written(code[at], [&](std::uint32_t r) { b.written[r] = true; });
+    instruction const& i = code[at];
+    bool const goes_on = i.flow == flow::on || i.guard != no_register;
+    if (goes_on && at + 1 < code.size()) before[at + 1].push_back(at);
+    if (i.flow == flow::branches) before[i.target].push_back(at);
+    for (auto const r : i.from) {
+      if (r < registers) uses[r].push_back(at);
+    }
+    for (auto const r : i.to) {
+      if (r < registers) alive.of[r].extend(at);
     }
   }
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
-      for (auto const s : b->successors) {
-        auto const& after = blocks[s].live_in;
-        for (std::uint32_t r = 0; r < registers; ++r) {
-          if (after[r] && !b->written[r] && !b->live_in[r]) changed = b->live_in[r] = true;
-        }
+  std::vector<std::uint32_t> seen(code.size(), no_register);
+  for (std::uint32_t r = 0; r < registers; ++r) {
+    for (auto& open = uses[r]; !open.empty();) {
+      position const at = open.back();
+      open.pop_back();
+      if (std::exchange(seen[at], r) == r) continue;
+      // Sources end behind the instruction: a result never takes the register of a source.
+      alive.of[r].extend(at);
+      if (at == 0) alive.unwritten.push_back(r);
+      for (auto const from : before[at]) {
+        alive.of[r].extend(from);
+        // What a guard may leave as it was is not written anew.
+        bool const written =
+            code[from].guard == no_register && std::ranges::find(code[from].to, r) != code[from].to.end();
+        if (!written) open.push_back(from);
       }
     }
   }
+  return alive;
 }
 
 }  // namespace
 
 void allocate_registers(program& p, std::uint32_t virtual_registers) {
-  auto blocks = blocks_of(p.code);
-  find_live(blocks, p.code, virtual_registers);
-
-  std::vector<interval> lives(virtual_registers);
-  for (auto const& b : blocks) {
-    for (std::uint32_t r = 0; r < virtual_registers; ++r) {
-      if (b.live_in[r]) lives[r].extend(b.begin);
-    }
-    for (auto const s : b.successors) {
-      for (std::uint32_t r = 0; r < virtual_registers; ++r) {
-        if (blocks[s].live_in[r]) lives[r].extend(b.end);
-      }
-    }
-    for (position at = b.begin; at < b.end; ++at) {
-      // Sources end behind the instruction: a result never takes the register of a source.
-      auto const here = [&](std::uint32_t r) { lives[r].extend(at); };
-      each_used(p.code[at], here);
-      each_written(p.code[at], here);
-    }
+  auto [lives, unwritten] = find_life(p.code, virtual_registers);
+  for (auto const& s : p.specials) {
+    lives[s.second] = {0, static_cast<position>(p.code.size())};
+    std::erase(unwritten, s.second);
   }
-  auto const last = static_cast<position>(p.code.size());
-  for (auto const& s : p.specials) lives[s.second] = {0, last};
-
   std::vector<std::uint32_t> order;
   for (std::uint32_t r = 0; r < virtual_registers; ++r) {
     if (lives[r].begin <= lives[r].end) order.push_back(r);
   }
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t r) { return lives[r].begin; });
+  std::ranges::stable_sort(order, {}, [&lives = lives](std::uint32_t r) { return lives[r].begin; });
 
   std::vector<std::uint32_t> place(virtual_registers, no_register);
   using ending = std::pair<position, std::uint32_t>;
-  std::priority_queue<ending, std::vector<ending>, std::greater<>> alive;
-  std::vector<std::uint32_t> free;
+  std::priority_queue<ending, std::vector<ending>, std::greater<>> taken;
   for (auto const r : order) {
-    while (!alive.empty() && alive.top().first < lives[r].begin) {
-      free.push_back(alive.top().second);
-      alive.pop();
+    if (!taken.empty() && taken.top().first < lives[r].begin) {
+      place[r] = taken.top().second;
+      taken.pop();
+    } else {
+      place[r] = p.registers++;
     }
-    if (free.empty()) free.push_back(p.registers++);
-    place[r] = free.back();
-    free.pop_back();
-    alive.emplace(lives[r].end, place[r]);
+    taken.emplace(lives[r].end, place[r]);
   }
 
   auto const rename = [&](std::uint32_t& r) {
@@ -155,10 +103,8 @@ void allocate_registers(program& p, std::uint32_t virtual_registers) {
     std::ranges::for_each(i.from, rename);
   }
   for (auto& s : p.specials) rename(s.second);
-  for (std::uint32_t r = 0; r < virtual_registers; ++r) {
-    bool const special = std::ranges::any_of(p.specials, [&](auto const& s) { return s.second == place[r]; });
-    if (blocks[0].live_in[r] && !special) p.unwritten.push_back(place[r]);
-  }
+  std::ranges::for_each(unwritten, rename);
+  p.unwritten = std::move(unwritten);
 }
 
 }  // namespace emulator
