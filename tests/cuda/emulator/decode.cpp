@@ -4,63 +4,39 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 namespace emulator {
 namespace {
 
-std::uint64_t aligned(std::uint64_t at, std::uint64_t align) { return (at + align - 1) / align * align; }
-
 opcode opcode_of(std::string_view word) {
-  opcode op;
-  for (std::size_t at = 0; at <= word.size();) {
-    std::size_t const dot = std::min(word.find('.', at), word.size());
-    auto const part = word.substr(at, dot - at);
-    if (at == 0) {
-      op.name = part;
-    } else if (!part.empty()) {  // `shared::cta` is `shared`
-      op.modifiers.push_back(part.substr(0, part.find("::")));
-    }
-    at = dot + 1;
+  std::size_t const first = std::min(word.find('.'), word.size());
+  opcode op{word.substr(0, first), {}};
+  for (std::size_t at = first; at < word.size();) {
+    std::size_t const dot = std::min(word.find('.', at + 1), word.size());
+    auto const part = word.substr(at + 1, dot - at - 1);
+    op.modifiers.push_back(part.substr(0, part.find("::")));  // `shared::cta` is `shared`
+    at = dot;
   }
   return op;
 }
 
-std::map<std::string_view, special> const specials{{"%tid.x", special::tid_x},
-                                                   {"%tid.y", special::tid_y},
-                                                   {"%tid.z", special::tid_z},
-                                                   {"%ntid.x", special::ntid_x},
-                                                   {"%ntid.y", special::ntid_y},
-                                                   {"%ntid.z", special::ntid_z},
-                                                   {"%ctaid.x", special::ctaid_x},
-                                                   {"%ctaid.y", special::ctaid_y},
-                                                   {"%ctaid.z", special::ctaid_z},
-                                                   {"%nctaid.x", special::nctaid_x},
-                                                   {"%nctaid.y", special::nctaid_y},
-                                                   {"%nctaid.z", special::nctaid_z},
-                                                   {"%laneid", special::laneid},
-                                                   {"%warpid", special::warpid},
-                                                   {"%lanemask_eq", special::lanemask_eq},
-                                                   {"%lanemask_lt", special::lanemask_lt},
-                                                   {"%lanemask_le", special::lanemask_le},
-                                                   {"%lanemask_gt", special::lanemask_gt},
-                                                   {"%lanemask_ge", special::lanemask_ge},
-                                                   {"%smid", special::smid},
-                                                   {"%nsmid", special::nsmid},
-                                                   {"%clock", special::clock},
-                                                   {"%clock64", special::clock},
-                                                   {"%globaltimer", special::clock}};
+/// What a name means.
+struct symbol {
+  enum { reg, predicate, address } kind;
+  std::uint64_t value;
+  std::uint8_t width = 0;   // of a register, in bytes
+  std::uint64_t count = 1;  // of registers, when it is `%r<12>`
+};
+using symbols = std::map<std::string, symbol, std::less<>>;
 
-/// What a name means inside of one function, or one expansion of it.
+/// One function, or one expansion of it.
 struct frame {
-  std::unordered_map<std::string_view, std::uint32_t> registers;
-  std::unordered_map<std::string_view, std::uint32_t> predicates;
-  std::unordered_map<std::string_view, std::uint8_t> widths;
-  std::unordered_map<std::string_view, std::uint64_t> addresses;  // of parameters and local variables
-  std::unordered_map<std::string_view, std::uint32_t> labels;
-  std::vector<std::pair<std::uint32_t, std::string_view>> branches;  // to labels that may come later
-  std::vector<std::uint32_t> returns;
+  symbols names{};
+  int depth = 0;
+  std::unordered_map<std::string_view, std::uint32_t> labels{};
+  std::vector<std::pair<std::uint32_t, std::string_view>> branches{};  // to labels that may come later
+  std::vector<std::uint32_t> returns{};
 };
 
 class decoder {
@@ -72,60 +48,58 @@ class decoder {
     p_.name = f.name;
     frame own;
     for (auto const& v : f.parameters) {
-      // A scalar is aligned to its size.
-      p_.parameter_bytes = aligned(p_.parameter_bytes, v.align);
-      own.addresses[v.name] = parameter_window + p_.parameter_bytes;
-      p_.parameters.push_back({p_.parameter_bytes, v.bytes});
-      p_.parameter_bytes += v.bytes;
+      std::uint64_t const at = lay_out(v, p_.parameter_bytes);
+      own.names[v.name] = {symbol::address, parameter_window + at};
+      p_.parameters.push_back({at, v.bytes});
     }
-    lay_out_shared(f);
-    body(f, own, 0);
-    auto& last = p_.code.emplace_back();
+    // Shared variables that the kernel names, then the dynamic ones, which all begin at the same place.
+    for (bool const dynamic : {false, true}) {
+      for (auto const& [name, v] : module_.shared) {
+        if ((v.bytes == 0) != dynamic || std::ranges::find(f.body, name) == f.body.end()) continue;
+        shared_[name] = {symbol::address, lay_out(v, p_.shared_bytes, dynamic ? 16 : 1)};
+      }
+    }
+    body(f, own);
+    instruction last;
     last.text = "ret";
     choose_handler(last, {"ret", {}});
-    for (auto const at : own.returns) p_.code[at].target = static_cast<std::uint32_t>(p_.code.size() - 1);
-    allocate_registers(p_, virtual_registers_);
+    p_.code.push_back(last);
+    resolve(own.returns, here() - 1);
+    allocate_registers(p_, registers_);
     return std::move(p_);
   }
 
  private:
-  /// Shared variables that the kernel names, then the dynamic ones, which all begin at the same place.
-  void lay_out_shared(function_text const& f) {
-    for (auto const& [name, v] : module_.shared) {
-      if (f.body.find(name) == std::string_view::npos) continue;
-      p_.shared_bytes = aligned(p_.shared_bytes, v.align);
-      shared_[name] = p_.shared_bytes;
-      p_.shared_bytes += v.bytes;
-    }
-    for (auto const& [name, v] : module_.dynamic) {
-      if (f.body.find(name) == std::string_view::npos) continue;
-      p_.shared_bytes = aligned(p_.shared_bytes, std::max<std::uint64_t>(v.align, 16));
-      shared_[name] = p_.shared_bytes;
-    }
+  /// Makes room for a variable at the end. @returns its place
+  static std::uint64_t lay_out(variable const& v, std::uint64_t& end, std::uint64_t least_align = 1) {
+    std::uint64_t const align = std::max(v.align, least_align);
+    std::uint64_t const at = (end + align - 1) / align * align;
+    end = at + v.bytes;
+    return at;
   }
 
-  void body(function_text const& f, frame& names, int depth) {
-    if (depth > 16) throw fault("PTX: " + f.name + " calls itself: not supported");
-    std::string_view const text = f.body;
-    std::size_t begin = 0;
-    int inside = 0;  // of a bracket of an operand
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      char const c = text[i];
-      bool const empty = stripped(text.substr(begin, i - begin)).empty();
-      if (c == '{' && empty) {
-        begin = i + 1;
-      } else if (c == '{' || c == '(' || c == '[') {
-        ++inside;
-      } else if (c == '}' && inside == 0) {
-        begin = i + 1;
-      } else if (c == '}' || c == ')' || c == ']') {
-        --inside;
-      } else if (c == ':' && inside == 0 && text.substr(i, 2) != "::" && text[i - 1] != ':') {
-        names.labels[stripped(text.substr(begin, i - begin))] = static_cast<std::uint32_t>(p_.code.size());
-        begin = i + 1;
-      } else if (c == ';') {
-        statement(stripped(text.substr(begin, i - begin)), names, depth);
-        begin = i + 1;
+  std::uint32_t here() const { return static_cast<std::uint32_t>(p_.code.size()); }
+
+  void resolve(std::vector<std::uint32_t> const& branches, std::uint32_t target) {
+    for (auto const at : branches) p_.code[at].target = target;
+  }
+
+  void body(function_text const& f, frame& names) {
+    if (names.depth > 16) throw fault("PTX: " + f.name + " calls itself: not supported");
+    for (reader in{f.body}; !in.rest.empty();) {
+      if (in.take("{") || in.take("}") || in.take(";")) continue;
+      if (in.peek(1) == ":") {
+        names.labels[in.next()] = here();
+        in.next();
+        continue;
+      }
+      auto const begin = in.rest;
+      while (in.peek() != ";") in.next();
+      reader statement{begin.first(begin.size() - in.rest.size())};
+      if (begin[0][0] == '.') {
+        directive(statement, names);
+      } else {
+        execute(statement, names);
       }
     }
     for (auto const& [at, label] : names.branches) {
@@ -135,185 +109,119 @@ class decoder {
     }
   }
 
-  void statement(std::string_view text, frame& names, int depth) {
-    if (text.empty()) return;
-    if (text[0] == '.') return directive(text, names);
+  void directive(reader in, frame& names) {
+    auto const what = in.next();
+    if (what == ".reg") {
+      auto const type = type_of(in.next().substr(1));
+      do {
+        std::string name(in.next());
+        std::uint64_t count = 1;
+        if (in.take("<")) {
+          count = bits_of_number(in.next());
+          in.expect(">");
+          name += '<';
+        }
+        auto& first = type.kind == 'p' ? p_.predicates : registers_;
+        names.names[name] = {type.kind == 'p' ? symbol::predicate : symbol::reg, first, type.bytes, count};
+        first += static_cast<std::uint32_t>(count);
+      } while (in.take(","));
+    } else if (what == ".local" || what == ".param") {
+      auto const v = variable_of(in);
+      // The address of a local variable is an offset, that of a call's parameter is complete.
+      names.names[v.name] = {symbol::address,
+                             lay_out(v, p_.local_bytes) + (what == ".param" ? local_window : 0)};
+    } else if (what == ".shared") {
+      auto const v = variable_of(in);
+      shared_[v.name] = {symbol::address, lay_out(v, p_.shared_bytes)};
+    } else if (what != ".pragma") {
+      throw fault("PTX: a directive that is not known: " + std::string(what));
+    }
+  }
+
+  void execute(reader in, frame& names) {
     instruction i;
-    i.text = text;
-    if (text[0] == '@') {
-      std::size_t const space = text.find_first_of(" \t");
-      auto guard = text.substr(1, space - 1);
-      if (guard[0] == '!') {
-        i.guard_negated = true;
-        guard.remove_prefix(1);
-      }
-      i.guard = predicate(guard, names);
-      text = stripped(text.substr(space));
+    i.text = {in.rest.front().data(), in.rest.back().data() + in.rest.back().size()};
+    if (in.take("@")) {
+      i.guard_negated = in.take("!");
+      i.guard = static_cast<std::uint32_t>(find(in.next(), names).value);
     }
-    std::size_t const space = std::min(text.find_first_of(" \t\n"), text.size());
-    opcode const op = opcode_of(text.substr(0, space));
-    auto const arguments = split_arguments(text.substr(space));
-    if (op.name == "call") return call(i, op, arguments, names, depth);
-    if (op.name == "bra") {
-      names.branches.emplace_back(static_cast<std::uint32_t>(p_.code.size()), arguments.at(0));
-    } else if (op.name == "ret" && depth > 0) {
-      names.returns.push_back(static_cast<std::uint32_t>(p_.code.size()));
-      choose_handler(i, {"bra", {}});
-      p_.code.push_back(i);
-      return;
-    } else {
-      operands(i, op, arguments, names);
-    }
+    opcode op = opcode_of(in.next());
     for (auto const word : op.modifiers) {
-      auto const t = type_of(word);
-      if (!t) continue;
-      (i.type ? i.second_type : i.type) = t;
+      if (auto const t = type_of(word)) (i.type ? i.second_type : i.type) = t;
+    }
+    if (op.name == "call") {
+      if (call(i, in, names)) return;
+    } else if (op.name == "bra") {
+      names.branches.emplace_back(here(), in.next());
+    } else if (op.name == "ret" && names.depth > 0) {
+      names.returns.push_back(here());
+      op = {"bra", {}};
+    } else {
+      bool const barrier = op.name == "bar" || op.name == "barrier";
+      bool result = op.name != "st" && op.name != "red" && (!barrier || op.has("red"));
+      while (!in.rest.empty()) {
+        operand(i, in, names, result);
+        result = result && in.take("|");
+        in.take(",");
+      }
     }
     choose_handler(i, op);
     p_.code.push_back(i);
   }
 
-  void directive(std::string_view text, frame& names) {
-    if (text.starts_with(".reg")) {
-      auto const rest = stripped(text.substr(4));
-      std::size_t const space = rest.find_first_of(" \t");
-      auto const type = type_of(rest.substr(1, space - 1));
-      for (auto const name : split_arguments(rest.substr(space))) declare(name, type, names);
-    } else if (text.starts_with(".local") || text.starts_with(".param")) {
-      auto const v = variable_of(text.substr(6));
-      p_.local_bytes = aligned(p_.local_bytes, v.align);
-      // The address of a local variable is an offset, that of a call's parameter is complete.
-      names.addresses[key(v.name)] = p_.local_bytes + (text.starts_with(".param") ? local_window : 0);
-      p_.local_bytes += v.bytes;
-    } else if (text.starts_with(".shared")) {
-      auto const v = variable_of(text.substr(7));
-      p_.shared_bytes = aligned(p_.shared_bytes, v.align);
-      shared_[std::string(v.name)] = p_.shared_bytes;
-      p_.shared_bytes += v.bytes;
-    } else if (!text.starts_with(".pragma") && !text.starts_with(".loc")) {
-      throw fault("PTX: a directive that is not known: " + std::string(text.substr(0, 80)));
+  /// What a name means; `%r7` may be one of `%r<12>`.
+  symbol find(std::string_view name, frame const& names) {
+    if (is_number(name)) return {symbol::address, bits_of_number(name)};
+    if (auto const found = names.names.find(name); found != names.names.end()) return found->second;
+    std::size_t const stem = name.find_last_not_of("0123456789") + 1;
+    if (auto const found = names.names.find(std::string(name.substr(0, stem)) + "<");
+        found != names.names.end() && stem < name.size()) {
+      symbol one = found->second;
+      std::uint64_t const number = bits_of_number(name.substr(stem));
+      one.value += number;
+      if (number < one.count) return one;
     }
+    if (auto const found = shared_.find(name); found != shared_.end()) return found->second;
+    if (name[0] != '%') return {symbol::address, address_of_(name)};
+    special const value = special_of(name);
+    if (value == nullptr) throw fault("PTX: no register " + std::string(name));
+    auto const [known, added] = specials_.try_emplace(value, registers_);
+    if (added) p_.specials.emplace_back(value, registers_++);
+    return {symbol::reg, known->second};
   }
 
-  /// `%r<12>` or a single name.
-  void declare(std::string_view name, value_type type, frame& names) {
-    auto const one = [&](std::string_view n) {
-      if (type.kind == 'p') {
-        names.predicates[n] = p_.predicates++;
-      } else {
-        names.registers[n] = virtual_registers_++;
-        names.widths[n] = type.bytes;
-      }
-    };
-    std::size_t const angle = name.find('<');
-    if (angle == std::string_view::npos) return one(name);
-    std::uint64_t const count = bits_of_number(name.substr(angle + 1, name.find('>') - angle - 1));
-    std::string const stem(name.substr(0, angle));
-    for (std::uint64_t k = 0; k < count; ++k) one(key(stem + std::to_string(k)));
+  template <std::size_t N>
+  static void add(std::array<std::uint32_t, N>& list, std::uint8_t& count, std::uint32_t r) {
+    if (count == N) throw fault("PTX: too many operands");
+    list[count++] = r;
   }
 
-  /// A name that lives as long as the decoder.
-  std::string_view key(std::string name) { return *kept_.insert(std::move(name)).first; }
-
-  void operands(instruction& i, opcode const& op, std::vector<std::string_view> const& arguments,
-                frame const& names) {
-    bool const barrier = op.name == "bar" || op.name == "barrier";
-    bool const has_result = op.name != "st" && op.name != "red" && (!barrier || op.has("red"));
-    for (std::size_t k = 0; k < arguments.size(); ++k) {
-      if (k == 0 && has_result) {
-        result(i, arguments[k], names);
-      } else {
-        source(i, arguments[k], names);
-      }
+  /// One operand, or several in braces.
+  void operand(instruction& i, reader& in, frame const& names, bool result) {
+    if (in.take("{")) {
+      do operand(i, in, names, result);
+      while (in.take(","));
+      return in.expect("}");
     }
-  }
-
-  static std::uint32_t predicate(std::string_view name, frame const& names) {
-    auto const p = names.predicates.find(name);
-    if (p == names.predicates.end()) throw fault("PTX: no predicate " + std::string(name));
-    return p->second;
-  }
-
-  void result(instruction& i, std::string_view text, frame const& names) {
-    if (text[0] == '{') {
-      for (auto const part : split_arguments(text.substr(1, text.size() - 2))) result(i, part, names);
-      return;
+    if (in.take("_")) return add(i.to, i.results, no_register);
+    bool const address = in.take("[");
+    if (in.take("!")) i.predicate_negated = true;
+    symbol const s = find(in.next(), names);
+    std::uint64_t const offset = in.take("+") || is_number(in.peek()) ? bits_of_number(in.next()) : 0;
+    if (address) in.expect("]");
+    auto const r = static_cast<std::uint32_t>(s.value);
+    if (s.kind == symbol::predicate) {
+      auto& first = result ? i.to_predicate[0] : i.predicate;
+      (first == no_register ? first : result ? i.to_predicate[1] : i.second_predicate) = r;
+    } else if (result && s.kind == symbol::reg && !address) {
+      add(i.to, i.results, r);
+      i.width = s.width;
+    } else if (s.kind == symbol::reg) {
+      add(i.from, i.sources, r);
+      if (address) i.offset = offset;
+    } else {
+      add(i.from, i.sources, constant(s.value + offset));
     }
-    if (std::size_t const bar = text.find('|'); bar != std::string_view::npos) {
-      result(i, stripped(text.substr(0, bar)), names);
-      auto const second = stripped(text.substr(bar + 1));
-      if (second != "_") i.to_predicate[i.to_predicate[0] == no_register ? 0 : 1] = predicate(second, names);
-      return;
-    }
-    if (auto const p = names.predicates.find(text); p != names.predicates.end()) {
-      i.to_predicate[0] = p->second;
-      return;
-    }
-    if (i.results == i.to.size()) throw fault("PTX: too many results: " + std::string(i.text));
-    if (text == "_") {
-      i.to[i.results++] = no_register;
-      return;
-    }
-    auto const r = names.registers.find(text);
-    if (r == names.registers.end())
-      throw fault("PTX: no register " + std::string(text) + ": " + std::string(i.text));
-    i.to[i.results++] = r->second;
-    i.width = names.widths.at(text);
-  }
-
-  void source(instruction& i, std::string_view text, frame const& names) {
-    if (text[0] == '{') {
-      for (auto const part : split_arguments(text.substr(1, text.size() - 2))) source(i, part, names);
-      return;
-    }
-    if (text[0] == '[') {
-      text = stripped(text.substr(1, text.size() - 2));
-      std::size_t const sign = text.find_first_of("+-", 1);
-      if (sign != std::string_view::npos) {
-        auto offset = text.substr(sign);
-        if (offset.starts_with("+-")) offset.remove_prefix(1);
-        i.offset = static_cast<std::int64_t>(bits_of_number(offset));
-        text = stripped(text.substr(0, sign));
-      }
-    }
-    if (text[0] == '!') {
-      i.predicate_negated = true;
-      text.remove_prefix(1);
-    }
-    if (auto const p = names.predicates.find(text); p != names.predicates.end()) {
-      (i.predicate == no_register ? i.predicate : i.second_predicate) = p->second;
-      return;
-    }
-    add_source(i, source_register(text, names, i));
-  }
-
-  static void add_source(instruction& i, std::uint32_t r) {
-    if (i.sources == i.from.size()) throw fault("PTX: too many sources: " + std::string(i.text));
-    i.from[i.sources++] = r;
-  }
-
-  std::uint32_t source_register(std::string_view text, frame const& names, instruction const& i) {
-    if (auto const r = names.registers.find(text); r != names.registers.end()) return r->second;
-    if (is_number(text)) return constant(bits_of_number(text));
-    if (text[0] == '%') {
-      auto const s = specials.find(text);
-      if (s == specials.end())
-        throw fault("PTX: a special register that is not known: " + std::string(i.text));
-      for (auto const& [which, r] : p_.specials) {
-        if (which == s->second) return r;
-      }
-      p_.specials.emplace_back(s->second, virtual_registers_);
-      return virtual_registers_++;
-    }
-    std::uint64_t offset = 0;
-    if (std::size_t const plus = text.find('+'); plus != std::string_view::npos) {
-      offset = bits_of_number(stripped(text.substr(plus + 1)));
-      text = stripped(text.substr(0, plus));
-    }
-    if (auto const a = names.addresses.find(text); a != names.addresses.end())
-      return constant(a->second + offset);
-    if (auto const s = shared_.find(text); s != shared_.end()) return constant(s->second + offset);
-    return constant(address_of_(text) + offset);
   }
 
   std::uint32_t constant(std::uint64_t bits) {
@@ -323,41 +231,42 @@ class decoder {
   }
 
   /// `(result), function, (parameters)`: the body of the function with its parameters' names for the caller's.
-  void call(instruction i, opcode const& op, std::vector<std::string_view> const& arguments,
-            frame const& names, int depth) {
-    std::vector<std::string_view> results;
-    std::size_t at = 0;
-    auto const list = [](std::string_view text) { return split_arguments(text.substr(1, text.size() - 2)); };
-    if (arguments.at(0)[0] == '(') results = list(arguments[at++]);
-    auto const name = arguments.at(at++);
-    std::vector<std::string_view> parameters;
-    if (at < arguments.size()) parameters = list(arguments[at]);
-    auto const f = module_.functions.find(name);
+  /// @returns false where there is none: a function of the driver, for instance __assertfail, whose handler sees the parameters
+  bool call(instruction& i, reader& in, frame const& names) {
+    auto const list = [&] {
+      std::vector<symbol> arguments;
+      if (!in.take("(")) return arguments;
+      while (!in.take(")")) {
+        arguments.push_back(find(in.next(), names));
+        in.take(",");
+      }
+      in.take(",");
+      return arguments;
+    };
+    auto const results = list();
+    auto const f = module_.functions.find(in.next());
+    in.take(",");
+    auto const parameters = list();
     if (f == module_.functions.end() || i.guard != no_register) {
-      // A function of the driver, for instance __assertfail: its handler sees the first parameter.
-      if (!parameters.empty()) add_source(i, constant(names.addresses.at(parameters[0])));
-      choose_handler(i, op);
-      p_.code.push_back(i);
-      return;
+      if (!parameters.empty()) add(i.from, i.sources, constant(parameters[0].value));
+      return false;
     }
-    frame inner;
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
-      inner.addresses[f->second.parameters.at(k).name] = names.addresses.at(parameters[k]);
-    }
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      inner.addresses[f->second.results.at(k).name] = names.addresses.at(results[k]);
-    }
-    body(f->second, inner, depth + 1);
-    for (auto const back : inner.returns) p_.code[back].target = static_cast<std::uint32_t>(p_.code.size());
+    frame inner{{}, names.depth + 1};
+    for (std::size_t k = 0; k < parameters.size(); ++k)
+      inner.names[f->second.parameters.at(k).name] = parameters[k];
+    for (std::size_t k = 0; k < results.size(); ++k) inner.names[f->second.results.at(k).name] = results[k];
+    body(f->second, inner);
+    resolve(inner.returns, here());
+    return true;
   }
 
   module_text const& module_;
   std::function<std::uint64_t(std::string_view)> const& address_of_;
   program p_;
-  std::uint32_t virtual_registers_ = 0;
-  std::map<std::string, std::uint64_t, std::less<>> shared_;
+  std::uint32_t registers_ = 0;
+  symbols shared_;
+  std::map<special, std::uint32_t> specials_;
   std::unordered_map<std::uint64_t, std::uint32_t> constants_;
-  std::set<std::string> kept_;
 };
 
 }  // namespace

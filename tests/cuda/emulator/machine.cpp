@@ -11,6 +11,14 @@
 #include <utility>
 
 namespace emulator {
+
+struct lane_place {
+  dimensions thread;
+  block const& of;
+  std::uint32_t warp;
+  std::uint32_t lane;
+};
+
 namespace {
 
 constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
@@ -25,59 +33,6 @@ dimensions place_of(std::uint64_t index, dimensions const& in) {
 }
 
 std::uint64_t volume(dimensions const& d) { return std::uint64_t{d.x} * d.y * d.z; }
-
-std::uint64_t special_value(special which, block const& b, std::uint32_t warp_index, std::uint32_t lane) {
-  dimensions const t = place_of(warp_index * lanes + lane, b.how.block);
-  dimensions const& n = b.how.block;
-  dimensions const& grid = b.how.grid;
-  switch (which) {
-    case special::tid_x:
-      return t.x;
-    case special::tid_y:
-      return t.y;
-    case special::tid_z:
-      return t.z;
-    case special::ntid_x:
-      return n.x;
-    case special::ntid_y:
-      return n.y;
-    case special::ntid_z:
-      return n.z;
-    case special::ctaid_x:
-      return b.at.x;
-    case special::ctaid_y:
-      return b.at.y;
-    case special::ctaid_z:
-      return b.at.z;
-    case special::nctaid_x:
-      return grid.x;
-    case special::nctaid_y:
-      return grid.y;
-    case special::nctaid_z:
-      return grid.z;
-    case special::laneid:
-      return lane;
-    case special::warpid:
-      return warp_index;
-    case special::lanemask_eq:
-      return 1ULL << lane;
-    case special::lanemask_lt:
-      return (1ULL << lane) - 1;
-    case special::lanemask_le:
-      return (2ULL << lane) - 1;
-    case special::lanemask_gt:
-      return 0xffff'ffff & ~((2ULL << lane) - 1);
-    case special::lanemask_ge:
-      return 0xffff'ffff & ~((1ULL << lane) - 1);
-    case special::smid:
-      return 0;
-    case special::nsmid:
-      return 1;
-    case special::clock:
-      return b.count.instructions;
-  }
-  return 0;
-}
 
 /// Makes a block ready to run at a place in the grid. Registers keep what they hold: decoding has listed those that matter.
 void start(block& b, dimensions at) {
@@ -103,7 +58,8 @@ void start(block& b, dimensions at) {
       w.shadows[r].fill(~0ULL);
     }
     for (auto const& [which, r] : b.code.specials) {
-      for (std::uint32_t l = 0; l < lanes; ++l) w.values[r][l] = special_value(which, b, k, l);
+      for (std::uint32_t l = 0; l < lanes; ++l)
+        w.values[r][l] = which({place_of(k * lanes + l, b.how.block), b, k, l});
     }
   }
 }
@@ -312,6 +268,32 @@ void run_block(block& b) {
 }
 
 }  // namespace
+
+special special_of(std::string_view name) {
+  static std::map<std::string_view, special> const specials{
+      {"%tid.x", [](auto const& p) -> std::uint64_t { return p.thread.x; }},
+      {"%tid.y", [](auto const& p) -> std::uint64_t { return p.thread.y; }},
+      {"%tid.z", [](auto const& p) -> std::uint64_t { return p.thread.z; }},
+      {"%ntid.x", [](auto const& p) -> std::uint64_t { return p.of.how.block.x; }},
+      {"%ntid.y", [](auto const& p) -> std::uint64_t { return p.of.how.block.y; }},
+      {"%ntid.z", [](auto const& p) -> std::uint64_t { return p.of.how.block.z; }},
+      {"%ctaid.x", [](auto const& p) -> std::uint64_t { return p.of.at.x; }},
+      {"%ctaid.y", [](auto const& p) -> std::uint64_t { return p.of.at.y; }},
+      {"%ctaid.z", [](auto const& p) -> std::uint64_t { return p.of.at.z; }},
+      {"%nctaid.x", [](auto const& p) -> std::uint64_t { return p.of.how.grid.x; }},
+      {"%nctaid.y", [](auto const& p) -> std::uint64_t { return p.of.how.grid.y; }},
+      {"%nctaid.z", [](auto const& p) -> std::uint64_t { return p.of.how.grid.z; }},
+      {"%laneid", [](auto const& p) -> std::uint64_t { return p.lane; }},
+      {"%warpid", [](auto const& p) -> std::uint64_t { return p.warp; }},
+      {"%lanemask_eq", [](auto const& p) -> std::uint64_t { return 1U << p.lane; }},
+      {"%lanemask_lt", [](auto const& p) -> std::uint64_t { return (1U << p.lane) - 1; }},
+      {"%lanemask_le", [](auto const& p) -> std::uint64_t { return all_lanes >> (31 - p.lane); }},
+      {"%lanemask_gt", [](auto const& p) -> std::uint64_t { return all_lanes << p.lane << 1; }},
+      {"%lanemask_ge", [](auto const& p) -> std::uint64_t { return all_lanes << p.lane; }},
+      {"%clock64", [](auto const& p) { return p.of.count.instructions; }}};
+  auto const found = specials.find(name);
+  return found == specials.end() ? nullptr : found->second;
+}
 
 void step::fail_undefined(std::uint32_t bad, char const* uses) {
   culprit = static_cast<std::uint32_t>(std::countr_zero(bad));

@@ -15,7 +15,7 @@ namespace {
 
 /// The address of a lane, with offset and window.
 std::uint64_t address_of(step const& s, instruction const& i, std::uint32_t lane) {
-  std::uint64_t const address = s.value(i.from[0])[lane] + static_cast<std::uint64_t>(i.offset);
+  std::uint64_t const address = s.value(i.from[0])[lane] + i.offset;
   // Addresses of shared memory have 32 bits, and wrap there.
   if (i.where == space::shared) {
     std::uint64_t const high = address >> 32;

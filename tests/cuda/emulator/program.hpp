@@ -70,7 +70,7 @@ struct instruction {
   std::uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
   std::uint8_t second_variant = 0;
   bool synchronising = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
-  std::int64_t offset = 0;     ///< Of an address.
+  std::uint64_t offset = 0;    ///< Of an address.
   std::uint32_t target = 0;    ///< Of a branch.
   std::string_view text{};     ///< As it was written.
 };
@@ -83,30 +83,12 @@ struct opcode {
   bool has(std::string_view word) const;
 };
 
-enum class special : std::uint8_t {
-  tid_x,
-  tid_y,
-  tid_z,
-  ntid_x,
-  ntid_y,
-  ntid_z,
-  ctaid_x,
-  ctaid_y,
-  ctaid_z,
-  nctaid_x,
-  nctaid_y,
-  nctaid_z,
-  laneid,
-  warpid,
-  lanemask_eq,
-  lanemask_lt,
-  lanemask_le,
-  lanemask_gt,
-  lanemask_ge,
-  smid,
-  nsmid,
-  clock
-};
+/// What a special register holds in a lane.
+struct lane_place;
+using special = std::uint64_t (*)(lane_place const&);
+
+/// By its name; null where it is not known (machine.cpp).
+special special_of(std::string_view name);
 
 struct parameter {
   std::uint64_t offset = 0;

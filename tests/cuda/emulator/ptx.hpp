@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,6 +32,26 @@ struct value_type {
 /// `s32`, `pred`, ...; none of a word that is not a type.
 value_type type_of(std::string_view word);
 
+/// Reads tokens one after the other: words such as `ld.global.u32`, `%r1` and `-4`, and signs.
+struct reader {
+  std::span<std::string_view const> rest;
+
+  /// None is empty.
+  std::string_view peek(std::size_t k = 0) const { return k < rest.size() ? rest[k] : std::string_view(); }
+  /// @throws fault at the end.
+  std::string_view next();
+  /// Whether this comes next, and is read then.
+  bool take(std::string_view token);
+  /// @throws fault where another one comes.
+  void expect(std::string_view token);
+};
+
+/// Whether it is a number: decimal, hexadecimal, `0f` or `0d` with the bits of a float.
+bool is_number(std::string_view word);
+
+/// Its bits.
+std::uint64_t bits_of_number(std::string_view word);
+
 /// A variable of a module or function, or a parameter.
 struct variable {
   std::string name;
@@ -39,13 +60,16 @@ struct variable {
   std::vector<std::byte> initial{};
 };
 
+/// `.align 8 .b8 name[16] = {...}`
+variable variable_of(reader& in);
+
 /// A function that is not decoded yet.
 struct function_text {
-  std::string name;
   bool entry = false;
   std::vector<variable> results{};
+  std::string name{};
   std::vector<variable> parameters{};
-  std::string_view body;
+  std::span<std::string_view const> body{};
 };
 
 /// One translation unit of PTX. Owns its text; `function_text::body` points into it.
@@ -57,33 +81,14 @@ class module_text {
   module_text(module_text const&) = delete;
   module_text& operator=(module_text const&) = delete;
 
-  std::map<std::string, variable, std::less<>> shared;   ///< Of fixed size, in shared memory.
-  std::map<std::string, variable, std::less<>> dynamic;  ///< `.extern .shared`: as large as the launch says.
-  std::map<std::string, variable, std::less<>> global;   ///< In global or constant memory.
+  std::map<std::string, variable, std::less<>>
+      shared;  ///< Of no bytes, `.extern`: as large as the launch says.
+  std::map<std::string, variable, std::less<>> global;  ///< In global or constant memory.
   std::map<std::string, function_text, std::less<>> functions;
 
  private:
-  void declaration(std::string_view head);
-  void function(std::string_view head, std::string_view body);
-
   std::string text_;
+  std::vector<std::string_view> tokens_;
 };
-
-/// Parts of the grammar that the decoder shares.
-/// @{
-std::string_view stripped(std::string_view text);
-
-/// The parts between commas that no bracket encloses.
-std::vector<std::string_view> split_arguments(std::string_view text);
-
-/// Whether it is a number: decimal, hexadecimal, `0f` or `0d` with the bits of a float.
-bool is_number(std::string_view text);
-
-/// Its bits.
-std::uint64_t bits_of_number(std::string_view text);
-
-/// `.align 8 .b8 name[16] = {...}`
-variable variable_of(std::string_view text);
-/// @}
 
 }  // namespace emulator
