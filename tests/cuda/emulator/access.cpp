@@ -54,14 +54,9 @@ void note_shared(step& s, instruction const& i, std::uint32_t lane, std::uint64_
   }
 }
 
-/// An offset into a window, where the whole access lies inside of it.
-std::uint64_t inside(std::uint64_t address, std::uint64_t window, std::uint64_t size, std::uint32_t bytes,
-                     char const* what) {
-  std::uint64_t const offset = address - window;
-  if (offset < size && bytes <= size - offset) return offset;
-  throw fault("out of bounds: " + std::to_string(bytes) + " bytes at " +
-              std::to_string(static_cast<std::int64_t>(offset)) + " of " + std::to_string(size) +
-              " bytes of " + what);
+std::string text_of(space s) {
+  constexpr char const* names[] = {"any", "global memory", "shared memory", "local memory", "parameters"};
+  return names[static_cast<std::size_t>(s)];
 }
 
 }  // namespace
@@ -73,32 +68,33 @@ place resolve(step& s, instruction const& i, std::uint32_t lane, std::uint64_t a
     throw fault("misaligned: " + std::to_string(bytes) + " bytes at " + hex(address));
   }
   block& b = s.of;
-  if (address < shared_window) [[likely]] {
-    if (i.where != space::global && i.where != space::generic)
-      throw fault("a global address in another space: " + hex(address));
+  space const in = space_of(address);
+  // A parameter of a call is in local memory.
+  bool const allowed =
+      i.where == in || i.where == space::generic || (i.where == space::parameter && in == space::local);
+  if (!allowed)
+    throw fault(hex(address) + " is an address of " + text_of(in) + " in another space than " +
+                text_of(i.where));
+  if (in == space::global) [[likely]] {
     if (b.last == nullptr || address < b.last->begin || address + bytes > b.last->end)
       b.last = &b.global.find(address, bytes);
     std::uint64_t const offset = address - b.last->begin;
     return {b.last->data + offset, b.last->shadow + offset};
   }
-  if (address < local_window) {
-    if (i.where != space::shared && i.where != space::generic)
-      throw fault("an address of shared memory in another space");
-    std::uint64_t const offset = inside(address, shared_window, b.shared.size(), bytes, "shared memory");
+  auto const [window, size] = in == space::shared  ? std::pair(shared_window, std::uint64_t{b.shared.size()})
+                              : in == space::local ? std::pair(local_window, b.code.local_bytes)
+                                                   : std::pair(parameter_window, b.code.parameter_bytes);
+  std::uint64_t const offset = address - window;
+  if (offset >= size || bytes > size - offset)
+    throw fault("out of bounds: " + std::to_string(bytes) + " bytes at " +
+                std::to_string(static_cast<std::int64_t>(offset)) + " of " + std::to_string(size) +
+                " bytes of " + text_of(in));
+  if (in == space::shared) {
     note_shared(s, i, lane, offset, bytes, writes, value);
     return {b.shared.data() + offset, b.shared_shadow.data() + offset};
   }
-  if (address < parameter_window) {
-    if (i.where == space::shared || i.where == space::global)
-      throw fault("an address of local memory in another space");
-    std::uint64_t const size = b.code.local_bytes;
-    std::uint64_t const offset = inside(address, local_window, size, bytes, "local memory") + lane * size;
-    return {s.w.local.data() + offset, s.w.local_shadow.data() + offset};
-  }
-  if (i.where == space::local)
-    throw fault("out of bounds: " + hex(address) + " is not an address of local memory");
+  if (in == space::local) return {&s.w.local[lane * size + offset], &s.w.local_shadow[lane * size + offset]};
   if (writes) throw fault("a write to parameters");
-  std::uint64_t const offset = inside(address, parameter_window, b.code.parameter_bytes, bytes, "parameters");
   bool const one = std::ranges::any_of(b.code.parameters, [&](parameter const& p) {
     return p.offset <= offset && offset + bytes <= p.offset + p.bytes;
   });

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace emulator {
 
@@ -43,12 +44,6 @@ uint64_t bits_of(T value) {
     return static_cast<std::make_unsigned_t<T>>(value);
 }
 
-template <class T>
-inline constexpr uint64_t mask_of = sizeof(T) == 8 ? ~0ULL : (1ULL << (8 * sizeof(T))) - 1;
-
-template <class T>
-inline constexpr uint64_t sign_bit = 1ULL << (8 * sizeof(T) - 1);
-
 inline uint64_t mask_of_bytes(unsigned bytes) { return bytes >= 8 ? ~0ULL : (1ULL << (8 * bytes)) - 1; }
 
 /// An integer of so many bytes in 64 bits.
@@ -58,135 +53,85 @@ inline uint64_t extended(uint64_t bits, value_type t) {
                        : bits << unused >> unused;
 }
 
-/// The undefined bits of a result, from values and shadows of its sources.
+/// What an operation takes in a lane, as bits: of up to four sources.
+using sources = std::array<uint64_t, 4>;
+
+/// The undefined bits of a result, from values and shadows of its sources, of which one has such bits.
 template <class F>
-uint64_t spread_of(instruction const& i, std::array<uint64_t, 4> const& v,
-                   std::array<uint64_t, 4> const& shadow, uint64_t width, F f) {
+uint64_t spread_of(instruction const& i, sources const& v, sources const& shadow, F f) {
   uint64_t const any = shadow[0] | shadow[1] | shadow[2] | shadow[3];
-  switch (i.undefined) {
-    case spread::moved: {
-      auto moved = v;
-      for (unsigned k = 0; k < 4; ++k) {
-        if (k < i.moved)
-          moved[k] = shadow[k];
-        else if (shadow[k] != 0)
-          return width;
-      }
-      return f(moved[0], moved[1], moved[2], moved[3]) & width;
-    }
-    case spread::conjunction:
-      return (any & ((v[0] | shadow[0]) & (v[1] | shadow[1]))) & width;
-    case spread::disjunction:
-      return (any & ((~v[0] | shadow[0]) & (~v[1] | shadow[1]))) & width;
-    case spread::each:
-      return any & width;
-    case spread::upward:
-      return (any | (0 - any)) & width;
-    case spread::all:
-      break;
+  if (i.undefined == spread::each) return any;
+  if (i.undefined == spread::upward) return any | (0 - any);
+  if (i.undefined == spread::conjunction) return any & (v[0] | shadow[0]) & (v[1] | shadow[1]);
+  if (i.undefined == spread::disjunction) return any & (~v[0] | shadow[0]) & (~v[1] | shadow[1]);
+  auto moved = v;
+  for (unsigned k = 0; k < 4; ++k) {
+    if (k < i.moved)
+      moved[k] = shadow[k];
+    else if (shadow[k] != 0)
+      return ~0ULL;
   }
-  return width;
+  return f(moved);
 }
 
-/// Applies `f`, which takes and gives bits, to each active lane.
-template <int Sources, class F>
-void apply(step& s, instruction const& i, uint64_t width, F f) {
+/// Applies `f` to each active lane: a function of values, whose types say what bits mean.
+template <class F, class R, class... A>
+void apply(step& s, instruction const& i, F const& f, R (F::*)(A...) const) {
+  constexpr unsigned n = sizeof...(A);
+  uint64_t const width = mask_of_bytes(i.width);
+  auto const of_bits = [&]<std::size_t... K>(sources const& v, std::index_sequence<K...>) {
+    return bits_of(f(as<A>(v[K])...)) & width;
+  };
+  auto const on_bits = [&](sources const& v) { return of_bits(v, std::make_index_sequence<n>()); };
   row const& a = s.value(i.from[0]);
-  row const& b = Sources > 1 ? s.value(i.from[1]) : a;
-  row const& c = Sources > 2 ? s.value(i.from[2]) : a;
-  row const& d = Sources > 3 ? s.value(i.from[3]) : a;
+  row const& b = n > 1 ? s.value(i.from[1]) : a;
+  row const& c = n > 2 ? s.value(i.from[2]) : a;
+  row const& d = n > 3 ? s.value(i.from[3]) : a;
   row& to = s.w.values[i.to[0]];
   uint32_t bad = 0;
-  for (int k = 0; k < Sources; ++k) bad |= s.undefined(i.from[k]);
-  bad &= s.active;
+  for (unsigned k = 0; k < n; ++k) bad |= s.undefined(i.from[k]) & s.active;
   // Before the result is set: it may be in the register of a source.
   row shadows;
   each_lane(bad, [&](uint32_t l) {
-    std::array<uint64_t, 4> v{}, shadow{};
-    for (int k = 0; k < Sources; ++k) {
-      v[k] = s.value(i.from[k])[l];
-      shadow[k] = s.shadow(i.from[k], l);
-    }
-    shadows[l] = spread_of(i, v, shadow, width, f);
+    sources shadow{};
+    for (unsigned k = 0; k < n; ++k) shadow[k] = s.shadow(i.from[k], l);
+    shadows[l] = spread_of(i, {a[l], b[l], c[l], d[l]}, shadow, on_bits) & width;
   });
   if (s.active == all_lanes) {
-    for (uint32_t l = 0; l < lanes; ++l) to[l] = f(a[l], b[l], c[l], d[l]);
+    for (uint32_t l = 0; l < lanes; ++l) to[l] = on_bits({a[l], b[l], c[l], d[l]});
   } else {
     for (uint32_t l = 0; l < lanes; ++l) {
-      if ((s.active >> l & 1) != 0) to[l] = f(a[l], b[l], c[l], d[l]);
+      if ((s.active >> l & 1) != 0) to[l] = on_bits({a[l], b[l], c[l], d[l]});
     }
   }
   s.w.undefined[i.to[0]] &= ~s.active;
   each_lane(bad, [&](uint32_t l) { s.set(i.to[0], l, to[l], shadows[l]); });
 }
 
-/// A handler from a function of bits: of one to four sources.
-template <int Sources, class F>
-handler on_bits(F) {
-  return [](step& s, instruction const& i) {
-    apply<Sources>(s, i, mask_of_bytes(i.width), [](auto a, auto b, auto c, auto d) {
-      if constexpr (Sources == 1)
-        return F{}(a);
-      else if constexpr (Sources == 2)
-        return F{}(a, b);
-      else if constexpr (Sources == 3)
-        return F{}(a, b, c);
-      else
-        return F{}(a, b, c, d);
-    });
-  };
+template <class F>
+void apply(step& s, instruction const& i, F const& f) {
+  apply(s, i, f, &F::operator());
 }
 
-/// A handler from a function of values of one type.
-template <class T, int Sources, class F>
+/// The handler that applies a function of one to four values.
+template <class F>
 handler on(F) {
-  return on_bits<Sources>([](auto... bits) { return bits_of(static_cast<T>(F{}(as<T>(bits)...))); });
+  return [](step& s, instruction const& i) { apply(s, i, F{}); };
 }
 
-template <class T>
-constexpr bool is_float = std::is_floating_point_v<T>;
-
-/// Each calls `visit.operator()<T>()` with the host's type.
-/// @{
-template <class Visit>
-handler with_float(value_type t, Visit visit) {
-  if (t.bytes == 4) return visit.template operator()<float>();
-  return t.bytes == 8 ? visit.template operator()<double>() : nullptr;
-}
-
-template <class Visit>
-handler with_unsigned(value_type t, Visit visit) {
-  switch (t.bytes) {
-    case 1:
-      return visit.template operator()<uint8_t>();
-    case 2:
-      return visit.template operator()<uint16_t>();
-    case 4:
-      return visit.template operator()<uint32_t>();
-    default:
-      return visit.template operator()<uint64_t>();
-  }
-}
-
-template <class Visit>
-handler with_integer(value_type t, Visit visit) {
-  if (t.kind != 's') return with_unsigned(t, visit);
-  switch (t.bytes) {
-    case 1:
-      return visit.template operator()<int8_t>();
-    case 2:
-      return visit.template operator()<int16_t>();
-    case 4:
-      return visit.template operator()<int32_t>();
-    default:
-      return visit.template operator()<int64_t>();
-  }
-}
-
+/// Calls `visit.operator()<T>()` with the host's type of an operation; null where it has none.
 template <class Visit>
 handler with_type(value_type t, Visit visit) {
-  return t.kind == 'f' ? with_float(t, visit) : with_integer(t, visit);
+  auto const is = [&](char kind, unsigned bytes) { return t.bytes == bytes && t.kind == kind; };
+  if (is('f', 4)) return visit.template operator()<float>();
+  if (is('f', 8)) return visit.template operator()<double>();
+  if (is('s', 2)) return visit.template operator()<int16_t>();
+  if (is('s', 4)) return visit.template operator()<int32_t>();
+  if (is('s', 8)) return visit.template operator()<int64_t>();
+  if (is('u', 2) || is('b', 2)) return visit.template operator()<uint16_t>();
+  if (is('u', 4) || is('b', 4)) return visit.template operator()<uint32_t>();
+  if (is('u', 8) || is('b', 8)) return visit.template operator()<uint64_t>();
+  return nullptr;
 }
-/// @}
 
 }  // namespace emulator

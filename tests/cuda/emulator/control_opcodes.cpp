@@ -3,7 +3,6 @@
 /// @brief Branches, ends, barriers, and what the lanes of a warp exchange.
 
 #include "execution.hpp"
-#include "handlers.hpp"
 
 #include <algorithm>
 #include <bit>

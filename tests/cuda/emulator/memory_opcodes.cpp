@@ -3,7 +3,6 @@
 /// @brief Loads, stores and atomic operations.
 
 #include "apply.hpp"
-#include "handlers.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,27 +25,26 @@ std::uint64_t address_of(step const& s, instruction const& i, std::uint32_t lane
   return address;
 }
 
-bool counted(instruction const& i) { return i.where == space::global || i.where == space::generic; }
+void count(step const& s, instruction const& i, unsigned bytes, std::uint64_t& accesses, std::uint64_t& sum) {
+  if (i.where != space::global && i.where != space::generic) return;
+  auto const n = static_cast<std::uint64_t>(std::popcount(s.active));
+  accesses += n;
+  sum += n * bytes;
+}
 
 void load(step& s, instruction const& i) {
   s.demand_defined(i.from[0], "an address");
   unsigned const each = i.type.bytes;
-  unsigned const bytes = each * i.results;
-  if (counted(i)) {
-    auto const n = static_cast<std::uint64_t>(std::popcount(s.active));
-    s.of.count.loads += n;
-    s.of.count.loaded_bytes += n * bytes;
-  }
+  count(s, i, each * i.results, s.of.count.loads, s.of.count.loaded_bytes);
   each_lane(s.active, [&](std::uint32_t l) {
-    place const from = resolve(s, i, l, address_of(s, i, l), bytes, false);
+    place const from = resolve(s, i, l, address_of(s, i, l), each * i.results, false);
     for (unsigned k = 0; k < i.results; ++k) {
       if (i.to[k] == no_register) continue;
       std::uint64_t bits = 0, shadow = 0;
       std::memcpy(&bits, from.data + k * each, each);
       std::memcpy(&shadow, from.shadow + k * each, each);
-      bits = extended(bits, i.type) & mask_of_bytes(i.width);
-      shadow = extended(shadow, i.type) & mask_of_bytes(i.width);
-      s.set(i.to[k], l, bits, shadow);
+      std::uint64_t const width = mask_of_bytes(i.width);
+      s.set(i.to[k], l, extended(bits, i.type) & width, extended(shadow, i.type) & width);
     }
   });
 }
@@ -54,122 +52,77 @@ void load(step& s, instruction const& i) {
 void store(step& s, instruction const& i) {
   s.demand_defined(i.from[0], "an address");
   unsigned const each = i.type.bytes;
-  unsigned const values = i.sources - 1U;
-  if (counted(i)) {
-    auto const n = static_cast<std::uint64_t>(std::popcount(s.active));
-    s.of.count.stores += n;
-    s.of.count.stored_bytes += n * each * values;
-  }
+  unsigned const bytes = each * (i.sources - 1U);
+  count(s, i, bytes, s.of.count.stores, s.of.count.stored_bytes);
   each_lane(s.active, [&](std::uint32_t l) {
-    std::array<std::byte, 16> data{};
-    std::array<std::byte, 16> shadows{};
-    for (unsigned k = 0; k < values; ++k) {
-      std::uint64_t const bits = s.value(i.from[k + 1])[l];
+    std::array<std::byte, 16> data{}, shadows{};
+    for (unsigned k = 0; k * each < bytes; ++k) {
       std::uint64_t const shadow = s.shadow(i.from[k + 1], l);
-      std::memcpy(data.data() + k * each, &bits, each);
+      std::memcpy(data.data() + k * each, &s.value(i.from[k + 1])[l], each);
       std::memcpy(shadows.data() + k * each, &shadow, each);
     }
-    place const to = resolve(s, i, l, address_of(s, i, l), each * values, true, data.data());
-    std::memcpy(to.data, data.data(), each * values);
-    std::memcpy(to.shadow, shadows.data(), each * values);
+    place const to = resolve(s, i, l, address_of(s, i, l), bytes, true, data.data());
+    std::memcpy(to.data, data.data(), bytes);
+    std::memcpy(to.shadow, shadows.data(), bytes);
   });
 }
 
-enum atomic_operation : std::uint8_t {
-  add,
-  exchange,
-  cas,
-  bit_and,
-  bit_or,
-  bit_xor,
-  minimum,
-  maximum,
-  increment,
-  decrement,
-  no_operation
-};
+/// atom and red: lanes one after the other. `F` gives what follows `old`.
+template <class T, class F>
+handler atomic(F) {
+  return [](step& s, instruction const& i) {
+    s.demand_defined(i.from[0], "an address");
+    s.of.count.atomics += static_cast<std::uint64_t>(std::popcount(s.active));
+    std::uint32_t const last = i.from[i.sources - 1U];
+    each_lane(s.active, [&](std::uint32_t l) {
+      place const at = resolve(s, i, l, address_of(s, i, l), sizeof(T), true);
+      std::uint64_t old = 0, shadow = 0;
+      std::memcpy(&old, at.data, sizeof(T));
+      std::memcpy(&shadow, at.shadow, sizeof(T));
+      std::uint64_t const result =
+          bits_of<T>(F{}(as<T>(old), as<T>(s.value(i.from[1])[l]), as<T>(s.value(last)[l])));
+      std::uint64_t const sources = s.shadow(i.from[1], l) | s.shadow(last, l);
+      std::uint64_t const result_shadow = ((i.variant != 0 ? 0 : shadow) | sources) != 0 ? ~0ULL : 0;
+      std::memcpy(at.data, &result, sizeof(T));
+      std::memcpy(at.shadow, &result_shadow, sizeof(T));
+      if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, old, shadow);
+    });
+  };
+}
 
-atomic_operation operation_of(opcode const& op) {
-  constexpr std::string_view names[] = {"add", "exch", "cas", "and", "or", "xor", "min", "max", "inc", "dec"};
-  for (unsigned k = 0; k < std::size(names); ++k) {
-    if (op.has(names[k])) return static_cast<atomic_operation>(k);
+template <class T>
+handler atomic_of(opcode const& op) {
+  if (op.has("add")) return atomic<T>([](T old, T b, T) { return old + b; });
+  if constexpr (!std::is_floating_point_v<T>) {
+    if (op.has("exch")) return atomic<T>([](T, T b, T) { return b; });
+    if (op.has("cas")) return atomic<T>([](T old, T b, T c) { return old == b ? c : old; });
+    if (op.has("and")) return atomic<T>([](T old, T b, T) { return old & b; });
+    if (op.has("or")) return atomic<T>([](T old, T b, T) { return old | b; });
+    if (op.has("xor")) return atomic<T>([](T old, T b, T) { return old ^ b; });
+    if (op.has("min")) return atomic<T>([](T old, T b, T) { return std::min(old, b); });
+    if (op.has("max")) return atomic<T>([](T old, T b, T) { return std::max(old, b); });
+    if (op.has("inc")) return atomic<T>([](T old, T b, T) { return old >= b ? 0 : old + 1; });
+    if (op.has("dec")) return atomic<T>([](T old, T b, T) { return old == 0 || old > b ? b : old - 1; });
   }
-  return no_operation;
-}
-
-std::uint64_t float_sum(std::uint64_t a, std::uint64_t b, unsigned bytes) {
-  return bytes == 8 ? bits_of(as<double>(a) + as<double>(b)) : bits_of(as<float>(a) + as<float>(b));
-}
-
-std::uint64_t combined(instruction const& i, std::uint64_t old, std::uint64_t b, std::uint64_t c) {
-  unsigned const bytes = i.type.bytes;
-  bool const less = i.type.kind == 's' ? static_cast<std::int64_t>(extended(old, i.type)) <
-                                             static_cast<std::int64_t>(extended(b, i.type))
-                                       : old < b;
-  switch (static_cast<atomic_operation>(i.variant)) {
-    case add:
-      return i.type.kind == 'f' ? float_sum(old, b, bytes) : old + b;
-    case exchange:
-      return b;
-    case cas:
-      return old == b ? c : old;
-    case bit_and:
-      return old & b;
-    case bit_or:
-      return old | b;
-    case bit_xor:
-      return old ^ b;
-    case minimum:
-      return less ? old : b;
-    case maximum:
-      return less ? b : old;
-    case increment:
-      return old >= b ? 0 : old + 1;
-    default:
-      return old == 0 || old > b ? b : old - 1;  // decrement
-  }
-}
-
-/// atom and red: lanes one after the other.
-void atomic(step& s, instruction const& i) {
-  s.demand_defined(i.from[0], "an address");
-  unsigned const bytes = i.type.bytes;
-  s.of.count.atomics += static_cast<std::uint64_t>(std::popcount(s.active));
-  each_lane(s.active, [&](std::uint32_t l) {
-    place const at = resolve(s, i, l, address_of(s, i, l), bytes, true);
-    std::uint64_t old = 0, shadow = 0;
-    std::memcpy(&old, at.data, bytes);
-    std::memcpy(&shadow, at.shadow, bytes);
-    std::uint64_t const b = s.value(i.from[1])[l] & mask_of_bytes(bytes);
-    std::uint64_t const c = i.sources > 2 ? s.value(i.from[2])[l] & mask_of_bytes(bytes) : 0;
-    std::uint64_t const result = combined(i, old, b, c);
-    std::uint64_t const sources = s.shadow(i.from[1], l) | (i.sources > 2 ? s.shadow(i.from[2], l) : 0);
-    bool const replaced = i.variant == exchange;
-    std::uint64_t const result_shadow = ((replaced ? 0 : shadow) | sources) != 0 ? ~0ULL : 0;
-    std::memcpy(at.data, &result, bytes);
-    std::memcpy(at.shadow, &result_shadow, bytes);
-    if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, old, shadow);
-  });
+  return nullptr;
 }
 
 }  // namespace
 
 handler memory_handler(instruction& i, opcode const& op) {
   auto const n = op.name;
-  if (n != "ld" && n != "ldu" && n != "st" && n != "atom" && n != "red") return nullptr;
+  bool const is_atomic = n == "atom" || n == "red";
+  if (n != "ld" && n != "st" && !is_atomic) return nullptr;
   i.where = op.has("shared")                      ? space::shared
             : op.has("local")                     ? space::local
             : op.has("param")                     ? space::parameter
             : op.has("global") || op.has("const") ? space::global
                                                   : space::generic;
-  i.synchronising = n == "atom" || n == "red" || op.has("volatile") || op.has("relaxed") ||
-                    op.has("acquire") || op.has("release");
-  if (n == "atom" || n == "red") {
-    // A type of two halves has no handler, and neither has an atomic one of 16 bytes.
-    i.variant = operation_of(op);
-    return i.variant == no_operation || !i.type || i.type.kind == 'h' || op.has("noftz") ? nullptr : atomic;
-  }
-  return i.type ? n == "st" ? store : load : nullptr;
+  i.synchronising =
+      is_atomic || op.has("volatile") || op.has("relaxed") || op.has("acquire") || op.has("release");
+  if (!is_atomic) return !i.type ? nullptr : n == "st" ? store : load;
+  i.variant = op.has("exch");
+  return op.has("noftz") ? nullptr : with_type(i.type, [&]<class T>() { return atomic_of<T>(op); });
 }
 
 }  // namespace emulator

@@ -3,131 +3,56 @@
 /// @brief Comparisons, predicates and choices by them.
 
 #include "apply.hpp"
-#include "handlers.hpp"
 
-#include <cmath>
-#include <string_view>
+#include <algorithm>
 
 namespace emulator {
 namespace {
 
-enum comparison : uint8_t {
-  eq,
-  ne,
-  lt,
-  le,
-  gt,
-  ge,
-  equ,
-  neu,
-  ltu,
-  leu,
-  gtu,
-  geu,
-  num,
-  nan_,
-  lo,
-  ls,
-  hi,
-  hs,
-  unknown_comparison
-};
+enum operation : uint8_t { conjunction, disjunction, difference };
 
-comparison comparison_of(opcode const& op) {
-  constexpr std::string_view names[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge", "equ", "neu", "ltu",
-                                        "leu", "gtu", "geu", "num", "nan", "lo", "ls",  "hi",  "hs"};
-  for (auto const word : op.modifiers) {
-    for (unsigned k = 0; k < std::size(names); ++k) {
-      if (names[k] == word) return static_cast<comparison>(k);
-    }
-  }
-  return unknown_comparison;
+/// Sets a predicate to what a comparison gave, joined with another predicate if there is one.
+void set_joined(step& s, instruction const& i, uint32_t to, uint32_t result, uint32_t bad) {
+  if (i.predicate == no_register) return s.set_predicate(to, result, bad);
+  uint32_t const c = s.predicate(i);
+  result = i.variant == conjunction ? result & c : i.variant == disjunction ? result | c : result ^ c;
+  s.set_predicate(to, result, bad | s.w.undefined_predicates[i.predicate]);
 }
 
-template <class T>
-bool compared(comparison how, T a, T b) {
-  bool const unordered = a != a || b != b;
-  switch (how) {
-    case eq:
-      return a == b;
-    case ne:
-      return !unordered && a != b;
-    case lt:
-    case lo:
-      return a < b;
-    case le:
-    case ls:
-      return a <= b;
-    case gt:
-    case hi:
-      return a > b;
-    case ge:
-    case hs:
-      return a >= b;
-    case equ:
-      return unordered || a == b;
-    case neu:
-      return unordered || a != b;
-    case ltu:
-      return unordered || a < b;
-    case leu:
-      return unordered || a <= b;
-    case gtu:
-      return unordered || a > b;
-    case geu:
-      return unordered || a >= b;
-    case num:
-      return !unordered;
-    default:
-      return unordered;
-  }
-}
-
-template <class T>
-void compare(step& s, instruction const& i) {
-  row const& a = s.value(i.from[0]);
-  row const& b = s.value(i.from[1]);
-  uint32_t result = 0;
-  auto const how = static_cast<comparison>(i.variant);
-  auto const all = [&]<comparison How>() {
-    for (uint32_t l = 0; l < lanes; ++l)
-      result |= static_cast<uint32_t>(compared(How, as<T>(a[l]), as<T>(b[l]))) << l;
+/// setp: with `second_variant` the opposite, perhaps joined with a predicate.
+template <class T, class F>
+handler compares(F) {
+  return [](step& s, instruction const& i) {
+    row const& a = s.value(i.from[0]);
+    row const& b = s.value(i.from[1]);
+    uint32_t result = 0;
+    for (uint32_t l = 0; l < lanes; ++l) result |= uint32_t{F{}(as<T>(a[l]), as<T>(b[l]))} << l;
+    if (i.second_variant != 0) result = ~result;
+    uint32_t const bad = s.undefined(i.from[0]) | s.undefined(i.from[1]);
+    set_joined(s, i, i.to_predicate[0], result, bad);
+    set_joined(s, i, i.to_predicate[1], ~result, bad);
   };
-  switch (how) {  // the usual ones without a switch a lane
-    case eq:
-      all.template operator()<eq>();
-      break;
-    case ne:
-      all.template operator()<ne>();
-      break;
-    case lt:
-      all.template operator()<lt>();
-      break;
-    case gt:
-      all.template operator()<gt>();
-      break;
-    default:
-      for (uint32_t l = 0; l < lanes; ++l)
-        result |= static_cast<uint32_t>(compared(how, as<T>(a[l]), as<T>(b[l]))) << l;
-  }
-  uint32_t bad = s.undefined(i.from[0]) | s.undefined(i.from[1]);
-  uint32_t other = ~result;
-  if (i.predicate != no_register) {
-    uint32_t const c = s.predicate(i);
-    auto const joined = [&](uint32_t r) {
-      return i.second_variant == 0 ? r & c : i.second_variant == 1 ? r | c : r ^ c;
-    };
-    bad |= s.w.undefined_predicates[i.predicate];
-    result = joined(result);
-    other = joined(other);
-  }
-  s.set_predicate(i.to_predicate[0], result, bad);
-  s.set_predicate(i.to_predicate[1], other, bad);
 }
+
+template <class T>
+handler comparison(std::string_view how) {
+  if (how == "eq") return compares<T>([](T a, T b) { return a == b; });
+  if (how == "ne") return compares<T>([](T a, T b) { return a < b || a > b; });
+  if (how == "lt" || how == "lo") return compares<T>([](T a, T b) { return a < b; });
+  if (how == "le" || how == "ls") return compares<T>([](T a, T b) { return a <= b; });
+  if (how == "gt" || how == "hi") return compares<T>([](T a, T b) { return a > b; });
+  if (how == "ge" || how == "hs") return compares<T>([](T a, T b) { return a >= b; });
+  if (how == "num") return compares<T>([](T a, T b) { return a == a && b == b; });
+  return nullptr;
+}
+
+/// Those that are true of a NaN are opposites of others.
+constexpr std::pair<std::string_view, std::string_view> opposites[] = {
+    {"neu", "eq"}, {"equ", "ne"}, {"geu", "lt"}, {"gtu", "le"}, {"leu", "gt"}, {"ltu", "ge"}, {"nan", "num"}};
 
 /// Both; `Negated`: not both, of what is not. Undefined where a source is and the other one does not decide alone.
 template <bool Negated>
-void conjunction(step& s, instruction const& i) {
+void conjoin(step& s, instruction const& i) {
   constexpr uint32_t flip = Negated ? all_lanes : 0;
   uint32_t const a = s.predicate(i) ^ flip;
   uint32_t const b = s.w.predicates[i.second_predicate] ^ flip;
@@ -136,26 +61,18 @@ void conjunction(step& s, instruction const& i) {
   s.set_predicate(i.to_predicate[0], (a & b) ^ flip, (ua | ub) & (a | ua) & (b | ub));
 }
 
-handler on_predicates(opcode const& op) {
-  auto const n = op.name;
-  if (n == "mov")
-    return [](step& s, instruction const& i) {
-      if (i.predicate == no_register)
-        return s.set_predicate(i.to_predicate[0], s.value(i.from[0])[0] != 0 ? all_lanes : 0, 0);
-      s.set_predicate(i.to_predicate[0], s.predicate(i), s.w.undefined_predicates[i.predicate]);
-    };
-  if (n == "not")
-    return [](step& s, instruction const& i) {
-      s.set_predicate(i.to_predicate[0], ~s.predicate(i), s.w.undefined_predicates[i.predicate]);
-    };
-  if (n == "and") return conjunction<false>;
-  if (n == "or") return conjunction<true>;  // by De Morgan
-  if (n == "xor")
-    return [](step& s, instruction const& i) {
-      s.set_predicate(i.to_predicate[0], s.predicate(i) ^ s.w.predicates[i.second_predicate],
-                      s.w.undefined_predicates[i.predicate] | s.w.undefined_predicates[i.second_predicate]);
-    };
-  return nullptr;
+void differ(step& s, instruction const& i) {
+  s.set_predicate(i.to_predicate[0], s.predicate(i) ^ s.w.predicates[i.second_predicate],
+                  s.w.undefined_predicates[i.predicate] | s.w.undefined_predicates[i.second_predicate]);
+}
+
+/// mov and not
+template <bool Negated>
+void move(step& s, instruction const& i) {
+  bool const constant = i.predicate == no_register;
+  uint32_t const value = !constant ? s.predicate(i) : s.value(i.from[0])[0] != 0 ? all_lanes : 0;
+  s.set_predicate(i.to_predicate[0], Negated ? ~value : value,
+                  constant ? 0 : s.w.undefined_predicates[i.predicate]);
 }
 
 void select(step& s, instruction const& i) {
@@ -172,9 +89,8 @@ void select(step& s, instruction const& i) {
   uint32_t const from = ((s.undefined(i.from[0]) & p) | (s.undefined(i.from[1]) & ~p) | bad) & s.active;
   s.w.undefined[i.to[0]] &= ~(s.active & ~from);
   each_lane(from, [&](uint32_t l) {
-    uint64_t const shadow =
-        (bad >> l & 1) != 0 ? width : s.shadow((p >> l & 1) != 0 ? i.from[0] : i.from[1], l) & width;
-    s.set(i.to[0], l, to[l], shadow);
+    uint64_t const shadow = (bad >> l & 1) != 0 ? ~0ULL : s.shadow(i.from[(p >> l & 1) != 0 ? 0 : 1], l);
+    s.set(i.to[0], l, to[l], shadow & width);
   });
 }
 
@@ -183,13 +99,21 @@ void select(step& s, instruction const& i) {
 handler predicate_handler(instruction& i, opcode const& op) {
   auto const n = op.name;
   if (n == "setp") {
-    i.variant = comparison_of(op);
-    i.second_variant = op.has("and") ? 0 : op.has("or") ? 1 : 2;
-    if (i.variant == unknown_comparison) return nullptr;
-    return with_type(i.type, []<class T>() -> handler { return compare<T>; });
+    auto how = op.modifiers.front();
+    auto const* const opposite =
+        std::ranges::find(opposites, how, &std::pair<std::string_view, std::string_view>::first);
+    i.second_variant = opposite != std::end(opposites);
+    if (i.second_variant != 0) how = opposite->second;
+    i.variant = op.has("and") ? conjunction : op.has("or") ? disjunction : difference;
+    return with_type(i.type, [&]<class T>() { return comparison<T>(how); });
   }
   if (n == "selp") return select;
-  return i.type.kind == 'p' ? on_predicates(op) : nullptr;
+  if (i.type.kind != 'p') return nullptr;
+  if (n == "mov") return move<false>;
+  if (n == "not") return move<true>;
+  if (n == "and") return conjoin<false>;
+  if (n == "or") return conjoin<true>;  // by De Morgan
+  return n == "xor" ? differ : nullptr;
 }
 
 }  // namespace emulator

@@ -34,10 +34,16 @@ inline constexpr std::uint64_t parameter_window = 3ULL << 61;
 
 enum class space : std::uint8_t { generic, global, shared, local, parameter };
 
+constexpr space space_of(std::uint64_t generic_address) {
+  return generic_address < shared_window      ? space::global
+         : generic_address < local_window     ? space::shared
+         : generic_address < parameter_window ? space::local
+                                              : space::parameter;
+}
+
 /// How undefined bits of sources reach the result.
 enum class spread : std::uint8_t {
-  all,          ///< One makes the whole result undefined.
-  moved,        ///< The operation moves bits of its first `moved` sources; the others control it.
+  moved,  ///< The operation moves bits of its first `moved` sources; one in another makes all undefined.
   conjunction,  ///< Not where the other source has a zero.
   disjunction,  ///< Not where the other source has a one.
   each,         ///< Bit by bit.
@@ -65,7 +71,7 @@ struct instruction {
   std::uint8_t results = 0;  ///< How many of `to` are used.
   space where = space::generic;
   enum flow flow = flow::on;
-  spread undefined = spread::all;
+  spread undefined = spread::moved;
   std::uint8_t moved = 0;
   std::uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
   std::uint8_t second_variant = 0;
@@ -116,6 +122,15 @@ program decode(module_text const& module, function_text const& entry,
 
 /// Chooses the handler of an instruction whose operands are set (control_opcodes.cpp).
 void choose_handler(instruction& i, opcode const& op);
+
+/// The handlers of a group of opcodes, each in a file of its name; null where the group has none.
+/// @{
+handler arithmetic_handler(instruction& i, opcode const& op);
+handler predicate_handler(instruction& i, opcode const& op);
+handler move_handler(instruction& i, opcode const& op);
+handler memory_handler(instruction& i, opcode const& op);
+handler control_handler(instruction& i, opcode const& op);
+/// @}
 
 /// Renames the virtual registers of a program into as few as are alive at a time (registers.cpp).
 void allocate_registers(program& p, std::uint32_t virtual_registers);
