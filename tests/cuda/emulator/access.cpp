@@ -9,7 +9,7 @@ namespace {
 
 /// Whether accesses of a byte are ordered before one of a thread: by a barrier of the block between them, or of the warp that all
 /// are in.
-bool ordered(touch const& before, std::uint32_t thread, block const& b, warp const& w) {
+bool ordered(touch const& before, uint32_t thread, block const& b, warp const& w) {
   if (before.block_epoch != b.epoch || (before.thread == thread && !before.many)) return true;
   return before.thread / lanes == w.index && before.warp_epoch != w.epoch && !before.several;
 }
@@ -27,10 +27,10 @@ void join(touch& to, touch now, block const& b) {
 
 /// Notes an access of shared memory, and throws where another thread's was not ordered before it. Two writes of the same value
 /// are no fault: Kokkos' scans have some, and compute-sanitizer calls them information.
-void note_shared(step& s, instruction const& i, std::uint32_t lane, std::uint64_t offset, std::uint32_t bytes,
-                 bool writes, std::byte const* value) {
+void note_shared(step& s, instruction const& i, uint32_t lane, uint64_t offset, uint32_t bytes, bool writes,
+                 std::byte const* value) {
   block& b = s.of;
-  auto const thread = static_cast<std::uint16_t>(s.w.index * lanes + lane);
+  auto const thread = static_cast<uint16_t>(s.w.index * lanes + lane);
   touch const now{b.epoch, s.w.epoch, thread, i.synchronising};
   auto const conflict = [&](touch const& before, char const* was) {
     if (ordered(before, thread, b, s.w)) return true;
@@ -39,9 +39,9 @@ void note_shared(step& s, instruction const& i, std::uint32_t lane, std::uint64_
                 std::to_string(offset) + ", which thread " + std::to_string(before.thread) + " has " + was +
                 " with no barrier between");
   };
-  for (std::uint64_t at = offset; at < offset + bytes; ++at) {
+  for (uint64_t at = offset; at < offset + bytes; ++at) {
     bool const same =
-        value != nullptr && b.shared[at] == value[at - offset] && b.shared_shadow[at] == std::byte{0};
+        value != nullptr && b.shared.data[at] == value[at - offset] && b.shared.shadow[at] == std::byte{0};
     bool fresh = same ? ordered(b.written[at], thread, b, s.w) : conflict(b.written[at], "written");
     if (writes) {
       fresh = conflict(b.read[at], "read") && fresh;
@@ -61,8 +61,8 @@ std::string text_of(space s) {
 
 }  // namespace
 
-place resolve(step& s, instruction const& i, std::uint32_t lane, std::uint64_t address, std::uint32_t bytes,
-              bool writes, std::byte const* value) {
+place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, uint32_t bytes, bool writes,
+              std::byte const* value) {
   s.culprit = lane;
   if ((address & (bytes - 1)) != 0) [[unlikely]] {
     throw fault("misaligned: " + std::to_string(bytes) + " bytes at " + hex(address));
@@ -78,22 +78,22 @@ place resolve(step& s, instruction const& i, std::uint32_t lane, std::uint64_t a
   if (in == space::global) [[likely]] {
     if (b.last == nullptr || address < b.last->begin || address + bytes > b.last->end)
       b.last = &b.global.find(address, bytes);
-    std::uint64_t const offset = address - b.last->begin;
+    uint64_t const offset = address - b.last->begin;
     return {b.last->data + offset, b.last->shadow + offset};
   }
-  auto const [window, size] = in == space::shared  ? std::pair(shared_window, std::uint64_t{b.shared.size()})
+  auto const [window, size] = in == space::shared  ? std::pair(shared_window, uint64_t{b.shared.data.size()})
                               : in == space::local ? std::pair(local_window, b.code.local_bytes)
                                                    : std::pair(parameter_window, b.code.parameter_bytes);
-  std::uint64_t const offset = address - window;
+  uint64_t const offset = address - window;
   if (offset >= size || bytes > size - offset)
     throw fault("out of bounds: " + std::to_string(bytes) + " bytes at " +
-                std::to_string(static_cast<std::int64_t>(offset)) + " of " + std::to_string(size) +
-                " bytes of " + text_of(in));
+                std::to_string(static_cast<int64_t>(offset)) + " of " + std::to_string(size) + " bytes of " +
+                text_of(in));
   if (in == space::shared) {
     note_shared(s, i, lane, offset, bytes, writes, value);
-    return {b.shared.data() + offset, b.shared_shadow.data() + offset};
+    return b.shared.at(offset);
   }
-  if (in == space::local) return {&s.w.local[lane * size + offset], &s.w.local_shadow[lane * size + offset]};
+  if (in == space::local) return s.w.local.at(lane * size + offset);
   if (writes) throw fault("a write to parameters");
   bool const one = std::ranges::any_of(b.code.parameters, [&](parameter const& p) {
     return p.offset <= offset && offset + bytes <= p.offset + p.bytes;

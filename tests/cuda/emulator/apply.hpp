@@ -6,6 +6,7 @@
 
 #include "execution.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
@@ -14,14 +15,6 @@
 #include <utility>
 
 namespace emulator {
-
-using std::int16_t;
-using std::int32_t;
-using std::int64_t;
-using std::uint16_t;
-using std::uint32_t;
-using std::uint64_t;
-using std::uint8_t;
 
 template <class T>
 T as(uint64_t bits) {
@@ -132,6 +125,22 @@ handler with_type(value_type t, Visit visit) {
   if (is('u', 4) || is('b', 4)) return visit.template operator()<uint32_t>();
   if (is('u', 8) || is('b', 8)) return visit.template operator()<uint64_t>();
   return nullptr;
+}
+
+/// What atom, red and redux name: calls `make` with a function of two values.
+template <class T, class Make>
+handler combining(opcode const& op, Make make) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return op.has("add") ? make([](T a, T b) { return a + b; }) : nullptr;
+  } else {
+    if (op.has("add")) return make([](T a, T b) { return static_cast<T>(uint64_t(a) + uint64_t(b)); });
+    if (op.has("and")) return make([](T a, T b) { return a & b; });
+    if (op.has("or")) return make([](T a, T b) { return a | b; });
+    if (op.has("xor")) return make([](T a, T b) { return a ^ b; });
+    if (op.has("min")) return make([](T a, T b) { return std::min(a, b); });
+    if (op.has("max")) return make([](T a, T b) { return std::max(a, b); });
+    return nullptr;
+  }
 }
 
 }  // namespace emulator

@@ -101,7 +101,7 @@ TEST(InterpreterChecks, BarriersAndMasks) {
       shfl.sync.idx.b32 %r2, %r0, 0, 31, %r1; => lane 16 is not in its own mask
       @%p3 ret; shfl.sync.idx.b32 %r2, %r0, 31, 31, -1; => lanes 0, 1, which have ended or do not exist
       @!%p3 bra L; ret; L: bar.warp.sync -1; => lanes 0, 1, which have ended
-      @!%p3 bra L; bar.warp.sync -1; ret; L: ret; => for lanes that are elsewhere: 2 3 4
+      @!%p3 bra L; bar.warp.sync -1; ret; L: ret; => for lanes that are elsewhere: 2, 3, 4
       @%p3 ret; vote.sync.any.pred %p3, %p2, -1; => have ended
       @%p3 bra L; vote.sync.any.pred %p3, %p2, -1; ret; L: vote.sync.any.pred %p3, %p2, -1; => that are elsewhere
       @%p1 bra L; shfl.sync.idx.b32 %r2, %r0, 0, 31, -1; bra M; L: bar.warp.sync -1; M: => that are elsewhere

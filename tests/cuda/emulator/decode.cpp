@@ -24,9 +24,9 @@ opcode opcode_of(std::string_view word) {
 /// What a name means.
 struct symbol {
   enum { reg, predicate, address } kind;
-  std::uint64_t value;
-  std::uint8_t width = 0;   // of a register, in bytes
-  std::uint64_t count = 1;  // of registers, when it is `%r<12>`
+  uint64_t value;
+  uint8_t width = 0;   // of a register, in bytes
+  uint64_t count = 1;  // of registers, when it is `%r<12>`
 };
 using symbols = std::map<std::string, symbol, std::less<>>;
 
@@ -34,21 +34,21 @@ using symbols = std::map<std::string, symbol, std::less<>>;
 struct frame {
   symbols names{};
   int depth = 0;
-  std::unordered_map<std::string_view, std::uint32_t> labels{};
-  std::vector<std::pair<std::uint32_t, std::string_view>> branches{};  // to labels that may come later
-  std::vector<std::uint32_t> returns{};
+  std::unordered_map<std::string_view, uint32_t> labels{};
+  std::vector<std::pair<uint32_t, std::string_view>> branches{};  // to labels that may come later
+  std::vector<uint32_t> returns{};
 };
 
 class decoder {
  public:
-  decoder(module_text const& module, std::function<std::uint64_t(std::string_view)> const& address_of)
+  decoder(module_text const& module, std::function<uint64_t(std::string_view)> const& address_of)
       : module_(module), address_of_(address_of) {}
 
   program entry(function_text const& f) {
     p_.name = f.name;
     frame own;
     for (auto const& v : f.parameters) {
-      std::uint64_t const at = lay_out(v, p_.parameter_bytes);
+      uint64_t const at = lay_out(v, p_.parameter_bytes);
       own.names[v.name] = {symbol::address, parameter_window + at};
       p_.parameters.push_back({at, v.bytes});
     }
@@ -71,16 +71,16 @@ class decoder {
 
  private:
   /// Makes room for a variable at the end. @returns its place
-  static std::uint64_t lay_out(variable const& v, std::uint64_t& end, std::uint64_t least_align = 1) {
-    std::uint64_t const align = std::max(v.align, least_align);
-    std::uint64_t const at = (end + align - 1) / align * align;
+  static uint64_t lay_out(variable const& v, uint64_t& end, uint64_t least_align = 1) {
+    uint64_t const align = std::max(v.align, least_align);
+    uint64_t const at = (end + align - 1) / align * align;
     end = at + v.bytes;
     return at;
   }
 
-  std::uint32_t here() const { return static_cast<std::uint32_t>(p_.code.size()); }
+  uint32_t here() const { return static_cast<uint32_t>(p_.code.size()); }
 
-  void resolve(std::vector<std::uint32_t> const& branches, std::uint32_t target) {
+  void resolve(std::vector<uint32_t> const& branches, uint32_t target) {
     for (auto const at : branches) p_.code[at].target = target;
   }
 
@@ -115,7 +115,7 @@ class decoder {
       auto const type = type_of(in.next().substr(1));
       do {
         std::string name(in.next());
-        std::uint64_t count = 1;
+        uint64_t count = 1;
         if (in.take("<")) {
           count = bits_of_number(in.next());
           in.expect(">");
@@ -123,7 +123,7 @@ class decoder {
         }
         auto& first = type.kind == 'p' ? p_.predicates : registers_;
         names.names[name] = {type.kind == 'p' ? symbol::predicate : symbol::reg, first, type.bytes, count};
-        first += static_cast<std::uint32_t>(count);
+        first += static_cast<uint32_t>(count);
       } while (in.take(","));
     } else if (what == ".local" || what == ".param") {
       auto const v = variable_of(in);
@@ -143,7 +143,7 @@ class decoder {
     i.text = {in.rest.front().data(), in.rest.back().data() + in.rest.back().size()};
     if (in.take("@")) {
       i.guard_negated = in.take("!");
-      i.guard = static_cast<std::uint32_t>(find(in.next(), names).value);
+      i.guard = static_cast<uint32_t>(find(in.next(), names).value);
     }
     opcode op = opcode_of(in.next());
     for (auto const word : op.modifiers) {
@@ -177,7 +177,7 @@ class decoder {
     if (auto const found = names.names.find(std::string(name.substr(0, stem)) + "<");
         found != names.names.end() && stem < name.size()) {
       symbol one = found->second;
-      std::uint64_t const number = bits_of_number(name.substr(stem));
+      uint64_t const number = bits_of_number(name.substr(stem));
       one.value += number;
       if (number < one.count) return one;
     }
@@ -191,7 +191,7 @@ class decoder {
   }
 
   template <std::size_t N>
-  static void add(std::array<std::uint32_t, N>& list, std::uint8_t& count, std::uint32_t r) {
+  static void add(std::array<uint32_t, N>& list, uint8_t& count, uint32_t r) {
     if (count == N) throw fault("PTX: too many operands");
     list[count++] = r;
   }
@@ -207,9 +207,9 @@ class decoder {
     bool const address = in.take("[");
     if (in.take("!")) i.predicate_negated = true;
     symbol const s = find(in.next(), names);
-    std::uint64_t const offset = in.take("+") || is_number(in.peek()) ? bits_of_number(in.next()) : 0;
+    uint64_t const offset = in.take("+") || is_number(in.peek()) ? bits_of_number(in.next()) : 0;
     if (address) in.expect("]");
-    auto const r = static_cast<std::uint32_t>(s.value);
+    auto const r = static_cast<uint32_t>(s.value);
     if (s.kind == symbol::predicate) {
       auto& first = result ? i.to_predicate[0] : i.predicate;
       (first == no_register ? first : result ? i.to_predicate[1] : i.second_predicate) = r;
@@ -224,8 +224,8 @@ class decoder {
     }
   }
 
-  std::uint32_t constant(std::uint64_t bits) {
-    auto const [at, added] = constants_.try_emplace(bits, static_cast<std::uint32_t>(p_.constants.size()));
+  uint32_t constant(uint64_t bits) {
+    auto const [at, added] = constants_.try_emplace(bits, static_cast<uint32_t>(p_.constants.size()));
     if (added) p_.constants.push_back(bits);
     return at->second | constant_bit;
   }
@@ -261,12 +261,12 @@ class decoder {
   }
 
   module_text const& module_;
-  std::function<std::uint64_t(std::string_view)> const& address_of_;
+  std::function<uint64_t(std::string_view)> const& address_of_;
   program p_;
-  std::uint32_t registers_ = 0;
+  uint32_t registers_ = 0;
   symbols shared_;
-  std::map<special, std::uint32_t> specials_;
-  std::unordered_map<std::uint64_t, std::uint32_t> constants_;
+  std::map<special, uint32_t> specials_;
+  std::unordered_map<uint64_t, uint32_t> constants_;
 };
 
 }  // namespace
@@ -276,7 +276,7 @@ bool opcode::has(std::string_view word) const {
 }
 
 program decode(module_text const& module, function_text const& entry,
-               std::function<std::uint64_t(std::string_view)> const& address_of) {
+               std::function<uint64_t(std::string_view)> const& address_of) {
   return decoder(module, address_of).entry(entry);
 }
 

@@ -18,15 +18,14 @@ namespace emulator {
 
 /// What was executed, summed over threads.
 struct counts {
-  std::uint64_t instructions = 0;
-  std::uint64_t warp_instructions =
-      0;                    ///< Instructions that the interpreter executed, each for several threads.
-  std::uint64_t loads = 0;  ///< From global memory, and the same of stores and their bytes.
-  std::uint64_t stores = 0;
-  std::uint64_t loaded_bytes = 0;
-  std::uint64_t stored_bytes = 0;
-  std::uint64_t atomics = 0;
-  std::uint64_t barriers = 0;  ///< Of blocks.
+  uint64_t instructions = 0;
+  uint64_t warp_instructions = 0;  ///< Instructions that the interpreter executed, each for several threads.
+  uint64_t loads = 0;              ///< From global memory, and the same of stores and their bytes.
+  uint64_t stores = 0;
+  uint64_t loaded_bytes = 0;
+  uint64_t stored_bytes = 0;
+  uint64_t atomics = 0;
+  uint64_t barriers = 0;  ///< Of blocks.
 };
 
 /// PTX that is loaded: its variables have addresses. Kernels are decoded when they are first asked for.
@@ -39,28 +38,28 @@ class loaded_module {
   program const& kernel(std::string const& name);
 
   /// The address of a variable in global or constant memory. @throws fault where there is none of that name.
-  std::uint64_t address_of(std::string_view name) const;
+  uint64_t address_of(std::string_view name) const;
 
   module_text const& text() const { return text_; }
 
  private:
   module_text text_;
-  std::map<std::string, std::uint64_t, std::less<>> addresses_;
+  std::map<std::string, uint64_t, std::less<>> addresses_;
   std::map<std::string, program> programs_;
 };
 
 struct dimensions {
-  std::uint32_t x = 1;
-  std::uint32_t y = 1;
-  std::uint32_t z = 1;
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
 };
 
 struct launch {
   dimensions grid{};
   dimensions block{};
-  std::span<std::byte const> parameters{};           ///< As `program::parameters` lays them out.
-  std::uint64_t dynamic_shared = 0;                  ///< Bytes a block.
-  std::uint64_t most_instructions = 20'000'000'000;  ///< Of all threads; a launch that needs more is a fault.
+  std::span<std::byte const> parameters{};      ///< As `program::parameters` lays them out.
+  uint64_t dynamic_shared = 0;                  ///< Bytes a block.
+  uint64_t most_instructions = 20'000'000'000;  ///< Of all threads; a launch that needs more is a fault.
 };
 
 /// Runs all blocks, one after the other.

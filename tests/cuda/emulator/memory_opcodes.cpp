@@ -13,11 +13,11 @@ namespace emulator {
 namespace {
 
 /// The address of a lane, with offset and window.
-std::uint64_t address_of(step const& s, instruction const& i, std::uint32_t lane) {
-  std::uint64_t const address = s.value(i.from[0])[lane] + i.offset;
+uint64_t address_of(step const& s, instruction const& i, uint32_t lane) {
+  uint64_t const address = s.value(i.from[0])[lane] + i.offset;
   // Addresses of shared memory have 32 bits, and wrap there.
   if (i.where == space::shared) {
-    std::uint64_t const high = address >> 32;
+    uint64_t const high = address >> 32;
     if (high > 1 && high != 0xffff'ffff) throw fault("an address that is not one of shared memory");
     return (address & 0xffff'ffff) + shared_window;
   }
@@ -25,9 +25,9 @@ std::uint64_t address_of(step const& s, instruction const& i, std::uint32_t lane
   return address;
 }
 
-void count(step const& s, instruction const& i, unsigned bytes, std::uint64_t& accesses, std::uint64_t& sum) {
+void count(step const& s, instruction const& i, unsigned bytes, uint64_t& accesses, uint64_t& sum) {
   if (i.where != space::global && i.where != space::generic) return;
-  auto const n = static_cast<std::uint64_t>(std::popcount(s.active));
+  auto const n = static_cast<uint64_t>(std::popcount(s.active));
   accesses += n;
   sum += n * bytes;
 }
@@ -36,14 +36,14 @@ void load(step& s, instruction const& i) {
   s.demand_defined(i.from[0], "an address");
   unsigned const each = i.type.bytes;
   count(s, i, each * i.results, s.of.count.loads, s.of.count.loaded_bytes);
-  each_lane(s.active, [&](std::uint32_t l) {
+  each_lane(s.active, [&](uint32_t l) {
     place const from = resolve(s, i, l, address_of(s, i, l), each * i.results, false);
     for (unsigned k = 0; k < i.results; ++k) {
       if (i.to[k] == no_register) continue;
-      std::uint64_t bits = 0, shadow = 0;
+      uint64_t bits = 0, shadow = 0;
       std::memcpy(&bits, from.data + k * each, each);
       std::memcpy(&shadow, from.shadow + k * each, each);
-      std::uint64_t const width = mask_of_bytes(i.width);
+      uint64_t const width = mask_of_bytes(i.width);
       s.set(i.to[k], l, extended(bits, i.type) & width, extended(shadow, i.type) & width);
     }
   });
@@ -54,10 +54,10 @@ void store(step& s, instruction const& i) {
   unsigned const each = i.type.bytes;
   unsigned const bytes = each * (i.sources - 1U);
   count(s, i, bytes, s.of.count.stores, s.of.count.stored_bytes);
-  each_lane(s.active, [&](std::uint32_t l) {
+  each_lane(s.active, [&](uint32_t l) {
     std::array<std::byte, 16> data{}, shadows{};
     for (unsigned k = 0; k * each < bytes; ++k) {
-      std::uint64_t const shadow = s.shadow(i.from[k + 1], l);
+      uint64_t const shadow = s.shadow(i.from[k + 1], l);
       std::memcpy(data.data() + k * each, &s.value(i.from[k + 1])[l], each);
       std::memcpy(shadows.data() + k * each, &shadow, each);
     }
@@ -72,17 +72,17 @@ template <class T, class F>
 handler atomic(F) {
   return [](step& s, instruction const& i) {
     s.demand_defined(i.from[0], "an address");
-    s.of.count.atomics += static_cast<std::uint64_t>(std::popcount(s.active));
-    std::uint32_t const last = i.from[i.sources - 1U];
-    each_lane(s.active, [&](std::uint32_t l) {
+    s.of.count.atomics += static_cast<uint64_t>(std::popcount(s.active));
+    uint32_t const last = i.from[i.sources - 1U];
+    each_lane(s.active, [&](uint32_t l) {
       place const at = resolve(s, i, l, address_of(s, i, l), sizeof(T), true);
-      std::uint64_t old = 0, shadow = 0;
+      uint64_t old = 0, shadow = 0;
       std::memcpy(&old, at.data, sizeof(T));
       std::memcpy(&shadow, at.shadow, sizeof(T));
-      std::uint64_t const result =
+      uint64_t const result =
           bits_of<T>(F{}(as<T>(old), as<T>(s.value(i.from[1])[l]), as<T>(s.value(last)[l])));
-      std::uint64_t const sources = s.shadow(i.from[1], l) | s.shadow(last, l);
-      std::uint64_t const result_shadow = ((i.variant != 0 ? 0 : shadow) | sources) != 0 ? ~0ULL : 0;
+      uint64_t const sources = s.shadow(i.from[1], l) | s.shadow(last, l);
+      uint64_t const result_shadow = ((i.variant != 0 ? 0 : shadow) | sources) != 0 ? ~0ULL : 0;
       std::memcpy(at.data, &result, sizeof(T));
       std::memcpy(at.shadow, &result_shadow, sizeof(T));
       if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, old, shadow);
@@ -92,19 +92,13 @@ handler atomic(F) {
 
 template <class T>
 handler atomic_of(opcode const& op) {
-  if (op.has("add")) return atomic<T>([](T old, T b, T) { return old + b; });
   if constexpr (!std::is_floating_point_v<T>) {
     if (op.has("exch")) return atomic<T>([](T, T b, T) { return b; });
     if (op.has("cas")) return atomic<T>([](T old, T b, T c) { return old == b ? c : old; });
-    if (op.has("and")) return atomic<T>([](T old, T b, T) { return old & b; });
-    if (op.has("or")) return atomic<T>([](T old, T b, T) { return old | b; });
-    if (op.has("xor")) return atomic<T>([](T old, T b, T) { return old ^ b; });
-    if (op.has("min")) return atomic<T>([](T old, T b, T) { return std::min(old, b); });
-    if (op.has("max")) return atomic<T>([](T old, T b, T) { return std::max(old, b); });
     if (op.has("inc")) return atomic<T>([](T old, T b, T) { return old >= b ? 0 : old + 1; });
     if (op.has("dec")) return atomic<T>([](T old, T b, T) { return old == 0 || old > b ? b : old - 1; });
   }
-  return nullptr;
+  return combining<T>(op, []<class F>(F) { return atomic<T>([](T old, T b, T) { return F{}(old, b); }); });
 }
 
 }  // namespace

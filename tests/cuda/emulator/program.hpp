@@ -22,19 +22,19 @@ struct instruction;
 /// Executes an instruction for the active lanes of a step.
 using handler = void (*)(step&, instruction const&);
 
-inline constexpr std::uint32_t no_register = 0xffff'ffff;
-inline constexpr std::uint32_t constant_bit = 0x8000'0000;  ///< Set in the index of a constant.
+inline constexpr uint32_t no_register = 0xffff'ffff;
+inline constexpr uint32_t constant_bit = 0x8000'0000;  ///< Set in the index of a constant.
 
 /// Where generic addresses that are not global lie; ld.shared and ld.local take offsets into them.
 /// @{
-inline constexpr std::uint64_t shared_window = 1ULL << 61;
-inline constexpr std::uint64_t local_window = 2ULL << 61;
-inline constexpr std::uint64_t parameter_window = 3ULL << 61;
+inline constexpr uint64_t shared_window = 1ULL << 61;
+inline constexpr uint64_t local_window = 2ULL << 61;
+inline constexpr uint64_t parameter_window = 3ULL << 61;
 /// @}
 
-enum class space : std::uint8_t { generic, global, shared, local, parameter };
+enum class space : uint8_t { generic, global, shared, local, parameter };
 
-constexpr space space_of(std::uint64_t generic_address) {
+constexpr space space_of(uint64_t generic_address) {
   return generic_address < shared_window      ? space::global
          : generic_address < local_window     ? space::shared
          : generic_address < parameter_window ? space::local
@@ -42,7 +42,7 @@ constexpr space space_of(std::uint64_t generic_address) {
 }
 
 /// How undefined bits of sources reach the result.
-enum class spread : std::uint8_t {
+enum class spread : uint8_t {
   moved,  ///< The operation moves bits of its first `moved` sources; one in another makes all undefined.
   conjunction,  ///< Not where the other source has a zero.
   disjunction,  ///< Not where the other source has a one.
@@ -51,33 +51,33 @@ enum class spread : std::uint8_t {
 };
 
 /// Where control goes from an instruction.
-enum class flow : std::uint8_t { on, branches, ends };
+enum class flow : uint8_t { on, branches, ends };
 
 struct instruction {
   handler run = nullptr;
-  std::array<std::uint32_t, 4> to{no_register, no_register, no_register, no_register};
-  std::array<std::uint32_t, 5> from{no_register, no_register, no_register, no_register, no_register};
-  std::array<std::uint32_t, 2> to_predicate{no_register, no_register};
-  std::uint32_t predicate = no_register;  ///< A source that is a predicate.
+  std::array<uint32_t, 4> to{no_register, no_register, no_register, no_register};
+  std::array<uint32_t, 5> from{no_register, no_register, no_register, no_register, no_register};
+  std::array<uint32_t, 2> to_predicate{no_register, no_register};
+  uint32_t predicate = no_register;  ///< A source that is a predicate.
   bool predicate_negated = false;
-  std::uint32_t second_predicate = no_register;  ///< Of and.pred and its kin.
-  std::uint32_t guard = no_register;             ///< `@p`
+  uint32_t second_predicate = no_register;  ///< Of and.pred and its kin.
+  uint32_t guard = no_register;             ///< `@p`
   bool guard_negated = false;
 
   value_type type{};         ///< Of the operation; the first that it names.
   value_type second_type{};  ///< The second: the source of a conversion.
-  std::uint8_t width = 0;    ///< Bytes of the register that takes the result.
-  std::uint8_t sources = 0;  ///< How many of `from` are used.
-  std::uint8_t results = 0;  ///< How many of `to` are used.
+  uint8_t width = 0;         ///< Bytes of the register that takes the result.
+  uint8_t sources = 0;       ///< How many of `from` are used.
+  uint8_t results = 0;       ///< How many of `to` are used.
   space where = space::generic;
   enum flow flow = flow::on;
   spread undefined = spread::moved;
-  std::uint8_t moved = 0;
-  std::uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
-  std::uint8_t second_variant = 0;
+  uint8_t moved = 0;
+  uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
+  uint8_t second_variant = 0;
   bool synchronising = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
-  std::uint64_t offset = 0;    ///< Of an address.
-  std::uint32_t target = 0;    ///< Of a branch.
+  uint64_t offset = 0;         ///< Of an address.
+  uint32_t target = 0;         ///< Of a branch.
   std::string_view text{};     ///< As it was written.
 };
 
@@ -91,34 +91,34 @@ struct opcode {
 
 /// What a special register holds in a lane.
 struct lane_place;
-using special = std::uint64_t (*)(lane_place const&);
+using special = uint64_t (*)(lane_place const&);
 
 /// By its name; null where it is not known (machine.cpp).
 special special_of(std::string_view name);
 
 struct parameter {
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
 };
 
 struct program {
   std::string name;
   std::vector<instruction> code;
-  std::uint32_t registers = 0;  ///< Values of 64 bits a lane.
-  std::uint32_t predicates = 0;
-  std::vector<std::uint32_t> unwritten;  ///< Registers that may be read before they are written.
-  std::vector<std::uint64_t> constants;  ///< Their indices follow the registers'.
-  std::vector<std::pair<special, std::uint32_t>> specials;  ///< Registers that a block's launch fills.
+  uint32_t registers = 0;  ///< Values of 64 bits a lane.
+  uint32_t predicates = 0;
+  std::vector<uint32_t> unwritten;  ///< Registers that may be read before they are written.
+  std::vector<uint64_t> constants;  ///< Their indices follow the registers'.
+  std::vector<std::pair<special, uint32_t>> specials;  ///< Registers that a block's launch fills.
   std::vector<parameter> parameters;
-  std::uint64_t parameter_bytes = 0;
-  std::uint64_t local_bytes = 0;   ///< A lane.
-  std::uint64_t shared_bytes = 0;  ///< A block, without dynamic ones.
+  uint64_t parameter_bytes = 0;
+  uint64_t local_bytes = 0;   ///< A lane.
+  uint64_t shared_bytes = 0;  ///< A block, without dynamic ones.
 };
 
 /// Decodes an entry of a module. `address_of` gives the address of a variable in global or constant memory.
 /// @throws fault where the text is not understood; an opcode that is not known is a fault only when it is executed.
 program decode(module_text const& module, function_text const& entry,
-               std::function<std::uint64_t(std::string_view)> const& address_of);
+               std::function<uint64_t(std::string_view)> const& address_of);
 
 /// Chooses the handler of an instruction whose operands are set (control_opcodes.cpp).
 void choose_handler(instruction& i, opcode const& op);
@@ -133,6 +133,6 @@ handler control_handler(instruction& i, opcode const& op);
 /// @}
 
 /// Renames the virtual registers of a program into as few as are alive at a time (registers.cpp).
-void allocate_registers(program& p, std::uint32_t virtual_registers);
+void allocate_registers(program& p, uint32_t virtual_registers);
 
 }  // namespace emulator

@@ -85,7 +85,7 @@ value_type type_of(std::string_view word) {
   if (word == "bf16") return {'h', 2};
   if (word.empty() || std::string_view("busf").find(word[0]) == std::string_view::npos) return {};
   for (int bytes : {1, 2, 4, 8}) {
-    if (word.substr(1) == std::to_string(8 * bytes)) return {word[0], static_cast<std::uint8_t>(bytes)};
+    if (word.substr(1) == std::to_string(8 * bytes)) return {word[0], static_cast<uint8_t>(bytes)};
   }
   return {};
 }
@@ -111,7 +111,7 @@ void reader::expect(std::string_view token) {
 
 bool is_number(std::string_view word) { return !word.empty() && (is_digit(word[0]) || word[0] == '-'); }
 
-std::uint64_t bits_of_number(std::string_view word) {
+uint64_t bits_of_number(std::string_view word) {
   auto digits = word;
   bool const negative = digits[0] == '-';
   if (negative) digits.remove_prefix(1);
@@ -119,7 +119,7 @@ std::uint64_t bits_of_number(std::string_view word) {
       digits.size() > 2 && std::string_view("xXfFdD").find(digits[1]) != std::string_view::npos;
   if (hexadecimal) digits.remove_prefix(2);
   if (digits.ends_with('U')) digits.remove_suffix(1);
-  std::uint64_t bits = 0;
+  uint64_t bits = 0;
   auto const* const last = digits.data() + digits.size();
   auto const [end, error] = std::from_chars(digits.data(), last, bits, hexadecimal ? 16 : 10);
   if (error != std::errc{} || end != last) throw fault("PTX: not a number: " + std::string(word));
@@ -127,7 +127,7 @@ std::uint64_t bits_of_number(std::string_view word) {
 }
 
 variable variable_of(reader& in) {
-  std::uint64_t each = 1, align = 0;
+  uint64_t each = 1, align = 0;
   while (in.peek().starts_with('.')) {
     auto const word = in.next();
     if (word == ".ptr") {  // `.u64 .ptr .global .align 8 name`: the alignment is that of what is pointed to
@@ -148,8 +148,8 @@ variable variable_of(reader& in) {
   if (!in.take("=")) return v;
   bool const list = in.take("{");
   do {
-    std::uint64_t const bits = bits_of_number(in.next());
-    for (std::uint64_t k = 0; k < each; ++k) v.initial.push_back(static_cast<std::byte>(bits >> (8 * k)));
+    uint64_t const bits = bits_of_number(in.next());
+    for (uint64_t k = 0; k < each; ++k) v.initial.push_back(static_cast<std::byte>(bits >> (8 * k)));
   } while (list && in.take(","));
   if (list) in.expect("}");
   return v;

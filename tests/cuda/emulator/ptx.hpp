@@ -15,6 +15,9 @@
 
 namespace emulator {
 
+using std::int16_t, std::int32_t, std::int64_t;
+using std::uint16_t, std::uint32_t, std::uint64_t, std::uint8_t;
+
 /// What a device would report, or PTX that the interpreter does not know.
 struct fault : std::runtime_error {
   using runtime_error::runtime_error;
@@ -23,7 +26,7 @@ struct fault : std::runtime_error {
 /// The type of a register or an operation: a kind, 'b'its, 'u'nsigned, 's'igned, 'f'loat or 'p'redicate, and its bytes.
 struct value_type {
   char kind = 0;
-  std::uint8_t bytes = 0;
+  uint8_t bytes = 0;
 
   constexpr explicit operator bool() const { return kind != 0; }
   constexpr bool operator==(value_type const&) const = default;
@@ -50,13 +53,13 @@ struct reader {
 bool is_number(std::string_view word);
 
 /// Its bits.
-std::uint64_t bits_of_number(std::string_view word);
+uint64_t bits_of_number(std::string_view word);
 
 /// A variable of a module or function, or a parameter.
 struct variable {
   std::string name;
-  std::uint64_t bytes = 0;
-  std::uint64_t align = 1;
+  uint64_t bytes = 0;
+  uint64_t align = 1;
   std::vector<std::byte> initial{};
 };
 

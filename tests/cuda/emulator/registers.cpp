@@ -12,7 +12,7 @@
 namespace emulator {
 namespace {
 
-using position = std::uint32_t;
+using position = uint32_t;
 
 /// A register's life, both ends included.
 struct interval {
@@ -26,12 +26,12 @@ struct interval {
 };
 
 struct life {
-  std::vector<interval> of;                // each register
-  std::vector<std::uint32_t> unwritten{};  // what is alive at the begin
+  std::vector<interval> of;           // each register
+  std::vector<uint32_t> unwritten{};  // what is alive at the begin
 };
 
 /// Where registers are alive: from what uses them backwards to what writes them.
-life find_life(std::vector<instruction> const& code, std::uint32_t registers) {
+life find_life(std::vector<instruction> const& code, uint32_t registers) {
   life alive{std::vector<interval>(registers)};
   std::vector<std::vector<position>> uses(registers), before(code.size());
   for (position at = 0; at < code.size(); ++at) {
@@ -46,8 +46,8 @@ life find_life(std::vector<instruction> const& code, std::uint32_t registers) {
       if (r < registers) alive.of[r].extend(at);
     }
   }
-  std::vector<std::uint32_t> seen(code.size(), no_register);
-  for (std::uint32_t r = 0; r < registers; ++r) {
+  std::vector<uint32_t> seen(code.size(), no_register);
+  for (uint32_t r = 0; r < registers; ++r) {
     for (auto& open = uses[r]; !open.empty();) {
       position const at = open.back();
       open.pop_back();
@@ -69,20 +69,20 @@ life find_life(std::vector<instruction> const& code, std::uint32_t registers) {
 
 }  // namespace
 
-void allocate_registers(program& p, std::uint32_t virtual_registers) {
+void allocate_registers(program& p, uint32_t virtual_registers) {
   auto [lives, unwritten] = find_life(p.code, virtual_registers);
   for (auto const& s : p.specials) {
     lives[s.second] = {0, static_cast<position>(p.code.size())};
     std::erase(unwritten, s.second);
   }
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t r = 0; r < virtual_registers; ++r) {
+  std::vector<uint32_t> order;
+  for (uint32_t r = 0; r < virtual_registers; ++r) {
     if (lives[r].begin <= lives[r].end) order.push_back(r);
   }
-  std::ranges::stable_sort(order, {}, [&lives = lives](std::uint32_t r) { return lives[r].begin; });
+  std::ranges::stable_sort(order, {}, [&lives = lives](uint32_t r) { return lives[r].begin; });
 
-  std::vector<std::uint32_t> place(virtual_registers, no_register);
-  using ending = std::pair<position, std::uint32_t>;
+  std::vector<uint32_t> place(virtual_registers, no_register);
+  using ending = std::pair<position, uint32_t>;
   std::priority_queue<ending, std::vector<ending>, std::greater<>> taken;
   for (auto const r : order) {
     if (!taken.empty() && taken.top().first < lives[r].begin) {
@@ -94,7 +94,7 @@ void allocate_registers(program& p, std::uint32_t virtual_registers) {
     taken.emplace(lives[r].end, place[r]);
   }
 
-  auto const rename = [&](std::uint32_t& r) {
+  auto const rename = [&](uint32_t& r) {
     if (r == no_register) return;
     r = (r & constant_bit) != 0 ? p.registers + (r & ~constant_bit) : place[r];
   };
