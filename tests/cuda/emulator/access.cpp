@@ -35,9 +35,8 @@ void note_shared(step& s, instruction const& i, uint32_t lane, uint64_t offset, 
   auto const conflict = [&](touch const& before, char const* was) {
     if (ordered(before, thread, b, s.w)) return true;
     if (before.synchronising && i.synchronising) return false;
-    throw fault(std::string("race in shared memory: ") + (writes ? "a write of" : "a read of") + " byte " +
-                std::to_string(offset) + ", which thread " + std::to_string(before.thread) + " has " + was +
-                " with no barrier between");
+    throw fault("race in shared memory: ", (writes ? "a write of" : "a read of"), " byte ", offset,
+                ", which thread ", before.thread, " has ", was, " with no barrier between");
   };
   for (uint64_t at = offset; at < offset + bytes; ++at) {
     bool const same =
@@ -65,7 +64,7 @@ place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, ui
               std::byte const* value) {
   s.culprit = lane;
   if ((address & (bytes - 1)) != 0) [[unlikely]] {
-    throw fault("misaligned: " + std::to_string(bytes) + " bytes at " + hex(address));
+    throw fault("misaligned: ", bytes, " bytes at ", hex(address));
   }
   block& b = s.of;
   space const in = space_of(address);
@@ -73,22 +72,19 @@ place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, ui
   bool const allowed =
       i.where == in || i.where == space::generic || (i.where == space::parameter && in == space::local);
   if (!allowed)
-    throw fault(hex(address) + " is an address of " + text_of(in) + " in another space than " +
-                text_of(i.where));
+    throw fault(hex(address), " is an address of ", text_of(in), " in another space than ", text_of(i.where));
   if (in == space::global) [[likely]] {
     if (b.last == nullptr || address < b.last->begin || address + bytes > b.last->end)
       b.last = &b.global.find(address, bytes);
-    uint64_t const offset = address - b.last->begin;
-    return {b.last->data + offset, b.last->shadow + offset};
+    return b.last->at(address);
   }
   auto const [window, size] = in == space::shared  ? std::pair(shared_window, uint64_t{b.shared.data.size()})
                               : in == space::local ? std::pair(local_window, b.code.local_bytes)
                                                    : std::pair(parameter_window, b.code.parameter_bytes);
   uint64_t const offset = address - window;
   if (offset >= size || bytes > size - offset)
-    throw fault("out of bounds: " + std::to_string(bytes) + " bytes at " +
-                std::to_string(static_cast<int64_t>(offset)) + " of " + std::to_string(size) + " bytes of " +
-                text_of(in));
+    throw fault("out of bounds: ", bytes, " bytes at ", static_cast<int64_t>(offset), " of ", size,
+                " bytes of ", text_of(in));
   if (in == space::shared) {
     note_shared(s, i, lane, offset, bytes, writes, value);
     return b.shared.at(offset);
@@ -98,7 +94,7 @@ place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, ui
   bool const one = std::ranges::any_of(b.code.parameters, [&](parameter const& p) {
     return p.offset <= offset && offset + bytes <= p.offset + p.bytes;
   });
-  if (!one) throw fault("out of bounds: a read of " + std::to_string(bytes) + " bytes across parameters");
+  if (!one) throw fault("out of bounds: a read of ", bytes, " bytes across parameters");
   static std::array<std::byte, 16> const defined{};
   // Parameters are written by the host: all their bits are defined. Nobody writes to either.
   return {const_cast<std::byte*>(b.how.parameters.data() + offset), const_cast<std::byte*>(defined.data())};

@@ -77,14 +77,13 @@ bool together(step& s, instruction const& i) {
   each_lane(s.active, [&](uint32_t l) {
     s.culprit = l;
     auto const m = static_cast<uint32_t>(masks[l]);
-    if ((m >> l & 1) == 0) throw fault("lane " + std::to_string(l) + " is not in its own mask of lanes");
+    if ((m >> l & 1) == 0) throw fault("lane ", l, " is not in its own mask of lanes");
     if (uint32_t const gone = m & ~s.w.live; gone != 0)
-      throw fault("waits for lanes " + text_of_lanes(gone) + ", which have ended or do not exist");
+      throw fault("waits for lanes ", text_of_lanes(gone), ", which have ended or do not exist");
     if ((m & ~s.active) != 0) return;
     each_lane(m, [&](uint32_t k) {
       if (static_cast<uint32_t>(masks[k]) != m)
-        throw fault("lanes " + std::to_string(l) + " and " + std::to_string(k) +
-                    " have different masks of lanes");
+        throw fault("lanes ", l, " and ", k, " have different masks of lanes");
     });
     if (group == 0) group = m;
   });
@@ -127,7 +126,7 @@ handler shuffle(F) {
       auto const source = valid ? static_cast<uint32_t>(from) : l;
       s.culprit = l;
       if ((s.active >> source & 1) == 0)
-        throw fault("a shuffle from lane " + std::to_string(source) + ", which does not take part");
+        throw fault("a shuffle from lane ", source, ", which does not take part");
       in_range |= uint32_t{valid} << l;
       if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, a[source], shadow[source]);
     });
@@ -174,10 +173,10 @@ handler control_handler(instruction& i, opcode const& op) {
   // Blocks and lanes take turns at whole instructions: memory is always consistent.
   if (n == "membar" || n == "fence" || n == "nanosleep") return nothing;
   if (n == "bar" && op.has("warp")) return warp_barrier;
-  if (n == "bar" || n == "barrier") {
+  if (n == "bar") {
     i.variant = op.has("or");
     bool const known = op.has("sync") || (op.has("red") && (op.has("or") || op.has("and")));
-    return known && !op.has("cluster") ? block_barrier : nullptr;
+    return known ? block_barrier : nullptr;
   }
   if (n == "shfl" && op.has("sync")) {
     i.variant = op.has("up");

@@ -36,7 +36,6 @@ struct frame {
   int depth = 0;
   std::unordered_map<std::string_view, uint32_t> labels{};
   std::vector<std::pair<uint32_t, std::string_view>> branches{};  // to labels that may come later
-  std::vector<uint32_t> returns{};
 };
 
 class decoder {
@@ -56,7 +55,7 @@ class decoder {
     for (bool const dynamic : {false, true}) {
       for (auto const& [name, v] : module_.shared) {
         if ((v.bytes == 0) != dynamic || std::ranges::find(f.body, name) == f.body.end()) continue;
-        shared_[name] = {symbol::address, lay_out(v, p_.shared_bytes, dynamic ? 16 : 1)};
+        outer_[name] = {symbol::address, lay_out(v, p_.shared_bytes, dynamic ? 16 : 1)};
       }
     }
     body(f, own);
@@ -64,7 +63,6 @@ class decoder {
     last.text = "ret";
     choose_handler(last, {"ret", {}});
     p_.code.push_back(last);
-    resolve(own.returns, here() - 1);
     allocate_registers(p_, registers_);
     return std::move(p_);
   }
@@ -80,12 +78,8 @@ class decoder {
 
   uint32_t here() const { return static_cast<uint32_t>(p_.code.size()); }
 
-  void resolve(std::vector<uint32_t> const& branches, uint32_t target) {
-    for (auto const at : branches) p_.code[at].target = target;
-  }
-
   void body(function_text const& f, frame& names) {
-    if (names.depth > 16) throw fault("PTX: " + f.name + " calls itself: not supported");
+    if (names.depth > 16) throw fault("PTX: ", f.name, " calls itself: not supported");
     for (reader in{f.body}; !in.rest.empty();) {
       if (in.take("{") || in.take("}") || in.take(";")) continue;
       if (in.peek(1) == ":") {
@@ -102,9 +96,10 @@ class decoder {
         execute(statement, names);
       }
     }
+    names.labels["ret"] = here();
     for (auto const& [at, label] : names.branches) {
       auto const found = names.labels.find(label);
-      if (found == names.labels.end()) throw fault("PTX: no label " + std::string(label) + " in " + f.name);
+      if (found == names.labels.end()) throw fault("PTX: no label ", label, " in ", f.name);
       p_.code[at].target = found->second;
     }
   }
@@ -132,9 +127,9 @@ class decoder {
                              lay_out(v, p_.local_bytes) + (what == ".param" ? local_window : 0)};
     } else if (what == ".shared") {
       auto const v = variable_of(in);
-      shared_[v.name] = {symbol::address, lay_out(v, p_.shared_bytes)};
+      outer_[v.name] = {symbol::address, lay_out(v, p_.shared_bytes)};
     } else if (what != ".pragma") {
-      throw fault("PTX: a directive that is not known: " + std::string(what));
+      throw fault("PTX: a directive that is not known: ", what);
     }
   }
 
@@ -154,11 +149,10 @@ class decoder {
     } else if (op.name == "bra") {
       names.branches.emplace_back(here(), in.next());
     } else if (op.name == "ret" && names.depth > 0) {
-      names.returns.push_back(here());
+      names.branches.emplace_back(here(), "ret");
       op = {"bra", {}};
     } else {
-      bool const barrier = op.name == "bar" || op.name == "barrier";
-      bool result = op.name != "st" && op.name != "red" && (!barrier || op.has("red"));
+      bool result = op.name != "st" && op.name != "red" && (op.name != "bar" || op.has("red"));
       while (!in.rest.empty()) {
         operand(i, in, names, result);
         result = result && in.take("|");
@@ -181,13 +175,12 @@ class decoder {
       one.value += number;
       if (number < one.count) return one;
     }
-    if (auto const found = shared_.find(name); found != shared_.end()) return found->second;
+    if (auto const found = outer_.find(name); found != outer_.end()) return found->second;
     if (name[0] != '%') return {symbol::address, address_of_(name)};
     special const value = special_of(name);
-    if (value == nullptr) throw fault("PTX: no register " + std::string(name));
-    auto const [known, added] = specials_.try_emplace(value, registers_);
-    if (added) p_.specials.emplace_back(value, registers_++);
-    return {symbol::reg, known->second};
+    if (value == nullptr) throw fault("PTX: no register ", name);
+    p_.specials.emplace_back(value, registers_);
+    return outer_[std::string(name)] = {symbol::reg, registers_++};
   }
 
   template <std::size_t N>
@@ -256,7 +249,6 @@ class decoder {
       inner.names[f->second.parameters.at(k).name] = parameters[k];
     for (std::size_t k = 0; k < results.size(); ++k) inner.names[f->second.results.at(k).name] = results[k];
     body(f->second, inner);
-    resolve(inner.returns, here());
     return true;
   }
 
@@ -264,8 +256,7 @@ class decoder {
   std::function<uint64_t(std::string_view)> const& address_of_;
   program p_;
   uint32_t registers_ = 0;
-  symbols shared_;
-  std::map<special, uint32_t> specials_;
+  symbols outer_;  // shared variables and special registers
   std::unordered_map<uint64_t, uint32_t> constants_;
 };
 

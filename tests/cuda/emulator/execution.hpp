@@ -30,12 +30,6 @@ using row = std::array<uint64_t, lanes>;
 /// `0, 5, 7`
 std::string text_of_lanes(uint32_t mask);
 
-/// Bytes and their shadow.
-struct place {
-  std::byte* data;
-  std::byte* shadow;
-};
-
 /// Memory of a block or a warp.
 struct storage {
   std::vector<std::byte> data{}, shadow{};
@@ -46,10 +40,10 @@ struct storage {
 };
 
 struct warp {
-  uint32_t index = 0;  // in its block
-  uint32_t live = 0;   // lanes that exist and have not ended
-  uint32_t epoch = 0;  // how often the warp was synchronised
-  std::vector<row> values{};
+  uint32_t index = 0;                 // in its block
+  uint32_t live = 0;                  // lanes that exist and have not ended
+  uint32_t epoch = 0;                 // how often the warp was synchronised
+  std::vector<row> values{};          // of registers, then of constants
   std::vector<row> shadows{};         // bits that are undefined, of lanes that `undefined` names
   std::vector<uint32_t> undefined{};  // lanes, of each register
   std::vector<uint32_t> predicates{};
@@ -79,16 +73,10 @@ struct block {
   dimensions at{};     // in the grid
   uint32_t epoch = 1;  // how often the block was synchronised
   std::vector<warp> warps{};
-  std::vector<row> constants{};
   storage shared{};
   std::vector<touch> written{};
   std::vector<touch> read{};
   range const* last = nullptr;  // where the last access of global memory was
-
-  /// A register of a warp, or a constant.
-  row const& value(warp const& w, uint32_t r) const {
-    return r < code.registers ? w.values[r] : constants[r - code.registers];
-  }
 };
 
 /// One instruction of some lanes of a warp.
@@ -102,15 +90,15 @@ struct step {
   bool again = false;    // choose lanes anew: pc is set for each
   uint32_t culprit = 0;  // lane of which a fault tells
 
-  row const& value(uint32_t r) const { return of.value(w, r); }
+  row const& value(uint32_t r) const { return w.values[r]; }
 
   /// The source that is a predicate, of all lanes.
   uint32_t predicate(instruction const& i) const {
     return w.predicates[i.predicate] ^ (i.predicate_negated ? all_lanes : 0);
   }
-  uint32_t undefined(uint32_t r) const { return r < of.code.registers ? w.undefined[r] : 0; }
+  uint32_t undefined(uint32_t r) const { return w.undefined[r]; }
   uint64_t shadow(uint32_t r, uint32_t lane) const {
-    return r < of.code.registers && (w.undefined[r] >> lane & 1) != 0 ? w.shadows[r][lane] : 0;
+    return (w.undefined[r] >> lane & 1) != 0 ? w.shadows[r][lane] : 0;
   }
 
   /// Sets a lane of a register.

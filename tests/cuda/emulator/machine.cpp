@@ -116,7 +116,7 @@ bool pass_warp_barriers(block& b) {
     // The lanes that a lane waits for: the last source.
     auto const mask_of = [&](uint32_t l) {
       instruction const& i = instruction_of(b, w, l);
-      return static_cast<uint32_t>(b.value(w, i.from[i.sources - 1U])[l]);
+      return static_cast<uint32_t>(w.values[i.from[i.sources - 1U]][l]);
     };
     while (w.at_warp != 0) {
       auto const first = static_cast<uint32_t>(std::countr_zero(w.at_warp));
@@ -127,9 +127,8 @@ bool pass_warp_barriers(block& b) {
         if (!barrier || mask_of(l) != needed) elsewhere |= 1U << l;
       });
       if (elsewhere != 0)
-        throw fault("warp " + std::to_string(w.index) + ": lane " + std::to_string(first) + " waits at `" +
-                    std::string(instruction_of(b, w, first).text) +
-                    "` for lanes that are elsewhere: " + text_of_lanes(elsewhere));
+        throw fault("warp ", w.index, ": lane ", first, " waits at `", instruction_of(b, w, first).text,
+                    "` for lanes that are elsewhere: ", text_of_lanes(elsewhere));
       each_lane(needed, [&](uint32_t l) { ++w.pc[l]; });
       w.at_warp &= ~needed;
       ++w.epoch;
@@ -152,12 +151,12 @@ void pass_block_barriers(block& b) {
     for (warp& w : b.warps) {
       each_lane(w.at_block, [&](uint32_t l) {
         instruction const& i = instruction_of(b, w, l);
-        visit(w, l, i, barriers[b.value(w, i.from[0])[l]]);
+        visit(w, l, i, barriers[w.values[i.from[0]][l]]);
       });
     }
   };
   each_waiting([&](warp& w, uint32_t l, instruction const& i, barrier& at) {
-    at.needed = i.sources > 1 ? b.value(w, i.from[1])[l] : b.threads;
+    at.needed = i.sources > 1 ? w.values[i.from[1]][l] : b.threads;
     ++at.arrived;
     if (i.predicate != no_register) {
       if ((w.undefined_predicates[i.predicate] >> l & 1) != 0)
@@ -169,9 +168,8 @@ void pass_block_barriers(block& b) {
     // All lanes of a warp that live wait at the same barrier instruction.
     each_lane(w.live, [&](uint32_t k) {
       if (w.pc[k] == w.pc[l]) return;
-      throw fault("divergent barrier: thread " + std::to_string(w.index * lanes + l) + " waits at `" +
-                  std::string(i.text) + "`, thread " + std::to_string(w.index * lanes + k) +
-                  " of its warp at `" + std::string(instruction_of(b, w, k).text) + "`");
+      throw fault("divergent barrier: thread ", w.index * lanes + l, " waits at `", i.text, "`, thread ",
+                  w.index * lanes + k, " of its warp at `", instruction_of(b, w, k).text, "`");
     });
   });
   bool passed = false;
@@ -186,8 +184,7 @@ void pass_block_barriers(block& b) {
   });
   if (!passed) {
     auto const& [number, at] = *barriers.begin();
-    throw fault("divergent barrier: " + std::to_string(at.arrived) + " of " + std::to_string(at.needed) +
-                " threads wait at barrier " + std::to_string(number) +
+    throw fault("divergent barrier: ", at.arrived, " of ", at.needed, " threads wait at barrier ", number,
                 ", the others have ended or wait elsewhere");
   }
   ++b.epoch;
@@ -202,10 +199,10 @@ bool alive(block const& b) {
 fault located(fault const& what, step const& s) {
   warp const& w = s.w;
   instruction const& i = s.of.code.code[s.pc == 0 ? 0 : s.pc - 1];
-  return fault(std::string(what.what()) + "\n  kernel " + s.of.code.name + "\n  block " + triple(s.of.at) +
-               " of " + triple(s.of.how.grid) + ", thread " +
-               triple(place_of(w.index * lanes + s.culprit, s.of.how.block)) + " of " +
-               triple(s.of.how.block) + "\n  instruction " + std::string(i.text));
+  return fault(what.what(), "\n  kernel ", s.of.code.name, "\n  block ", triple(s.of.at), " of ",
+               triple(s.of.how.grid), ", thread ",
+               triple(place_of(w.index * lanes + s.culprit, s.of.how.block)), " of ", triple(s.of.how.block),
+               "\n  instruction ", i.text);
 }
 
 void run_block(block& b) {
@@ -222,7 +219,7 @@ void run_block(block& b) {
     try {
       if (!pass_warp_barriers(b)) pass_block_barriers(b);
     } catch (fault const& what) {
-      throw fault(std::string(what.what()) + "\n  kernel " + b.code.name + "\n  block " + triple(b.at));
+      throw fault(what.what(), "\n  kernel ", b.code.name, "\n  block ", triple(b.at));
     }
   }
 }
@@ -257,7 +254,7 @@ special special_of(std::string_view name) {
 
 void step::fail_undefined(uint32_t bad, char const* uses) {
   culprit = static_cast<uint32_t>(std::countr_zero(bad));
-  throw fault(std::string("uninitialised: bits that nobody wrote reach ") + uses);
+  throw fault("uninitialised: bits that nobody wrote reach ", uses);
 }
 
 void step::wait(uint32_t& waiting) {
@@ -285,7 +282,7 @@ loaded_module::loaded_module(std::string text, memory& in) : text_(std::move(tex
 
 uint64_t loaded_module::address_of(std::string_view name) const {
   auto const found = addresses_.find(name);
-  if (found == addresses_.end()) throw fault("the module has no variable " + std::string(name));
+  if (found == addresses_.end()) throw fault("the module has no variable ", name);
   return found->second;
 }
 
@@ -293,7 +290,7 @@ program const& loaded_module::kernel(std::string const& name) {
   auto const known = programs_.find(name);
   if (known != programs_.end()) return known->second;
   auto const f = text_.functions.find(name);
-  if (f == text_.functions.end() || !f->second.entry) throw fault("the module has no kernel " + name);
+  if (f == text_.functions.end() || !f->second.entry) throw fault("the module has no kernel ", name);
   auto const address = [this](std::string_view symbol) { return address_of(symbol); };
   return programs_.emplace(name, decode(text_, f->second, address)).first->second;
 }
@@ -303,25 +300,24 @@ counts run(program const& kernel, launch const& how, memory& on) {
   block b{kernel, how, on, count};
   uint64_t const threads = volume(how.block);
   if (threads == 0 || threads > 1024)
-    throw fault("a block of " + triple(how.block) + " threads: 1 to 1,024 are possible");
+    throw fault("a block of ", triple(how.block), " threads: 1 to 1,024 are possible");
   if (how.parameters.size() < kernel.parameter_bytes) {
-    throw fault(kernel.name + " takes " + std::to_string(kernel.parameter_bytes) +
-                " bytes of parameters, given are " + std::to_string(how.parameters.size()));
+    throw fault(kernel.name, " takes ", kernel.parameter_bytes, " bytes of parameters, given are ",
+                how.parameters.size());
   }
   uint64_t const shared = kernel.shared_bytes + how.dynamic_shared;
   if (shared > 227 * 1024)
-    throw fault("a block of " + std::to_string(shared) + " bytes of shared memory: 227 KiB are possible");
+    throw fault("a block of ", shared, " bytes of shared memory: 227 KiB are possible");
   b.threads = static_cast<uint32_t>(threads);
-  b.constants.resize(kernel.constants.size());
-  for (std::size_t k = 0; k < b.constants.size(); ++k) b.constants[k].fill(kernel.constants[k]);
   b.shared = storage(shared);
   b.written.resize(shared);
   b.read.resize(shared);
   b.warps.resize((threads + lanes - 1) / lanes);
   for (warp& w : b.warps) {
     w.values.resize(kernel.registers);
+    for (auto const bits : kernel.constants) w.values.emplace_back().fill(bits);
     w.shadows.resize(kernel.registers);
-    w.undefined.resize(kernel.registers);
+    w.undefined.resize(w.values.size());
     w.predicates.resize(kernel.predicates);
     w.undefined_predicates.resize(kernel.predicates);
     w.local = storage(lanes * kernel.local_bytes);

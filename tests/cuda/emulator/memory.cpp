@@ -78,15 +78,14 @@ void memory::adopt(void* host, uint64_t bytes, std::string what) {
 
 void memory::free(uint64_t address) {
   auto const at = ranges_.find(address);
-  if (at == ranges_.end()) throw fault("free: nothing was allocated at " + hex(address));
-  if (at->second.freed())
-    throw fault("free: " + at->second.what + " at " + hex(address) + " is freed already");
+  if (at == ranges_.end()) throw fault("free: nothing was allocated at ", hex(address));
+  if (at->second.freed()) throw fault("free: ", at->second.what, " at ", hex(address), " is freed already");
   at->second.owned.clear();
 }
 
 range const& memory::find(uint64_t address, uint64_t bytes) const {
   auto const outside = [&](std::string const& where) {
-    return fault("out of bounds: " + std::to_string(bytes) + " bytes at " + hex(address) + ", " + where);
+    return fault("out of bounds: ", bytes, " bytes at ", hex(address), ", ", where);
   };
   auto const after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) throw outside("where nothing is allocated");
@@ -94,43 +93,41 @@ range const& memory::find(uint64_t address, uint64_t bytes) const {
   if (address >= r.end || bytes > r.end - address)
     throw outside("which is " + std::to_string(address - r.begin) + " bytes into " + r.what + " of " +
                   std::to_string(r.end - r.begin) + " bytes");
-  if (r.freed()) throw fault("use after free: " + hex(address) + " lies in " + r.what + ", which is freed");
+  if (r.freed()) throw fault("use after free: ", hex(address), " lies in ", r.what, ", which is freed");
   return r;
 }
 
 void memory::write(uint64_t address, void const* from, uint64_t bytes) {
   if (bytes == 0) return;
-  range const& r = find(address, bytes);
-  std::memcpy(r.data + (address - r.begin), from, bytes);
-  std::memset(r.shadow + (address - r.begin), 0, bytes);
+  place const to = find(address, bytes).at(address);
+  std::memcpy(to.data, from, bytes);
+  std::memset(to.shadow, 0, bytes);
 }
 
 void memory::read(void* to, uint64_t address, uint64_t bytes) const {
   if (bytes == 0) return;
   range const& r = find(address, bytes);
-  std::byte const* const shadow = r.shadow + (address - r.begin);
-  for (uint64_t i = 0; i < bytes; ++i) {
-    if (shadow[i] != std::byte{0}) {
-      throw fault("uninitialised: byte " + std::to_string(i) + " of a copy to the host, " +
-                  std::to_string(address - r.begin + i) + " bytes into " + r.what);
-    }
-  }
-  std::memcpy(to, r.data + (address - r.begin), bytes);
+  place const from = r.at(address);
+  auto const* const bad =
+      std::find_if(from.shadow, from.shadow + bytes, [](std::byte b) { return b != std::byte{0}; });
+  if (bad != from.shadow + bytes)
+    throw fault("uninitialised: byte ", bad - from.shadow, " of a copy to the host, ", bad - r.shadow,
+                " bytes into ", r.what);
+  std::memcpy(to, from.data, bytes);
 }
 
 void memory::fill(uint64_t address, int value, uint64_t bytes) {
   if (bytes == 0) return;
-  range const& r = find(address, bytes);
-  std::memset(r.data + (address - r.begin), value, bytes);
-  std::memset(r.shadow + (address - r.begin), 0, bytes);
+  place const to = find(address, bytes).at(address);
+  std::memset(to.data, value, bytes);
+  std::memset(to.shadow, 0, bytes);
 }
 
 void memory::copy(uint64_t to, memory const& other, uint64_t from, uint64_t bytes) {
   if (bytes == 0) return;
-  range const& a = find(to, bytes);
-  range const& b = other.find(from, bytes);
-  std::memmove(a.data + (to - a.begin), b.data + (from - b.begin), bytes);
-  std::memmove(a.shadow + (to - a.begin), b.shadow + (from - b.begin), bytes);
+  place const a = find(to, bytes).at(to), b = other.find(from, bytes).at(from);
+  std::memmove(a.data, b.data, bytes);
+  std::memmove(a.shadow, b.shadow, bytes);
 }
 
 }  // namespace emulator

@@ -29,6 +29,12 @@ inline constexpr uint64_t device_of(uint64_t address) { return (address - first_
 /// An address for a message.
 std::string hex(uint64_t number);
 
+/// Bytes and their shadow.
+struct place {
+  std::byte* data;
+  std::byte* shadow;
+};
+
 /// Consecutive bytes under one address, with a shadow of the same size: a bit of the shadow is set where the bit is undefined.
 struct range {
   uint64_t begin = 0;
@@ -39,6 +45,7 @@ struct range {
   std::vector<std::shared_ptr<void>> owned{};  ///< Pages of both; none when it is freed.
 
   bool freed() const { return owned.empty(); }
+  place at(uint64_t address) const { return {data + (address - begin), shadow + (address - begin)}; }
 };
 
 /// All ranges. The addresses of freed ones are not used again, so that a use after free is seen as long as the process lives.

@@ -32,14 +32,6 @@ void convert_address(step& s, instruction const& i) {
   apply(s, i, [&i](uint64_t a) { return a + i.offset; });
 }
 
-template <space Which>
-void is_in_space(step& s, instruction const& i) {
-  uint32_t result = 0;
-  row const& a = s.value(i.from[0]);
-  for (uint32_t l = 0; l < lanes; ++l) result |= uint32_t{space_of(a[l]) == Which} << l;
-  s.set_predicate(i.to_predicate[0], result, s.undefined(i.from[0]));
-}
-
 /// Any number of 64 bits or less has one value in float64 or in 64 bits: a conversion goes by way of them and rounds once.
 /// @{
 void convert_integer(step& s, instruction const& i) {
@@ -111,12 +103,6 @@ handler move_handler(instruction& i, opcode const& op) {
     uint64_t const window = op.has("shared") ? shared_window : op.has("local") ? local_window : 0;
     i.offset = op.has("to") ? 0 - window : window;
     return convert_address;
-  }
-  if (op.name == "isspacep") {
-    return op.has("shared")   ? is_in_space<space::shared>
-           : op.has("local")  ? is_in_space<space::local>
-           : op.has("global") ? is_in_space<space::global>
-                              : nullptr;
   }
   return op.name == "cvt" ? conversion(i, op) : nullptr;
 }

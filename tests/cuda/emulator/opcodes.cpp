@@ -47,30 +47,11 @@ handler float_arithmetic(opcode const& op) {
   if (n == "max") return on([](T a, T b) { return extreme<true>(a, b); });
   if (n == "neg") return on([](uint64_t a) { return a ^ sign; });
   if (n == "abs") return on([](uint64_t a) { return a & ~sign; });
-  if (n == "copysign") return on([](uint64_t a, uint64_t b) { return (a & sign) | (b & ~sign); });
   return nullptr;
 }
 
 /// Bits of a field of `length` from `at` on.
 uint64_t field_mask(uint64_t length) { return length >= 64 ? ~0ULL : (1ULL << length) - 1; }
-
-/// A field with its sign above, also where it ends past the register.
-template <class T>
-uint64_t extracted(T a, unsigned at, unsigned length) {
-  constexpr unsigned width = 8 * sizeof(T);
-  if (length == 0) return 0;
-  uint64_t const known = at < width ? field_mask(std::min(length, width - at)) : 0;
-  uint64_t const field = at < width ? static_cast<uint64_t>(a) >> at & known : 0;
-  bool const negative = std::is_signed_v<T> && (a >> (std::min(at + length, width) - 1) & 1) != 0;
-  return negative ? field | ~known : field;
-}
-
-/// The place of the highest bit that is no sign, or ~0.
-template <class T>
-uint32_t highest_bit(T a) {
-  auto const u = static_cast<std::make_unsigned_t<T>>(a < 0 ? ~a : a);
-  return static_cast<uint32_t>(std::bit_width(u)) - 1;
-}
 
 uint32_t permuted(uint64_t low, uint64_t high, uint32_t choice) {
   uint64_t const from = high << 32 | low;
@@ -80,15 +61,6 @@ uint32_t permuted(uint64_t low, uint64_t high, uint32_t choice) {
     auto byte = static_cast<uint8_t>(from >> (8 * (c & 7)));
     if ((c & 8) != 0) byte = (byte & 128) != 0 ? 255 : 0;
     r |= uint32_t{byte} << (8 * k);
-  }
-  return r;
-}
-
-uint32_t by_table(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
-  uint32_t r = 0;
-  for (unsigned k = 0; k < 8; ++k) {
-    if ((table >> k & 1) != 0)
-      r |= ((k & 4) != 0 ? a : ~a) & ((k & 2) != 0 ? b : ~b) & ((k & 1) != 0 ? c : ~c);
   }
   return r;
 }
@@ -137,8 +109,6 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
     return moves(1, on([](T a, uint32_t by) {
                    return static_cast<T>(a >> std::min(by, width - 1) >> (by < width ? 0 : 1));
                  }));
-  if (n == "bfe")
-    return moves(1, on([](T a, uint8_t at, uint8_t length) { return extracted(a, at, length); }));
   if (n == "bfi")
     return moves(2, on([](U a, U b, uint8_t at, uint8_t length) {
                    uint64_t const field = at < width ? field_mask(length) << at : 0;
@@ -150,17 +120,16 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
                    for (unsigned k = 0; k < width; ++k) r = static_cast<U>(r << 1 | (a >> k & 1));
                    return r;
                  }));
+  // How far the highest bit that is no sign has to be shifted to be the highest of all, or ~0.
   if (n == "bfind" && op.has("shiftamt"))
-    return on([](T a) { return highest_bit(a) == ~0U ? ~0U : width - 1 - highest_bit(a); });
-  if (n == "bfind") return on([](T a) { return highest_bit(a); });
+    return on([](T a) {
+      auto const u = static_cast<U>(a < 0 ? ~a : a);
+      return u == 0 ? -1 : std::countl_zero(u);
+    });
   if (n == "clz") return on([](U a) { return std::countl_zero(a); });
   if (n == "popc") return on([](U a) { return std::popcount(a); });
   if (n == "prmt" && op.modifiers.size() == 1)
     return moves(2, on([](uint32_t a, uint32_t b, uint32_t c) { return permuted(a, b, c); }));
-  if (n == "lop3")
-    return where(spread::each, 0, on([](uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
-                   return by_table(a, b, c, table);
-                 }));
   // Of 64 bits that two words make.
   if (n == "shf" && op.has("wrap") && op.has("l"))
     return moves(

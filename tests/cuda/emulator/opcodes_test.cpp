@@ -254,17 +254,6 @@ TEST(Opcodes, Bits) {
            }});
     for (char const kind : {'u', 's'}) {
       std::string const name = kind + std::to_string(width);
-      // The PTX ISA's own loop: bits past the field take the sign.
-      check({"bfe." + name, name, {name, "u32", "u32"}, [=](operand_bits const& s) {
-               uint64_t const at = s[1] & 255, length = s[2] & 255;
-               uint64_t const sign =
-                   kind == 'u' || length == 0 ? 0 : bit(s[0], std::min<uint64_t>(at + length - 1, width - 1));
-               uint64_t r = 0;
-               for (uint64_t k = 0; k < static_cast<uint64_t>(width); ++k) {
-                 r |= (k < length && at + k < static_cast<uint64_t>(width) ? bit(s[0], at + k) : sign) << k;
-               }
-               return r;
-             }});
       auto const highest = [=](uint64_t v) {
         if (kind == 's' && bit(v, width - 1) != 0) v = ~v;
         for (int k = width - 1; k >= 0; --k) {
@@ -272,9 +261,6 @@ TEST(Opcodes, Bits) {
         }
         return -1;
       };
-      check({"bfind." + name, "u32", {name}, [=](operand_bits const& s) {
-               return static_cast<uint64_t>(highest(s[0]));
-             }});
       check({"bfind.shiftamt." + name, "u32", {name}, [=](operand_bits const& s) {
                int const at = highest(s[0]);
                return static_cast<uint64_t>(at < 0 ? -1 : width - 1 - at);
@@ -290,20 +276,6 @@ TEST(Opcodes, Bits) {
            }
            return r;
          }});
-  for (int table : {0x96, 0xe8, 0x1b, 0x00, 0xff, 0xca}) {
-    check({"lop3.b32",
-           "b32",
-           {"b32", "b32", "b32"},
-           [=](operand_bits const& s) {
-             uint64_t r = 0;
-             for (int k = 0; k < 32; ++k)
-               r |= static_cast<uint64_t>(
-                        table >> ((s[0] >> k & 1) << 2 | (s[1] >> k & 1) << 1 | (s[2] >> k & 1)) & 1)
-                    << k;
-             return r;
-           },
-           ", " + std::to_string(table)});
-  }
   check({"shf.l.wrap.b32", "b32", {"b32", "b32", "u32"}, [](operand_bits const& s) {
            uint64_t const n = s[2] & 31;
            return n == 0 ? s[1] : s[1] << n | s[0] >> (32 - n);
@@ -340,9 +312,6 @@ void check_floats(std::string const& type, T (*value)(uint64_t)) {
   check({"rcp.rn." + type, type, {type}, [=](operand_bits const& s) { return bits_of(1 / value(s[0])); }});
   check({"neg." + type, type, {type}, [=](operand_bits const& s) { return s[0] ^ sign; }});
   check({"abs." + type, type, {type}, [=](operand_bits const& s) { return s[0] & ~sign; }});
-  check({"copysign." + type, type, {type, type}, [=](operand_bits const& s) {
-           return (s[0] & sign) | (s[1] & ~sign);
-         }});
 }
 
 TEST(Opcodes, Floats) {

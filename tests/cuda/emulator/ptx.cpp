@@ -105,8 +105,7 @@ bool reader::take(std::string_view token) {
 
 void reader::expect(std::string_view token) {
   auto const got = next();
-  if (got != token)
-    throw fault("PTX: expected " + std::string(token) + " where there is " + std::string(got));
+  if (got != token) throw fault("PTX: expected ", token, " where there is ", got);
 }
 
 bool is_number(std::string_view word) { return !word.empty() && (is_digit(word[0]) || word[0] == '-'); }
@@ -122,7 +121,7 @@ uint64_t bits_of_number(std::string_view word) {
   uint64_t bits = 0;
   auto const* const last = digits.data() + digits.size();
   auto const [end, error] = std::from_chars(digits.data(), last, bits, hexadecimal ? 16 : 10);
-  if (error != std::errc{} || end != last) throw fault("PTX: not a number: " + std::string(word));
+  if (error != std::errc{} || end != last) throw fault("PTX: not a number: ", word);
   return negative ? 0 - bits : bits;
 }
 
@@ -166,7 +165,7 @@ module_text::module_text(std::string text) : text_(std::move(text)), tokens_(tok
       in.expect(";");
       (word == ".shared" ? shared : global).insert_or_assign(v.name, v);
     } else if (word != ".visible" && word != ".weak" && word != ".extern" && word != ".common") {
-      throw fault("PTX: a directive that is not known: " + std::string(word));
+      throw fault("PTX: a directive that is not known: ", word);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ using std::uint16_t, std::uint32_t, std::uint64_t, std::uint8_t;
 
 /// What a device would report, or PTX that the interpreter does not know.
 struct fault : std::runtime_error {
-  using runtime_error::runtime_error;
+  /// The text of all parts.
+  template <class... Part>
+  explicit fault(Part const&... parts) : runtime_error((std::ostringstream() << ... << parts).str()) {}
 };
 
 /// The type of a register or an operation: a kind, 'b'its, 'u'nsigned, 's'igned, 'f'loat or 'p'redicate, and its bytes.
