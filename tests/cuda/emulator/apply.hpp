@@ -17,24 +17,20 @@
 namespace emulator {
 
 template <class T>
+using unsigned_like = std::conditional_t<
+    sizeof(T) == 8, uint64_t,
+    std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+
+template <class T>
 T as(uint64_t bits) {
-  if constexpr (std::same_as<T, float>)
-    return std::bit_cast<float>(static_cast<uint32_t>(bits));
-  else if constexpr (std::same_as<T, double>)
-    return std::bit_cast<double>(bits);
-  else
-    return static_cast<T>(bits);
+  return std::bit_cast<T>(static_cast<unsigned_like<T>>(bits));
 }
 
 /// A result's bits, with zeros above. A NaN of 32 bits is the one that devices give.
 template <class T>
 uint64_t bits_of(T value) {
-  if constexpr (std::same_as<T, float>)
-    return value != value ? 0x7fff'ffff : std::bit_cast<uint32_t>(value);
-  else if constexpr (std::same_as<T, double>)
-    return std::bit_cast<uint64_t>(value);
-  else
-    return static_cast<std::make_unsigned_t<T>>(value);
+  if (std::is_floating_point_v<T> && sizeof(T) == 4 && value != value) return 0x7fff'ffff;
+  return std::bit_cast<unsigned_like<T>>(value);
 }
 
 inline uint64_t mask_of_bytes(unsigned bytes) { return bytes >= 8 ? ~0ULL : (1ULL << (8 * bytes)) - 1; }
@@ -46,6 +42,14 @@ inline uint64_t extended(uint64_t bits, value_type t) {
                        : bits << unused >> unused;
 }
 
+/// Where a bitwise function of two sources gives something else when undefined bits of them are.
+template <class Word, class F>
+Word flipped(Word a, Word undefined_a, Word b, Word undefined_b, F f) {
+  Word const result = f(a, b);
+  return (result ^ f(a ^ undefined_a, b)) | (result ^ f(a, b ^ undefined_b)) |
+         (result ^ f(a ^ undefined_a, b ^ undefined_b));
+}
+
 /// What an operation takes in a lane, as bits: of up to four sources.
 using sources = std::array<uint64_t, 4>;
 
@@ -53,10 +57,9 @@ using sources = std::array<uint64_t, 4>;
 template <class F>
 uint64_t spread_of(instruction const& i, sources const& v, sources const& shadow, F f) {
   uint64_t const any = shadow[0] | shadow[1] | shadow[2] | shadow[3];
-  if (i.undefined == spread::each) return any;
   if (i.undefined == spread::upward) return any | (0 - any);
-  if (i.undefined == spread::conjunction) return any & (v[0] | shadow[0]) & (v[1] | shadow[1]);
-  if (i.undefined == spread::disjunction) return any & (~v[0] | shadow[0]) & (~v[1] | shadow[1]);
+  if (i.undefined == spread::bitwise)
+    return flipped(v[0], shadow[0], v[1], shadow[1], [&](uint64_t a, uint64_t b) { return f({a, b, 0, 0}); });
   auto moved = v;
   for (unsigned k = 0; k < 4; ++k) {
     if (k < i.moved)

@@ -42,13 +42,11 @@ void call_outside(step& s, instruction const& i) {
   std::string text = "a call of a function that the module does not define";
   if (i.text.find("__assertfail") != std::string_view::npos && i.sources > 0) {
     uint64_t at = 0;
-    uint32_t const lane = static_cast<uint32_t>(std::countr_zero(s.active));
-    instruction generic = i;
-    generic.where = space::generic;
-    std::memcpy(&at, resolve(s, generic, lane, s.value(i.from[0])[lane], 8, false).data, 8);
+    auto const lane = static_cast<uint32_t>(std::countr_zero(s.active));
+    std::memcpy(&at, resolve(s, i, lane, s.value(i.from[0])[lane], 8, false).data, 8);
     text = "assertion failed: ";
     for (char c = 0;; ++at) {
-      std::memcpy(&c, resolve(s, generic, lane, at, 1, false).data, 1);
+      std::memcpy(&c, resolve(s, i, lane, at, 1, false).data, 1);
       if (c == 0) break;
       text += c;
     }

@@ -40,8 +40,8 @@ struct frame {
 
 class decoder {
  public:
-  decoder(module_text const& module, std::function<uint64_t(std::string_view)> const& address_of)
-      : module_(module), address_of_(address_of) {}
+  decoder(module_text const& module, variable_addresses const& addresses)
+      : module_(module), addresses_(addresses) {}
 
   program entry(function_text const& f) {
     p_.name = f.name;
@@ -176,9 +176,10 @@ class decoder {
       if (number < one.count) return one;
     }
     if (auto const found = outer_.find(name); found != outer_.end()) return found->second;
-    if (name[0] != '%') return {symbol::address, address_of_(name)};
+    if (auto const found = addresses_.find(name); found != addresses_.end())
+      return {symbol::address, found->second};
     special const value = special_of(name);
-    if (value == nullptr) throw fault("PTX: no register ", name);
+    if (value == nullptr) throw fault("PTX: a name that is not known: ", name);
     p_.specials.emplace_back(value, registers_);
     return outer_[std::string(name)] = {symbol::reg, registers_++};
   }
@@ -253,7 +254,7 @@ class decoder {
   }
 
   module_text const& module_;
-  std::function<uint64_t(std::string_view)> const& address_of_;
+  variable_addresses const& addresses_;
   program p_;
   uint32_t registers_ = 0;
   symbols outer_;  // shared variables and special registers
@@ -266,9 +267,8 @@ bool opcode::has(std::string_view word) const {
   return std::ranges::find(modifiers, word) != modifiers.end();
 }
 
-program decode(module_text const& module, function_text const& entry,
-               std::function<uint64_t(std::string_view)> const& address_of) {
-  return decoder(module, address_of).entry(entry);
+program decode(module_text const& module, function_text const& entry, variable_addresses const& addresses) {
+  return decoder(module, addresses).entry(entry);
 }
 
 }  // namespace emulator

@@ -291,8 +291,7 @@ program const& loaded_module::kernel(std::string const& name) {
   if (known != programs_.end()) return known->second;
   auto const f = text_.functions.find(name);
   if (f == text_.functions.end() || !f->second.entry) throw fault("the module has no kernel ", name);
-  auto const address = [this](std::string_view symbol) { return address_of(symbol); };
-  return programs_.emplace(name, decode(text_, f->second, address)).first->second;
+  return programs_.emplace(name, decode(text_, f->second, addresses_)).first->second;
 }
 
 counts run(program const& kernel, launch const& how, memory& on) {

@@ -40,11 +40,9 @@ class loaded_module {
   /// The address of a variable in global or constant memory. @throws fault where there is none of that name.
   uint64_t address_of(std::string_view name) const;
 
-  module_text const& text() const { return text_; }
-
  private:
   module_text text_;
-  std::map<std::string, uint64_t, std::less<>> addresses_;
+  variable_addresses addresses_;
   std::map<std::string, program> programs_;
 };
 

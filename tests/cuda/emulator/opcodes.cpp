@@ -78,6 +78,7 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
     i.moved = moved;
     return h;
   };
+  auto const bitwise = [&](handler h) { return where(spread::bitwise, 0, h); };
   auto const upward = [&](handler h) { return where(spread::upward, 0, h); };
   auto const moves = [&](uint8_t sources, handler h) { return where(spread::moved, sources, h); };
 
@@ -100,10 +101,10 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
   if (n == "div") return on([](T a, T b) { return b == 0 ? T(-1) : T(static_cast<wide>(a) / b); });
   if (n == "rem") return on([](T a, T b) { return b == 0 ? a : T(static_cast<wide>(a) % b); });
 
-  if (n == "and") return where(spread::conjunction, 0, on([](U a, U b) { return a & b; }));
-  if (n == "or") return where(spread::disjunction, 0, on([](U a, U b) { return a | b; }));
-  if (n == "xor") return where(spread::each, 0, on([](U a, U b) { return a ^ b; }));
-  if (n == "not") return where(spread::each, 0, on([](U a) { return ~a; }));
+  if (n == "and") return bitwise(on([](U a, U b) { return a & b; }));
+  if (n == "or") return bitwise(on([](U a, U b) { return a | b; }));
+  if (n == "xor") return bitwise(on([](U a, U b) { return a ^ b; }));
+  if (n == "not") return bitwise(on([](U a) { return ~a; }));
   if (n == "shl") return moves(1, on([](U a, uint32_t by) { return by < width ? uint64_t{a} << by : 0; }));
   if (n == "shr")
     return moves(1, on([](T a, uint32_t by) {

@@ -4,19 +4,23 @@
 
 #include "apply.hpp"
 
-#include <algorithm>
-
 namespace emulator {
 namespace {
 
-enum operation : uint8_t { conjunction, disjunction, difference };
+enum operation : uint8_t { first, inverse, conjunction, disjunction, difference };
 
-/// Sets a predicate to what a comparison gave, joined with another predicate if there is one.
-void set_joined(step& s, instruction const& i, uint32_t to, uint32_t result, uint32_t bad) {
-  if (i.predicate == no_register) return s.set_predicate(to, result, bad);
-  uint32_t const c = s.predicate(i);
-  result = i.variant == conjunction ? result & c : i.variant == disjunction ? result | c : result ^ c;
-  s.set_predicate(to, result, bad | s.w.undefined_predicates[i.predicate]);
+uint32_t result_of(uint8_t operation, uint32_t a, uint32_t b) {
+  if (operation == conjunction) return a & b;
+  if (operation == disjunction) return a | b;
+  if (operation == difference) return a ^ b;
+  return operation == inverse ? ~a : a;
+}
+
+/// Sets a predicate to the operation that `variant` names of lanes and a predicate.
+void set_result(step& s, instruction const& i, uint32_t to, uint32_t a, uint32_t undefined, uint32_t b,
+                uint32_t undefined_b) {
+  auto const f = [&](uint32_t x, uint32_t y) { return result_of(i.variant, x, y); };
+  s.set_predicate(to, f(a, b), flipped(a, undefined, b, undefined_b, f));
 }
 
 /// setp: with `second_variant` the opposite, perhaps joined with a predicate.
@@ -25,12 +29,13 @@ handler compares(F) {
   return [](step& s, instruction const& i) {
     row const& a = s.value(i.from[0]);
     row const& b = s.value(i.from[1]);
-    uint32_t result = 0;
-    for (uint32_t l = 0; l < lanes; ++l) result |= uint32_t{F{}(as<T>(a[l]), as<T>(b[l]))} << l;
-    if (i.second_variant != 0) result = ~result;
+    uint32_t result = i.second_variant != 0 ? all_lanes : 0;
+    for (uint32_t l = 0; l < lanes; ++l) result ^= uint32_t{F{}(as<T>(a[l]), as<T>(b[l]))} << l;
     uint32_t const bad = s.undefined(i.from[0]) | s.undefined(i.from[1]);
-    set_joined(s, i, i.to_predicate[0], result, bad);
-    set_joined(s, i, i.to_predicate[1], ~result, bad);
+    for (auto const to : i.to_predicate) {
+      set_result(s, i, to, result, bad, s.predicate(i), s.w.undefined_predicates[i.predicate]);
+      result = ~result;
+    }
   };
 }
 
@@ -50,29 +55,13 @@ handler comparison(std::string_view how) {
 constexpr std::pair<std::string_view, std::string_view> opposites[] = {
     {"neu", "eq"}, {"equ", "ne"}, {"geu", "lt"}, {"gtu", "le"}, {"leu", "gt"}, {"ltu", "ge"}, {"nan", "num"}};
 
-/// Both; `Negated`: not both, of what is not. Undefined where a source is and the other one does not decide alone.
-template <bool Negated>
-void conjoin(step& s, instruction const& i) {
-  constexpr uint32_t flip = Negated ? all_lanes : 0;
-  uint32_t const a = s.predicate(i) ^ flip;
-  uint32_t const b = s.w.predicates[i.second_predicate] ^ flip;
-  uint32_t const ua = s.w.undefined_predicates[i.predicate];
-  uint32_t const ub = s.w.undefined_predicates[i.second_predicate];
-  s.set_predicate(i.to_predicate[0], (a & b) ^ flip, (ua | ub) & (a | ua) & (b | ub));
+void operate(step& s, instruction const& i) {
+  set_result(s, i, i.to_predicate[0], s.predicate(i), s.w.undefined_predicates[i.predicate],
+             s.w.predicates[i.second_predicate], s.w.undefined_predicates[i.second_predicate]);
 }
 
-void differ(step& s, instruction const& i) {
-  s.set_predicate(i.to_predicate[0], s.predicate(i) ^ s.w.predicates[i.second_predicate],
-                  s.w.undefined_predicates[i.predicate] | s.w.undefined_predicates[i.second_predicate]);
-}
-
-/// mov and not
-template <bool Negated>
-void move(step& s, instruction const& i) {
-  bool const constant = i.predicate == no_register;
-  uint32_t const value = !constant ? s.predicate(i) : s.value(i.from[0])[0] != 0 ? all_lanes : 0;
-  s.set_predicate(i.to_predicate[0], Negated ? ~value : value,
-                  constant ? 0 : s.w.undefined_predicates[i.predicate]);
+void set_constant(step& s, instruction const& i) {
+  s.set_predicate(i.to_predicate[0], s.value(i.from[0])[0] != 0 ? all_lanes : 0, 0);
 }
 
 void select(step& s, instruction const& i) {
@@ -98,22 +87,27 @@ void select(step& s, instruction const& i) {
 
 handler predicate_handler(instruction& i, opcode const& op) {
   auto const n = op.name;
-  if (n == "setp") {
-    auto how = op.modifiers.front();
-    auto const* const opposite =
-        std::ranges::find(opposites, how, &std::pair<std::string_view, std::string_view>::first);
-    i.second_variant = opposite != std::end(opposites);
-    if (i.second_variant != 0) how = opposite->second;
-    i.variant = op.has("and") ? conjunction : op.has("or") ? disjunction : difference;
-    return with_type(i.type, [&]<class T>() { return comparison<T>(how); });
-  }
   if (n == "selp") return select;
-  if (i.type.kind != 'p') return nullptr;
-  if (n == "mov") return move<false>;
-  if (n == "not") return move<true>;
-  if (n == "and") return conjoin<false>;
-  if (n == "or") return conjoin<true>;  // by De Morgan
-  return n == "xor" ? differ : nullptr;
+  if (n != "setp" && i.type.kind != 'p') return nullptr;
+  if (n == "mov" && i.predicate == no_register) return set_constant;
+  auto const is = [&](std::string_view word) { return n == word || op.has(word); };
+  i.variant = is("and")   ? conjunction
+              : is("or")  ? disjunction
+              : is("xor") ? difference
+              : is("not") ? inverse
+                          : first;
+  // Any will do where there is none.
+  if (i.predicate == no_register) i.predicate = i.to_predicate[0];
+  if (i.second_predicate == no_register) i.second_predicate = i.predicate;
+  if (n != "setp") return i.variant != first || n == "mov" ? operate : nullptr;
+  auto how = op.modifiers.front();
+  for (auto const& [name, opposite] : opposites) {
+    if (how != name) continue;
+    i.second_variant = 1;
+    how = opposite;
+    break;
+  }
+  return with_type(i.type, [&]<class T>() { return comparison<T>(how); });
 }
 
 }  // namespace emulator

@@ -8,7 +8,7 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,11 +43,9 @@ constexpr space space_of(uint64_t generic_address) {
 
 /// How undefined bits of sources reach the result.
 enum class spread : uint8_t {
-  moved,  ///< The operation moves bits of its first `moved` sources; one in another makes all undefined.
-  conjunction,  ///< Not where the other source has a zero.
-  disjunction,  ///< Not where the other source has a one.
-  each,         ///< Bit by bit.
-  upward        ///< To all higher bits, as sums do.
+  moved,    ///< The operation moves bits of its first `moved` sources; one in another makes all undefined.
+  bitwise,  ///< Where it makes a difference what an undefined bit is.
+  upward    ///< To all higher bits, as sums do.
 };
 
 /// Where control goes from an instruction.
@@ -115,10 +113,12 @@ struct program {
   uint64_t shared_bytes = 0;  ///< A block, without dynamic ones.
 };
 
-/// Decodes an entry of a module. `address_of` gives the address of a variable in global or constant memory.
+/// Where the variables of a module in global and constant memory are.
+using variable_addresses = std::map<std::string, uint64_t, std::less<>>;
+
+/// Decodes an entry of a module.
 /// @throws fault where the text is not understood; an opcode that is not known is a fault only when it is executed.
-program decode(module_text const& module, function_text const& entry,
-               std::function<uint64_t(std::string_view)> const& address_of);
+program decode(module_text const& module, function_text const& entry, variable_addresses const& addresses);
 
 /// Chooses the handler of an instruction whose operands are set (control_opcodes.cpp).
 void choose_handler(instruction& i, opcode const& op);
