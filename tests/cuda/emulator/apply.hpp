@@ -93,13 +93,11 @@ void apply(step& s, instruction const& i, F const& f, R (F::*)(A...) const) {
     for (unsigned k = 0; k < n; ++k) shadow[k] = s.shadow(i.from[k], l);
     shadows[l] = spread_of(i, {a[l], b[l], c[l], d[l]}, shadow, on_bits) & width;
   });
-  if (s.active == all_lanes) {
-    for (uint32_t l = 0; l < lanes; ++l) to[l] = on_bits({a[l], b[l], c[l], d[l]});
-  } else {
-    for (uint32_t l = 0; l < lanes; ++l) {
-      if ((s.active >> l & 1) != 0) to[l] = on_bits({a[l], b[l], c[l], d[l]});
-    }
-  }
+  auto const set = [&](uint32_t l) { to[l] = on_bits({a[l], b[l], c[l], d[l]}); };
+  if (s.active == all_lanes)
+    for (uint32_t l = 0; l < lanes; ++l) set(l);
+  else
+    each_lane(s.active, set);
   s.w.undefined[i.to[0]] &= ~s.active;
   each_lane(bad, [&](uint32_t l) { s.set(i.to[0], l, to[l], shadows[l]); });
 }

@@ -48,7 +48,7 @@ class decoder {
     frame own;
     for (auto const& v : f.parameters) {
       uint64_t const at = lay_out(v, p_.parameter_bytes);
-      own.names[v.name] = {symbol::address, parameter_window + at};
+      own.names[v.name] = {symbol::address, window_of(space::parameter) + at};
       p_.parameters.push_back({at, v.bytes});
     }
     // Shared variables that the kernel names, then the dynamic ones, which all begin at the same place.
@@ -82,19 +82,12 @@ class decoder {
     if (names.depth > 16) throw fault("PTX: ", f.name, " calls itself: not supported");
     for (reader in{f.body}; !in.rest.empty();) {
       if (in.take("{") || in.take("}") || in.take(";")) continue;
-      if (in.peek(1) == ":") {
-        names.labels[in.next()] = here();
-        in.next();
-        continue;
-      }
+      if (in.peek(1) == ":") names.labels[in.next()] = here();
+      if (in.take(":")) continue;
       auto const begin = in.rest;
       while (in.peek() != ";") in.next();
       reader statement{begin.first(begin.size() - in.rest.size())};
-      if (begin[0][0] == '.') {
-        directive(statement, names);
-      } else {
-        execute(statement, names);
-      }
+      begin[0][0] == '.' ? directive(statement, names) : execute(statement, names);
     }
     names.labels["ret"] = here();
     for (auto const& [at, label] : names.branches) {
@@ -124,7 +117,7 @@ class decoder {
       auto const v = variable_of(in);
       // The address of a local variable is an offset, that of a call's parameter is complete.
       names.names[v.name] = {symbol::address,
-                             lay_out(v, p_.local_bytes) + (what == ".param" ? local_window : 0)};
+                             lay_out(v, p_.local_bytes) + (what == ".param" ? window_of(space::local) : 0)};
     } else if (what == ".shared") {
       auto const v = variable_of(in);
       outer_[v.name] = {symbol::address, lay_out(v, p_.shared_bytes)};

@@ -35,8 +35,8 @@ struct storage {
   std::vector<std::byte> data{}, shadow{};
 
   explicit storage(uint64_t bytes = 0) : data(bytes), shadow(bytes) {}
-  void forget() { std::ranges::fill(shadow, std::byte{0xff}); }
-  place at(uint64_t offset) { return {data.data() + offset, shadow.data() + offset}; }
+  void forget() { std::ranges::fill(shadow, std::byte{0}); }
+  place at(uint64_t offset) { return {data.data() + offset, shadow.data() + offset, ~0ULL}; }
 };
 
 struct warp {
@@ -133,7 +133,7 @@ struct step {
 };
 
 /// Where a lane's access goes, with all checks. `address` is complete: with offset, and the window of its space;
-/// `value` is what a store writes. (access.cpp)
+/// `value` is what a store writes. (memory_opcodes.cpp)
 place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, uint32_t bytes, bool writes,
               std::byte const* value = nullptr);
 

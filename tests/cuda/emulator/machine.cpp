@@ -191,10 +191,6 @@ void pass_block_barriers(block& b) {
   ++b.count.barriers;
 }
 
-bool alive(block const& b) {
-  return std::ranges::any_of(b.warps, [](warp const& w) { return w.live != 0; });
-}
-
 /// A message with everything that finds the place.
 fault located(fault const& what, step const& s) {
   warp const& w = s.w;
@@ -206,7 +202,8 @@ fault located(fault const& what, step const& s) {
 }
 
 void run_block(block& b) {
-  while (alive(b)) {
+  auto const alive = [&] { return std::ranges::any_of(b.warps, [](warp const& w) { return w.live != 0; }); };
+  while (alive()) {
     for (warp& w : b.warps) {
       step s{b, w};
       try {
@@ -215,9 +212,8 @@ void run_block(block& b) {
         throw located(what, s);
       }
     }
-    if (!alive(b)) return;
     try {
-      if (!pass_warp_barriers(b)) pass_block_barriers(b);
+      if (alive() && !pass_warp_barriers(b)) pass_block_barriers(b);
     } catch (fault const& what) {
       throw fault(what.what(), "\n  kernel ", b.code.name, "\n  block ", triple(b.at));
     }

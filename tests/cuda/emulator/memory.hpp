@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief The memory that kernels may touch: ranges with a shadow that says which bits nobody has written.
+/// @brief The memory that kernels may touch: ranges, and which of their bits somebody has written.
 
 #pragma once
 
@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace emulator {
 
@@ -29,23 +28,25 @@ inline constexpr uint64_t device_of(uint64_t address) { return (address - first_
 /// An address for a message.
 std::string hex(uint64_t number);
 
-/// Bytes and their shadow.
+/// Bytes, and a shadow of as many: a bit there is as in `defined` where the bit here is defined. New shadows are zeros.
 struct place {
   std::byte* data;
   std::byte* shadow;
+  uint64_t defined;
 };
 
-/// Consecutive bytes under one address, with a shadow of the same size: a bit of the shadow is set where the bit is undefined.
+/// Consecutive bytes under one address.
 struct range {
   uint64_t begin = 0;
   uint64_t end = 0;
-  std::byte* data = nullptr;
-  std::byte* shadow = nullptr;
-  std::string what{};                          ///< For messages.
-  std::vector<std::shared_ptr<void>> owned{};  ///< Pages of both; none when it is freed.
+  std::shared_ptr<std::byte> data{}, shadow{};  ///< Null when it is freed.
+  uint64_t defined = ~0ULL;
+  std::string what{};  ///< For messages.
 
-  bool freed() const { return owned.empty(); }
-  place at(uint64_t address) const { return {data + (address - begin), shadow + (address - begin)}; }
+  bool freed() const { return shadow == nullptr; }
+  place at(uint64_t address) const {
+    return {data.get() + (address - begin), shadow.get() + (address - begin), defined};
+  }
 };
 
 /// All ranges. The addresses of freed ones are not used again, so that a use after free is seen as long as the process lives.
@@ -78,8 +79,6 @@ class memory {
   /// @}
 
  private:
-  class pages;
-
   std::map<uint64_t, range> ranges_;  // by their begin
   uint64_t next_;
 };

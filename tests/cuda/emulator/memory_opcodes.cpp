@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Loads, stores and atomic operations.
+/// @brief Loads, stores and atomic operations; where an access goes, and its checks.
 
 #include "apply.hpp"
 
@@ -12,6 +12,57 @@
 namespace emulator {
 namespace {
 
+/// Whether accesses of a byte are ordered before one of a thread: by a barrier of the block between them, or of the warp that all
+/// are in.
+bool ordered(touch const& before, uint32_t thread, block const& b, warp const& w) {
+  if (before.block_epoch != b.epoch || (before.thread == thread && !before.many)) return true;
+  return before.thread / lanes == w.index && before.warp_epoch != w.epoch && !before.several;
+}
+
+/// An access more, of which it is not known that those before are ordered before it.
+void join(touch& to, touch now, block const& b) {
+  if (to.block_epoch == b.epoch) {
+    now.several = to.several || to.thread / lanes != now.thread / lanes;
+    bool const earlier = !now.several && to.warp_epoch != now.warp_epoch;
+    now.many = !earlier && (to.many || to.thread != now.thread);
+    now.synchronising = now.synchronising && to.synchronising;
+  }
+  to = now;
+}
+
+/// Notes an access of shared memory, and throws where another thread's was not ordered before it. Two writes of the same value
+/// are no fault: Kokkos' scans have some, and compute-sanitizer calls them information.
+void note_shared(step& s, instruction const& i, uint32_t lane, uint64_t offset, uint32_t bytes, bool writes,
+                 std::byte const* value) {
+  block& b = s.of;
+  auto const thread = static_cast<uint16_t>(s.w.index * lanes + lane);
+  touch const now{b.epoch, s.w.epoch, thread, i.synchronising};
+  auto const conflict = [&](touch const& before, char const* was) {
+    if (ordered(before, thread, b, s.w)) return true;
+    if (before.synchronising && i.synchronising) return false;
+    throw fault("race in shared memory: ", (writes ? "a write of" : "a read of"), " byte ", offset,
+                ", which thread ", before.thread, " has ", was, " with no barrier between");
+  };
+  for (uint64_t at = offset; at < offset + bytes; ++at) {
+    bool const same =
+        value != nullptr && b.shared.data[at] == value[at - offset] && b.shared.shadow[at] == std::byte{0xff};
+    bool fresh = same ? ordered(b.written[at], thread, b, s.w) : conflict(b.written[at], "written");
+    if (writes) {
+      fresh = conflict(b.read[at], "read") && fresh;
+      if (fresh) b.written[at] = {};
+      join(b.written[at], now, b);
+      if (fresh) b.read[at] = {};
+    } else {
+      join(b.read[at], now, b);
+    }
+  }
+}
+
+std::string text_of(space s) {
+  constexpr char const* names[] = {"any", "global memory", "shared memory", "local memory", "parameters"};
+  return names[static_cast<std::size_t>(s)];
+}
+
 /// The address of a lane, with offset and window.
 uint64_t address_of(step const& s, instruction const& i, uint32_t lane) {
   uint64_t const address = s.value(i.from[0])[lane] + i.offset;
@@ -19,10 +70,10 @@ uint64_t address_of(step const& s, instruction const& i, uint32_t lane) {
   if (i.where == space::shared) {
     uint64_t const high = address >> 32;
     if (high > 1 && high != 0xffff'ffff) throw fault("an address that is not one of shared memory");
-    return (address & 0xffff'ffff) + shared_window;
+    return (address & 0xffff'ffff) + window_of(space::shared);
   }
-  if (i.where == space::local && address < shared_window) return address + local_window;
-  return address;
+  bool const offset = i.where == space::local && space_of(address) == space::global;
+  return offset ? address + window_of(space::local) : address;
 }
 
 void count(step const& s, instruction const& i, unsigned bytes, uint64_t& accesses, uint64_t& sum) {
@@ -44,7 +95,7 @@ void load(step& s, instruction const& i) {
       std::memcpy(&bits, from.data + k * each, each);
       std::memcpy(&shadow, from.shadow + k * each, each);
       uint64_t const width = mask_of_bytes(i.width);
-      s.set(i.to[k], l, extended(bits, i.type) & width, extended(shadow, i.type) & width);
+      s.set(i.to[k], l, extended(bits, i.type) & width, extended(shadow ^ from.defined, i.type) & width);
     }
   });
 }
@@ -63,6 +114,7 @@ void store(step& s, instruction const& i) {
     }
     place const to = resolve(s, i, l, address_of(s, i, l), bytes, true, data.data());
     std::memcpy(to.data, data.data(), bytes);
+    for (auto& bits : shadows) bits ^= static_cast<std::byte>(to.defined);
     std::memcpy(to.shadow, shadows.data(), bytes);
   });
 }
@@ -79,10 +131,12 @@ handler atomic(F) {
       uint64_t old = 0, shadow = 0;
       std::memcpy(&old, at.data, sizeof(T));
       std::memcpy(&shadow, at.shadow, sizeof(T));
+      shadow = (shadow ^ at.defined) & mask_of_bytes(sizeof(T));
       uint64_t const result =
           bits_of<T>(F{}(as<T>(old), as<T>(s.value(i.from[1])[l]), as<T>(s.value(last)[l])));
       uint64_t const sources = s.shadow(i.from[1], l) | s.shadow(last, l);
-      uint64_t const result_shadow = ((i.variant != 0 ? 0 : shadow) | sources) != 0 ? ~0ULL : 0;
+      bool const undefined = ((i.variant != 0 ? 0 : shadow) | sources) != 0;
+      uint64_t const result_shadow = undefined ? ~at.defined : at.defined;
       std::memcpy(at.data, &result, sizeof(T));
       std::memcpy(at.shadow, &result_shadow, sizeof(T));
       if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, old, shadow);
@@ -102,6 +156,46 @@ handler atomic_of(opcode const& op) {
 }
 
 }  // namespace
+
+place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, uint32_t bytes, bool writes,
+              std::byte const* value) {
+  s.culprit = lane;
+  if ((address & (bytes - 1)) != 0) [[unlikely]] {
+    throw fault("misaligned: ", bytes, " bytes at ", hex(address));
+  }
+  block& b = s.of;
+  space const in = space_of(address);
+  // A parameter of a call is in local memory.
+  bool const allowed =
+      i.where == in || i.where == space::generic || (i.where == space::parameter && in == space::local);
+  if (!allowed)
+    throw fault(hex(address), " is an address of ", text_of(in), " in another space than ", text_of(i.where));
+  if (in == space::global) [[likely]] {
+    if (b.last == nullptr || address < b.last->begin || address + bytes > b.last->end)
+      b.last = &b.global.find(address, bytes);
+    return b.last->at(address);
+  }
+  uint64_t const size = in == space::shared  ? b.shared.data.size()
+                        : in == space::local ? b.code.local_bytes
+                                             : b.code.parameter_bytes;
+  uint64_t const offset = address - window_of(in);
+  if (offset >= size || bytes > size - offset)
+    throw fault("out of bounds: ", bytes, " bytes at ", static_cast<int64_t>(offset), " of ", size,
+                " bytes of ", text_of(in));
+  if (in == space::shared) {
+    note_shared(s, i, lane, offset, bytes, writes, value);
+    return b.shared.at(offset);
+  }
+  if (in == space::local) return s.w.local.at(lane * size + offset);
+  if (writes) throw fault("a write to parameters");
+  bool const one = std::ranges::any_of(b.code.parameters, [&](parameter const& p) {
+    return p.offset <= offset && offset + bytes <= p.offset + p.bytes;
+  });
+  if (!one) throw fault("out of bounds: a read of ", bytes, " bytes across parameters");
+  // Parameters are written by the host: all their bits are defined. Nobody writes to either.
+  static std::array<std::byte, 16> zeros{};
+  return {const_cast<std::byte*>(b.how.parameters.data() + offset), zeros.data(), 0};
+}
 
 handler memory_handler(instruction& i, opcode const& op) {
   auto const n = op.name;

@@ -100,7 +100,9 @@ handler move_handler(instruction& i, opcode const& op) {
   }
   if (op.name == "cvta") {
     i.undefined = spread::upward;
-    uint64_t const window = op.has("shared") ? shared_window : op.has("local") ? local_window : 0;
+    uint64_t const window = op.has("shared")  ? window_of(space::shared)
+                            : op.has("local") ? window_of(space::local)
+                                              : 0;
     i.offset = op.has("to") ? 0 - window : window;
     return convert_address;
   }

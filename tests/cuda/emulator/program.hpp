@@ -6,6 +6,7 @@
 
 #include "ptx.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -25,20 +26,12 @@ using handler = void (*)(step&, instruction const&);
 inline constexpr uint32_t no_register = 0xffff'ffff;
 inline constexpr uint32_t constant_bit = 0x8000'0000;  ///< Set in the index of a constant.
 
-/// Where generic addresses that are not global lie; ld.shared and ld.local take offsets into them.
-/// @{
-inline constexpr uint64_t shared_window = 1ULL << 61;
-inline constexpr uint64_t local_window = 2ULL << 61;
-inline constexpr uint64_t parameter_window = 3ULL << 61;
-/// @}
-
 enum class space : uint8_t { generic, global, shared, local, parameter };
 
+/// Where generic addresses of a space begin; ld.shared and ld.local take offsets into theirs.
+constexpr uint64_t window_of(space s) { return (static_cast<uint64_t>(s) - 1) << 61; }
 constexpr space space_of(uint64_t generic_address) {
-  return generic_address < shared_window      ? space::global
-         : generic_address < local_window     ? space::shared
-         : generic_address < parameter_window ? space::local
-                                              : space::parameter;
+  return static_cast<space>(1 + std::min<uint64_t>(generic_address >> 61, 3));
 }
 
 /// How undefined bits of sources reach the result.
