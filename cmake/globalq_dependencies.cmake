@@ -4,6 +4,13 @@
 
 # The order of the search: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the
 # system; where none is found, the pinned tag is fetched.
+# The Python package brings Kokkos inside, with the Serial space only: torch has an OpenMP of its own.
+if(SKBUILD AND NOT Kokkos_ROOT AND NOT DEFINED ENV{Kokkos_ROOT})
+  message(STATUS "globalq: a Serial-only Kokkos in .deps/kokkos-serial; its source is downloaded once, 17 MB")
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env GLOBALQ_SKIP_PACKAGES=1 ${PROJECT_SOURCE_DIR}/scripts/bootstrap serial
+                          COMMAND_ERROR_IS_FATAL ANY)
+  set(Kokkos_ROOT ${PROJECT_SOURCE_DIR}/.deps/kokkos-serial)
+endif()
 if(NOT TARGET Kokkos::kokkos)
   include(FetchContent)
   set(kokkos_hint ${PROJECT_SOURCE_DIR}/.deps/kokkos)

@@ -75,6 +75,12 @@ target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
 if(NOT GLOBALQ_BUILD_C)
   set_target_properties(globalq_c PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
+if(SKBUILD) # a wheel has no links, and its library no other version beside it
+  set_property(TARGET globalq_c PROPERTY VERSION)
+  set_property(TARGET globalq_c PROPERTY SOVERSION)
+  target_link_options(globalq_c PRIVATE -static-libstdc++ -static-libgcc)
+  install(TARGETS globalq_c LIBRARY DESTINATION globalq/lib COMPONENT python)
+endif()
 target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)
 set_target_properties(globalq_c PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/globalq.map)
 # What it has of globalq::mpi and globalq::nccl: objects of the archive that only programs with these transports take out of it, so

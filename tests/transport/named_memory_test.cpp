@@ -126,22 +126,30 @@ TEST(NamedMemory, a_request_that_is_dropped_is_an_error_for_all) {
   EXPECT_THAT(text_of(errors[1]), HasSubstr("the transport is broken"));
 }
 
+// Also where its parent has not asked how it ended: its number is still taken then.
 TEST(NamedMemory, a_process_that_is_killed_is_an_error_of_the_other) {
-  std::string const name = new_name();
-  pid_t const child = ::fork();
-  if (child == 0) {
-    named_memory t(name, 1, 2, patient);
-    ::raise(SIGKILL);
+  for (bool asked : {true, false}) {
+    std::string const name = new_name();
+    pid_t const child = ::fork();
+    if (child == 0) {
+      named_memory t(name, 1, 2, patient);
+      ::raise(SIGKILL);
+    }
+    named_memory t(name, 0, 2, patient);
+    int status = 0;
+    if (asked) {
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+    }
+    std::vector<std::byte> bytes(100000);
+    EXPECT_THAT(transport_failure([&] {
+                  auto r = t.recv_async(1, bytes);
+                  t.wait(r);
+                }),
+                HasSubstr("rank 1 died (process " + std::to_string(child) + ")"));
+    if (!asked) {
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+    }
   }
-  named_memory t(name, 0, 2, patient);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  std::vector<std::byte> bytes(100000);
-  EXPECT_THAT(transport_failure([&] {
-                auto r = t.recv_async(1, bytes);
-                t.wait(r);
-              }),
-              HasSubstr("rank 1 died (process " + std::to_string(child) + ")"));
 }
 
 }  // namespace

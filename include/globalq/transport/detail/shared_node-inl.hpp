@@ -4,8 +4,10 @@
 /// @brief transport: messages through shared memory, as they move.
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,8 +178,26 @@ GLOBALQ_DECL std::int64_t shared_node::read_memory(std::uint64_t pid, std::uint6
 GLOBALQ_DECL bool shared_node::died(int peer) {
   shared_process const& other = process(peer);
   std::uint64_t const space = process(rank_).pid_namespace;
-  return space != 0 && other.pid_namespace == space && ::kill(static_cast<pid_t>(other.pid), 0) != 0 &&
-         errno == ESRCH;
+  if (space == 0 || other.pid_namespace != space) return false;
+  if (::kill(static_cast<pid_t>(other.pid), 0) != 0) return errno == ESRCH;
+  return is_zombie(other.pid);
+}
+
+GLOBALQ_DECL bool shared_node::is_zombie(std::uint64_t pid) {
+#if defined(__linux__)
+  char text[512];  // nothing is allocated in a wait
+  std::snprintf(text, sizeof text, "/proc/%llu/stat", static_cast<unsigned long long>(pid));
+  int const file = ::open(text, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t const length = ::read(file, text, sizeof text);
+  ::close(file);
+  std::string_view const found(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+  std::size_t const end = found.rfind(") ");  // of the program's name, which may hold anything
+  return end != found.npos && end + 2 < found.size() && (found[end + 2] == 'Z' || found[end + 2] == 'X');
+#else
+  static_cast<void>(pid);
+  return false;
+#endif
 }
 
 template <class Ready, class Aside>

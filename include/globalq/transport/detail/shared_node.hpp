@@ -293,6 +293,8 @@ class shared_node {
 
   /// Whether a process is known to run no more. Numbers of another namespace mean other processes.
   bool died(int peer);
+  /// Whether it has ended, and its parent has not asked how.
+  static bool is_zombie(std::uint64_t pid);
 
   // ---- Waiting
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means of vectors over workers, for a fraction of the bytes: QSGD, Global-QSGD, CGX, QSDP, ALQ and others.
+
+    import globalq, numpy
+
+    def work(workers):
+        mean = globalq.Mean(workers, "cgx:4", seed=42)
+        return mean(numpy.full(1000, workers.rank, "float32"), step=0)
+
+    globalq.run_threads(4, work)
+"""
+
+from ._calls import AllGather, Mean, Operator, Plan, ReduceScatter, operators, plan
+from ._library import ConfigurationError, DisagreementError, Error, FrameError, NonFiniteError, TransportError, library
+from ._workers import MessageWorkers, NamedMemory, Workers, new_name, run_threads
+
+__version__ = library.globalq_version().decode()
+
+
+def instructions():
+    """The set of instructions in use, such as "avx512"; it changes no bit of a result."""
+    return library.globalq_instructions().decode()
+
+
+__all__ = ["AllGather", "ConfigurationError", "DisagreementError", "Error", "FrameError", "Mean", "MessageWorkers", "NamedMemory",
+           "NonFiniteError", "Operator", "Plan", "ReduceScatter", "TransportError", "Workers", "instructions", "new_name",
+           "operators", "plan", "run_threads"]
+
+
+def __getattr__(name):
+    """globalq.torch, without importing torch before somebody asks."""
+    if name == "torch":
+        import importlib
+
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module 'globalq' has no attribute '{name}'")

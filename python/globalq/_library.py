@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libglobalq.so by ctypes: the functions and structs of globalq.h, and its statuses as exceptions."""
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+INTERFACE = 1
+
+
+class Error(RuntimeError):
+    """What globalq reports; the text says operation, rank, numbers and what to do."""
+
+
+class ConfigurationError(Error):
+    """What was asked for cannot work; nothing was sent."""
+
+
+class DisagreementError(Error):
+    """Workers called with different numbers; every worker gets this in the same call, and vectors are as they were."""
+
+
+class TransportError(Error):
+    """Bytes could not be moved: a deadline passed, or a worker died or left. The workers are unusable afterwards."""
+
+
+class NonFiniteError(Error):
+    """A worker brought NaN or infinity, and the call was asked to make that an error."""
+
+
+class FrameError(Error):
+    """Bytes that are none of globalq's, or damaged."""
+
+
+STATUSES = {1: ConfigurationError, 2: DisagreementError, 3: TransportError, 4: NonFiniteError, 5: FrameError, 6: MemoryError}
+
+
+class Sized(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    def __init__(self, **members):
+        super().__init__(ctypes.sizeof(type(self)), **members)
+
+
+class Operator(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("title", c_char_p), ("source", c_char_p), ("bound", c_char_p),
+                ("schedule", c_char_p), ("parameters", c_char_p)]
+
+
+SEND = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_size_t, POINTER(c_uint64))
+WAIT = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint64)
+ABANDON = ctypes.CFUNCTYPE(None, c_void_p, c_uint64)
+TEXT = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+BODY = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+
+
+class Messages(Sized):
+    _fields_ = [("size", c_size_t), ("context", c_void_p), ("send", SEND), ("receive", SEND), ("wait", WAIT), ("abandon", ABANDON),
+                ("error", TEXT)]
+
+
+class Settings(Sized):
+    _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("schedule", c_char_p), ("seed", c_uint64), ("warm_up", c_uint64),
+                ("first_layer", c_uint64), ("model_layers", c_uint64), ("fail_on_non_finite", c_int), ("measure_errors", c_int)]
+
+
+class Layer(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("shape", POINTER(c_uint64)), ("dimensions", c_size_t), ("type", c_int),
+                ("operator_name", c_char_p)]
+
+
+class Vector(ctypes.Structure):
+    _fields_ = [("input", c_void_p), ("output", c_void_p), ("length", c_uint64), ("type", c_int)]
+
+
+class Plan(Sized):
+    _fields_ = [("size", c_size_t), ("rounding_steps", c_int), ("levels", c_uint32), ("bytes_sent", c_uint64),
+                ("bytes_are_most", c_int), ("bits_per_value", c_double), ("theta", c_double), ("iterations_factor", c_double),
+                ("workspace_bytes", c_uint64)]
+
+
+class Report(Sized):
+    _fields_ = [("size", c_size_t), ("calls", c_uint64), ("failed", c_uint64), ("non_finite", c_uint64), ("non_finite_rank", c_int),
+                ("uncompressed", c_uint64), ("values", c_uint64), ("bytes_sent", c_uint64), ("seconds", c_double),
+                ("norm_seconds", c_double), ("opening_seconds", c_double), ("encode_seconds", c_double),
+                ("reduce_seconds", c_double), ("decode_seconds", c_double), ("transfer_seconds", c_double),
+                ("normalised_error", c_double), ("zero_fraction", c_double)]
+
+
+FUNCTIONS = {
+    "globalq_version": (c_char_p,),
+    "globalq_interface": (c_int,),
+    "globalq_instructions": (c_char_p,),
+    "globalq_error": (c_char_p,),
+    "globalq_operator_at": (c_int, c_size_t, POINTER(Operator)),
+    "globalq_threads_run": (c_int, c_int, c_double, BODY, c_void_p),
+    "globalq_named_memory_create": (c_int, c_char_p, c_int, c_int, c_double, POINTER(c_void_p)),
+    "globalq_messages_create": (c_int, POINTER(Messages), c_int, c_int, POINTER(c_void_p)),
+    "globalq_rank": (c_int, c_void_p),
+    "globalq_size": (c_int, c_void_p),
+    "globalq_bytes_sent": (c_uint64, c_void_p),
+    "globalq_workers_destroy": (None, c_void_p),
+    "globalq_call_create": (c_int, c_void_p, c_int, POINTER(Settings), POINTER(Layer), c_size_t, POINTER(c_void_p)),
+    "globalq_call_run": (c_int, c_void_p, POINTER(Vector), c_size_t, c_uint64),
+    "globalq_call_shard": (c_int, c_void_p, c_uint64, c_int, POINTER(c_uint64), POINTER(c_uint64)),
+    "globalq_call_plan": (c_int, c_void_p, c_uint64, c_int, POINTER(Plan)),
+    "globalq_plan_for": (c_int, c_char_p, c_char_p, c_int, c_uint64, c_int, POINTER(Plan)),
+    "globalq_call_operator": (c_char_p, c_void_p, c_size_t),
+    "globalq_call_report": (c_int, c_void_p, POINTER(Report)),
+    "globalq_call_destroy": (None, c_void_p),
+}
+
+
+def load():
+    """The library beside this file, or the one that the environment variable GLOBALQ_LIBRARY names."""
+    path = os.environ.get("GLOBALQ_LIBRARY") or str(Path(__file__).parent / "lib" / "libglobalq.so")
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as problem:
+        raise ImportError(f"globalq: {path} could not be loaded: {problem}; install the package again, or let GLOBALQ_LIBRARY name "
+                          "a libglobalq.so") from problem
+    found = library.globalq_interface()
+    if found != INTERFACE:
+        raise ImportError(f"globalq: {path} has interface {found}, and this package was made for {INTERFACE}; install both from the "
+                          "same version")
+    for name, (result, *arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+library = load()
+
+
+def check(status):
+    """Raises what a status stands for."""
+    if status != 0:
+        raise STATUSES.get(status, Error)(library.globalq_error().decode(errors="replace"))
+
+
+def text(given):
+    """A str for C; None stays None."""
+    return None if given is None else str(given).encode()

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means of arrays: threads, processes, messages; types; what is refused."""
+
+import os
+import queue
+import threading
+
+import numpy as np
+import pytest
+
+import globalq
+
+
+def values(length, rank, dtype="float32"):
+    return (((np.arange(length) + 77 * rank) * 2654435761 % 2001 - 1000) / 512).astype(dtype)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_mean_without_quantisation_is_exact(workers, dtype):
+    def work(w):
+        x = values(1003, w.rank, dtype)
+        return globalq.Mean(w)(x, 0)
+
+    exact = sum(values(1003, r, "float64") for r in range(workers)) / workers
+    results = globalq.run_threads(workers, work)
+    for y in results:
+        assert y.dtype == dtype and (y == results[0]).all()
+        # float32: at most workers additions and a product, each rounded by 2^-24; then the type's own rounding
+        assert np.abs(y - exact).max() <= (workers + 1) * 2.0**-23 * 2 * workers + (2.0**-10 if dtype == "float16" else 0)
+
+
+def test_every_operator_gives_all_workers_the_same_bits_near_the_mean():
+    exact = sum(values(5000, r, "float64") for r in range(3)) / 3
+    for op in globalq.operators():
+        name = {"alq": "alq:3,levels=0:0.1:1", "amq": "amq:3,multiplier=0.5", "qsdp-grid": "qsdp-grid:4"}.get(op.name, op.name)
+        reports = []
+
+        def work(w):
+            with globalq.Mean(w, name, seed=3, measure_errors=True) as mean:
+                y = mean(values(5000, w.rank), 7)
+                reports.append(mean.report())
+                return y
+
+        results = globalq.run_threads(3, work)
+        assert all((y == results[0]).all() for y in results), name
+        plan = globalq.plan(name, 5000, 3)
+        squares = sum(float((values(5000, r, "float64")**2).sum()) for r in range(3))
+        assert reports[0]["calls"] == 1 and reports[0]["values"] == 5000 and reports[0]["bytes_sent"] <= plan.bytes_sent, name
+        if plan.theta == plan.theta:  # a bound on the expectation; 30 times it is beyond what chance does
+            assert float(((results[0] - exact)**2).sum()) <= 30 * plan.theta / 3 * squares + 1e-6, name
+
+
+def test_steps_and_seeds_select_the_random_bits():
+    def work(w):
+        mean, other = globalq.Mean(w, "qsgd:4", seed=1), globalq.Mean(w, "qsgd:4", seed=2)
+        return [m(values(600, w.rank), s).tobytes() for m, s in ((mean, 0), (mean, 0), (mean, 1), (other, 0))]
+
+    first, again, next_step, other_seed = globalq.run_threads(2, work)[0]
+    assert first == again and first != next_step and first != other_seed
+
+
+def test_outputs_groups_and_layers():
+    def work(w):
+        mean = globalq.Mean(w, "cgx:8", seed=5)
+        x, y = values(300, w.rank), np.zeros(300, "float32")
+        before = x.copy()
+        assert mean(x, 0, out=y) is y and (x == before).all()
+        a, b = values(100, w.rank), values(7, w.rank, "float64")
+        mean([a, b], 1)
+        layered = globalq.Mean(w, "cgx:4", layers=[("w", (10, 30), "float32"), ("b", (30,), "float32", "float32")], warm_up=1)
+        assert layered.operator(1) == "float32" and "packed:4" in layered.operator(0)
+        p, q = values(300, w.rank).reshape(10, 30), values(30, w.rank)
+        layered([p, q], 0)
+        exact = p.copy()
+        layered([p, q], 1)
+        return y, a, b, exact, p, q, layered.plan().bytes_sent
+
+    results = globalq.run_threads(3, work)
+    for k in range(6):
+        assert all((r[k] == results[0][k]).all() for r in results), k
+    exact = sum(values(300, r, "float64") for r in range(3)) / 3
+    assert np.abs(results[0][3].ravel() - exact).max() < 1e-5, "the warm-up is not quantised"
+    assert results[0][6] > 0
+
+
+def test_shards():
+    def work(w):
+        scatter, gather = globalq.ReduceScatter(w, "qsdp", seed=1), globalq.AllGather(w, "qsdp", seed=1)
+        s = scatter.shard(3000)
+        own = np.zeros(s.stop - s.start, "float32")
+        scatter(values(3000, w.rank), own, 0)
+        whole = np.zeros(3000, "float32")
+        gather(own, whole, 1)
+        with pytest.raises(globalq.ConfigurationError, match="for a shard of"):
+            gather(whole, whole.copy(), 2)
+        return whole
+
+    results = globalq.run_threads(3, work)
+    exact = sum(values(3000, r, "float64") for r in range(3)) / 3
+    assert all((y == results[0]).all() for y in results)
+    assert np.abs(results[0] - exact).max() < 0.1
+
+
+def test_arrays_that_are_not_contiguous_are_copied_and_that_is_said_once():
+    def work(w):
+        x = np.zeros((20, 30), "float32")
+        x[:, ::3] = values(200, w.rank).reshape(20, 10)
+        globalq.Mean(w)(x[:, ::3], 0)
+        return x
+
+    globalq._calls.said.clear()
+    with pytest.warns(UserWarning, match="not contiguous") as seen:
+        results = globalq.run_threads(2, work)
+    assert len(seen) == 1
+    exact = (values(200, 0) + values(200, 1)) / 2
+    assert (results[0][:, ::3].ravel() == exact).all() and results[0][0, 1] == 0
+
+
+def test_nan_is_counted_or_an_error():
+    def work(w):
+        x = values(100, w.rank)
+        if w.rank == 1:
+            x[5] = np.nan
+        mean = globalq.Mean(w, "cgx:4")
+        y = mean(x.copy(), 0)
+        assert np.isnan(y).all()
+        report = mean.report()
+        assert report["non_finite"] == 1 and report["non_finite_rank"] == 1
+        with pytest.raises(globalq.NonFiniteError, match="rank 1"):
+            globalq.Mean(w, "cgx:4", non_finite="error")(x, 1)
+
+    globalq.run_threads(3, work)
+
+
+def test_disagreement_is_an_error_of_all_and_changes_nothing():
+    def work(w):
+        x = values(100, 0)
+        with pytest.raises(globalq.DisagreementError, match="seed"):
+            globalq.Mean(w, "cgx:4", seed=w.rank // 2)(x, 0)
+        assert (x == values(100, 0)).all()
+
+    globalq.run_threads(3, work)
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda w: globalq.Mean(w, "nonsense"), "is no operator"),
+    (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
+    (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
+    (lambda w: globalq.Mean(w, "terngrad:2.5"), "clips"),
+    (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "no vector"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "int32"), 0), "int32"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, ">f4"), 0), "byte order"),
+    (lambda w: globalq.Mean(w)(np.frombuffer(bytes(12), "float32"), 0), "read-only"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 0, out=np.zeros(4, "float32")), "3 values into 4"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 0, out=np.zeros(3)), "different types"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 2**48), "step"),
+])
+def test_refusals(call, text):
+    with pytest.raises(globalq.ConfigurationError, match=text):
+        globalq.run_threads(1, call)
+
+
+def test_a_body_that_raises_ends_the_others_and_is_raised():
+    ended = []
+
+    def work(w):
+        if w.rank == 1:
+            raise KeyError("mine")
+        try:
+            globalq.Mean(w)(np.zeros(10, "float32"), 0)
+        except globalq.TransportError as problem:
+            ended.append(str(problem))
+            raise
+
+    with pytest.raises(KeyError, match="mine"):
+        globalq.run_threads(3, work)
+    assert len(ended) == 2
+
+
+def test_handles_are_closed_in_any_order():
+    w = globalq.NamedMemory(globalq.new_name(), 0, 1)
+    mean = globalq.Mean(w)
+    mean.close()
+    mean.close()
+    with pytest.raises(globalq.ConfigurationError, match="closed"):
+        mean(np.zeros(3, "float32"), 0)
+    w.close()
+    with pytest.raises(globalq.ConfigurationError, match="closed"):
+        w.rank
+    assert "closed" in repr(w)
+
+
+class Post(globalq.MessageWorkers):
+    """Messages through queues; broken after a number of them."""
+
+    def __init__(self, boxes, rank, size, breaks=10**9):
+        self.boxes, self.me, self.left = boxes, rank, breaks
+        super().__init__(rank, size)
+
+    def send(self, peer, view):
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("the cable is out")
+        self.boxes[self.me, peer].put(bytes(view))
+        return None
+
+    def receive(self, peer, view):
+        return peer, view
+
+    def wait(self, ticket):
+        if ticket is not None:
+            peer, view = ticket
+            view[:] = self.boxes[peer, self.me].get(timeout=5)
+
+
+def over_messages(size, body, breaks=None):
+    boxes = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
+    results = [None] * size
+
+    def run(rank):
+        try:
+            with Post(boxes, rank, size, (breaks or {}).get(rank, 10**9)) as w:
+                results[rank] = body(w)
+        except Exception as problem:
+            results[rank] = problem
+
+    crew = [threading.Thread(target=run, args=(r,)) for r in range(size)]
+    for t in crew:
+        t.start()
+    for t in crew:
+        t.join()
+    return results
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_messages_of_python_give_the_same_bits(size):
+    def work(w):
+        return globalq.Mean(w, "cgx:4", seed=1)(values(2000, w.rank), 0)
+
+    for y, expected in zip(over_messages(size, work), globalq.run_threads(size, work)):
+        assert (y == expected).all()
+
+
+def test_messages_that_fail_are_errors_with_their_text():
+    found = over_messages(2, lambda w: globalq.Mean(w, "cgx:4")(values(2000, w.rank), 0), breaks={0: 1})
+    assert isinstance(found[0], globalq.TransportError) and "OSError: the cable is out" in str(found[0])
+    assert isinstance(found[1], globalq.TransportError)
+
+
+PROCESSES = """
+import os, signal, sys
+import numpy as np
+import globalq
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+with globalq.NamedMemory(sys.argv[1], rank, size, deadline=30) as w:
+    mean = globalq.Mean(w, "cgx:4", seed=1)
+    x = ((np.arange(3000) + 77 * rank) * 2654435761 % 2001 - 1000).astype("float32") / 512
+    mean(x, 0)
+    print(hash(x.tobytes()), flush=True)
+    if sys.argv[2] == "kill" and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        mean(x, 1)
+    except globalq.TransportError as problem:
+        print(problem)
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_processes_that_share_memory(run_processes, size):
+    outputs = run_processes(PROCESSES, size, globalq.new_name(), "all", PYTHONHASHSEED="0")
+    assert len(set(outputs)) == 1
+    assert not [f for f in os.listdir("/dev/shm") if f.startswith("globalq-py")]
+
+
+def test_a_killed_process_is_an_error_of_the_others(run_processes):
+    outputs = run_processes(PROCESSES, 3, globalq.new_name(), "kill", expect=[3, -9, 3])
+    assert "rank 1 died" in outputs[0] and ("rank 1 died" in outputs[2] or "rank 0 failed" in outputs[2])
+
+
+def test_operators_are_listed_with_their_parameters():
+    names = [op.name for op in globalq.operators()]
+    assert "qsgd" in names and "float32" in names and len(names) == len(set(names))
+    cgx = globalq.operators()[names.index("cgx")]
+    assert cgx.schedule == "sra" and "bits=4: " in cgx.parameters and "Markov" in cgx.source
+    assert globalq.plan("cgx:4", 1 << 20, 8).bits_per_value == pytest.approx(4.25, abs=0.01)
+    with pytest.raises(globalq.ConfigurationError):
+        globalq.plan("cgx:4", 10, 0)
