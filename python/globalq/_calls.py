@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls: means and shards of arrays of numpy and tensors of torch."""
 
+import contextlib
 import ctypes
 import math
 import sys
+import threading
 import warnings
 from collections import namedtuple
 
@@ -48,12 +50,13 @@ def plan_of(found):
 def plan(operator, length, workers, schedule=None, dtype="float32"):
     """What a mean of vectors of some length among some workers does and costs, asked before there are any."""
     found = c.Plan()
-    check(library.globalq_plan_for(c.text(operator), c.text(schedule), workers, length, type_number(dtype), ctypes.byref(found)))
+    check(library.globalq_plan_for(c.text("operator", operator), c.text("schedule", schedule), c.number("workers", workers, 0, 2**31 - 1),
+                                   c.number("length", length), type_number(dtype), ctypes.byref(found)))
     return plan_of(found)
 
 
 def type_number(dtype):
-    name = str(dtype).removeprefix("torch.")
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
     if name not in TYPES:
         raise c.ConfigurationError(f"globalq: values of type {name}; use float32, float64, float16 or bfloat16")
     return TYPES[name]
@@ -71,7 +74,20 @@ said = set()
 def say_once(what):
     if what not in said:
         said.add(what)
-        warnings.warn(f"globalq: {what}", stacklevel=4)
+        try:
+            warnings.warn(f"globalq: {what}", stacklevel=4)
+        except Warning:  # an error here and not elsewhere would leave the other workers alone in a call
+            print(f"globalq: {what}", file=sys.stderr)
+
+
+def overlaps_itself(shape, strides):
+    """Whether two places of an array may be one, as those of an expanded tensor are."""
+    end = 1  # one more than what the dimensions before reach
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
+        if stride < end:
+            return True
+        end += stride * (extent - 1)
+    return False
 
 
 class Values:
@@ -79,24 +95,27 @@ class Values:
     and written back by store()."""
 
     def __init__(self, x, writes):
-        self.given, self.copy = x, None
+        self.given, self.copy, self.writes = x, None, writes
+        numpy = sys.modules.get("numpy")
         if is_tensor(x):
-            self._of_tensor(x, writes)
-        elif hasattr(x, "__array_interface__") and hasattr(x, "dtype"):
-            self._of_array(x, writes)
+            self._of_tensor(x)
+        elif hasattr(x, "__array_interface__") and hasattr(x, "flags") and not (numpy and isinstance(x, numpy.generic)):
+            self._of_array(x)
         else:
-            raise c.ConfigurationError(f"globalq: a {type(x).__name__} is no vector; give an array of numpy or a tensor of torch")
+            raise c.ConfigurationError(f"globalq: expected an array of numpy or a tensor of torch, got {type(x).__name__}")
 
-    def _of_tensor(self, x, writes):
-        if x.requires_grad and writes and x.is_leaf:
-            raise c.ConfigurationError("globalq: the tensor requires a gradient; give tensor.data or tensor.grad")
+    def _of_tensor(self, x):
+        if x.requires_grad and self.writes:
+            raise c.ConfigurationError("globalq: the tensor requires a gradient, and is written; give tensor.detach() or tensor.grad")
         x = x.detach()
         if x.layout is not sys.modules["torch"].strided:
-            raise c.ConfigurationError(f"globalq: a tensor of layout {x.layout}; dense tensors are averaged")
-        dense = x
-        if x.device.type != "cpu":
-            say_once("tensors on a device travel through host memory; nobody has run this on a GPU yet")
-            dense = x.cpu()
+            raise c.ConfigurationError(f"globalq: a tensor of layout {x.layout}; use dense tensors (strided)")
+        if self.writes and overlaps_itself(x.shape, x.stride()):
+            raise c.ConfigurationError("globalq: values of the tensor share memory, as those of an expanded one do; give tensor.clone()")
+        dense = x.resolve_conj().resolve_neg()
+        if dense.device.type != "cpu":
+            say_once("tensors on a device travel through host memory; this has not been tested on a GPU yet")
+            dense = dense.cpu()
         if not dense.is_contiguous():
             say_once("a tensor that is not contiguous is copied, twice where it is written")
             dense = dense.contiguous()
@@ -105,11 +124,13 @@ class Values:
         self.dense, self.address = dense, dense.data_ptr()
         self.length, self.type = dense.numel(), type_number(dense.dtype)
 
-    def _of_array(self, x, writes):
-        if writes and not x.flags.writeable:
+    def _of_array(self, x):
+        if self.writes and not x.flags.writeable:
             raise c.ConfigurationError("globalq: the array is read-only; give one to write to")
         if not x.dtype.isnative:
             raise c.ConfigurationError(f"globalq: an array of type {x.dtype} in another byte order; convert it by astype")
+        if self.writes and not x.flags.c_contiguous and overlaps_itself(x.shape, [s // x.itemsize for s in x.strides]):
+            raise c.ConfigurationError("globalq: values of the array share memory, as those of a broadcast one do; give array.copy()")
         dense = x
         if not x.flags.c_contiguous:
             say_once("an array that is not contiguous is copied, twice where it is written")
@@ -118,43 +139,63 @@ class Values:
         self.length, self.type = dense.size, type_number(dense.dtype)
 
     def store(self):
-        """Writes a copy back."""
-        if self.copy is None:
-            return
-        if is_tensor(self.given):
-            self.given.detach().copy_(self.copy)
-        else:
-            self.given[...] = self.copy
+        """Writes a copy back, and lets autograd know that a tensor has changed."""
+        if self.copy is not None:
+            if is_tensor(self.given):
+                self.given.detach().copy_(self.copy)
+            else:
+                self.given[...] = self.copy
+        elif is_tensor(self.given):
+            autograd = sys.modules["torch"].autograd.graph
+            if hasattr(autograd, "increment_version"):
+                autograd.increment_version(self.given)
+            elif self.length:
+                self.given.detach().view(-1)[:1].mul_(1)  # the versions of views are one; -0 stays -0
 
 
-class Call:
+class Call(c.Handle):
     """What means and calls of shards have in common."""
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
                  model_layers=0):
         if non_finite not in ("propagate", "error"):
             raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
-        settings = c.Settings(operator_name=c.text(operator), schedule=c.text(schedule), seed=seed, warm_up=warm_up,
-                              first_layer=first_layer, model_layers=model_layers,
+        self._handle, self._workers, self._busy = None, workers, threading.Lock()
+        settings = c.Settings(operator_name=c.text("operator", operator), schedule=c.text("schedule", schedule),
+                              seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
+                              first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
                               fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors))
         array, keep = (c.Layer * len(layers))(), []
         for k, (name, shape, *rest) in enumerate(layers):
             dtype, op = (*rest, None, None)[:2]
-            extents = (ctypes.c_uint64 * len(shape))(*shape)
+            extents = (ctypes.c_uint64 * len(shape))(*(c.number(f"the shape of {name}", n) for n in shape))
             keep.append(extents)
-            array[k] = c.Layer(c.text(name), extents, len(shape), type_number(dtype or "float32"), c.text(op))
+            array[k] = c.Layer(c.text("the name of a layer", name), extents, len(shape), type_number(dtype or "float32"),
+                               c.text(f"the operator of {name}", op))
         handle = ctypes.c_void_p()
         check(library.globalq_call_create(workers.handle, kind, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
-        self._handle, self._workers = handle.value, workers
+        self._handle = handle.value
 
     @property
     def workers(self):
         return self._workers
 
+    @contextlib.contextmanager
+    def _open(self):
+        """The handle, for one thread, while nobody closes it."""
+        if not self._busy.acquire(blocking=False):
+            raise c.ConfigurationError("globalq: another thread uses this call; use one at a time")
+        try:
+            if self._handle is None:
+                raise c.ConfigurationError("globalq: the call is closed; make another one")
+            self._workers.handle  # refused where these are closed
+            yield self._handle
+        finally:
+            self._busy.release()
+
     def _run(self, pairs, step):
         """Runs on pairs of (input, output or None for in place, length or None)."""
-        if self._handle is None:
-            raise c.ConfigurationError("globalq: the call is closed; make another one")
+        step = c.number("step", step)
         vectors, outputs = (c.Vector * len(pairs))(), []
         inputs = []
         for k, (x, y, length) in enumerate(pairs):
@@ -167,28 +208,43 @@ class Call:
             if y is not None and length is None and to.length != given.length:
                 raise c.ConfigurationError(f"globalq: {given.length} values into {to.length}; give an output of the same length")
             vectors[k] = c.Vector(given.address, to.address, given.length if length is None else length, given.type)
-        check(library.globalq_call_run(self._handle, vectors, len(pairs), step))
+        with self._open() as handle:
+            status = library.globalq_call_run(handle, vectors, len(pairs), step)
+            self._check(status)
         for to in outputs:
             to.store()
+
+    def _check(self, status):
+        """Raises what a status stands for, from what a function in Python raised."""
+        cause, self._workers.cause = self._workers.cause, None
+        if status != 0 and cause is not None and not isinstance(cause, Exception):
+            raise cause  # KeyboardInterrupt, SystemExit
+        try:
+            check(status)
+        except c.Error as problem:
+            raise problem from cause
 
     def report(self):
         """What calls did since the last report, as a dict: calls, failed, bytes_sent, seconds of each phase, .."""
         found = c.Report()
-        check(library.globalq_call_report(self._handle, ctypes.byref(found)))
+        with self._open() as handle:
+            check(library.globalq_call_report(handle, ctypes.byref(found)))
         return {name: getattr(found, name) for name, _ in c.Report._fields_ if name != "size"}
 
     def operator(self, layer=0):
         """The operator (of a layer), with all parameters."""
-        name = library.globalq_call_operator(self._handle, layer)
+        with self._open() as handle:
+            name = library.globalq_call_operator(handle, c.number("layer", layer))
         if not name:
             raise c.ConfigurationError(library.globalq_error().decode())
         return name.decode()
 
     def close(self):
-        """Frees the call's memory."""
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle is not None:
-            library.globalq_call_destroy(handle)
+        """Frees the call's memory, once a thread that is in it has come back."""
+        with self._busy:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                library.globalq_call_destroy(handle)
 
     def __enter__(self):
         return self
@@ -197,7 +253,8 @@ class Call:
         self.close()
 
     def __del__(self):
-        self.close()
+        if getattr(self, "_busy", None) is not None:
+            self.close()
 
 
 class Mean(Call):
@@ -237,46 +294,51 @@ class Mean(Call):
     def plan(self, length=0, dtype="float32"):
         """What a call with vectors of this length does and costs; with layers, all of them."""
         found = c.Plan()
-        check(library.globalq_call_plan(self._handle, length, type_number(dtype), ctypes.byref(found)))
+        with self._open() as handle:
+            check(library.globalq_call_plan(handle, c.number("length", length), type_number(dtype), ctypes.byref(found)))
         return plan_of(found)
 
 
 class Shards(Call):
+    """Calls in which every worker has a part of the vector. Arguments are those of Mean that are named here."""
+
+    def __init__(self, workers, operator="float32", *, seed=0, non_finite="propagate", measure_errors=False):
+        super().__init__(workers, self._kind, operator, None, seed, non_finite, measure_errors)
+
     def shard(self, length, rank=None):
-        """The values [first, last) of a vector that are a worker's."""
+        """The slice of a vector that is a worker's, this one's by default."""
         first, count = ctypes.c_uint64(), ctypes.c_uint64()
-        check(library.globalq_call_shard(self._handle, length, self._workers.rank if rank is None else rank, ctypes.byref(first),
-                                         ctypes.byref(count)))
+        rank = self._workers.rank if rank is None else c.number("rank", rank, 0, 2**31 - 1)
+        with self._open() as handle:
+            check(library.globalq_call_shard(handle, c.number("length", length), rank, ctypes.byref(first), ctypes.byref(count)))
         return slice(first.value, first.value + count.value)
+
+    def _length(self, whole, own):
+        """Values of the whole vector, of which own must be the shard."""
+        length, here = math.prod(whole.shape), math.prod(own.shape)
+        s = self.shard(length)
+        if here != s.stop - s.start:
+            raise c.ConfigurationError(f"globalq: {here} values for a shard of {s.stop - s.start}; ask shard({length})")
+        return length
 
 
 class ReduceScatter(Shards):
-    """Every worker gets its shard of the mean: scatter(gradient, own, step). Arguments are those of Mean."""
+    """Every worker gets its shard of the mean: scatter(gradient, own, step)."""
 
-    def __init__(self, workers, operator="float32", *, seed=0, non_finite="propagate", measure_errors=False):
-        super().__init__(workers, 1, operator, None, seed, non_finite, measure_errors)
+    _kind = 1
 
     def __call__(self, x, own, step):
         """Averages x; own becomes the values shard(len(x)) of the mean."""
-        length = Values(x, writes=False).length
-        s = self.shard(length)
-        if math.prod(own.shape) != s.stop - s.start:
-            raise c.ConfigurationError(f"globalq: {math.prod(own.shape)} values for a shard of {s.stop - s.start}; ask shard({length})")
-        self._run([(x, own, length)], step)
+        self._run([(x, own, self._length(x, own))], step)
         return own
 
 
 class AllGather(Shards):
-    """Every worker gets the shards of all: gather(own, weights, step). Arguments are those of Mean."""
+    """Every worker gets the shards of all: gather(own, weights, step)."""
 
-    def __init__(self, workers, operator="float32", *, seed=0, non_finite="propagate", measure_errors=False):
-        super().__init__(workers, 2, operator, None, seed, non_finite, measure_errors)
+    _kind = 2
 
     def __call__(self, own, out, step):
-        """out becomes what the workers' shards decode to, the own one too."""
-        length = Values(out, writes=True).length
-        s = self.shard(length)
-        if math.prod(own.shape) != s.stop - s.start:
-            raise c.ConfigurationError(f"globalq: {math.prod(own.shape)} values for a shard of {s.stop - s.start}; ask shard({length})")
-        self._run([(own, out, length)], step)
+        """Fills out with the decoded shards of all workers, the own one included."""
+        self._run([(own, out, self._length(out, own))], step)
         return out

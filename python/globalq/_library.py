@@ -2,6 +2,7 @@
 """libglobalq.so by ctypes: the functions and structs of globalq.h, and its statuses as exceptions."""
 
 import ctypes
+import operator
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
@@ -85,7 +86,7 @@ class Report(Sized):
                 ("uncompressed", c_uint64), ("values", c_uint64), ("bytes_sent", c_uint64), ("seconds", c_double),
                 ("norm_seconds", c_double), ("opening_seconds", c_double), ("encode_seconds", c_double),
                 ("reduce_seconds", c_double), ("decode_seconds", c_double), ("transfer_seconds", c_double),
-                ("normalised_error", c_double), ("zero_fraction", c_double)]
+                ("normalized_error", c_double), ("zero_fraction", c_double)]
 
 
 FUNCTIONS = {
@@ -139,6 +140,36 @@ def check(status):
         raise STATUSES.get(status, Error)(library.globalq_error().decode(errors="replace"))
 
 
-def text(given):
+class Handle:
+    """What must not be copied: it stands for memory of the library."""
+
+    def __reduce_ex__(self, _):
+        raise ConfigurationError(f"globalq: a {type(self).__name__} cannot be copied or pickled; make one in each process and thread")
+
+
+def text(name, given):
     """A str for C; None stays None."""
-    return None if given is None else str(given).encode()
+    if given is None:
+        return None
+    if not isinstance(given, str) or "\0" in given:
+        raise ConfigurationError(f"globalq: {name} is {given!r}; give a str without NUL")
+    return given.encode(errors="replace")
+
+
+def number(name, given, low=0, high=2**64 - 1):
+    """A whole number for C, which would cut a larger one."""
+    try:
+        found = operator.index(given)
+    except TypeError:
+        raise ConfigurationError(f"globalq: {name} is {given!r}; give a whole number") from None
+    if not low <= found <= high:
+        raise ConfigurationError(f"globalq: {name} is {found}; give a whole number from {low} to {high}")
+    return found
+
+
+def seconds(name, given):
+    """Seconds for C."""
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"globalq: {name} is {given!r}; give seconds") from None

@@ -10,11 +10,14 @@ from ._library import check, library
 __all__ = ["MessageWorkers", "NamedMemory", "Workers", "new_name", "run_threads"]
 
 
-class Workers:
-    """This worker among all. One thread at a time uses it; calls over it keep it alive."""
+class Workers(c.Handle):
+    """This worker among all. One thread at a time uses it."""
+
+    _handle = None
 
     def __init__(self, handle, owned=True):
         self._handle, self._owned = handle, owned
+        self.cause = None  # the exception of a function that C called
 
     @property
     def handle(self):
@@ -38,7 +41,7 @@ class Workers:
         return library.globalq_bytes_sent(self.handle)
 
     def close(self):
-        """Leaves the others. Calls over these workers are closed before."""
+        """Leaves the others once the calls over these workers are closed too."""
         handle, self._handle = self._handle, None
         if handle is not None and self._owned:
             library.globalq_workers_destroy(handle)
@@ -54,6 +57,15 @@ class Workers:
 
     def __repr__(self):
         return f"<{type(self).__name__} closed>" if self._handle is None else f"<{type(self).__name__} {self.rank} of {self.size}>"
+
+
+def describe(problem):
+    """The text of an exception, whatever it holds, as bytes."""
+    try:
+        said = str(problem)
+    except Exception:
+        said = "(without a text)"
+    return f"{type(problem).__name__}: {said}".encode(errors="replace")
 
 
 def new_name():
@@ -72,7 +84,9 @@ class NamedMemory(Workers):
     def __init__(self, name, rank, size, deadline=600.0):
         super().__init__(None)
         handle = ctypes.c_void_p()
-        check(library.globalq_named_memory_create(c.text(name), rank, size, deadline, ctypes.byref(handle)))
+        check(library.globalq_named_memory_create(c.text("name", name), c.number("rank", rank, 0, 2**31 - 1),
+                                                  c.number("size", size, 1, 2**31 - 1), c.seconds("deadline", deadline),
+                                                  ctypes.byref(handle)))
         self._handle = handle.value
 
 
@@ -86,16 +100,21 @@ class MessageWorkers(Workers):
 
     def __init__(self, rank, size):
         super().__init__(None)
-        self._open, self._next, self._problem = {}, 1, None
+        self._open, self._next, self._text = {}, 1, None
 
         def guarded(action):
             def call(*arguments):
+                # nothing may leave a function that C calls: ctypes would return whatever lies in a register
                 try:
-                    action(*arguments)
-                    return 0
-                except BaseException as problem:  # nothing may leave a function that C calls
-                    self._problem = ctypes.create_string_buffer(f"{type(problem).__name__}: {problem}".encode())
-                    return 1
+                    try:
+                        action(*arguments)
+                        return 0
+                    except BaseException as problem:
+                        self.cause = problem
+                        self._text = ctypes.create_string_buffer(describe(problem))
+                except BaseException:
+                    pass
+                return 1
 
             return call
 
@@ -103,8 +122,8 @@ class MessageWorkers(Workers):
             def call(_, peer, address, count, ticket):
                 ticket[0] = self._next
                 self._next += 1
-                view = memoryview((ctypes.c_char * count).from_address(address or 0) if count else b"")
-                self._open[ticket[0]] = begin(peer, view.cast("B") if count else view)
+                view = memoryview((ctypes.c_char * count).from_address(address)).cast("B") if count else memoryview(b"")
+                self._open[ticket[0]] = begin(peer, view)
 
             return call
 
@@ -113,10 +132,11 @@ class MessageWorkers(Workers):
             receive=c.SEND(guarded(start(lambda peer, view: self.receive(peer, view)))),
             wait=c.WAIT(guarded(lambda _, ticket: self.wait(self._open.pop(ticket)))),
             abandon=c.ABANDON(guarded(lambda _, ticket: self.abandon(self._open.pop(ticket, None)))),
-            error=c.TEXT(lambda _: ctypes.addressof(self._problem) if self._problem is not None else None),
+            error=c.TEXT(lambda _: ctypes.addressof(self._text) if self._text is not None else None),
         )
         handle = ctypes.c_void_p()
-        check(library.globalq_messages_create(ctypes.byref(self._functions), rank, size, ctypes.byref(handle)))
+        check(library.globalq_messages_create(ctypes.byref(self._functions), c.number("rank", rank, 0, 2**31 - 1),
+                                              c.number("size", size, 1, 2**31 - 1), ctypes.byref(handle)))
         self._handle = handle.value
 
     def abandon(self, ticket):
@@ -129,7 +149,6 @@ def run_threads(count, body, deadline=600.0):
     A body that raises ends the calls of the others by TransportError; its own exception is raised here. The threads take turns in
     Python, and run side by side inside of calls.
     """
-    results, problems = [None] * count, [None] * count
 
     def run(handle, _):
         workers = Workers(handle, owned=False)
@@ -143,6 +162,8 @@ def run_threads(count, body, deadline=600.0):
         finally:
             workers.close()
 
+    count, deadline = c.number("count", count, 1, 2**31 - 1), c.seconds("deadline", deadline)
+    results, problems = [None] * count, [None] * count
     status = library.globalq_threads_run(count, deadline, c.BODY(run), None)
     own = [p for p in problems if p is not None and not isinstance(p, c.TransportError)] or [p for p in problems if p is not None]
     if own:

@@ -7,27 +7,29 @@
 Uses torch through its public Python interface only, so one package serves every version from 1.13 on.
 """
 
-import atexit
 import datetime
 import fnmatch
+import inspect
 import os
 import queue
+import sys
 import threading
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
 
 from ._calls import Mean
-from ._library import ConfigurationError, Error
+from ._library import ConfigurationError, Error, Handle
 from ._workers import MessageWorkers, NamedMemory, new_name
 
 __all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "join"]
 
-# Biases and normalisations, as CGX has them (Markov 2024, section 3.5); tensors of one dimension are excluded besides.
+# Biases and normalizations, as CGX has them (Markov 2024, section 3.5); tensors of one dimension are excluded besides.
 CGX_EXCLUDES = ("*bias*", "*norm*", "*bn[0-9]*", "*ln_*")
 
-# Layers of a model whose number is not known draw random bits as if it had so many.
+# Where the number of layers is not known, they draw random bits as if there were so many.
 MOST_LAYERS = 1 << 16
 
 
@@ -37,11 +39,9 @@ class GroupWorkers(MessageWorkers):
     Bytes are copied to and from tensors, which outlive transfers that are given up: torch cannot take them back.
     """
 
-    def __init__(self, group):
-        self._group, self._given_up = group, []
-        ranks = [None] * dist.get_world_size(group)
-        dist.all_gather_object(ranks, dist.get_rank(), group=group)
-        self._ranks = ranks  # isend counts in the world
+    def __init__(self, group, ranks):
+        """ranks: of the members in the world, by their ranks in the group."""
+        self._group, self._ranks, self._given_up = group, ranks, []
         super().__init__(dist.get_rank(group), len(ranks))
 
     def send(self, peer, view):
@@ -72,100 +72,173 @@ def machine():
         return os.uname().nodename, os.getpid()
 
 
+def needed_memory(processes):
+    """Bytes in /dev/shm that so many processes take at most."""
+    return (34 << 20) + 8192 * processes + 4200 * processes**2
+
+
 def join(group=None, deadline=600.0):
     """Workers for the processes of a group (None: all), which call it together.
 
-    On one machine they share memory (GLOBALQ_SHARED_MEMORY=off: they do not); else messages go through a gloo group of their own.
+    On one machine they share memory (GLOBALQ_SHARED_MEMORY=off: they do not); else messages go through a gloo group of their own. For some
+    of the processes only, torch before 2.1 cannot make one: then the group that is given has to be one of gloo, and is used itself.
     """
-    seconds = datetime.timedelta(seconds=deadline)
-    ranks = None
-    if group is not None:
-        ranks = [None] * dist.get_world_size(group)
-        dist.all_gather_object(ranks, dist.get_rank(), group=group)
-    own = dist.new_group(ranks=ranks, backend="gloo", timeout=seconds)
-    told = [None] * dist.get_world_size(own)
-    mine = machine() if os.environ.get("GLOBALQ_SHARED_MEMORY") != "off" else (os.uname().nodename, os.getpid())
-    dist.all_gather_object(told, (mine, new_name()), group=own)
-    if all(where == mine for where, _ in told):
-        return NamedMemory(told[0][1], dist.get_rank(own), len(told), deadline)
-    return GroupWorkers(own)
+    if group is not None and dist.get_rank(group) < 0:
+        raise ConfigurationError("globalq: this process is not in the group; join() is called by its members")
+    size, rank = dist.get_world_size(group), dist.get_rank(group)
+    told = [None] * size
+    try:
+        room = os.statvfs("/dev/shm")
+        shares = os.environ.get("GLOBALQ_SHARED_MEMORY") != "off" and room.f_bavail * room.f_frsize >= needed_memory(size)
+    except OSError:
+        shares = False
+    dist.all_gather_object(told, (machine() if shares else None, new_name(), dist.get_rank()), group=group)
+    if all(where is not None and where == told[0][0] for where, _, _ in told):
+        return NamedMemory(told[0][1], rank, size, deadline)
+    ranks, seconds = [r for _, _, r in told], datetime.timedelta(seconds=deadline)
+    if size == dist.get_world_size():
+        return GroupWorkers(dist.new_group(backend="gloo", timeout=seconds), ranks)
+    if "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
+        return GroupWorkers(dist.new_group(ranks=ranks, backend="gloo", timeout=seconds, use_local_synchronization=True), ranks)
+    if dist.get_backend(group) != "gloo":
+        raise ConfigurationError(f"globalq: processes of several machines in a group of backend {dist.get_backend(group)}; give a group of "
+                                 "backend gloo, or use torch 2.1 or newer")
+    return GroupWorkers(group, ranks)
 
 
 class Layer:
     """A parameter: its number among all, its name, and how its gradient travels."""
 
     def __init__(self, parameter, number, name):
-        self.parameter, self.number, self.name = parameter, number, name  # keeps the parameter, and with it its identity
+        self.parameter, self.number = parameter, number  # keeps the parameter, and with it its identity
+        self.name = f"parameter.{number}" if name is None else name
         self.operator = self.why = None
 
 
-class DDPHook:
+class Engine:
+    """The thread that averages buckets, in the order in which they come. It does not know the hook, which may go away."""
+
+    def __init__(self, workers, model_layers, **settings):
+        self.workers, self._model_layers, self._settings = workers, model_layers, settings
+        self.non_finite = 0
+        self._calls, self._jobs = {}, queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="globalq", daemon=True)
+        self._thread.start()
+
+    def start(self, *job):
+        if self._thread is None:
+            raise Error("globalq: the hook is closed; make another one")
+        self._jobs.put(job)
+
+    def close(self):
+        """After the buckets that were started."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
+            for mean, _ in self._calls.values():
+                mean.close()
+            self.workers.close()
+
+    def _work(self):
+        for first, layers, gradients, step, done in iter(self._jobs.get, None):
+            problem = ""
+            try:
+                self._average(first, layers, gradients, step)
+            except BaseException as error:  # goes on in the thread that waits for the future
+                problem = str(error) or type(error).__name__
+            done.set_result(problem)
+            del layers, gradients, done
+
+    def _average(self, first, layers, gradients, step):
+        key = (first, tuple(layer.number for layer in layers))
+        mean, _ = self._calls.get(key, (None, 0))
+        if mean is None:
+            # buckets are made anew after the first step: calls that the last step did not use are dropped
+            for old in [k for k, (_, used) in self._calls.items() if used + 1 < step]:
+                self._calls.pop(old)[0].close()
+            mean = Mean(self.workers, first_layer=first, model_layers=self._model_layers, **self._settings,
+                        layers=[(layer.name, layer.parameter.shape, g.dtype, layer.operator) for layer, g in zip(layers, gradients)])
+        self._calls[key] = mean, step
+        mean(gradients, step)
+        seen = mean.report()
+        if seen["non_finite"]:
+            self.non_finite += 1
+            if self.non_finite == 1 and self.workers.rank == 0:
+                who = seen["non_finite_rank"]
+                text = (f"globalq: step {step}: gradients of a bucket are NaN on all processes: "
+                        + (f"rank {who} brought NaN or infinity" if who >= 0 else "their mean is beyond the range of their type")
+                        + "; later ones are only counted, in DDPHook.non_finite")
+                try:
+                    warnings.warn(text, stacklevel=1)
+                except Warning:  # an error here and not elsewhere would end the training on one process
+                    print(text, file=sys.stderr)
+
+
+class DDPHook(Handle):
     """A communication hook of DistributedDataParallel: model.register_comm_hook(None, hook).
 
-    Gradients are averaged bucket by bucket, each layer by an operator, by a thread of the hook while the backward pass goes on. All
-    processes make it at the same point with the same arguments, and end each step with the same bits.
+    Gradients are averaged bucket by bucket, each layer by an operator, by a thread of the hook while the backward pass runs. All
+    processes make it at the same point with the same arguments, and end each step with the same bits. Ctrl-C takes effect when the
+    bucket that is under way has ended.
 
-    operator     of layers that are quantised: "float32" or a named one; globalq.operators() lists them
-    model        the DistributedDataParallel or the module in it: layers have names then. Without it, exclude and layers do nothing
-    layers       {pattern: operator} for layers whose name matches; the first that does counts
+    operator     of layers that are quantized: "float32" or a named one; globalq.operators() lists them
+    model        the DistributedDataParallel, whose process group is used, or the module in it. Without it layers have no names, and
+                 exclude and layers cannot be used
+    layers       {pattern: operator} for layers whose name matches; the first match counts, before exclude, min_size and min_dims
     exclude      patterns of names; what matches travels as float32
     min_size     layers of fewer values travel as float32
-    min_dims     layers of fewer dimensions travel as float32: below 2 are biases and normalisations
+    min_dims     layers of fewer dimensions travel as float32: below 2 are biases and normalizations
     schedule     of all layers; None: that of the operator
     seed         of the rounding
     warm_up      so many first steps travel as float32
-    first_step   number of the first step, for a training that goes on; see load_state_dict()
+    first_step   number of the first step, for a training that is resumed; see load_state_dict()
     deadline     seconds that a wait for another process may take
-    workers      None: join(), when the hook is made
+    group        process group; None: that of the model, or all processes
+    workers      instead of join(group, deadline)
     """
 
     def __init__(self, operator="cgx:4", model=None, *, layers=None, exclude=CGX_EXCLUDES, min_size=0, min_dims=2, schedule=None,
-                 seed=0, warm_up=0, first_step=0, deadline=600.0, workers=None):
+                 seed=0, warm_up=0, first_step=0, deadline=600.0, group=None, workers=None):
         self.__name__ = self.__qualname__ = "DDPHook"  # torch asks for the name of a hook, which is usually a function
         if isinstance(exclude, str):
             raise TypeError('globalq: exclude is a list of patterns, such as ["head.*"]')
         self._operator, self._rules, self._exclude = operator, dict(layers or {}), tuple(exclude)
-        self._min_size, self._min_dims, self._schedule = min_size, min_dims, schedule
-        self._seed, self._warm_up, self._step = seed, warm_up, first_step - 1
-        self._layers, self._calls, self._in_step = {}, {}, 0
-        self.non_finite = 0  # buckets whose gradients became NaN on all processes
-        if model is not None:
-            module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-            for name, parameter in module.named_parameters():
-                if parameter.requires_grad:
-                    self._add(parameter, name)
-            for pattern in self._rules:
-                if not any(fnmatch.fnmatchcase(layer.name, pattern) for layer in self._layers.values()):
-                    raise ConfigurationError(f'globalq: no layer is called "{pattern}" among {len(self._layers)}, which has an operator')
-        elif self._rules:
-            raise ConfigurationError("globalq: layers have operators, and no names without a model; give the model")
-        self._model_layers = len(self._layers) or MOST_LAYERS
-        self._named = model is not None
-        self.workers = join(deadline=deadline) if workers is None else workers
+        self._min_size, self._min_dims = min_size, min_dims
+        self._step, self._in_step, self._layers = first_step - 1, 0, {}
+        module = model
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            module, group = model.module, model.process_group if group is None else group
+        for name, parameter in [] if module is None else module.named_parameters():
+            if parameter.requires_grad:
+                self._add(parameter, name)
+        given = [*self._rules, *(self._exclude if self._exclude != CGX_EXCLUDES else ())]
+        if module is None and given:
+            raise ConfigurationError("globalq: layers and exclude select layers by name; pass the model as well")
+        for pattern in given:
+            if not any(fnmatch.fnmatchcase(layer.name, pattern) for layer in self._layers.values()):
+                raise ConfigurationError(f'globalq: the pattern "{pattern}" matches none of the {len(self._layers)} layers')
+        self._named = module is not None
+        workers = join(group, deadline) if workers is None else workers
         # what is unknown is refused here rather than in the backward pass
         for op in {operator, *self._rules.values()}:
-            Mean(self.workers, op, schedule=schedule).close()
-        self._jobs = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="globalq", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)  # a thread that still completes a future when Python ends would end the process by a signal
+            Mean(workers, op, schedule=schedule).close()
+        self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, operator=operator, schedule=schedule, seed=seed, warm_up=warm_up)
+        # also when Python ends: a thread that completes a future then would end the process by a signal
+        self._end = weakref.finalize(self, self._engine.close)
 
     def _add(self, parameter, name):
         layer = self._layers[id(parameter)] = Layer(parameter, len(self._layers), name)
-        pattern = next((p for p in self._exclude if self._matches(name, p)), None)
-        if pattern is not None:
+        rule = next((op for p, op in self._rules.items() if fnmatch.fnmatchcase(layer.name, p)), None)
+        pattern = next((p for p in self._exclude if fnmatch.fnmatchcase(layer.name, p)), None)
+        if rule is None and pattern is not None:
             layer.why = f"its name matches {pattern}"
-        elif parameter.numel() < self._min_size:
+        elif rule is None and parameter.numel() < self._min_size:
             layer.why = f"its {parameter.numel()} values are fewer than {self._min_size}"
-        elif parameter.dim() < self._min_dims:
+        elif rule is None and parameter.dim() < self._min_dims:
             layer.why = f"its {parameter.dim()} dimensions are fewer than {self._min_dims}"
-        rule = next((op for p, op in self._rules.items() if self._matches(name, p)), self._operator)
-        layer.operator = "float32" if layer.why else rule
+        layer.operator = "float32" if layer.why else rule or self._operator
         return layer
-
-    @staticmethod
-    def _matches(name, pattern):
-        return name is not None and fnmatch.fnmatchcase(name, pattern)
 
     def _layer_of(self, parameter):
         layer = self._layers.get(id(parameter))
@@ -178,14 +251,15 @@ class DDPHook:
 
     def __call__(self, state, bucket):
         """Starts to average a bucket in place; returns a future of its buffer."""
-        if self._thread is None:
-            raise Error("globalq: the hook is closed; make another one")
         if bucket.index() == 0:
             self._step += 1
             self._in_step = 0
         layers = [self._layer_of(p) for p in bucket.parameters()]
         buffer, done = bucket.buffer(), torch.futures.Future()
-        self._jobs.put((self._in_step, layers, bucket.gradients(), self._step, done))
+        if buffer.layout is not torch.strided:
+            raise Error(f"globalq: the gradient of {', '.join(layer.name for layer in layers) or 'a layer'} is of layout {buffer.layout}; use "
+                        "dense gradients (nn.Embedding(sparse=False))")
+        self._engine.start(self._in_step, layers, bucket.gradients(), self._step, done)
         self._in_step += len(layers)
 
         def averaged(future):
@@ -195,41 +269,13 @@ class DDPHook:
 
         return done.then(averaged)
 
-    def _work(self):
-        for first, layers, gradients, step, done in iter(self._jobs.get, None):
-            problem = ""
-            try:
-                self._average(first, layers, gradients, step)
-            except BaseException as error:  # goes on in the thread that waits for the future
-                problem = str(error) or type(error).__name__
-            done.set_result(problem)
-
-    def _average(self, first, layers, gradients, step):
-        key = (first, tuple(layer.number for layer in layers))
-        mean, _ = self._calls.get(key, (None, 0))
-        if mean is None:
-            # buckets are made anew after the first step: calls that the last step did not use are dropped
-            for old in [k for k, (_, used) in self._calls.items() if used + 1 < step]:
-                self._calls.pop(old)[0].close()
-            mean = Mean(self.workers, self._operator, schedule=self._schedule, seed=self._seed, warm_up=self._warm_up, first_layer=first,
-                        model_layers=self._model_layers,
-                        layers=[(layer.name or f"parameter.{layer.number}", layer.parameter.shape, g.dtype, layer.operator)
-                                for layer, g in zip(layers, gradients)])
-        self._calls[key] = mean, step
-        mean(gradients, step)
-        seen = mean.report()
-        if seen["non_finite"]:
-            self.non_finite += 1
-            if self.non_finite == 1 and self.workers.rank == 0:
-                who = seen["non_finite_rank"]
-                warnings.warn(f"globalq: step {step}: gradients of a bucket are NaN on all processes: "
-                              + (f"rank {who} brought NaN or infinity" if who >= 0 else "their mean is beyond the range of their type")
-                              + "; later ones are counted in DDPHook.non_finite only", stacklevel=1)
-
     def report(self):
-        """A tuple for each layer: name, values, operator, why it is not quantised (or None)."""
-        return [(layer.name or f"parameter.{layer.number}", layer.parameter.numel(), layer.operator, layer.why)
-                for layer in self._layers.values()]
+        """A tuple for each layer: name, values, operator, why it is not quantized (or None)."""
+        return [(layer.name, layer.parameter.numel(), layer.operator, layer.why) for layer in self._layers.values()]
+
+    @property
+    def workers(self):
+        return self._engine.workers
 
     @property
     def step(self):
@@ -237,26 +283,23 @@ class DDPHook:
         return self._step
 
     @property
+    def non_finite(self):
+        """Buckets whose gradients became NaN on all processes; the first is told by a warning on rank 0."""
+        return self._engine.non_finite
+
+    @property
     def bytes_sent(self):
         """Bytes that this process has sent."""
         return self.workers.bytes_sent
 
     def state_dict(self):
-        """What a training that goes on needs: no step may have the random bits of another."""
+        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
         return {"step": self._step}
 
     def load_state_dict(self, state):
-        """Goes on behind the step of a state_dict()."""
+        """Continues after the step of a state_dict()."""
         self._step = int(state["step"])
 
     def close(self):
         """Ends the thread, after the buckets that were started. The hook cannot be used any more."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            atexit.unregister(self.close)
-            self._jobs.put(None)
-            thread.join()
-            for mean, _ in self._calls.values():
-                mean.close()
-            self._calls.clear()
-            self.workers.close()
+        self._end()

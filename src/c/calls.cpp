@@ -12,8 +12,8 @@
 #include <globalq/telemetry/telemetry.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -28,7 +28,7 @@ using vectors = std::span<globalq_vector const>;
 
 /// A call of any kind.
 struct globalq_call {
-  explicit globalq_call(bool errors) : seen({.errors = errors}) {}
+  globalq_call(globalq_workers const& w, bool errors) : behind(w.behind), seen({.errors = errors}) {}
   globalq_call(globalq_call const&) = delete;
   globalq_call& operator=(globalq_call const&) = delete;
   virtual ~globalq_call() = default;
@@ -44,6 +44,7 @@ struct globalq_call {
   }
   virtual char const* operator_name(std::size_t layer) const = 0;
 
+  std::shared_ptr<globalq_c::link> behind;  ///< destroyed last
   gq::telemetry seen;
 };
 
@@ -89,6 +90,45 @@ void with_type(globalq_vector const& v, F const& f) {
       return f(gq::bfloat16{});
   }
 }
+/// Refuses what a call would read or write wrongly: no memory, or outputs that overlap anything but their own input.
+void expect_memory(char const* operation, vectors all) {
+  struct range {
+    std::uintptr_t first, last;
+    std::size_t of;
+    bool written;
+  };
+  std::vector<range> ranges;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    globalq_vector const& v = all[k];
+    std::uint64_t const bytes = v.length * gq::size_of(type_of(operation, v.type));
+    if (v.length > std::uint64_t{1} << 48 || v.length == 0) continue;  // the former is refused by the call
+    if (v.input == nullptr || v.output == nullptr)
+      refuse(operation, "vector " + std::to_string(k) + " has " + std::to_string(v.length) + " values at NULL",
+             "give input and output");
+    auto const add = [&](void const* at, bool written) {
+      auto const first = reinterpret_cast<std::uintptr_t>(at);
+      ranges.push_back({first, first + bytes, k, written});
+    };
+    add(v.output, true);
+    if (v.input != v.output) add(v.input, false);
+  }
+  std::sort(ranges.begin(), ranges.end(), [](range const& a, range const& b) { return a.first < b.first; });
+  range const* written = nullptr;  // of those before, the outputs and inputs that reach furthest
+  range const* read = nullptr;
+  for (range const& r : ranges) {
+    range const* const other = written != nullptr && written->last > r.first                ? written
+                               : r.written && read != nullptr && read->last > r.first ? read
+                                                                                        : nullptr;
+    if (other != nullptr)
+      refuse(operation,
+             "vectors " + std::to_string(std::min(r.of, other->of)) + " and " +
+                 std::to_string(std::max(r.of, other->of)) + " overlap where one is written",
+             "give each output memory of its own; a vector in place has input == output");
+    range const*& furthest = r.written ? written : read;
+    if (furthest == nullptr || furthest->last < r.last) furthest = &r;
+  }
+}
+
 template <class T>
 std::span<T const> input_of(globalq_vector const& v, std::uint64_t length) {
   return {static_cast<T const*>(v.input), static_cast<std::size_t>(length)};
@@ -114,11 +154,12 @@ class mean_of_vectors final : public globalq_call {
   template <class Space>
   mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o, bool errors,
                   Space const& space)
-      : globalq_call(errors), name_(c.name) {
+      : globalq_call(w, errors), name_(c.name) {
     o.telemetry = &seen;
-    mean_.emplace(*w.endpoint, c.op, schedule, o, space);
+    mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
+    expect_memory("globalq_call_run", all);
     if (all.size() != 1) return (*mean_)(group_of(all), step);
     with_type(all[0], [&]<class T>(T) {
       auto const x = input_of<T>(all[0], all[0].length);
@@ -139,11 +180,14 @@ class mean_of_layers final : public globalq_call {
   template <class Space>
   mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<gq::any_quantizer> operators,
                  gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors, Space const& space)
-      : globalq_call(errors) {
+      : globalq_call(w, errors) {
     o.call.telemetry = &seen;
-    mean_.emplace(*w.endpoint, std::move(model), std::move(operators), schedule, o, space);
+    mean_.emplace(*w.behind->endpoint, std::move(model), std::move(operators), schedule, o, space);
   }
-  void run(vectors all, std::uint64_t step) override { (*mean_)(group_of(all), step); }
+  void run(vectors all, std::uint64_t step) override {
+    expect_memory("globalq_call_run", all);
+    (*mean_)(group_of(all), step);
+  }
   gq::plan plan(std::uint64_t, gq::dtype) const override { return mean_->plan(); }
   char const* operator_name(std::size_t layer) const override { return mean_->operator_name(layer).c_str(); }
 
@@ -157,26 +201,26 @@ class call_of_shards final : public globalq_call {
  public:
   template <class Space>
   call_of_shards(globalq_workers& w, choice const& c, gq::options o, bool errors, Space const& space)
-      : globalq_call(errors), name_(c.name) {
+      : globalq_call(w, errors), name_(c.name) {
     o.telemetry = &seen;
-    call_.emplace(*w.endpoint, c.op, o, space);
+    call_.emplace(*w.behind->endpoint, c.op, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
     if (all.size() != 1)
       refuse("globalq_call_run", std::to_string(all.size()) + " vectors of shards", "give one");
     globalq_vector const& v = all[0];
+    bool const in_place = v.input == v.output;
+    gq::segment const own = call_->shard(v.length);
+    std::uint64_t const brought = Gathers && !in_place ? own.count : v.length,
+                        got = Gathers || in_place ? v.length : own.count;
+    if ((brought != 0 && v.input == nullptr) || (got != 0 && v.output == nullptr))
+      refuse("globalq_call_run", std::to_string(std::max(brought, got)) + " values at NULL", "give input and output");
     with_type(v, [&]<class T>(T) {
       auto const whole = output_of<T>(v, v.length);
-      if (v.input == v.output) return (*call_)(whole, step);
-      gq::segment const own = call_->shard(v.length);
-      if constexpr (Gathers) {
-        auto const x = input_of<T>(v, own.count);
-        (*call_)(x, whole, step);
-      } else {
-        auto const x = input_of<T>(v, v.length);
-        auto const y = output_of<T>(v, own.count);
-        (*call_)(x, y, step);
-      }
+      if (in_place) return (*call_)(whole, step);
+      auto const x = input_of<T>(v, brought);
+      auto const y = output_of<T>(v, got);
+      (*call_)(x, y, step);
     });
   }
   gq::segment shard(std::uint64_t length, int rank) const override { return call_->shard(length, rank); }
@@ -204,7 +248,7 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
   gq::options const o{.seed = s.seed,
                       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
-    refuse(operation, "layers or a schedule for shards", "shards have a way of their own; leave both NULL");
+    refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
   gq::schedule::any const schedule{std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
   if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
     refuse(operation, "warm_up, first_layer or model_layers without layers", "give layers");
@@ -248,7 +292,7 @@ globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, 
     if (count != 0) expect(operation, "layers", layers);
     std::span const all(layers, count);
     // threads of one process would wait for each other on an instance that they share
-    *created = (w.one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
+    *created = (w.behind->one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
                               : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
                    .release();
   });
@@ -259,6 +303,8 @@ globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given,
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
     if (count != 0) expect(operation, "vectors", given);
+    if (c.behind->ended)
+      refuse(operation, "the threads that this call belongs to have ended", "make it again in the next run");
     c.run({given, count}, step);
   });
 }

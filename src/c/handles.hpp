@@ -16,11 +16,20 @@
 #include <string>
 #include <utility>
 
-/// Workers: an endpoint of a transport, and the transport where it belongs to the handle.
-struct globalq_workers {
+namespace globalq_c {
+
+/// What moves bytes: an endpoint of a transport, and the transport where it belongs to the handle. Calls keep it too.
+struct link {
   std::shared_ptr<void> transport;
   std::unique_ptr<globalq::transport::endpoint> endpoint;
   bool one_of_many = false;  ///< of this process: kernels run on an instance of their own
+  bool ended = false;        ///< the threads of a run have
+};
+
+}  // namespace globalq_c
+
+struct globalq_workers {
+  std::shared_ptr<globalq_c::link> behind = std::make_shared<globalq_c::link>();
 };
 
 namespace globalq_c {

@@ -95,7 +95,13 @@ globalq_status globalq_threads_run(int count, double deadline, int (*body)(globa
     start_kokkos();
     gq::transport::threads cluster(count, deadline_of(operation, deadline));
     cluster.run([&](auto& self) {
-      globalq_workers workers{nullptr, gq::transport::make_endpoint(self), true};
+      globalq_workers workers;
+      workers.behind->endpoint = gq::transport::make_endpoint(self);
+      workers.behind->one_of_many = true;
+      struct end {  // calls that outlive the run are refused
+        globalq_c::link& of;
+        ~end() { of.ended = true; }
+      } const at_the_end{*workers.behind};
       failed(GLOBALQ_OK, "");
       int const code = body(&workers, context);
       if (code == 0) return;
@@ -116,8 +122,8 @@ globalq_status globalq_named_memory_create(char const* name, int rank, int size,
     auto const t = std::make_shared<gq::transport::named_memory>(&expect(operation, "name", name), rank, size,
                                                                  deadline_of(operation, deadline));
     auto made = std::make_unique<globalq_workers>();
-    made->endpoint = gq::transport::make_endpoint(*t);
-    made->transport = t;
+    made->behind->endpoint = gq::transport::make_endpoint(*t);
+    made->behind->transport = t;
     *created = made.release();
   });
 }
@@ -134,12 +140,18 @@ globalq_status globalq_messages_create(globalq_messages const* by, int rank, int
              "count ranks from 0");
     start_kokkos();
     auto made = std::make_unique<globalq_workers>();
-    made->endpoint = std::make_unique<messages>(known, rank, size);
+    made->behind->endpoint = std::make_unique<messages>(known, rank, size);
     *created = made.release();
   });
 }
 
-int globalq_rank(globalq_workers const* workers) { return workers->endpoint->rank(); }
-int globalq_size(globalq_workers const* workers) { return workers->endpoint->size(); }
-uint64_t globalq_bytes_sent(globalq_workers const* workers) { return workers->endpoint->bytes_sent(); }
+int globalq_rank(globalq_workers const* workers) {
+  return workers == nullptr ? -1 : workers->behind->endpoint->rank();
+}
+int globalq_size(globalq_workers const* workers) {
+  return workers == nullptr ? 0 : workers->behind->endpoint->size();
+}
+uint64_t globalq_bytes_sent(globalq_workers const* workers) {
+  return workers == nullptr ? 0 : workers->behind->endpoint->bytes_sent();
+}
 void globalq_workers_destroy(globalq_workers* workers) { delete workers; }

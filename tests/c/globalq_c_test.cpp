@@ -395,8 +395,8 @@ TEST(C, nan_is_counted_or_an_error) {
       r.size = sizeof r;
       EXPECT_EQ(globalq_call_report(mean.call, &r), GLOBALQ_OK);
       EXPECT_EQ(r.calls, 1U);
-      EXPECT_GT(r.normalised_error, 0);
-      EXPECT_LT(r.normalised_error, 0.1);
+      EXPECT_GT(r.normalized_error, 0);
+      EXPECT_LT(r.normalized_error, 0.1);
       if (globalq_rank(w) == 1) x[3] = std::numeric_limits<float>::quiet_NaN();
       status = globalq_call_run(mean.call, &v, 1, 1);
       r.size = offsetof(globalq_report, uncompressed);  // as an older caller knows it
@@ -450,6 +450,24 @@ TEST(C, what_cannot_work_is_refused_with_a_sentence) {
     float one = 1;
     globalq_vector const odd{&one, &one, 1, static_cast<globalq_type>(9)};
     EXPECT_THAT(refusal(globalq_call_run(mean.call, &odd, 1, 0)), HasSubstr("there is no type 9"));
+    std::vector<float> x(100);
+    auto const at = [&](std::size_t from) { return x.data() + from; };
+    globalq_vector const nowhere{nullptr, x.data(), 4, GLOBALQ_FLOAT32};
+    EXPECT_THAT(refusal(globalq_call_run(mean.call, &nowhere, 1, 0)), HasSubstr("4 values at NULL"));
+    globalq_vector const apart[] = {{at(0), at(0), 40, GLOBALQ_FLOAT32},
+                                    {at(40), at(40), 60, GLOBALQ_FLOAT32}},
+                         twice[] = {apart[0], apart[0]},
+                         shared_input[] = {{at(0), at(40), 20, GLOBALQ_FLOAT32},
+                                           {at(0), at(60), 20, GLOBALQ_FLOAT32}},
+                         shifted{at(0), at(10), 20, GLOBALQ_FLOAT32},
+                         across[] = {{at(0), at(50), 50, GLOBALQ_FLOAT32},
+                                     {at(20), at(20), 10, GLOBALQ_FLOAT32}};
+    EXPECT_EQ(globalq_call_run(mean.call, apart, 2, 1), GLOBALQ_OK);
+    EXPECT_EQ(globalq_call_run(mean.call, shared_input, 2, 3), GLOBALQ_OK);
+    for (auto const& overlapping :
+         std::initializer_list<std::span<globalq_vector const>>{twice, {&shifted, 1}, across})
+      EXPECT_THAT(refusal(globalq_call_run(mean.call, overlapping.data(), overlapping.size(), 5)),
+                  HasSubstr("overlap"));
     std::uint64_t first = 0, count = 0;
     EXPECT_THAT(refusal(globalq_call_shard(mean.call, 10, 0, &first, &count)), HasSubstr("whole mean"));
     globalq_plan plan{};
@@ -497,7 +515,19 @@ TEST(C, a_killed_process_is_an_error_of_the_other) {
   globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
   EXPECT_EQ(globalq_call_run(mean.call, &v, 1, 0), GLOBALQ_TRANSPORT);
   EXPECT_THAT(globalq_error(), HasSubstr("rank 1 died"));
-  globalq_call_destroy(mean.call);
-  mean.call = nullptr;
-  globalq_workers_destroy(w);
+  globalq_workers_destroy(w);  // before its call
+}
+
+TEST(C, calls_that_outlive_their_threads_are_refused) {
+  static globalq_call* kept = nullptr;
+  work body = [](globalq_workers* w) {
+    globalq_settings const s = settings_of("cgx:4");
+    return globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &kept);
+  };
+  ASSERT_EQ(globalq_threads_run(1, 60, run_work, &body), GLOBALQ_OK);
+  auto x = values(100, 0);
+  globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+  EXPECT_EQ(globalq_call_run(kept, &v, 1, 0), GLOBALQ_CONFIGURATION);
+  EXPECT_THAT(globalq_error(), HasSubstr("have ended"));
+  globalq_call_destroy(kept);
 }

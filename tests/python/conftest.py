@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the Python package, installed or from the checkout with GLOBALQ_LIBRARY."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -13,10 +14,12 @@ import pytest
 def run_processes(tmp_path):
     """Runs a script in so many processes as torchrun would start them; returns their outputs, or fails with them."""
 
+    count = itertools.count()
+
     def run(script, processes, *arguments, timeout=120, expect=0, **environment):
         file = tmp_path / "script.py"
         file.write_text(script)
-        env = dict(os.environ, OMP_NUM_THREADS="1", WORLD_SIZE=str(processes), INIT=f"file://{tmp_path}/init", **environment)
+        env = dict(os.environ, OMP_NUM_THREADS="1", WORLD_SIZE=str(processes), INIT=f"file://{tmp_path}/init{next(count)}", **environment)
         crew = [subprocess.Popen([sys.executable, str(file), *map(str, arguments)], env=dict(env, RANK=str(r)), text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(processes)]
         try:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means of arrays: threads, processes, messages; types; what is refused."""
 
+import copy
 import os
+import pickle
 import queue
 import threading
 
@@ -148,13 +150,23 @@ def test_disagreement_is_an_error_of_all_and_changes_nothing():
     (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
     (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
     (lambda w: globalq.Mean(w, "terngrad:2.5"), "clips"),
-    (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "no vector"),
+    (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "expected an array"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "int32"), 0), "int32"),
     (lambda w: globalq.Mean(w)(np.zeros(3, ">f4"), 0), "byte order"),
     (lambda w: globalq.Mean(w)(np.frombuffer(bytes(12), "float32"), 0), "read-only"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 0, out=np.zeros(4, "float32")), "3 values into 4"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 0, out=np.zeros(3)), "different types"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 2**48), "step"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 2**64), "step is 18446744073709551616"),
+    (lambda w: globalq.Mean(w)(np.zeros(3, "float32"), 1.5), "give a whole number"),
+    (lambda w: globalq.Mean(w, seed=-1), "seed is -1"),
+    (lambda w: globalq.Mean(w, "cgx:4\0"), "without NUL"),
+    (lambda w: globalq.Mean(w)(np.float32(3), 0), "expected an array"),
+    (lambda w: globalq.Mean(w)(np.lib.stride_tricks.as_strided(np.zeros(3, "float32"), (3, 3), (4, 4)), 0), "share memory"),
+    (lambda w: globalq.Mean(w)([(x := np.zeros(9, "float32")), x], 0), "overlap"),
+    (lambda w: globalq.Mean(w)([(x := np.zeros(9, "float32"))[:5], x[4:]], 0), "overlap"),
+    (lambda w: copy.deepcopy(w), "cannot be copied"),
+    (lambda w: pickle.dumps(globalq.Mean(w)), "cannot be copied"),
 ])
 def test_refusals(call, text):
     with pytest.raises(globalq.ConfigurationError, match=text):
@@ -189,6 +201,97 @@ def test_handles_are_closed_in_any_order():
     with pytest.raises(globalq.ConfigurationError, match="closed"):
         w.rank
     assert "closed" in repr(w)
+
+
+def test_calls_end_with_their_workers():
+    kept = []
+    globalq.run_threads(1, lambda w: kept.append(globalq.Mean(w)))
+    with globalq.NamedMemory(globalq.new_name(), 0, 1) as w:
+        kept.append(globalq.Mean(w))
+    for mean in kept:
+        with pytest.raises(globalq.ConfigurationError, match="closed"):
+            mean(np.zeros(3, "float32"), 0)
+        mean.close()
+
+
+def test_a_call_is_used_by_one_thread_at_a_time():
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(globalq.MessageWorkers):
+        def send(self, peer, view):
+            return None
+
+        def receive(self, peer, view):
+            return None
+
+        def wait(self, ticket):
+            entered.set()
+            go.wait(10)
+            raise OSError("late")
+
+    w = Slow(0, 2)
+    mean, told = globalq.Mean(w), []
+
+    def run():
+        try:
+            mean(np.zeros(10, "float32"), 0)
+        except globalq.TransportError as problem:
+            told.append(problem)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert entered.wait(10)
+    with pytest.raises(globalq.ConfigurationError, match="another thread"):
+        mean.report()
+    go.set()
+    w.close()
+    mean.close()
+    thread.join()
+    assert isinstance(told[0].__cause__, OSError)
+
+
+class Unprintable(OSError):
+    def __str__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize("problem, expected", [(Unprintable(), globalq.TransportError), (OSError("\udce9"), globalq.TransportError),
+                                               (KeyboardInterrupt(), KeyboardInterrupt)])
+def test_what_a_function_of_messages_raises_is_told(problem, expected):
+    class Broken(globalq.MessageWorkers):
+        def send(self, peer, view):
+            raise problem
+
+        receive = wait = send
+
+    with pytest.raises(expected) as found:
+        globalq.Mean(Broken(0, 2))(np.zeros(10, "float32"), 0)
+    assert found.value is problem or found.value.__cause__ is problem
+
+
+FORKS = """
+import os, sys
+import numpy as np
+import globalq
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+w = globalq.NamedMemory(sys.argv[1], rank, size, deadline=30)
+mean = globalq.Mean(w, seed=1)
+child = os.fork() if rank == 0 else None
+if child == 0:
+    try:
+        mean(np.zeros(10, "float32"), 0)
+    except globalq.TransportError as problem:
+        sys.exit(0 if "was forked from" in str(problem) else 1)
+    sys.exit(2)
+if child is not None:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+y = mean(np.full(10, rank, "float32"), 0)
+assert (y == 0.5).all(), y
+"""
+
+
+def test_a_forked_process_leaves_the_job_alone(run_processes):
+    run_processes(FORKS, 2, globalq.new_name())
 
 
 class Post(globalq.MessageWorkers):

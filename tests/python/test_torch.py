@@ -89,8 +89,25 @@ def test_tensors_of_every_type():
         assert all((x == 1).all() for x in rank)
     with pytest.raises(globalq.ConfigurationError, match="int64"):
         globalq.run_threads(1, lambda w: globalq.Mean(w)(torch.zeros(3, dtype=torch.int64), 0))
-    with pytest.raises(globalq.ConfigurationError, match="requires a gradient"):
-        globalq.run_threads(1, lambda w: globalq.Mean(w)(torch.zeros(3, requires_grad=True), 0))
+    for x in (torch.zeros(3, requires_grad=True), torch.zeros(3, requires_grad=True).exp()):
+        with pytest.raises(globalq.ConfigurationError, match="requires a gradient"):
+            globalq.run_threads(1, lambda w: globalq.Mean(w)(x, 0))
+    with pytest.raises(globalq.ConfigurationError, match="share memory"):
+        globalq.run_threads(1, lambda w: globalq.Mean(w)(torch.zeros(1, 3).expand(4, 3), 0))
+
+
+def test_negated_views_and_versions():
+    def work(w):
+        mean = globalq.Mean(w)
+        z = torch.full((4,), complex(1, 2 * w.rank)).conj()
+        mean(z.imag, 0)
+        x = torch.ones(2)
+        before = x._version
+        mean(x, 1)
+        assert x._version > before
+        return z
+
+    assert all((z == complex(1, -1)).all() for z in globalq.run_threads(2, work))
 
 
 MEANS = PREAMBLE + """
@@ -247,6 +264,55 @@ def test_a_killed_process_is_an_error_of_the_others(run_processes, memory):
             assert "TOLD" in output and "globalq" in output
 
 
+GROUPS = PREAMBLE + """
+groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+mine = groups[rank // 2]
+class Line(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(300, 2))
+    def forward(self, x):
+        return (self.weight * x).sum()
+ddp = nn.parallel.DistributedDataParallel(Line(), process_group=mine)
+hook = globalq.torch.DDPHook("float32", ddp, deadline=30)
+ddp.register_comm_hook(None, hook)
+ddp(float(rank)).backward()
+assert hook.workers.size == 2
+assert (ddp.module.weight.grad == (0.5 if rank < 2 else 2.5)).all(), ddp.module.weight.grad
+try:
+    globalq.torch.join(groups[1 - rank // 2], 5)
+    assert False
+except globalq.ConfigurationError as problem:
+    assert "not in the group" in str(problem)
+"""
+
+
+@pytest.mark.parametrize("memory", ["on", "off"])
+def test_models_of_several_groups_do_not_mix(run_processes, memory):
+    run_processes(GROUPS, 4, GLOBALQ_SHARED_MEMORY=memory)
+
+
+SPARSE = PREAMBLE + """
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(10, 4, sparse=True)
+    def forward(self, x):
+        return self.table(x).sum()
+ddp = nn.parallel.DistributedDataParallel(Words())
+ddp.register_comm_hook(None, globalq.torch.DDPHook("cgx:4", ddp, deadline=30))
+try:
+    ddp(torch.tensor([rank])).backward()
+except Exception as problem:
+    assert "table.weight" in str(problem) and "dense gradients" in str(problem), problem
+    os._exit(3)
+"""
+
+
+def test_sparse_gradients_are_refused_by_name(run_processes):
+    run_processes(SPARSE, 2, expect=3)
+
+
 REFUSED = PREAMBLE + """
 model = Net()
 def told(*arguments, **settings):
@@ -257,8 +323,11 @@ def told(*arguments, **settings):
     return ""
 assert "is no operator" in told("nonsense", model)
 assert "is a list" in told("cgx:4", model, exclude="head")
-assert "no layer is called" in told("cgx:4", model, layers={"nobody*": "cgx:8"})
-assert "give the model" in told("cgx:4", layers={"head*": "cgx:8"})
+assert "matches none of the 10 layers" in told("cgx:4", model, layers={"nobody*": "cgx:8"})
+assert "matches none" in told("cgx:4", model, exclude=["haed.*"])
+assert "pass the model" in told("cgx:4", layers={"head*": "cgx:8"})
+hook = globalq.torch.DDPHook("cgx:4", model, layers={"norm.weight": "qsgd:8"})
+assert {name: op for name, _, op, _ in hook.report()}["norm.weight"] == "qsgd:8", "a rule comes before the usual exclusions"
 """
 
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <thread>
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,7 +92,7 @@ TEST(NamedMemory, who_does_not_come_is_named) {
     if (rank != 2) named_memory(name, rank, 4, impatient);
   });
   for (int rank : {0, 1, 3})
-    EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("for ranks 2 to join"));
+    EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("for rank 2 to join"));
   EXPECT_THAT(support::refusal<gq::transport_error>([] { named_memory(new_name(), 1, 2, impatient); }),
               HasSubstr("for rank 0 to make"));
 }
@@ -100,17 +101,79 @@ TEST(NamedMemory, what_does_not_fit_is_refused) {
   auto const refusal = [](auto const& name, int rank, int size) {
     return support::refusal<gq::configuration_error>([&] { named_memory(name, rank, size, impatient); });
   };
-  EXPECT_THAT(refusal("a/b", 0, 1), HasSubstr("is no name"));
-  EXPECT_THAT(refusal("", 0, 1), HasSubstr("is no name"));
-  EXPECT_THAT(refusal("a", 1, 1), HasSubstr("no rank 1 among 1"));
-  EXPECT_THAT(refusal("a", 0, 0), HasSubstr("give 1 to 1024"));
+  EXPECT_THAT(refusal("a/b", 0, 1), HasSubstr("invalid name"));
+  EXPECT_THAT(refusal("", 0, 1), HasSubstr("invalid name"));
+  EXPECT_THAT(refusal("a", 1, 1), HasSubstr("invalid rank 1 of 1"));
+  EXPECT_THAT(refusal("a", 0, 0), HasSubstr("invalid size 0"));
   std::string const name = new_name();
   auto const errors = errors_of(2, [&](int rank) { named_memory(name, rank, rank == 0 ? 2 : 3, impatient); });
-  EXPECT_THAT(text_of(errors[1]), HasSubstr("told of 3 processes, and rank 0 of 2"));
+  EXPECT_THAT(text_of(errors[1]), HasSubstr("size is 3 here and 2 on rank 0"));
+  EXPECT_THAT(text_of(errors[0]),
+              HasSubstr("another process was refused: globalq: named_memory: rank 1 of 3"));
   auto const twice = errors_of(3, [&](int rank) { named_memory(name, rank == 2 ? 1 : rank, 3, impatient); });
-  EXPECT_THAT(text_of(twice[1]) + text_of(twice[2]), HasSubstr("another process is rank 1"));
+  EXPECT_THAT(text_of(twice[1]) + text_of(twice[2]), HasSubstr("another process has joined"));
   auto const makers = errors_of(2, [&](int) { named_memory(name, 0, 2, impatient); });
   EXPECT_THAT(text_of(makers[0]) + text_of(makers[1]), HasSubstr("is the name of another job"));
+}
+
+TEST(NamedMemory, a_process_that_dies_while_others_join_is_named) {
+  std::string const name = new_name();
+  pid_t const child = ::fork();
+  if (child == 0) {
+    std::thread([&] { named_memory(name, 1, 3, patient); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::raise(SIGKILL);
+  }
+  EXPECT_THAT(support::refusal<gq::transport_error>([&] { named_memory(name, 0, 3, patient); }),
+              HasSubstr("rank 1 died (process " + std::to_string(child) + ") while others joined"));
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+}
+
+TEST(NamedMemory, a_forked_process_cannot_use_it_and_leaves_nobody) {
+  std::string const name = new_name();
+  auto const errors = errors_of(2, [&](int rank) {
+    auto t = std::make_unique<named_memory>(name, rank, 2, patient);
+    if (rank == 0) {
+      pid_t const child = ::fork();
+      if (child == 0) {
+        std::byte one{}, all[2];
+        std::string const told = transport_failure([&] { t->allgather({&one, 1}, all); });
+        t.reset();
+        ::_exit(told.find("was forked from") != told.npos ? 0 : 1);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+    std::byte one{}, all[2];
+    t->allgather({&one, 1}, all);
+  });
+  for (auto const& each : errors) EXPECT_EQ(text_of(each), "");
+}
+
+// The main thread of a process may end before others do.
+TEST(NamedMemory, a_process_whose_main_thread_has_ended_is_alive) {
+  std::string const name = new_name();
+  pid_t const child = ::fork();
+  if (child == 0) {
+    std::thread([&] {
+      named_memory t(name, 1, 2, patient);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      std::byte one{};
+      auto r = t.send_async(0, {&one, 1});
+      t.wait(r);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ::_exit(0);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // of this thread alone, with nothing unwound
+  }
+  named_memory t(name, 0, 2, patient);
+  std::byte one{};
+  auto r = t.recv_async(1, {&one, 1});
+  t.wait(r);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
 }
 
 TEST(NamedMemory, a_request_that_is_dropped_is_an_error_for_all) {

@@ -8,8 +8,8 @@
  * A function returns GLOBALQ_OK, or another status and leaves a sentence for globalq_error(). Handles are made by functions
  * named _create and ended by _destroy, which takes NULL too. A handle is used by one thread at a time, other handles by others.
  * Sizes count bytes, lengths count values. Structs that may grow begin with their size, as the caller knows it: fill it in with
- * sizeof; members that the caller does not know keep their defaults. All numbers but ranks and reports must be alike on all
- * workers; where they are not, all workers get GLOBALQ_DISAGREEMENT.
+ * sizeof; members that the caller does not know keep their defaults. Settings, layers, lengths, types and steps must be the same on all
+ * workers; where they are not, all workers get GLOBALQ_DISAGREEMENT. A process that is forked off makes handles of its own.
  *
  * @code
  * globalq_workers* workers = NULL;
@@ -100,9 +100,10 @@ GLOBALQ_C globalq_status globalq_operator_at(size_t number, globalq_operator* fo
 
 /** Runs workers as threads of this process: body(workers, context) on each of @p count threads; returns when all have.
  *
- * A body returns 0, or another number when it failed; then calls of the others end by an error. Handles of workers end with it.
+ * A body returns 0, or the status of what failed; then calls of the others end by an error. Handles of workers end with it, and calls
+ * over them are refused afterwards.
  * @param deadline  seconds that a wait may take
- * @returns GLOBALQ_TRANSPORT when a body failed, with the first one's last error */
+ * @returns the status of the first body that failed by itself, with its last error; GLOBALQ_OTHER for a number that is no status */
 GLOBALQ_C globalq_status globalq_threads_run(int count, double deadline, int (*body)(globalq_workers*, void*),
                                              void* context);
 
@@ -115,8 +116,8 @@ GLOBALQ_C globalq_status globalq_named_memory_create(char const* name, int rank,
 
 /** How messages travel that the caller moves itself, by sockets or a library of its own.
  *
- * From one worker to another, messages arrive in the order in which they were sent. Bytes may be touched until wait() has returned for
- * their ticket. Each function returns 0, or another number where it failed: then the workers are unusable. wait() must end by a
+ * From one worker to another, messages arrive in the order in which they were sent. The functions may access the bytes until wait() has
+ * returned for their ticket. Each function returns 0, or another number where it failed: then the workers are unusable. wait() must end by a
  * deadline of its own. */
 typedef struct globalq_messages {
   size_t size; /**< of this struct; to be filled in */
@@ -136,11 +137,13 @@ typedef struct globalq_messages {
 GLOBALQ_C globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size,
                                                  globalq_workers** created);
 
+/** -1 for NULL. */
 GLOBALQ_C int globalq_rank(globalq_workers const* workers);
+/** 0 for NULL. */
 GLOBALQ_C int globalq_size(globalq_workers const* workers);
 /** Bytes that this worker has sent. */
 GLOBALQ_C uint64_t globalq_bytes_sent(globalq_workers const* workers);
-/** After all calls over them. */
+/** Calls over them keep what they need; the others see this worker leave when the last call is destroyed as well. */
 GLOBALQ_C void globalq_workers_destroy(globalq_workers* workers);
 
 /** @}
@@ -160,9 +163,9 @@ typedef struct globalq_settings {
   char const* operator_name; /**< "NAME[:VALUE][,parameter=value].."; NULL: "float32" */
   char const* schedule;  /**< ring, tree, sra, allgather or hierarchical:N; NULL: that of the operator */
   uint64_t seed;         /**< of the random bits, with the step */
-  uint64_t warm_up;      /**< first steps, in float32; with layers */
-  uint64_t first_layer;  /**< with layers: the number of the first in the model, */
-  uint64_t model_layers; /**< and how many the model has; 0: the layers are all */
+  uint64_t warm_up;      /**< with layers: steps below this number are in float32 */
+  uint64_t first_layer;  /**< with layers: the number of the first of them in the model */
+  uint64_t model_layers; /**< with layers: how many the model has; 0: the layers are all of them */
   int fail_on_non_finite; /**< NaN and infinity are errors; else every value of the result is NaN, and reports count it */
   int measure_errors;     /**< reports say what rounding changed; costs a pass */
 } globalq_settings;
@@ -176,16 +179,15 @@ typedef struct globalq_layer {
   char const* operator_name; /**< NULL: that of the settings */
 } globalq_layer;
 
-/** This worker's vector and where the result goes, which may be the same memory but not overlap otherwise. */
+/** This worker's vector and where the result goes: the same memory (in place), or memory that does not overlap. */
 typedef struct globalq_vector {
   void const* input;
   void* output;
-  uint64_t length; /**< of the vector; of a shard that is alone, see globalq_call_run() */
+  uint64_t length; /**< of the whole vector, also where input or output is a shard: see globalq_call_run() */
   globalq_type type;
 } globalq_vector;
 
 /** Makes a call.
- * @param workers  must outlive it
  * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
  * @returns GLOBALQ_CONFIGURATION where an operator is unknown, or the parts do not fit together */
 GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, globalq_settings const* settings,
@@ -194,8 +196,11 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
 /** Does it; all workers call alike. Afterwards all hold the same bits.
  *
  * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN several, which use the steps step, ..,
- * step + count - 1. GLOBALQ_REDUCE_SCATTER: output holds the whole vector, of which the own shard is written. GLOBALQ_ALL_GATHER:
- * input holds the whole vector, of which the own shard is read.
+ * step + count - 1.
+ *
+ * Shards: one vector. In place, input and output are the whole vector, of which the own shard is written (GLOBALQ_REDUCE_SCATTER) or
+ * read (GLOBALQ_ALL_GATHER). Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard by
+ * itself, of as many values as globalq_call_shard() says.
  * @param step  with the seed it selects the random bits: use each once */
 GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count, uint64_t step);
 
@@ -237,7 +242,7 @@ typedef struct globalq_report {
   uint64_t uncompressed;   /**< calls in float32 */
   uint64_t values, bytes_sent;
   double seconds, norm_seconds, opening_seconds, encode_seconds, reduce_seconds, decode_seconds, transfer_seconds;
-  double normalised_error; /**< ||Q(x) - x||^2 / ||x||^2 of own values; NaN where it was not measured */
+  double normalized_error; /**< ||Q(x) - x||^2 / ||x||^2 of own values; NaN where it was not measured */
   double zero_fraction;    /**< of own values, rounded; NaN likewise */
 } globalq_report;
 

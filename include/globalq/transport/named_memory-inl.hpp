@@ -1,114 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: how processes that know a name find each other, and what their messages run into.
+/// @brief transport: how processes that know a name join, and how their messages fail.
 
 #include "collectives.hpp"
 #include "detail/shared_node-inl.hpp"
 #include "named_memory.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <thread>
 
+#include <pthread.h>
+#include <unistd.h>
+
 namespace GLOBALQ_ABI::transport {
 namespace detail {
 
-/// The first page of the memory: who has come, before anything else is looked at.
+/// The first page of the memory: who has joined, before anything else is looked at.
 struct named_page {
-  static constexpr std::size_t bytes = 4096;
-  static constexpr int most = 1024;
+  static constexpr std::size_t bytes = 16384;
+  static constexpr int most = 512;
 
   std::atomic<std::uint32_t> ready{0};  ///< the rest is in order
   std::uint32_t processes = 0;
-  std::atomic<std::uint8_t> joined[most] = {};
+  std::uint64_t spaces[most] = {};               ///< of process ids
+  std::atomic<std::uint64_t> joined[most] = {};  ///< process ids; 0: not yet
+  std::atomic<std::uint32_t> refused{0};  ///< 0: nobody was; 1: the text is being written; 2: it is there
+  char why[1000] = {};
+
+  /// Tells those that wait.
+  void refuse(std::string const& text) {
+    std::uint32_t none = 0;
+    if (!refused.compare_exchange_strong(none, 1)) return;
+    std::snprintf(why, sizeof why, "%s", text.c_str());
+    refused.store(2);
+  }
 };
 static_assert(sizeof(named_page) <= named_page::bytes);
+
+/// How often the process has been forked before it became what it is: a parent's transports are not its own.
+inline std::uint64_t& forks() {
+  static std::uint64_t count = 0;
+  static int const registered = ::pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static_cast<void>(registered);
+  return count;
+}
 
 }  // namespace detail
 
 GLOBALQ_DECL named_memory::named_memory(std::string_view name, int rank, int size, options settings)
-    : rank_(rank), size_(size), deadline_(detail::deadline_of(settings, "named_memory")) {
-  using page = detail::named_page;
-  auto const refuse = [](std::string const& what, std::string const& remedy) {
-    throw configuration_error("globalq: transport::named_memory: " + what + "; " + remedy);
-  };
+    : rank_(rank),
+      size_(size),
+      deadline_(detail::deadline_of(settings, "named_memory")),
+      forks_(detail::forks()) {
   auto const plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '_' || c == '.';
   };
-  if (name.empty() || name.size() > 200 || !std::all_of(name.begin(), name.end(), plain))
-    refuse("\"" + std::string(name) + "\" is no name",
-           "give 1 to 200 letters, digits, '-', '_' and '.', which no other job uses");
-  if (size < 1 || size > page::most)
-    refuse(std::to_string(size) + " processes cannot share memory",
-           "give 1 to " + std::to_string(page::most));
-  if (rank < 0 || rank >= size)
-    refuse("there is no rank " + std::to_string(rank) + " among " + std::to_string(size),
-           "count ranks from 0");
-  std::string const path = "/globalq-" + std::string(name);
-  detail::shared_plan const plan(size);
-  auto const until = std::chrono::steady_clock::now() + deadline_;
-  auto const refused = [&](int problem) {
-    refuse("the system refused " + std::to_string(page::bytes + plan.bytes()) +
-               " bytes of shared memory: " + std::strerror(problem),
-           "enlarge /dev/shm (docker run --shm-size)");
+  auto const refuse = [](std::string const& what, std::string const& remedy) {
+    throw configuration_error("globalq: transport::named_memory: " + what + "; " + remedy);
   };
+  if (name.empty() || name.size() > 200 || !std::all_of(name.begin(), name.end(), plain))
+    refuse("invalid name \"" + std::string(name) + "\"",
+           "give 1 to 200 letters, digits, '-', '_' and '.', which no other job uses");
+  if (size < 1 || size > detail::named_page::most)
+    refuse("invalid size " + std::to_string(size),
+           "give 1 to " + std::to_string(detail::named_page::most) + " processes");
+  if (rank < 0 || rank >= size)
+    refuse("invalid rank " + std::to_string(rank) + " of " + std::to_string(size), "count ranks from 0");
+  join(std::string(name), std::chrono::steady_clock::now() + deadline_);
+}
+
+GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::steady_clock::time_point until) {
+  using page = detail::named_page;
+  std::string const path = "/globalq-" + name, quoted = "\"" + name + "\"";
+  detail::shared_plan const plan(size_);
+  std::size_t const bytes = page::bytes + plan.bytes();
+  auto const refusal = [&](std::string const& what, std::string const& remedy) {
+    return configuration_error(message("named_memory", what, remedy));
+  };
+  auto const no_memory = [&](int problem) {
+    return refusal(
+        "the system refused " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(problem),
+        problem == ENOSPC || problem == ENOMEM ? "enlarge /dev/shm (docker run --shm-size)"
+                                               : "make /dev/shm writable, or use another transport");
+  };
+  auto const pause = [&](std::string const& missing) {
+    if (std::chrono::steady_clock::now() >= until)
+      throw transport_error(message("named_memory",
+                                    "waited " + detail::seconds_text(deadline_) + " for " + missing,
+                                    "start all processes with the same name, or raise options::deadline"));
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  };
+  auto const own = static_cast<std::uint64_t>(::getpid());
+  std::uint64_t const space = detail::shared_node::process_namespace();
   page* first = nullptr;
-  if (rank == 0) {
-    int const problem = mapping_.create(path, page::bytes + plan.bytes());
+  if (rank_ == 0) {
+    int const problem = mapping_.create(path, bytes);
     if (problem == EEXIST)
-      refuse("\"" + std::string(name) +
-                 "\" is the name of another job, or of one that was killed while it started",
-             "draw a name that nobody has used");
-    if (problem != 0) refused(problem);
+      throw refusal(quoted + " is the name of another job, or of one that was killed while it started",
+                    "use a new name for each job");
+    if (problem != 0) throw no_memory(problem);
     first = ::new (mapping_.memory()) page;
-    first->processes = static_cast<std::uint32_t>(size);
+    first->processes = static_cast<std::uint32_t>(size_);
+    first->spaces[0] = space;
+    first->joined[0].store(own);
     detail::shared_node::prepare(mapping_.memory() + page::bytes, plan);
     first->ready.store(1, std::memory_order_release);
   } else {
-    auto const late = [&](std::string const& what) {
-      if (std::chrono::steady_clock::now() >= until)
-        throw transport_error(message("joining",
-                                      "waited " + detail::seconds_text(deadline_) + " for rank 0 to " + what +
-                                          " \"" + std::string(name) + "\"",
-                                      "start all processes with the same name, or raise options::deadline"));
-      std::this_thread::sleep_for(std::chrono::milliseconds{1});
-    };
-    detail::shared_mapping front;  // all that is known before the number of processes was compared
-    for (int problem; (problem = front.open(path, page::bytes)) != 0; late("make"))
-      if (problem != ENOENT && problem != ENODATA) refused(problem);
+    detail::shared_mapping front;  // all that is known before the sizes were compared
+    for (int problem; (problem = front.open(path, page::bytes)) != 0; pause("rank 0 to make " + quoted))
+      if (problem != ENOENT && problem != ENODATA) throw no_memory(problem);
     first = std::launder(reinterpret_cast<page*>(front.memory()));
-    while (first->ready.load(std::memory_order_acquire) == 0) late("prepare");
-    if (first->processes != static_cast<std::uint32_t>(size))
-      refuse("rank " + std::to_string(rank) + " was told of " + std::to_string(size) +
-                 " processes, and rank 0 of " + std::to_string(first->processes),
-             "give all processes the same size");
-    if (int const problem = mapping_.open(path, page::bytes + plan.bytes()); problem != 0) refused(problem);
+    while (first->ready.load(std::memory_order_acquire) == 0) pause("rank 0 to prepare " + quoted);
+    auto const tell = [&](configuration_error const& why) {
+      first->refuse(why.what());
+      throw configuration_error(why);
+    };
+    if (first->processes != static_cast<std::uint32_t>(size_))
+      tell(refusal(
+          "size is " + std::to_string(size_) + " here and " + std::to_string(first->processes) + " on rank 0",
+          "give all processes the same size"));
+    std::uint64_t nobody = 0;
+    if (first->joined[rank_].load() == 0) first->spaces[rank_] = space;
+    if (!first->joined[rank_].compare_exchange_strong(nobody, own))
+      tell(refusal("another process has joined " + quoted + " as rank " + std::to_string(rank_),
+                   "give each process a rank of its own"));
+    if (int const problem = mapping_.open(path, bytes); problem != 0) tell(no_memory(problem));
     first = std::launder(reinterpret_cast<page*>(mapping_.memory()));
   }
-  if (first->joined[rank].exchange(1) != 0)
-    refuse("another process is rank " + std::to_string(rank) + " of \"" + std::string(name) + "\"",
-           "give each process a rank of its own");
+  for (unsigned turn = 0;; ++turn) {
+    std::string missing;
+    for (int r = 0; r < size_; ++r) {
+      std::uint64_t const process = first->joined[r].load();
+      if (process == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+      // numbers of another namespace mean other processes
+      else if (turn % 64 == 63 && space != 0 && first->spaces[r] == space &&
+               detail::shared_node::has_ended(process))
+        throw transport_error(message("named_memory",
+                                      "rank " + std::to_string(r) + " died (process " +
+                                          std::to_string(process) + ") while others joined " + quoted,
+                                      "see what ended it, and start the job again"));
+    }
+    if (missing.empty()) break;
+    if (first->refused.load() == 2)
+      throw transport_error(message("named_memory", "another process was refused: " + std::string(first->why),
+                                    "fix that, and start the job again"));
+    pause((missing.find(',') == missing.npos ? "rank " : "ranks ") + missing + " to join " + quoted);
+  }
   char const* const single_copy = std::getenv("GLOBALQ_SINGLE_COPY");
   bool const reads = single_copy == nullptr || std::string_view(single_copy) != "off";
   node_ = std::make_unique<detail::shared_node>(
-      mapping_.memory() + page::bytes, plan, rank, reads,
+      mapping_.memory() + page::bytes, plan, rank_, reads,
       std::max<std::chrono::nanoseconds>(std::chrono::milliseconds{1},
                                          until - std::chrono::steady_clock::now()));
-  if (node_->complete()) {
-    mapping_.unlink();
-    return;
-  }
-  std::string missing;
-  for (int r = 0; r < size; ++r)
-    if (first->joined[r].load() == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-  throw transport_error(message("joining",
-                                "waited " + detail::seconds_text(deadline_) + " for ranks " + missing +
-                                    " to join \"" + std::string(name) + "\"",
-                                "start all processes, or raise options::deadline"));
+  if (!node_->complete()) pause("all ranks to join " + quoted);
+  if (!node_->complete())
+    throw transport_error(message("named_memory", "a process stopped while it joined " + quoted,
+                                  "see what ended it, and start the job again"));
+  mapping_.unlink();
+}
+
+GLOBALQ_DECL named_memory::~named_memory() {
+  // In a process that was forked from this one's: it is the parent that says when it leaves.
+  if (forks_ != detail::forks()) static_cast<void>(node_.release());
 }
 
 GLOBALQ_DECL named_memory::request named_memory::send_async(int peer, std::span<std::byte const> bytes) {
@@ -184,7 +244,7 @@ GLOBALQ_DECL void named_memory::stop_because_of(detail::shared_outcome how, char
     case detail::shared_outcome::failed:
       stop(message(operation,
                    "rank " + std::to_string(node_->failed_rank()) + " failed: " + node_->failure_text(),
-                   "mend what it reports"));
+                   "fix that error first"));
     case detail::shared_outcome::left:
       stop(message(operation, who + " destroyed its transport and did not " + missing,
                    "let every worker make the same calls in the same order"));
@@ -199,13 +259,17 @@ GLOBALQ_DECL void named_memory::stop_because_of(detail::shared_outcome how, char
 }
 
 GLOBALQ_DECL void named_memory::expect_usable(char const* operation) const {
+  if (forks_ != detail::forks())
+    throw transport_error(message(operation,
+                                  "the transport belongs to the process that this one was forked from",
+                                  "make a new one after fork"));
   if (broken_)
     throw transport_error(message(operation, "the transport is broken: a call before this one failed",
                                   "make a new one under a new name, on all workers together"));
 }
 
 GLOBALQ_DECL void named_memory::give_up() noexcept {
-  if (broken_) return;
+  if (broken_ || forks_ != detail::forks()) return;
   broken_ = true;
   node_->fail(rank_, "a transfer was given up");
 }

@@ -20,8 +20,8 @@ namespace GLOBALQ_ABI::transport {
 
 /// @brief One of n processes of a machine that share memory.
 ///
-/// All of them give the same name, which nobody has used before: whoever starts them draws it, and tells them. The name is gone
-/// once all have joined, so nothing is left behind by a job that is killed later.
+/// All of them give the same name, which must be new for each job: whoever starts them chooses it at random and passes it on. The name
+/// is removed once all have joined, so a job that is killed later leaves nothing behind.
 ///
 /// @code
 /// transport::named_memory workers{"job-8f3a", rank, size};
@@ -29,7 +29,8 @@ namespace GLOBALQ_ABI::transport {
 /// Messages travel as those of transport::shared_memory do: short ones through rings in the shared memory, long ones are read
 /// where they lie, if the system lets a process do that (GLOBALQ_SINGLE_COPY=off: never).
 ///
-/// After an error the transport is unusable, and so are those of the other processes, which hear of it.
+/// After an error the transport is unusable, and so are those of the other processes, whose waits end by an error too. In a process
+/// that is forked off it is unusable as well.
 class named_memory {
  public:
   /// A transfer. One that goes before it was waited for makes the transport unusable, since its memory may be moved still.
@@ -74,6 +75,7 @@ class named_memory {
 
   named_memory(named_memory const&) = delete;
   named_memory& operator=(named_memory const&) = delete;
+  ~named_memory();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -88,6 +90,7 @@ class named_memory {
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
  private:
+  void join(std::string const& name, std::chrono::steady_clock::time_point until);
   std::string message(std::string_view operation, std::string const& what, std::string_view remedy) const;
   /// Tells the others, and throws.
   [[noreturn]] void stop(std::string const& text);
@@ -98,6 +101,7 @@ class named_memory {
 
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
+  std::uint64_t forks_;             ///< of the process, when this was made
   detail::shared_mapping mapping_;  // outlives the node
   std::unique_ptr<detail::shared_node> node_;
   bool broken_ = false;

@@ -129,8 +129,7 @@ GLOBALQ_DECL void shared_node::fail(int rank, std::string_view text) noexcept {
 GLOBALQ_DECL void shared_node::introduce_myself() {
   shared_process& me = process(rank_);
   me.pid = static_cast<std::uint64_t>(::getpid());
-  struct stat space {};
-  if (::stat("/proc/self/ns/pid", &space) == 0) me.pid_namespace = static_cast<std::uint64_t>(space.st_ino);
+  me.pid_namespace = process_namespace();
   probe_ = 0x676c6f62616c71ULL ^ (me.pid << 32) ^ reinterpret_cast<std::uintptr_t>(this);
   me.probe = reinterpret_cast<std::uintptr_t>(&probe_);
   me.probe_value = probe_;
@@ -178,12 +177,16 @@ GLOBALQ_DECL std::int64_t shared_node::read_memory(std::uint64_t pid, std::uint6
 GLOBALQ_DECL bool shared_node::died(int peer) {
   shared_process const& other = process(peer);
   std::uint64_t const space = process(rank_).pid_namespace;
-  if (space == 0 || other.pid_namespace != space) return false;
-  if (::kill(static_cast<pid_t>(other.pid), 0) != 0) return errno == ESRCH;
-  return is_zombie(other.pid);
+  return space != 0 && other.pid_namespace == space && has_ended(other.pid);
 }
 
-GLOBALQ_DECL bool shared_node::is_zombie(std::uint64_t pid) {
+GLOBALQ_DECL std::uint64_t shared_node::process_namespace() {
+  struct stat space {};
+  return ::stat("/proc/self/ns/pid", &space) == 0 ? static_cast<std::uint64_t>(space.st_ino) : 0;
+}
+
+GLOBALQ_DECL bool shared_node::has_ended(std::uint64_t pid) {
+  if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
 #if defined(__linux__)
   char text[512];  // nothing is allocated in a wait
   std::snprintf(text, sizeof text, "/proc/%llu/stat", static_cast<unsigned long long>(pid));
@@ -191,11 +194,15 @@ GLOBALQ_DECL bool shared_node::is_zombie(std::uint64_t pid) {
   if (file < 0) return false;
   ssize_t const length = ::read(file, text, sizeof text);
   ::close(file);
-  std::string_view const found(text, length > 0 ? static_cast<std::size_t>(length) : 0);
-  std::size_t const end = found.rfind(") ");  // of the program's name, which may hold anything
-  return end != found.npos && end + 2 < found.size() && (found[end + 2] == 'Z' || found[end + 2] == 'X');
+  text[length > 0 && length < static_cast<ssize_t>(sizeof text) ? length : 0] = '\0';
+  char const* const end = std::strrchr(text, ')');  // of the program's name, which may hold anything
+  char state = 0;
+  long threads = 0;  // a main thread that has ended is a zombie too, while others go on
+  return end != nullptr &&
+         std::sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
+                     &state, &threads) == 2 &&
+         (state == 'Z' || state == 'X') && threads <= 1;
 #else
-  static_cast<void>(pid);
   return false;
 #endif
 }

@@ -271,6 +271,11 @@ class shared_node {
 
   std::uint64_t pid(int peer) { return process(peer).pid; }
 
+  /// Whether a process of this namespace has ended, though its parent may not have asked how.
+  static bool has_ended(std::uint64_t pid);
+  /// In which process ids are counted; 0: not known.
+  static std::uint64_t process_namespace();
+
  private:
   template <class T>
   T* at(std::size_t offset) {
@@ -293,8 +298,6 @@ class shared_node {
 
   /// Whether a process is known to run no more. Numbers of another namespace mean other processes.
   bool died(int peer);
-  /// Whether it has ended, and its parent has not asked how.
-  static bool is_zombie(std::uint64_t pid);
 
   // ---- Waiting
 
