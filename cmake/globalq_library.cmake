@@ -94,7 +94,9 @@ function(globalq_compile_transport name)
   target_sources(globalq_compiled PRIVATE $<TARGET_OBJECTS:globalq_compiled_${name}>)
 endfunction()
 # Sources for a GPU's compiler bring their own kernels.
-if(NOT GLOBALQ_BUILD_COMPILED OR Kokkos_ENABLE_CUDA)
+if(NOT GLOBALQ_BUILD_COMPILED
+   OR Kokkos_ENABLE_CUDA
+   OR GLOBALQ_SANITIZER) # where what is tested links them
   set_target_properties(globalq_compiled globalq_named PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 

@@ -53,6 +53,7 @@ class arguments {
 
 /// @brief How the levels of an operator are learned while it is used.
 struct learning {
+  /// What is learned.
   enum class way : std::uint8_t {
     none,        ///< not at all: they stay what they are
     levels,      ///< ALQ: each level, by coordinate descent
