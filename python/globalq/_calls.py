@@ -328,9 +328,9 @@ class ReduceScatter(Shards):
     _kind = 1
 
     def __call__(self, x, own, step):
-        """Averages x; own becomes the values shard(len(x)) of the mean."""
-        self._run([(x, own, self._length(x, own))], step)
-        return own
+        """Averages x; own becomes the values shard(len(x)) of the mean. None: the shard is written where it lies in x."""
+        self._run([(x, own, None if own is None else self._length(x, own))], step)
+        return x if own is None else own
 
 
 class AllGather(Shards):
@@ -339,6 +339,6 @@ class AllGather(Shards):
     _kind = 2
 
     def __call__(self, own, out, step):
-        """Fills out with the decoded shards of all workers, the own one included."""
-        self._run([(own, out, self._length(out, own))], step)
+        """Fills out with the decoded shards of all workers, the own one included. None: the own shard lies at its place in out."""
+        self._run([(out, None, None) if own is None else (own, out, self._length(out, own))], step)
         return out

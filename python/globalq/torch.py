@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""globalq for PyTorch: gradients of DistributedDataParallel, averaged for a fraction of the bytes.
+"""globalq for PyTorch: gradients and weights of data-parallel training, for a fraction of the bytes.
 
     model = DistributedDataParallel(net)
     model.register_comm_hook(None, globalq.torch.DDPHook("cgx:4", model))
+
+    fully_shard(model)                       # FSDP2, torch 2.6 and newer
+    globalq.torch.shard(model, weights="qsdp", gradients="qsdp")
 
 Uses torch through its public Python interface only, so one package serves every version from 1.13 on.
 """
@@ -20,11 +23,11 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from ._calls import Mean
+from ._calls import AllGather, Mean, ReduceScatter
 from ._library import ConfigurationError, Error, Handle
 from ._workers import MessageWorkers, NamedMemory, new_name
 
-__all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "join"]
+__all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "Sharded", "join", "shard"]
 
 # Biases and normalizations, as CGX has them (Markov 2024, section 3.5); tensors of one dimension are excluded besides.
 CGX_EXCLUDES = ("*bias*", "*norm*", "*bn[0-9]*", "*ln_*")
@@ -303,3 +306,133 @@ class DDPHook(Handle):
     def close(self):
         """Ends the thread, after the buckets that were started. The hook cannot be used any more."""
         self._end()
+
+
+class Padded:
+    """Equal shares of a vector, as FSDP2 has them, for calls whose shards are cut at multiples of a number of values."""
+
+    def __init__(self, call):
+        self.call, size = call, call.workers.size
+        # a vector that the first worker has all of is one unit, or less
+        self._unit = 256
+        while size > 1 and call.shard(self._unit, 0).stop == self._unit:
+            self._unit *= 2
+        if size > 1:
+            self._unit = call.shard(self._unit, 0).stop
+        self._size = size
+
+    def share(self, count):
+        """What each worker brings for shares of so many values: as many, rounded up."""
+        return -(-count // self._unit) * self._unit
+
+
+class Sharded(Handle):
+    """What FSDP2 calls instead of its own collectives: see shard()."""
+
+    def __init__(self, workers, weights, gradients, seed):
+        self.workers = workers
+        self._gather, self._scatter = Padded(AllGather(workers, weights, seed=seed)), Padded(ReduceScatter(workers, gradients, seed=seed))
+        self._step = -1
+
+    def _next(self):
+        self._step += 1
+        return self._step
+
+    @property
+    def step(self):
+        """Number of the collective that began last; -1 before the first."""
+        return self._step
+
+    @property
+    def bytes_sent(self):
+        """Bytes that this process has sent."""
+        return self.workers.bytes_sent
+
+    def state_dict(self):
+        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
+        return {"step": self._step}
+
+    def load_state_dict(self, state):
+        """Continues after the step of a state_dict()."""
+        self._step = int(state["step"])
+
+    def close(self):
+        for padded in (self._gather, self._scatter):
+            padded.call.close()
+        self.workers.close()
+
+    def gather(self, output, own):
+        """output: the shares of all, of which own is this process's, perhaps in its place."""
+        gather, size, rank, count = self._gather, self.workers.size, self.workers.rank, own.numel()
+        share, step = gather.share(count), self._next()
+        if share == count:
+            place = output.view(-1)[rank * count:(rank + 1) * count]
+            if place.data_ptr() != own.data_ptr():
+                place.copy_(own.view(-1))
+            gather.call(None, output.view(-1), step)
+            return
+        padded = output.new_zeros(size, share)
+        padded[rank, :count] = own.view(-1)
+        gather.call(None, padded.view(-1), step)
+        output.view(size, count).copy_(padded[:, :count])
+
+    def scatter(self, output, given, op):
+        """output: this process's share of the mean, or of the sum, of what all bring."""
+        scatter, size, count = self._scatter, self.workers.size, output.numel()
+        if op not in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
+            raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG or SUM")
+        share, step = scatter.share(count), self._next()
+        if share == count:
+            scatter.call(given.view(-1), output.view(-1), step)
+        else:
+            padded = given.new_zeros(size, share)
+            padded[:, :count] = given.view(size, count)
+            own = given.new_empty(share)
+            scatter.call(padded.view(-1), own, step)
+            output.view(-1).copy_(own[:count])
+        if op == dist.ReduceOp.SUM:
+            output.mul_(size)
+
+
+class Collective:
+    """A collective of FSDP2, which asks for two members: allocate() and a call."""
+
+    def __init__(self, sharded):
+        self._sharded = sharded
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class GatherWeights(Collective):
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        if not output_tensor.is_floating_point() or output_tensor.element_size() < 2:
+            return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        return self._sharded.gather(output_tensor, input_tensor)
+
+
+class ScatterGradients(Collective):
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        return self._sharded.scatter(output_tensor, input_tensor, op)
+
+
+def shard(model, weights="qsdp", gradients="qsdp", *, seed=0, deadline=600.0, group=None, workers=None):
+    """Lets all modules of a model that fully_shard() made FSDP modules send their weights and gradients by operators, as QSDP does.
+
+    Weights are decoded by their owner too, so replicas of a layer agree while it is used; the exact weights stay in the shards. Buffers of
+    bytes travel as they are. Collectives return when they have ended: they do not overlap with computing.
+
+    weights, gradients  operators; "float32" for none
+    group               of the modules' mesh; None: all processes
+    returns             a Sharded: bytes_sent, state_dict(), close()
+    Source: Markov 2024 (thesis), chapter 5 (QSDP).
+    """
+    modules = [m for m in model.modules() if hasattr(m, "set_custom_all_gather") and hasattr(m, "set_custom_reduce_scatter")]
+    if not modules:
+        raise ConfigurationError("globalq: the model has no FSDP modules that take collectives; call fully_shard() of torch 2.8 or newer "
+                                 "before shard()")
+    sharded = Sharded(join(group, deadline) if workers is None else workers, weights, gradients, seed)
+    for module in modules:
+        module.set_custom_all_gather(GatherWeights(sharded))
+        module.set_custom_reduce_scatter(ScatterGradients(sharded))
+    return sharded

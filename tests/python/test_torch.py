@@ -313,6 +313,72 @@ def test_sparse_gradients_are_refused_by_name(run_processes):
     run_processes(SPARSE, 2, expect=3)
 
 
+FSDP = PREAMBLE + """
+from torch.distributed.fsdp import fully_shard
+
+def train(weights=None, gradients=None, dtype=torch.float32):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 10)).to(dtype)
+    for layer in (model[0], model[2]):
+        fully_shard(layer)
+    fully_shard(model)
+    sharded = globalq.torch.shard(model, weights, gradients, deadline=30) if weights else None
+    optimiser = torch.optim.SGD(model.parameters(), 0.2)
+    for step in range(60):
+        x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1000 * step + rank))
+        loss = nn.functional.cross_entropy(model(x.to(dtype)).float(), x[:, :10].argmax(1))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    shards = [p.to_local().detach().clone() for p in model.parameters()]
+    used = []
+    for layer in (model[0], model[2]):
+        layer.unshard()
+        used.append(bits_of(p.detach().float().clone() for p in layer.parameters()))  # numpy's memory cannot be freed by torch
+        layer.reshard()
+    assert len(set(gather(tuple(used)))) == 1, "replicas of weights differ"
+    return sum(gather(loss.item())) / size, shards, sharded
+
+plain, exact, _ = train()
+loss, shards, sharded = train("float32", "float32")
+# sums in another order: 60 steps of rounding
+assert all(torch.allclose(a, b, rtol=0, atol=1e-5) for a, b in zip(exact, shards)), "not the means of float32"
+whole = sharded.bytes_sent
+sharded.close()
+for weights, gradients in (("qsdp", "qsdp"), ("cgx:8", "cgx:4"), ("mxfp8", "qsgd:8")):
+    loss, _, sharded = train(weights, gradients)
+    assert abs(loss - plain) < 0.05, f"{weights}, {gradients}: {loss}, and {plain} without"
+    assert sharded.bytes_sent < 0.4 * whole and sharded.state_dict()["step"] == sharded.step > 300
+    sharded.close()
+loss, _, sharded = train("qsdp", "qsdp", torch.bfloat16)
+assert abs(loss - plain) < 0.1, f"bfloat16: {loss}, and {plain}"
+for op in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
+    for count in (256, 1024, 1000, 3):
+        out = torch.zeros(count)
+        sharded.scatter(out, torch.ones(size, count).view(-1) * (rank + 1), op)
+        right = sum(range(1, size + 1)) / (size if op == dist.ReduceOp.AVG else 1)
+        assert torch.allclose(out, torch.full((count,), right), rtol=0.02), (op, count, out[0])
+try:
+    sharded.scatter(torch.zeros(3), torch.zeros(3 * size), dist.ReduceOp.MAX)
+    assert False
+except globalq.Error as problem:
+    assert "use AVG or SUM" in str(problem)
+try:
+    globalq.torch.shard(nn.Linear(3, 3))
+    assert False
+except globalq.Error as problem:
+    assert "fully_shard()" in str(problem)
+"""
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_fully_sharded_models_train_as_without(run_processes, size):
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(getattr(fsdp, "FSDPModule", None), "set_custom_all_gather"):
+        pytest.skip("this torch has no FSDP2 that takes collectives")
+    run_processes(FSDP, size)
+
+
 REFUSED = PREAMBLE + """
 model = Net()
 def told(*arguments, **settings):
