@@ -103,7 +103,8 @@ void expect_memory(char const* operation, vectors all) {
     std::uint64_t const bytes = v.length * gq::size_of(type_of(operation, v.type));
     if (v.length > std::uint64_t{1} << 48 || v.length == 0) continue;  // the former is refused by the call
     if (v.input == nullptr || v.output == nullptr)
-      refuse(operation, "vector " + std::to_string(k) + " has " + std::to_string(v.length) + " values at NULL",
+      refuse(operation,
+             "vector " + std::to_string(k) + " has " + std::to_string(v.length) + " values at NULL",
              "give input and output");
     auto const add = [&](void const* at, bool written) {
       auto const first = reinterpret_cast<std::uintptr_t>(at);
@@ -116,9 +117,9 @@ void expect_memory(char const* operation, vectors all) {
   range const* written = nullptr;  // of those before, the outputs and inputs that reach furthest
   range const* read = nullptr;
   for (range const& r : ranges) {
-    range const* const other = written != nullptr && written->last > r.first                ? written
+    range const* const other = written != nullptr && written->last > r.first          ? written
                                : r.written && read != nullptr && read->last > r.first ? read
-                                                                                        : nullptr;
+                                                                                      : nullptr;
     if (other != nullptr)
       refuse(operation,
              "vectors " + std::to_string(std::min(r.of, other->of)) + " and " +
@@ -152,8 +153,8 @@ gq::vector_group group_of(vectors all) {
 class mean_of_vectors final : public globalq_call {
  public:
   template <class Space>
-  mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o, bool errors,
-                  Space const& space)
+  mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o,
+                  bool errors, Space const& space)
       : globalq_call(w, errors), name_(c.name) {
     o.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
@@ -179,7 +180,8 @@ class mean_of_layers final : public globalq_call {
  public:
   template <class Space>
   mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<gq::any_quantizer> operators,
-                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors, Space const& space)
+                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors,
+                 Space const& space)
       : globalq_call(w, errors) {
     o.call.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, std::move(model), std::move(operators), schedule, o, space);
@@ -214,7 +216,8 @@ class call_of_shards final : public globalq_call {
     std::uint64_t const brought = Gathers && !in_place ? own.count : v.length,
                         got = Gathers || in_place ? v.length : own.count;
     if ((brought != 0 && v.input == nullptr) || (got != 0 && v.output == nullptr))
-      refuse("globalq_call_run", std::to_string(std::max(brought, got)) + " values at NULL", "give input and output");
+      refuse("globalq_call_run", std::to_string(std::max(brought, got)) + " values at NULL",
+             "give input and output");
     with_type(v, [&]<class T>(T) {
       auto const whole = output_of<T>(v, v.length);
       if (in_place) return (*call_)(whole, step);
@@ -245,11 +248,13 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
   constexpr char const* operation = "globalq_call_create";
   choice const usual = choice_of(operation, s.operator_name);
   bool const errors = s.measure_errors != 0;
-  gq::options const o{.seed = s.seed,
-                      .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
+  gq::options const o{
+      .seed = s.seed,
+      .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
     refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
-  gq::schedule::any const schedule{std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
+  gq::schedule::any const schedule{
+      std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
   if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
     refuse(operation, "warm_up, first_layer or model_layers without layers", "give layers");
   switch (kind) {
@@ -260,14 +265,17 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
     case GLOBALQ_MEAN:
       break;
     default:
-      refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)), "give one of globalq_kind");
+      refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)),
+             "give one of globalq_kind");
   }
   if (layers.empty()) return std::make_unique<mean_of_vectors>(w, usual, schedule, o, errors, space);
   gq::adapt::layout model;
   std::vector<gq::any_quantizer> operators;
   for (globalq_layer const& l : layers) {
-    std::uint64_t const* const shape = l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
-    model.add(&expect(operation, "name of a layer", l.name), {shape, shape + l.dimensions}, type_of(operation, l.type));
+    std::uint64_t const* const shape =
+        l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
+    model.add(&expect(operation, "name of a layer", l.name), {shape, shape + l.dimensions},
+              type_of(operation, l.type));
     operators.push_back(l.operator_name == nullptr ? usual.op : choice_of(operation, l.operator_name).op);
   }
   return std::make_unique<mean_of_layers>(
@@ -282,8 +290,9 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
 
 using namespace globalq_c;
 
-globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, globalq_settings const* settings,
-                                   globalq_layer const* layers, size_t count, globalq_call** created) {
+globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
+                                   globalq_settings const* settings, globalq_layer const* layers,
+                                   size_t count, globalq_call** created) {
   constexpr char const* operation = "globalq_call_create";
   return guarded([&] {
     expect(operation, "created", created) = nullptr;
@@ -293,12 +302,13 @@ globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, 
     std::span const all(layers, count);
     // threads of one process would wait for each other on an instance that they share
     *created = (w.behind->one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
-                              : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
+                                      : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
                    .release();
   });
 }
 
-globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given, size_t count, uint64_t step) {
+globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given, size_t count,
+                                uint64_t step) {
   constexpr char const* operation = "globalq_call_run";
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
@@ -309,7 +319,8 @@ globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given,
   });
 }
 
-globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank, uint64_t* first, uint64_t* count) {
+globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank, uint64_t* first,
+                                  uint64_t* count) {
   constexpr char const* operation = "globalq_call_shard";
   return guarded([&] {
     gq::segment const s = expect(operation, "call", call).shard(length, rank);
@@ -349,23 +360,10 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
     read(operation, "report", report);  // refused before the sum begins anew
     gq::call_report const r = c.seen.take();
     write(operation, "report",
-          globalq_report{0,
-                         r.calls,
-                         r.failed,
-                         r.non_finite,
-                         r.non_finite_rank,
-                         r.uncompressed,
-                         r.values,
-                         r.bytes_sent,
-                         r.seconds,
-                         r.in(gq::phase::norm),
-                         r.in(gq::phase::opening),
-                         r.in(gq::phase::encode),
-                         r.in(gq::phase::reduce),
-                         r.in(gq::phase::decode),
-                         r.in(gq::phase::transfer),
-                         r.normalised_error(),
-                         r.zero_fraction()},
+          globalq_report{0, r.calls, r.failed, r.non_finite, r.non_finite_rank, r.uncompressed, r.values,
+                         r.bytes_sent, r.seconds, r.in(gq::phase::norm), r.in(gq::phase::opening),
+                         r.in(gq::phase::encode), r.in(gq::phase::reduce), r.in(gq::phase::decode),
+                         r.in(gq::phase::transfer), r.normalised_error(), r.zero_fraction()},
           report);
   });
 }

@@ -58,7 +58,8 @@ globalq_status guarded(F const& f) noexcept {
   }
 }
 
-[[noreturn]] inline void refuse(std::string const& operation, std::string const& what, std::string const& remedy) {
+[[noreturn]] inline void refuse(std::string const& operation, std::string const& what,
+                                std::string const& remedy) {
   throw gq::configuration_error("globalq: " + operation + ": " + what + "; " + remedy);
 }
 

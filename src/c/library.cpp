@@ -24,8 +24,14 @@ thread_local std::array<char, 2048> last_error{};
 std::string parameters_of(gq::named::entry const& of) {
   std::string text;
   for (gq::named::parameter const& p : of.parameters)
-    text.append(p.name).append("=").append(p.usual).append(": ").append(p.meaning).append(": ").append(p.allowed).append(
-        "\n");
+    text.append(p.name)
+        .append("=")
+        .append(p.usual)
+        .append(": ")
+        .append(p.meaning)
+        .append(": ")
+        .append(p.allowed)
+        .append("\n");
   return text;
 }
 
@@ -69,7 +75,8 @@ globalq_status status_of_exception() noexcept {
   } catch (gq::frame_error const& e) {
     return failed(GLOBALQ_FRAME, e.what());
   } catch (std::bad_alloc const&) {
-    return failed(GLOBALQ_NO_MEMORY, "globalq: there is no memory left; use shorter vectors, or fewer at a time");
+    return failed(GLOBALQ_NO_MEMORY,
+                  "globalq: there is no memory left; use shorter vectors, or fewer at a time");
   } catch (std::exception const& e) {
     return failed(GLOBALQ_OTHER, e.what());
   } catch (...) {
@@ -79,8 +86,10 @@ globalq_status status_of_exception() noexcept {
 
 gq::transport::options deadline_of(char const* operation, double seconds) {
   if (!(seconds > 0 && seconds < 1e9))
-    refuse(operation, "a deadline of " + std::to_string(seconds) + " s", "give seconds above 0 and below 10^9");
-  return {.deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds))};
+    refuse(operation, "a deadline of " + std::to_string(seconds) + " s",
+           "give seconds above 0 and below 10^9");
+  return {.deadline =
+              std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds))};
 }
 
 gq::dtype type_of(char const* operation, globalq_type type) {
@@ -102,7 +111,8 @@ void start_kokkos() {
   std::scoped_lock const lock(once);
   if (Kokkos::is_finalized())
     refuse("globalq", "Kokkos was finalised in this process", "use globalq before that");
-  if (!Kokkos::is_initialized()) Kokkos::initialize(Kokkos::InitializationSettings{}.set_disable_warnings(true));
+  if (!Kokkos::is_initialized())
+    Kokkos::initialize(Kokkos::InitializationSettings{}.set_disable_warnings(true));
 }
 
 }  // namespace globalq_c
@@ -127,8 +137,8 @@ globalq_status globalq_operator_at(size_t number, globalq_operator* found) {
              "there are " + std::to_string(all.size()));
     operator_texts const& o = all[number];
     write("globalq_operator_at", "found",
-          globalq_operator{0, o.name.c_str(), o.title.c_str(), o.source.c_str(), o.bound.c_str(), o.schedule.c_str(),
-                           o.parameters.c_str()},
+          globalq_operator{0, o.name.c_str(), o.title.c_str(), o.source.c_str(), o.bound.c_str(),
+                           o.schedule.c_str(), o.parameters.c_str()},
           found);
   });
 }

@@ -58,9 +58,9 @@ class messages final : public gq::transport::endpoint {
 
   void expect_usable(char const* operation) const {
     if (broken_)
-      throw gq::transport_error(gq::detail::worker_message(operation, rank(), size(),
-                                                           "the workers are unusable: a message before failed",
-                                                           "make new ones, on all workers together"));
+      throw gq::transport_error(gq::detail::worker_message(
+          operation, rank(), size(), "the workers are unusable: a message before failed",
+          "make new ones, on all workers together"));
   }
   [[noreturn]] void stop(char const* operation, int peer, int code) {
     broken_ = true;
@@ -88,7 +88,8 @@ class messages final : public gq::transport::endpoint {
 
 using namespace globalq_c;
 
-globalq_status globalq_threads_run(int count, double deadline, int (*body)(globalq_workers*, void*), void* context) {
+globalq_status globalq_threads_run(int count, double deadline, int (*body)(globalq_workers*, void*),
+                                   void* context) {
   constexpr char const* operation = "globalq_threads_run";
   return guarded([&] {
     if (body == nullptr) refuse(operation, "body is NULL", "give one");
@@ -105,10 +106,14 @@ globalq_status globalq_threads_run(int count, double deadline, int (*body)(globa
       failed(GLOBALQ_OK, "");
       int const code = body(&workers, context);
       if (code == 0) return;
-      std::string const text = *globalq_error() != '\0' ? globalq_error() : "the body of a worker returned " + std::to_string(code);
+      std::string const text = *globalq_error() != '\0'
+                                   ? globalq_error()
+                                   : "the body of a worker returned " + std::to_string(code);
       // the other workers' errors follow from the first one's
       if (code == GLOBALQ_TRANSPORT) throw gq::transport_error(text);
-      throw failure(code > GLOBALQ_OK && code < GLOBALQ_OTHER ? static_cast<globalq_status>(code) : GLOBALQ_OTHER, text);
+      throw failure(
+          code > GLOBALQ_OK && code < GLOBALQ_OTHER ? static_cast<globalq_status>(code) : GLOBALQ_OTHER,
+          text);
     });
   });
 }
@@ -128,12 +133,14 @@ globalq_status globalq_named_memory_create(char const* name, int rank, int size,
   });
 }
 
-globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size, globalq_workers** created) {
+globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size,
+                                       globalq_workers** created) {
   constexpr char const* operation = "globalq_messages_create";
   return guarded([&] {
     expect(operation, "created", created) = nullptr;
     globalq_messages const known = read(operation, "by", by);
-    if (known.send == nullptr || known.receive == nullptr || known.wait == nullptr || known.abandon == nullptr)
+    if (known.send == nullptr || known.receive == nullptr || known.wait == nullptr ||
+        known.abandon == nullptr)
       refuse(operation, "a function is NULL", "give send, receive, wait and abandon");
     if (size < 1 || rank < 0 || rank >= size)
       refuse(operation, "there is no rank " + std::to_string(rank) + " among " + std::to_string(size),

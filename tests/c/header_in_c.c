@@ -25,7 +25,8 @@ static int work(char const* name, int rank) {
   uint64_t step;
   int i;
   if (globalq_named_memory_create(name, rank, processes, 60, &workers) != GLOBALQ_OK) return fail("workers");
-  if (globalq_call_create(workers, GLOBALQ_MEAN, &settings, NULL, 0, &mean) != GLOBALQ_OK) return fail("mean");
+  if (globalq_call_create(workers, GLOBALQ_MEAN, &settings, NULL, 0, &mean) != GLOBALQ_OK)
+    return fail("mean");
   for (step = 0; step < steps; ++step) {
     globalq_vector const v = {gradient, gradient, length, GLOBALQ_FLOAT32};
     for (i = 0; i < length; ++i) gradient[i] = (float)((i + rank) % 7);

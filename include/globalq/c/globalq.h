@@ -45,8 +45,8 @@ extern "C" {
 typedef enum globalq_status {
   GLOBALQ_OK = 0,
   GLOBALQ_CONFIGURATION = 1, /**< what was asked for cannot work; nothing was sent */
-  GLOBALQ_DISAGREEMENT = 2,  /**< workers called with different numbers; vectors are as they were, on all of them */
-  GLOBALQ_TRANSPORT = 3,     /**< bytes could not be moved: a deadline, a worker that died or left; the workers are unusable */
+  GLOBALQ_DISAGREEMENT = 2,  /**< workers called differently; all are told, and vectors are as they were */
+  GLOBALQ_TRANSPORT = 3,     /**< a deadline passed, or a worker died or left; the workers are unusable */
   GLOBALQ_NON_FINITE = 4,    /**< NaN or infinity, where settings ask for an error */
   GLOBALQ_FRAME = 5,         /**< bytes that are none of globalq's, or damaged */
   GLOBALQ_NO_MEMORY = 6,
@@ -159,15 +159,15 @@ typedef enum globalq_kind {
 
 /** How a call works; zeros and NULL are defaults. */
 typedef struct globalq_settings {
-  size_t size;           /**< of this struct; to be filled in */
+  size_t size;               /**< of this struct; to be filled in */
   char const* operator_name; /**< "NAME[:VALUE][,parameter=value].."; NULL: "float32" */
-  char const* schedule;  /**< ring, tree, sra, allgather or hierarchical:N; NULL: that of the operator */
-  uint64_t seed;         /**< of the random bits, with the step */
-  uint64_t warm_up;      /**< with layers: steps below this number are in float32 */
-  uint64_t first_layer;  /**< with layers: the number of the first of them in the model */
-  uint64_t model_layers; /**< with layers: how many the model has; 0: the layers are all of them */
+  char const* schedule;      /**< ring, tree, sra, allgather or hierarchical:N; NULL: that of the operator */
+  uint64_t seed;             /**< of the random bits, with the step */
+  uint64_t warm_up;          /**< with layers: steps below this number are in float32 */
+  uint64_t first_layer;      /**< with layers: the number of the first of them in the model */
+  uint64_t model_layers;     /**< with layers: how many the model has; 0: the layers are all of them */
   int fail_on_non_finite; /**< NaN and infinity are errors; else every value of the result is NaN, and reports count it */
-  int measure_errors;     /**< reports say what rounding changed; costs a pass */
+  int measure_errors; /**< reports say what rounding changed; costs a pass */
 } globalq_settings;
 
 /** A tensor of a model. */
@@ -190,8 +190,9 @@ typedef struct globalq_vector {
 /** Makes a call.
  * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
  * @returns GLOBALQ_CONFIGURATION where an operator is unknown, or the parts do not fit together */
-GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind, globalq_settings const* settings,
-                                             globalq_layer const* layers, size_t count, globalq_call** created);
+GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
+                                             globalq_settings const* settings, globalq_layer const* layers,
+                                             size_t count, globalq_call** created);
 
 /** Does it; all workers call alike. Afterwards all hold the same bits.
  *
@@ -202,15 +203,16 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
  * read (GLOBALQ_ALL_GATHER). Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard by
  * itself, of as many values as globalq_call_shard() says.
  * @param step  with the seed it selects the random bits: use each once */
-GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count, uint64_t step);
+GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count,
+                                          uint64_t step);
 
 /** The shard of a worker: values [first, first + count) of a vector. */
-GLOBALQ_C globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank, uint64_t* first,
-                                            uint64_t* count);
+GLOBALQ_C globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank,
+                                            uint64_t* first, uint64_t* count);
 
 /** What a call with vectors of some length does and costs. */
 typedef struct globalq_plan {
-  size_t size; /**< of this struct; to be filled in */
+  size_t size;              /**< of this struct; to be filled in */
   int rounding_steps;       /**< roundings on the longest way from a value to the mean */
   uint32_t levels;          /**< above zero; 0: none */
   uint64_t bytes_sent;      /**< by the busiest worker */
@@ -223,12 +225,13 @@ typedef struct globalq_plan {
 
 /** @param length  of a vector; with layers unused
  * @returns GLOBALQ_CONFIGURATION where there is no such call */
-GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t length, globalq_type type, globalq_plan* plan);
+GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t length, globalq_type type,
+                                           globalq_plan* plan);
 
 /** The same of a mean among any number of workers, asked before there are any.
  * @param schedule  NULL: that of the operator */
-GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers, uint64_t length,
-                                          globalq_type type, globalq_plan* plan);
+GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers,
+                                          uint64_t length, globalq_type type, globalq_plan* plan);
 
 /** The operator of a layer (0 where there are none), with all parameters. Lives as long as the call. */
 GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t layer);
@@ -237,11 +240,12 @@ GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t lay
 typedef struct globalq_report {
   size_t size; /**< of this struct; to be filled in */
   uint64_t calls, failed;
-  uint64_t non_finite;     /**< calls whose result is NaN */
-  int non_finite_rank;     /**< the first rank that brought NaN or infinity to the last of them; -1: the mean overflowed */
-  uint64_t uncompressed;   /**< calls in float32 */
+  uint64_t non_finite; /**< calls whose result is NaN */
+  int non_finite_rank; /**< the first rank that brought NaN or infinity to the last of them; -1: the mean overflowed */
+  uint64_t uncompressed; /**< calls in float32 */
   uint64_t values, bytes_sent;
-  double seconds, norm_seconds, opening_seconds, encode_seconds, reduce_seconds, decode_seconds, transfer_seconds;
+  double seconds, norm_seconds, opening_seconds, encode_seconds, reduce_seconds, decode_seconds,
+      transfer_seconds;
   double normalized_error; /**< ||Q(x) - x||^2 / ||x||^2 of own values; NaN where it was not measured */
   double zero_fraction;    /**< of own values, rounded; NaN likewise */
 } globalq_report;
