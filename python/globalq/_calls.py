@@ -68,7 +68,7 @@ def is_tensor(x):
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-said = set()
+said: set = set()
 
 
 def say_once(what):
