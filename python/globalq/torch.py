@@ -254,6 +254,9 @@ class DDPHook(Handle):
 
     def __call__(self, state, bucket):
         """Starts to average a bucket in place; returns a future of its buffer."""
+        if isinstance(bucket, tuple):
+            raise Error("globalq: compiled autograd gives hooks single parameters instead of buckets; turn it off "
+                        "(torch._dynamo.config.compiled_autograd = False). torch.compile without it works")
         if bucket.index() == 0:
             self._step += 1
             self._in_step = 0

@@ -379,6 +379,36 @@ def test_fully_sharded_models_train_as_without(run_processes, size):
     run_processes(FSDP, size)
 
 
+COMPILED = PREAMBLE + """
+what = sys.argv[1]
+if what == "autograd":
+    torch._dynamo.config.compiled_autograd = True
+    torch._dynamo.config.optimize_ddp = "python_reducer"
+torch.manual_seed(1)
+net = Net()
+ddp = nn.parallel.DistributedDataParallel(torch.compile(net, backend="aot_eager") if what == "inside" else net)
+hook = globalq.torch.DDPHook("cgx:4", ddp, deadline=30)
+ddp.register_comm_hook(None, hook)
+run = ddp if what == "inside" else torch.compile(ddp, backend="aot_eager")
+try:
+    for step in range(3):
+        ddp.zero_grad()
+        loss(run, step).backward()
+        expect_alike(net)
+except Exception as problem:
+    assert what == "autograd" and "turn it off" in str(problem), problem
+    os._exit(3)
+assert hook.step == 2 and hook.bytes_sent > 0
+"""
+
+
+@pytest.mark.parametrize("what", ["inside", "outside", "autograd"])
+def test_compiled_models(run_processes, what):
+    if not hasattr(torch, "compile") or not hasattr(getattr(torch, "compiler", None), "is_compiling"):
+        pytest.skip("this torch compiles no models")
+    run_processes(COMPILED, 2, what, expect=3 if what == "autograd" else 0)
+
+
 REFUSED = PREAMBLE + """
 model = Net()
 def told(*arguments, **settings):
