@@ -178,7 +178,29 @@ class Engine:
                     print(text, file=sys.stderr)
 
 
-class DDPHook(Handle):
+class Counted(Handle):
+    """Counts steps, which with the seed select random bits. Subclasses have workers and _step."""
+
+    @property
+    def step(self):
+        """Number of the step that began last; -1 before the first."""
+        return self._step
+
+    @property
+    def bytes_sent(self):
+        """Bytes that this process has sent."""
+        return self.workers.bytes_sent
+
+    def state_dict(self):
+        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
+        return {"step": self._step}
+
+    def load_state_dict(self, state):
+        """Continues after the step of a state_dict()."""
+        self._step = int(state["step"])
+
+
+class DDPHook(Counted):
     """A communication hook of DistributedDataParallel: model.register_comm_hook(None, hook).
 
     Gradients are averaged bucket by bucket, each layer by an operator, by a thread of the hook while the backward pass runs. All
@@ -284,27 +306,9 @@ class DDPHook(Handle):
         return self._engine.workers
 
     @property
-    def step(self):
-        """Number of the step that began last; -1 before the first."""
-        return self._step
-
-    @property
     def non_finite(self):
         """Buckets whose gradients became NaN on all processes; the first is told by a warning on rank 0."""
         return self._engine.non_finite
-
-    @property
-    def bytes_sent(self):
-        """Bytes that this process has sent."""
-        return self.workers.bytes_sent
-
-    def state_dict(self):
-        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
-        return {"step": self._step}
-
-    def load_state_dict(self, state):
-        """Continues after the step of a state_dict()."""
-        self._step = int(state["step"])
 
     def close(self):
         """Ends the thread, after the buckets that were started. The hook cannot be used any more."""
@@ -322,15 +326,14 @@ class Padded:
             self._unit *= 2
         if size > 1:
             self._unit = call.shard(self._unit, 0).stop
-        self._size = size
 
     def share(self, count):
         """What each worker brings for shares of so many values: as many, rounded up."""
         return -(-count // self._unit) * self._unit
 
 
-class Sharded(Handle):
-    """What FSDP2 calls instead of its own collectives: see shard()."""
+class Sharded(Counted):
+    """What FSDP2 calls instead of its own collectives, each of which is a step: see shard()."""
 
     def __init__(self, workers, weights, gradients, seed):
         self.workers = workers
@@ -340,24 +343,6 @@ class Sharded(Handle):
     def _next(self):
         self._step += 1
         return self._step
-
-    @property
-    def step(self):
-        """Number of the collective that began last; -1 before the first."""
-        return self._step
-
-    @property
-    def bytes_sent(self):
-        """Bytes that this process has sent."""
-        return self.workers.bytes_sent
-
-    def state_dict(self):
-        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
-        return {"step": self._step}
-
-    def load_state_dict(self, state):
-        """Continues after the step of a state_dict()."""
-        self._step = int(state["step"])
 
     def close(self):
         for padded in (self._gather, self._scatter):

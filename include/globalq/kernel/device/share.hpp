@@ -279,8 +279,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         sum);
   }
 
-  /// Adds what frames [from, to) decode to.
-  /// @param next  what was fetched of the first of them
+  /// Adds what frames [from, to) decode to; @p next was fetched of the first.
   /// @param each  each(number, frame, use) calls use(affine, row, place) for every value
   template <class Each>
   GLOBALQ_FUNCTION void add_frames(codes next, int from, int to, Each const& each, floats& sum) const {
