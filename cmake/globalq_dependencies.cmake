@@ -56,5 +56,5 @@ string(TOUPPER "${GLOBALQ_ENABLE_EIGEN}" enable_eigen)
 if(enable_eigen STREQUAL "AUTO")
   find_package(Eigen3 3.4 QUIET NO_MODULE)
 elseif(GLOBALQ_ENABLE_EIGEN)
-  find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+  find_package(Eigen3 3.4 REQUIRED NO_MODULE PATH_SUFFIXES cmeel.prefix/share/eigen3/cmake) # as a package of Python's
 endif()

@@ -70,6 +70,7 @@ set_target_properties(
              VISIBILITY_INLINES_HIDDEN ON)
 target_link_libraries(globalq_c PRIVATE globalq_named)
 target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
+target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen where it is found, for PowerSGD
 target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
                                 ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
 if(NOT GLOBALQ_BUILD_C)
@@ -125,4 +126,7 @@ if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
   target_link_libraries(globalq_eigen INTERFACE globalq_part_baseline Eigen3::Eigen)
   # Kokkos shares blocks out to threads; Eigen multiplies each on the thread that asks.
   target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
+  target_link_libraries(globalq_c PRIVATE globalq_eigen)
+  # gcc 12 takes a register that AVX-512 intrinsics leave undefined on purpose for a mistake, where Eigen inlines it
+  target_compile_options(globalq_c PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
 endif()

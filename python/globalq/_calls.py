@@ -269,7 +269,8 @@ class Mean(Call):
     schedule        ring, tree, sra, allgather or hierarchical:N; None: that of the operator
     seed            of the random bits, with the step
     layers          of a model, each averaged by an operator of its own: (name, shape[, dtype[, operator]]); then each call brings
-                    one vector a layer
+                    one vector a layer. Layers may have compressors, "top-k:0.01" or "power-sgd:4": what a worker does not send is
+                    added to its next vector; see save()
     warm_up         so many first steps travel as float32; with layers
     first_layer, model_layers  where the layers are some of a model's: the number of the first, and how many the model has
     non_finite      "propagate": where a worker brings NaN or infinity, all of the result is NaN; or "error"
@@ -290,6 +291,24 @@ class Mean(Call):
             raise c.ConfigurationError(f"globalq: {len(xs)} vectors into {len(ys)}; give as many")
         self._run([(a, b, None) for a, b in zip(xs, ys)], step)
         return x if out is None else out
+
+    def save(self):
+        """What this worker keeps from step to step, as bytes: of layers with a compressor, what has not been sent. Else b""."""
+        size = ctypes.c_size_t()
+        with self._open() as handle:
+            check(library.globalq_call_save(handle, None, ctypes.byref(size)))
+            kept = ctypes.create_string_buffer(size.value)
+            check(library.globalq_call_save(handle, kept, ctypes.byref(size)))
+        return kept.raw
+
+    def load(self, states):
+        """Takes up what calls saved, whatever layers of the model they had; all workers do so before the same step.
+
+        states: of this worker; or, where another number of workers saved them, of all of those.
+        """
+        array = (c.Bytes * len(states))(*(c.Bytes(state, len(state)) for state in states))
+        with self._open() as handle:
+            check(library.globalq_call_load(handle, array, len(states)))
 
     def plan(self, length=0, dtype="float32"):
         """What a call with vectors of this length does and costs; with layers, all of them."""

@@ -75,6 +75,10 @@ class Vector(ctypes.Structure):
     _fields_ = [("input", c_void_p), ("output", c_void_p), ("length", c_uint64), ("type", c_int)]
 
 
+class Bytes(ctypes.Structure):
+    _fields_ = [("bytes", c_char_p), ("size", c_size_t)]
+
+
 class Plan(Sized):
     _fields_ = [("size", c_size_t), ("rounding_steps", c_int), ("levels", c_uint32), ("bytes_sent", c_uint64),
                 ("bytes_are_most", c_int), ("bits_per_value", c_double), ("theta", c_double), ("iterations_factor", c_double),
@@ -108,6 +112,8 @@ FUNCTIONS = {
     "globalq_call_plan": (c_int, c_void_p, c_uint64, c_int, POINTER(Plan)),
     "globalq_plan_for": (c_int, c_char_p, c_char_p, c_int, c_uint64, c_int, POINTER(Plan)),
     "globalq_call_operator": (c_char_p, c_void_p, c_size_t),
+    "globalq_call_save": (c_int, c_void_p, c_void_p, POINTER(c_size_t)),
+    "globalq_call_load": (c_int, c_void_p, POINTER(Bytes), c_size_t),
     "globalq_call_report": (c_int, c_void_p, POINTER(Report)),
     "globalq_call_destroy": (None, c_void_p),
 }

@@ -10,6 +10,7 @@
 Uses torch through its public Python interface only, so one package serves every version from 1.13 on.
 """
 
+import ctypes
 import datetime
 import fnmatch
 import inspect
@@ -125,6 +126,7 @@ class Engine:
         self.workers, self._model_layers, self._settings = workers, model_layers, settings
         self.non_finite = 0
         self._calls, self._jobs = {}, queue.SimpleQueue()
+        self._states, self._states_of = [], None  # what calls saved, and the step that takes it up
         self._thread = threading.Thread(target=self._work, name="globalq", daemon=True)
         self._thread.start()
 
@@ -153,15 +155,37 @@ class Engine:
             done.set_result(problem)
             del layers, gradients, done
 
+    def save(self):
+        """What this process keeps between steps, by layer; see Mean.save()."""
+        if self._states_of is None:  # loaded, and not taken up yet
+            return self._states
+        return [state for state in (mean.save() for mean, _ in self._calls.values()) if state]
+
+    def load(self, states):
+        """Between steps: the next ones take up what was saved."""
+        for mean, _ in self._calls.values():
+            mean.close()
+        self._calls, self._states, self._states_of = {}, list(states), None
+
     def _average(self, first, layers, gradients, step):
         key = (first, tuple(layer.number for layer in layers))
         mean, _ = self._calls.get(key, (None, 0))
+        if self._states_of is None:
+            self._states_of = step
+        elif self._states_of < step:
+            self._states = []
         if mean is None:
-            # buckets are made anew after the first step: calls that the last step did not use are dropped
-            for old in [k for k, (_, used) in self._calls.items() if used + 1 < step]:
-                self._calls.pop(old)[0].close()
+            # buckets are made anew after the first step: calls of earlier steps hand on what they keep of the layers
+            old = {k for k, (_, used) in self._calls.items() if used < step and (used + 1 < step or set(k[1]) & set(key[1]))}
+            for call in [self._calls.pop(k)[0] for k in old]:
+                if state := call.save():
+                    self._states.append(state)
+                    self._states_of = step
+                call.close()
             mean = Mean(self.workers, first_layer=first, model_layers=self._model_layers, **self._settings,
                         layers=[(layer.name, layer.parameter.shape, g.dtype, layer.operator) for layer, g in zip(layers, gradients)])
+            if self._states:
+                mean.load(self._states)
         self._calls[key] = mean, step
         mean(gradients, step)
         seen = mean.report()
@@ -192,7 +216,7 @@ class Counted(Handle):
         return self.workers.bytes_sent
 
     def state_dict(self):
-        """What to save with the model, so that a resumed training does not draw the random bits of earlier steps again."""
+        """What each process saves with the model, so that a resumed training does not draw the random bits of earlier steps again."""
         return {"step": self._step}
 
     def load_state_dict(self, state):
@@ -207,7 +231,8 @@ class DDPHook(Counted):
     processes make it at the same point with the same arguments, and end each step with the same bits. Ctrl-C takes effect when the
     bucket that is under way has ended.
 
-    operator     of layers that are quantized: "float32" or a named one; globalq.operators() lists them
+    operator     of layers that are quantized: "float32" or a named one; globalq.operators() lists them. "top-k:0.01" and "power-sgd:4"
+                 keep what they do not send, by layer, and add it to the next gradient; state_dict() has it
     model        the DistributedDataParallel, whose process group is used, or the module in it. Without it layers have no names, and
                  exclude and layers cannot be used
     layers       {pattern: operator} for layers whose name matches; the first match counts, before exclude, min_size and min_dims
@@ -247,7 +272,7 @@ class DDPHook(Counted):
         workers = join(group, deadline) if workers is None else workers
         # what is unknown is refused here rather than in the backward pass
         for op in {operator, *self._rules.values()}:
-            Mean(workers, op, schedule=schedule).close()
+            Mean(workers, op, schedule=schedule, layers=[("layer", (1,))]).close()
         self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, operator=operator, schedule=schedule, seed=seed, warm_up=warm_up)
         # also when Python ends: a thread that completes a future then would end the process by a signal
         self._end = weakref.finalize(self, self._engine.close)
@@ -296,6 +321,20 @@ class DDPHook(Counted):
             return buffer
 
         return done.then(averaged)
+
+    def state_dict(self):
+        """What each process saves with the model: the step, and what compressors have not sent yet. Called between steps."""
+        return {"step": self._step, "compressors": [torch.frombuffer(bytearray(kept), dtype=torch.uint8) for kept in self._engine.save()]}
+
+    def load_state_dict(self, state):
+        """Continues after the step of a state_dict().
+
+        state: of this process; or, where another number of processes saved theirs, a list of all of them.
+        """
+        states = [state] if isinstance(state, dict) else list(state)
+        kept = [tensor.cpu().contiguous() for s in states for tensor in s.get("compressors", ())]
+        self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
+        super().load_state_dict(states[0])
 
     def report(self):
         """A tuple for each layer: name, values, operator, why it is not quantized (or None)."""

@@ -2,6 +2,7 @@
 /// @file
 /// @brief c: calls: means of any vectors, of the layers of a model, and of shards.
 
+#include "compressors.hpp"
 #include "handles.hpp"
 
 #include <globalq/collective/all_gather.hpp>
@@ -43,6 +44,8 @@ struct globalq_call {
                       "ask a mean");
   }
   virtual char const* operator_name(std::size_t layer) const = 0;
+  virtual std::vector<std::byte> save() const { return {}; }
+  virtual void load(std::vector<gq::baseline::state> const& states) { static_cast<void>(states); }
 
   std::shared_ptr<globalq_c::link> behind;  ///< destroyed last
   gq::telemetry seen;
@@ -58,6 +61,10 @@ struct choice {
 };
 choice choice_of(char const* operation, char const* name) {
   if (name == nullptr) return {};
+  if (gq::named::read_compressor(name))
+    refuse(operation,
+           "\"" + std::string(name) + "\" is a compressor, which keeps what it did not send of each layer",
+           "give it to a layer of a mean, or give a mean layers");
   gq::named::named_operator const found = gq::named::read_operator(name);
   if (!found.only_quantises())
     refuse(operation,
@@ -176,25 +183,126 @@ class mean_of_vectors final : public globalq_call {
   std::optional<gq::allreduce_mean<>> mean_;
 };
 
+/// What the layers of a mean travel by: an operator, or a compressor with others that have the same.
+struct layer_choices {
+  gq::adapt::layout model, quantized;
+  std::vector<gq::any_quantizer> operators;  ///< of the layers in quantized
+  std::vector<std::size_t> numbers;          ///< of the same, among all
+  std::vector<std::string> names;            ///< of compressors, by layer; empty: an operator
+  std::vector<compressor_parts> compressors;
+
+  void add(gq::adapt::layer const& l, std::optional<gq::named::named_compressor> const& by,
+           gq::any_quantizer const& op) {
+    std::size_t const number = model.size();
+    model.add(l.name, l.shape, l.type);
+    names.push_back(by ? by->name : "");
+    if (!by) {
+      quantized.add(l.name, l.shape, l.type);
+      operators.push_back(op);
+      numbers.push_back(number);
+      return;
+    }
+    auto found = std::find_if(compressors.begin(), compressors.end(),
+                              [&](compressor_parts const& c) { return c.how.name == by->name; });
+    if (found == compressors.end()) found = compressors.insert(found, {*by});
+    found->add(number, l);
+  }
+
+  /// PowerSGD sends layers in float32 beside its own: with nothing else there, one exchange less.
+  void join_plain_layers() {
+    if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
+      return;
+    for (std::size_t k = 0; k < operators.size(); ++k)
+      if (!operators[k].facts().plain || quantized[k].type != gq::dtype::float32) return;
+    compressor_parts all{compressors[0].how};
+    for (std::size_t k = 0; k < model.size(); ++k) {
+      all.add(k, model[k], names[k].empty());
+      if (names[k].empty()) names[k] = "float32";
+    }
+    compressors[0] = std::move(all);
+    quantized = {};
+    operators.clear();
+    numbers.clear();
+  }
+
+  /// What workers compare beside the operators.
+  std::uint64_t hash() const {
+    std::uint64_t h = 0;
+    for (std::string const& name : names) h = gq::detail::hash(h, std::string_view(name));
+    return h;
+  }
+};
+
 class mean_of_layers final : public globalq_call {
  public:
   template <class Space>
-  mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<gq::any_quantizer> operators,
-                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors,
-                 Space const& space)
-      : globalq_call(w, errors) {
+  mean_of_layers(globalq_workers& w, layer_choices what, gq::schedule::any const& schedule,
+                 gq::adapt::layered_options o, bool errors, Space const& space)
+      : globalq_call(w, errors), what_(std::move(what)), numbers_(what_.model.size()) {
+    auto& workers = *w.behind->endpoint;
     o.call.telemetry = &seen;
-    mean_.emplace(*w.behind->endpoint, std::move(model), std::move(operators), schedule, o, space);
+    o.of = std::max<std::uint64_t>(o.of, what_.model.size());
+    if (!what_.compressors.empty()) {
+      std::vector<gq::any_quantizer> const plain(what_.model.size(), gq::uncompressed{});
+      plain_.emplace(workers, what_.model, plain, schedule, o, space);
+      o.alike = what_.hash();
+      for (compressor_parts& c : what_.compressors)
+        compressors_.push_back(
+            make_compressor(std::move(c), workers, gq::kernel::host_executor(space), o.call, schedule));
+    }
+    if (compressors_.size() != 1 || what_.quantized.size() != 0)
+      mean_.emplace(workers, what_.quantized, what_.operators, schedule, o, space);
+    for (std::size_t k = 0; k < what_.numbers.size(); ++k) numbers_[what_.numbers[k]] = k;
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory("globalq_call_run", all);
-    (*mean_)(group_of(all), step);
+    gq::vector_group const group = group_of(all);
+    if (compressors_.empty()) return (*mean_)(group, step);
+    if (plain_->warms_up(step) || plain_->forced_to_float32()) return (*plain_)(group, step);
+    auto& workers = *behind->endpoint;
+    if (std::string const why = gq::adapt::detail::unlike_layout(what_.model, group); !why.empty()) {
+      gq::detail::share_refusal(workers, why);
+      throw gq::configuration_error(
+          gq::detail::worker_message("globalq_call_run", workers.rank(), workers.size(), why));
+    }
+    // first, since it compares what all of them are
+    if (mean_) {
+      std::vector<globalq_vector> own;
+      for (std::size_t const k : what_.numbers) own.push_back(all[k]);
+      (*mean_)(group_of(own), step);
+    }
+    for (auto const& c : compressors_) c->run(group.members(), step);
   }
-  gq::plan plan(std::uint64_t, gq::dtype) const override { return mean_->plan(); }
-  char const* operator_name(std::size_t layer) const override { return mean_->operator_name(layer).c_str(); }
+  gq::plan plan(std::uint64_t, gq::dtype) const override {
+    if (!compressors_.empty())
+      refuse("globalq_call_plan", "compressors have no plan", "see what a report counts");
+    return mean_->plan();
+  }
+  char const* operator_name(std::size_t layer) const override {
+    if (layer >= numbers_.size())
+      refuse("globalq_call_operator", "there is no layer " + std::to_string(layer),
+             "there are " + std::to_string(numbers_.size()));
+    if (std::string const& name = what_.names[layer]; !name.empty()) return name.c_str();
+    return mean_->operator_name(numbers_[layer]).c_str();
+  }
+  std::vector<std::byte> save() const override {
+    if (compressors_.empty()) return {};
+    gq::baseline::state kept(behind->endpoint->size(), behind->endpoint->rank());
+    for (auto const& c : compressors_) kept.add(c->save());
+    return kept.bytes();
+  }
+  void load(std::vector<gq::baseline::state> const& states) override {
+    for (auto const& c : compressors_) c->load(states);
+  }
 
  private:
-  std::optional<gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>> mean_;
+  using layered = gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>;
+
+  layer_choices what_;
+  std::vector<std::size_t> numbers_;  ///< of layers among those that are quantized
+  std::optional<layered> mean_;       ///< of these
+  std::optional<layered> plain_;      ///< of all layers, in steps that do not compress
+  std::vector<std::unique_ptr<compressor>> compressors_;
 };
 
 /// Shards: of one vector at a time.
@@ -246,7 +354,9 @@ template <class Space>
 std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, globalq_settings const& s,
                                    std::span<globalq_layer const> layers, Space const& space) {
   constexpr char const* operation = "globalq_call_create";
-  choice const usual = choice_of(operation, s.operator_name);
+  bool const compresses = !layers.empty() && s.operator_name != nullptr &&
+                          gq::named::read_compressor(s.operator_name).has_value();
+  choice const usual = compresses ? choice{.schedule = "sra"} : choice_of(operation, s.operator_name);
   bool const errors = s.measure_errors != 0;
   gq::options const o{
       .seed = s.seed,
@@ -269,17 +379,22 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
              "give one of globalq_kind");
   }
   if (layers.empty()) return std::make_unique<mean_of_vectors>(w, usual, schedule, o, errors, space);
-  gq::adapt::layout model;
-  std::vector<gq::any_quantizer> operators;
+  layer_choices what;
   for (globalq_layer const& l : layers) {
     std::uint64_t const* const shape =
         l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
-    model.add(&expect(operation, "name of a layer", l.name), {shape, shape + l.dimensions},
-              type_of(operation, l.type));
-    operators.push_back(l.operator_name == nullptr ? usual.op : choice_of(operation, l.operator_name).op);
+    gq::adapt::layer const added{&expect(operation, "name of a layer", l.name),
+                                 {shape, shape + l.dimensions},
+                                 0,
+                                 0,
+                                 type_of(operation, l.type)};
+    char const* const by = l.operator_name == nullptr ? s.operator_name : l.operator_name;
+    auto const compressed = by == nullptr ? std::nullopt : gq::named::read_compressor(by);
+    what.add(added, compressed, compressed ? gq::uncompressed{} : choice_of(operation, by).op);
   }
+  what.join_plain_layers();
   return std::make_unique<mean_of_layers>(
-      w, std::move(model), std::move(operators), schedule,
+      w, std::move(what), schedule,
       gq::adapt::layered_options{
           .call = o, .warm_up = s.warm_up, .first = s.first_layer, .of = s.model_layers},
       errors, space);
@@ -365,6 +480,37 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
                          r.in(gq::phase::encode), r.in(gq::phase::reduce), r.in(gq::phase::decode),
                          r.in(gq::phase::transfer), r.normalised_error(), r.zero_fraction()},
           report);
+  });
+}
+
+globalq_status globalq_call_save(globalq_call const* call, void* bytes, size_t* size) {
+  constexpr char const* operation = "globalq_call_save";
+  return guarded([&] {
+    std::vector<std::byte> const kept = expect(operation, "call", call).save();
+    std::size_t const room = std::exchange(expect(operation, "size", size), kept.size());
+    if (bytes != nullptr && room >= kept.size() && !kept.empty())
+      std::memcpy(bytes, kept.data(), kept.size());
+  });
+}
+
+globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count) {
+  constexpr char const* operation = "globalq_call_load";
+  return guarded([&] {
+    globalq_call& c = expect(operation, "call", call);
+    std::vector<gq::baseline::state> of_workers;
+    for (globalq_bytes const& b :
+         std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {
+      if (b.size == 0) continue;
+      auto one = gq::baseline::state::parse({static_cast<std::byte const*>(b.bytes), b.size});
+      auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::baseline::state const& s) {
+        return s.rank() == one.rank() && s.workers() == one.workers();
+      });
+      if (same == of_workers.end())
+        of_workers.push_back(std::move(one));
+      else
+        same->add(one);
+    }
+    c.load(of_workers);
   });
 }
 

@@ -5,7 +5,7 @@
 #include "handles.hpp"
 
 #include <globalq/kernel/isa/set.hpp>
-#include <globalq/named/operators.hpp>
+#include <globalq/named/compressors.hpp>
 #include <globalq/version.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -21,9 +21,9 @@ namespace {
 thread_local std::array<char, 2048> last_error{};
 
 /// The parameters of an operator, a line each.
-std::string parameters_of(gq::named::entry const& of) {
+std::string parameters_of(std::span<gq::named::parameter const> all) {
   std::string text;
-  for (gq::named::parameter const& p : of.parameters)
+  for (gq::named::parameter const& p : all)
     text.append(p.name)
         .append("=")
         .append(p.usual)
@@ -44,7 +44,10 @@ std::vector<operator_texts> const& all_operators() {
     std::vector<operator_texts> made;
     for (gq::named::entry const& e : gq::named::operators())
       made.push_back({std::string(e.name), std::string(e.title), std::string(e.source), std::string(e.bound),
-                      e.make({e.name, e.parameters}).schedule, parameters_of(e)});
+                      e.make({e.name, e.parameters}).schedule, parameters_of(e.parameters)});
+    for (gq::named::compressor_entry const& e : gq::named::compressors())
+      made.push_back({std::string(e.name), std::string(e.title), std::string(e.source), std::string(e.error),
+                      "", parameters_of(e.parameters)});
     return made;
   }();
   return all;

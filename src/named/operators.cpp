@@ -24,6 +24,25 @@ arguments::arguments(std::string_view whole, std::span<parameter const> paramete
   given_.resize(values_.size());
 }
 
+arguments arguments::read(std::string_view text, std::span<parameter const> parameters) {
+  arguments with{text, parameters};
+  std::size_t const end = name_in(text).size();
+  if (end == text.size()) return with;
+  bool first = text[end] == ':';
+  for (std::string_view const part : split(text.substr(end + 1), ',')) {
+    std::size_t const equals = part.find('=');
+    if (equals != std::string_view::npos)
+      with.set(part.substr(0, equals), part.substr(equals + 1));
+    else if (first && !parameters.empty())
+      with.set(parameters[0].name, part);
+    else
+      refuse("operator", text, "holds \"" + std::string{part} + "\", which is no parameter=value",
+             "write NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter");
+    first = false;
+  }
+  return with;
+}
+
 void arguments::set(std::string_view name, std::string_view value) {
   auto const found = std::find_if(parameters_.begin(), parameters_.end(),
                                   [&](parameter const& each) { return each.name == name; });
@@ -493,28 +512,11 @@ globalq::any_quantizer operator_of(named_operator const& asked) {
 }
 
 named_operator read_operator(std::string_view text) {
-  std::size_t const end = std::min(text.find_first_of(":,"), text.size());
-  std::string_view const name = text.substr(0, end);
-  auto const found =
-      std::find_if(std::begin(registry), std::end(registry), [&](entry const& e) { return e.name == name; });
+  auto const found = std::find_if(std::begin(registry), std::end(registry),
+                                  [&](entry const& e) { return e.name == name_in(text); });
   if (found == std::end(registry))
     refuse("operator", text, "is no operator", "give help for a list, or one of " + names());
-  arguments with{text, found->parameters};
-  if (end < text.size()) {
-    std::string_view rest = text.substr(end + 1);
-    bool first = text[end] == ':';
-    for (std::string_view const part : split(rest, ',')) {
-      std::size_t const equals = part.find('=');
-      if (equals != std::string_view::npos)
-        with.set(part.substr(0, equals), part.substr(equals + 1));
-      else if (first && !found->parameters.empty())
-        with.set(found->parameters[0].name, part);
-      else
-        refuse("operator", text, "holds \"" + std::string{part} + "\", which is no parameter=value",
-               "write NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter");
-      first = false;
-    }
-  }
+  arguments const with = arguments::read(text, found->parameters);
   try {
     named_operator chosen = found->make(with);
     if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];

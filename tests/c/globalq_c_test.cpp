@@ -4,9 +4,11 @@
 /// every refusal says what is wrong.
 
 #include <globalq/c/globalq.h>
+#include <globalq/baseline.hpp>
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
+#include <globalq/named/compressors.hpp>
 #include <globalq/named/operators.hpp>
 #include <globalq/schedule/any.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
@@ -191,6 +193,7 @@ TEST(C, means_have_the_bits_of_the_library_over_every_transport) {
       EXPECT_THAT(globalq_error(), HasSubstr("there is no operator"));
       break;
     }
+    if (gq::named::read_compressor(op.name)) continue;
     auto const found = gq::named::read_operator(op.name);
     std::string name = op.name;
     if (name == "alq") name = "alq:3,levels=0:0.1:1";
@@ -272,6 +275,145 @@ TEST(C, layers_have_operators_and_types_of_their_own) {
   });
   EXPECT_EQ(ended, GLOBALQ_OK) << text;
 }
+
+#if defined(GLOBALQ_HAS_EIGEN)
+TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
+  constexpr int workers = 2;
+  constexpr std::uint64_t steps = 6;
+  std::uint64_t const shapes[][2] = {{30, 40}, {7, 1}, {12, 100}};
+  auto const gradient = [](std::size_t layer, int rank, std::uint64_t step) {
+    return values(layer == 1 ? 7 : 1200, rank + 10 * static_cast<int>(step) + static_cast<int>(layer));
+  };
+  std::vector<std::vector<float>> right[steps];
+  gq::transport::threads(workers).run([&](auto& w) {
+    gq::adapt::layout a, c;
+    a.add("a", {30, 40}), c.add("c", {12, 100});
+    gq::baseline::error_feedback thin{gq::baseline::power_sgd{a, {.rank = 2}, {.seed = 9}}};
+    gq::baseline::error_feedback largest{gq::baseline::top_k{c, {.density = 0.1}, {.seed = 9}}};
+    gq::allreduce_mean plain{w, gq::uncompressed{}, gq::schedule::any{"sra"}};
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      std::vector<std::vector<float>> x;
+      for (std::size_t k = 0; k < 3; ++k) x.push_back(gradient(k, w.rank(), step));
+      thin.reduce(w, x[0], x[0], step);
+      plain(x[1], step);
+      largest.reduce(w, x[2], x[2], step);
+      if (w.rank() == 0) right[step] = x;
+    }
+  });
+  auto const run_layers = [&](globalq_workers* w, globalq_call* call, std::vector<std::size_t> const& of,
+                              std::uint64_t step) {
+    std::vector<std::vector<float>> x;
+    std::vector<globalq_vector> v;
+    for (std::size_t const k : of) x.push_back(gradient(k, globalq_rank(w), step));
+    for (auto& each : x) v.push_back({each.data(), each.data(), each.size(), GLOBALQ_FLOAT32});
+    globalq_status const status = globalq_call_run(call, v.data(), v.size(), step);
+    for (std::size_t k = 0; k < of.size() && status == GLOBALQ_OK; ++k)
+      EXPECT_EQ(x[k], right[step][of[k]]) << "layer " << of[k] << " step " << step;
+    return status;
+  };
+  for (way how : {way::threads, way::memory, way::messages}) {
+    auto const [ended, text] = run(how, workers, [&](globalq_workers* w) {
+      globalq_layer const layers[] = {{"a", shapes[0], 2, GLOBALQ_FLOAT32, nullptr},
+                                      {"b", shapes[1], 1, GLOBALQ_FLOAT32, "float32"},
+                                      {"c", shapes[2], 2, GLOBALQ_FLOAT32, "top-k:0.1"}};
+      globalq_settings const s = settings_of("power-sgd:2");
+      call_handle all, first, last;
+      globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 3, &all.call);
+      if (status != GLOBALQ_OK) return status;
+      EXPECT_STREQ(globalq_call_operator(all.call, 0), "power-sgd:rank=2");
+      EXPECT_STREQ(globalq_call_operator(all.call, 1), "float32");
+      EXPECT_STREQ(globalq_call_operator(all.call, 2), "top-k:density=0.1");
+      for (std::uint64_t step = 0; step < 3 && status == GLOBALQ_OK; ++step)
+        status = run_layers(w, all.call, {0, 1, 2}, step);
+      if (status != GLOBALQ_OK) return status;
+
+      std::size_t size = 0;
+      EXPECT_EQ(globalq_call_save(all.call, nullptr, &size), GLOBALQ_OK);
+      std::vector<char> kept(size), untouched(size);
+      EXPECT_EQ(globalq_call_save(all.call, kept.data(), &size), GLOBALQ_OK);
+      std::size_t little = size - 1;
+      EXPECT_EQ(globalq_call_save(all.call, untouched.data(), &little), GLOBALQ_OK);
+      EXPECT_EQ(little, size);
+      EXPECT_EQ(untouched, std::vector<char>(size));
+
+      // the same layers in other calls, as when a trainer makes its buckets anew
+      status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 2, &first.call);
+      if (status == GLOBALQ_OK) status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers + 2, 1, &last.call);
+      globalq_bytes const state{kept.data(), kept.size()};
+      if (status == GLOBALQ_OK) status = globalq_call_load(first.call, &state, 1);
+      if (status == GLOBALQ_OK) status = globalq_call_load(last.call, &state, 1);
+      for (std::uint64_t step = 3; step < steps && status == GLOBALQ_OK; ++step) {
+        status = run_layers(w, last.call, {2}, step);
+        if (status == GLOBALQ_OK) status = run_layers(w, first.call, {0, 1}, step);
+      }
+
+      globalq_bytes const twice[] = {state, state}, cut{kept.data(), kept.size() - 1};
+      EXPECT_EQ(globalq_call_load(first.call, twice, 2), GLOBALQ_CONFIGURATION);
+      EXPECT_EQ(globalq_call_load(first.call, &cut, 1), GLOBALQ_FRAME);
+      EXPECT_EQ(globalq_call_load(first.call, nullptr, 0), GLOBALQ_CONFIGURATION);
+      kept.back() ^= 1;
+      EXPECT_EQ(globalq_call_load(first.call, &state, 1), GLOBALQ_FRAME);
+      return status;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  }
+}
+
+TEST(C, compressors_that_differ_are_an_error_of_all_before_anything_is_averaged) {
+  std::uint64_t const shape[] = {4, 25};
+  for (char const* second : {"cgx:4", "power-sgd:1"}) {
+    auto const [ended, text] = run(way::threads, 3, [&](globalq_workers* w) {
+      std::string const op = globalq_rank(w) == 1 ? "top-k:0.25" : "top-k:0.5";
+      globalq_layer const layers[] = {{"a", shape, 2, GLOBALQ_FLOAT32, op.c_str()},
+                                      {"b", shape, 2, GLOBALQ_FLOAT32, second}};
+      globalq_settings const s = settings_of(nullptr);
+      call_handle mean;
+      if (auto const made = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 2, &mean.call)) return made;
+      auto a = values(100, globalq_rank(w)), b = a;
+      globalq_vector const v[] = {{a.data(), a.data(), 100, GLOBALQ_FLOAT32},
+                                  {b.data(), b.data(), 100, GLOBALQ_FLOAT32}};
+      EXPECT_EQ(globalq_call_run(mean.call, v, 2, 0), GLOBALQ_DISAGREEMENT);
+      EXPECT_EQ(a, values(100, globalq_rank(w)));
+      EXPECT_EQ(b, a);
+      globalq_vector const shorter[] = {
+          v[0], {b.data(), b.data(), globalq_rank(w) == 2 ? 99U : 100U, GLOBALQ_FLOAT32}};
+      EXPECT_NE(globalq_call_run(mean.call, shorter, 2, 1), GLOBALQ_OK);
+      return GLOBALQ_OK;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  }
+}
+
+TEST(C, compressors_wait_for_the_end_of_the_warm_up_and_refuse_what_they_cannot) {
+  auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+    std::uint64_t const shape[] = {100};
+    globalq_layer layer{"a", shape, 1, GLOBALQ_FLOAT32, "top-k:0.01"};
+    globalq_settings s = settings_of(nullptr);
+    s.warm_up = 2;
+    call_handle mean, refused;
+    if (auto const made = globalq_call_create(w, GLOBALQ_MEAN, &s, &layer, 1, &mean.call)) return made;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      std::vector<float> x(100, static_cast<float>(globalq_rank(w)));
+      globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+      if (auto const status = globalq_call_run(mean.call, &v, 1, step)) return status;
+      EXPECT_EQ(std::count(x.begin(), x.end(), 0.5F), step < 2 ? 100 : 1) << step;
+    }
+    globalq_plan plan{};
+    plan.size = sizeof plan;
+    EXPECT_EQ(globalq_call_plan(mean.call, 0, GLOBALQ_FLOAT32, &plan), GLOBALQ_CONFIGURATION);
+    s = settings_of("top-k:0.01");
+    EXPECT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &refused.call), GLOBALQ_CONFIGURATION);
+    EXPECT_THAT(globalq_error(), HasSubstr("give it to a layer of a mean"));
+    EXPECT_EQ(globalq_call_create(w, GLOBALQ_ALL_GATHER, &s, nullptr, 0, &refused.call),
+              GLOBALQ_CONFIGURATION);
+    layer.type = GLOBALQ_FLOAT16;
+    EXPECT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, &layer, 1, &refused.call), GLOBALQ_CONFIGURATION);
+    EXPECT_THAT(globalq_error(), HasSubstr("compressors take float32"));
+    return GLOBALQ_OK;
+  });
+  EXPECT_EQ(ended, GLOBALQ_OK) << text;
+}
+#endif
 
 TEST(C, shards_have_the_bits_of_the_library) {
   constexpr int workers = 3;

@@ -35,6 +35,8 @@ def test_mean_without_quantisation_is_exact(workers, dtype):
 def test_every_operator_gives_all_workers_the_same_bits_near_the_mean():
     exact = sum(values(5000, r, "float64") for r in range(3)) / 3
     for op in globalq.operators():
+        if not op.schedule:  # a compressor, which is not unbiased
+            continue
         name = {"alq": "alq:3,levels=0:0.1:1", "amq": "amq:3,multiplier=0.5", "qsdp-grid": "qsdp-grid:4"}.get(op.name, op.name)
         reports = []
 
@@ -51,6 +53,43 @@ def test_every_operator_gives_all_workers_the_same_bits_near_the_mean():
         assert reports[0]["calls"] == 1 and reports[0]["values"] == 5000 and reports[0]["bytes_sent"] <= plan.bytes_sent, name
         if plan.theta == plan.theta:  # a bound on the expectation; 30 times it is beyond what chance does
             assert float(((results[0] - exact)**2).sum()) <= 30 * plan.theta / 3 * squares + 1e-6, name
+
+
+@pytest.mark.parametrize("operator, rounds", [("top-k:0.05", 21), ("power-sgd:1", 30)])
+def test_what_a_compressor_has_not_sent_is_the_error_that_it_keeps(operator, rounds):
+    shape = (16, 40)
+    layers = [("w", shape, "float32", operator), ("b", (16,), "float32", "cgx:8"), ("n", (3, 3), "float64", "float32")]
+
+    def gradient(step, rank):
+        return np.random.default_rng(100 * step + rank).standard_normal(shape).astype("float32")
+
+    def work(w):
+        with globalq.Mean(w, layers=layers, seed=5) as mean:
+            sent, brought = np.zeros(shape), np.zeros(shape)
+            for step in range(rounds):
+                g = gradient(step, w.rank)
+                brought += sum(gradient(step, r).astype("float64") for r in range(w.size)) / w.size
+                bias, norm = np.full(16, float(w.rank), "float32"), np.full((3, 3), float(w.rank))
+                mean([g, bias, norm], step)
+                assert np.abs(bias - (w.size - 1) / 2).max() < 0.2 and (norm == (w.size - 1) / 2).all()
+                sent += g
+            assert mean.report()["failed"] == 0
+            return sent, brought, mean.save()
+
+    results = globalq.run_threads(3, work)
+    sent, brought, _ = results[0]
+    assert all((sent == s).all() for s, _, _ in results)
+
+    def rest(w):  # the mean of what all keep, sent whole
+        whole = {"top-k:0.05": "top-k:1", "power-sgd:1": "power-sgd:16"}[operator]
+        with globalq.Mean(w, layers=[("w", shape, "float32", whole)]) as mean:
+            mean.load([results[w.rank][2]])
+            return mean(np.zeros(shape, "float32"), 0)
+
+    for left in globalq.run_threads(3, rest):
+        np.testing.assert_allclose(sent + left, brought, atol=2e-5)
+    assert np.linalg.norm(brought - sent) > 1  # something was left
+    assert np.linalg.norm(brought - sent) < 0.9 * np.linalg.norm(brought)
 
 
 def test_steps_and_seeds_select_the_random_bits():
@@ -150,6 +189,9 @@ def test_disagreement_is_an_error_of_all_and_changes_nothing():
     (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
     (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
     (lambda w: globalq.Mean(w, "terngrad:2.5"), "clips"),
+    (lambda w: globalq.Mean(w, "top-k:0.01"), "give it to a layer of a mean"),
+    (lambda w: globalq.Mean(w, "top-k:1.01", layers=[("w", (3,))]), "above 0 and at most 1"),
+    (lambda w: globalq.Mean(w, "top-k:1", layers=[("w", (3,), "float64")]), "compressors take float32"),
     (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "expected an array"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "int32"), 0), "int32"),
     (lambda w: globalq.Mean(w)(np.zeros(3, ">f4"), 0), "byte order"),

@@ -175,7 +175,8 @@ print(f"LOSS {sum(gather(first)) / size} {sum(gather(last)) / size}")
 def test_training_with_every_kind_of_operator(run_processes):
     final = {}
     for operator, named, accumulate in [("float32", "named", 1), ("cgx:4", "named", 1), ("cgx:4", "unnamed", 1), ("qsgd:8", "named", 2),
-                                        ("global-uniform", "named", 1), ("mxfp8", "named", 1)]:
+                                        ("global-uniform", "named", 1), ("mxfp8", "named", 1), ("top-k:0.05", "named", 1),
+                                        ("power-sgd:4", "named", 1)]:
         output = run_processes(TRAIN, 2, operator, named, accumulate)[0]
         start, end = map(float, output.split("LOSS ")[1].split()[:2])
         assert end < 0.9 * start, f"{operator}: loss {start} became {end}"
@@ -213,6 +214,60 @@ assert bits_of(rest[0].values()) != bits_of(forgot[0].values()), "steps do not s
 
 def test_a_training_goes_on_behind_its_last_step(run_processes):
     run_processes(GOES_ON, 2)
+
+
+KEEPS = PREAMBLE + """
+def train(operator, steps, state=None, cap=0.25, forget=()):
+    torch.manual_seed(1)
+    model = Net()
+    ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap)
+    hook = globalq.torch.DDPHook(operator, ddp, deadline=30, layers={"second.*": "float32"} if operator == "top-k:0.05" else None)
+    ddp.register_comm_hook(None, hook)
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    if state is not None:
+        model.load_state_dict(state[0])
+        hook.load_state_dict(state[1])
+        assert bits_of(hook.state_dict()["compressors"]) == bits_of(state[1]["compressors"])
+    for step in steps:
+        optimiser.zero_grad()
+        loss(ddp, step).backward()
+        optimiser.step()
+        if step in forget:
+            hook.load_state_dict({"step": hook.step})
+    saved = {k: v.clone() for k, v in model.state_dict().items()}, hook.state_dict()
+    hook.close()
+    assert len(set(gather(bits_of(saved[0].values())))) == 1, "replicas differ"
+    return saved
+
+what = sys.argv[1]
+whole = train(what, range(8))
+half = train(what, range(4))
+rest = train(what, range(4, 8), half)
+assert bits_of(whole[0].values()) == bits_of(rest[0].values()), "errors were lost between processes"
+assert len(set(gather(bits_of(rest[1]["compressors"])))) == size, "processes have the same errors"
+forgot = train(what, range(8), forget=range(8))
+assert bits_of(whole[0].values()) != bits_of(forgot[0].values()), "errors are not used"
+if what != "power-sgd:2":  # whose first matrices depend on what is in a bucket
+    assert bits_of(whole[0].values()) == bits_of(train(what, range(8), cap=100)[0].values()), "buckets change bits"
+
+# another number of processes: each takes the mean of what was not sent
+all_states = gather(half[1])
+alone = [dist.new_group([r]) for r in range(size)][rank]
+hook = globalq.torch.DDPHook(what, (net := Net()), group=alone)
+hook.load_state_dict(all_states)
+with globalq.Mean(hook.workers, layers=[("third.weight", net.third.weight.shape, "float32", what)]) as mean:
+    mean.load(hook._engine.save())
+    x = torch.zeros_like(net.third.weight)
+    mean(x.detach(), 0)
+assert x.norm() > 0 and len(set(gather(bits_of([x])))) == 1
+torch.save(half[1], sys.argv[2] + str(rank))
+assert bits_of(torch.load(sys.argv[2] + str(rank))["compressors"]) == bits_of(half[1]["compressors"])
+"""
+
+
+@pytest.mark.parametrize("operator", ["top-k:0.02", "top-k:0.05", "power-sgd:2"])
+def test_what_compressors_do_not_send_is_kept_by_parameter(run_processes, operator, tmp_path):
+    run_processes(KEEPS, 2, operator, tmp_path / "state")
 
 
 NAN = PREAMBLE + """

@@ -99,7 +99,7 @@ class error_feedback {
 
   /// @brief Takes up what was saved, by the same number of workers or another one.
   ///
-  /// Layers are found by name, wherever they lie now. The same number of workers: each takes its own state, bit for bit.
+  /// Layers are found by name, wherever they lie now; one that the compressor sends without an error may be missing. The same number of workers: each takes its own state, bit for bit.
   /// Another number: every worker takes the mean of all old workers' errors (added in double in rank order). What enters the mean of
   /// the vectors is the mean of the errors, and this keeps it, whatever the numbers; of all ways to do so it has the least
   /// sum of squares, and all new workers are alike.
@@ -137,7 +137,9 @@ class error_feedback {
     }
     state const& own = *of[0];
     std::vector<float> errors(error_.size());
-    for (adapt::layer const& l : layers()) {
+    for (std::size_t k = 0; k < layers().size(); ++k) {
+      adapt::layer const& l = layers()[k];
+      if (!own.contains(key(l)) && sends_all(k)) continue;
       auto const to = std::span(errors).subspan(l.offset, l.size);
       if (same) {
         auto const from = own.get(key(l), l.size);
@@ -158,6 +160,13 @@ class error_feedback {
   }
 
  private:
+  /// Whether nothing is left of a layer.
+  bool sends_all(std::size_t layer) const {
+    if constexpr (requires { inner_.sends_all(layer); })
+      return inner_.sends_all(layer);
+    else
+      return false;
+  }
   static std::string key(adapt::layer const& l) { return "error/" + l.name; }
 
   C inner_;

@@ -87,6 +87,12 @@ class power_sgd {
   /// float32 values that are summed over the workers: those of P, of Q, and of layers that are sent as they are.
   std::uint64_t count() const { return at_.first_count + at_.q_count; }
 
+  /// Whether a layer is sent in float32.
+  bool sends_all(std::size_t layer) const {
+    return std::none_of(at_.matrices.begin(), at_.matrices.end(),
+                        [&](matrix const& m) { return m.layer == layer; });
+  }
+
   /// Begins with random Q again.
   void reset() { start_ = random_start(at_); }
 

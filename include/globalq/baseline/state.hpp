@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace GLOBALQ_ABI::baseline {
@@ -40,6 +41,8 @@ class state {
     entries_.insert_or_assign(key, std::vector<float>(numbers.begin(), numbers.end()));
   }
 
+  bool contains(std::string const& key) const { return entries_.contains(key); }
+
   /// @brief The numbers of a name.
   /// @throws frame_error when there are none, or another number of them
   std::span<float const> get(std::string const& key, std::uint64_t count) const {
@@ -52,6 +55,23 @@ class state {
                         std::to_string(found->second.size()) + " numbers where " + std::to_string(count) +
                         " are expected; was it saved with the same layers?");
     return found->second;
+  }
+
+  /// @brief Takes in the entries of another state of the same worker, as of other layers.
+  /// @throws configuration_error for another worker's state, or a name that both have; nothing is changed then
+  void add(state const& other) {
+    if (other.workers_ != workers_ || other.rank_ != rank_)
+      throw configuration_error("globalq: baseline::state: a state of worker " + std::to_string(other.rank_) +
+                                " of " + std::to_string(other.workers_) + " cannot be added to that of " +
+                                std::to_string(rank_) + " of " + std::to_string(workers_) +
+                                "; add states of one worker");
+    for (auto const& [key, numbers] : other.entries_)
+      if (entries_.contains(key))
+        throw configuration_error("globalq: baseline::state: two states have \"" + key +
+                                  "\"; add states of different layers");
+    auto all = other.entries_;
+    all.merge(entries_);
+    entries_ = std::move(all);
   }
 
   std::vector<std::byte> bytes() const {

@@ -79,14 +79,14 @@ GLOBALQ_C char const* globalq_instructions(void);
 /** What went wrong in the last function that did, called by this thread: operation, rank, numbers, remedy. */
 GLOBALQ_C char const* globalq_error(void);
 
-/** An operator that has a name. Texts live as long as the program. */
+/** An operator or a compressor that has a name. Texts live as long as the program. */
 typedef struct globalq_operator {
   size_t size; /**< of this struct; to be filled in */
   char const* name;
   char const* title;
   char const* source;     /**< the paper; may be empty */
   char const* bound;      /**< on the variance of one encoding, in words */
-  char const* schedule;   /**< that it is meant for */
+  char const* schedule;   /**< that it is meant for; of a compressor: "" */
   char const* parameters; /**< "bits=4: bits a value on the wire, sign included: 2 to 8", a line each */
 } globalq_operator;
 
@@ -188,6 +188,9 @@ typedef struct globalq_vector {
 } globalq_vector;
 
 /** Makes a call.
+ *
+ * Layers may have a compressor for an operator: "top-k:0.01", "power-sgd:4". These are biased: what a worker does not send of a layer is
+ * added to its next vector (error feedback), and kept under the layer's name by globalq_call_save(). They take float32.
  * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
  * @returns GLOBALQ_CONFIGURATION where an operator is unknown, or the parts do not fit together */
 GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
@@ -252,6 +255,25 @@ typedef struct globalq_report {
 
 /** The sum of all calls since the last report, which begins anew. */
 GLOBALQ_C globalq_status globalq_call_report(globalq_call* call, globalq_report* report);
+
+/** Bytes that globalq_call_save() wrote. */
+typedef struct globalq_bytes {
+  void const* bytes;
+  size_t size;
+} globalq_bytes;
+
+/** What this worker keeps from step to step: of layers with a compressor, by their names, what has not been sent. Without any: 0 bytes.
+ * @param bytes  NULL, or room
+ * @param size   of the room; becomes the number of bytes. Where that is more, nothing is written */
+GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes, size_t* size);
+
+/** Takes up what calls saved; all workers do so between the same two calls.
+ *
+ * Layers are found by their names, in whatever calls they were. As many workers as then: each takes its own bytes. Another number: each
+ * takes the bytes of all of them, of which the mean is kept.
+ * @returns GLOBALQ_FRAME where bytes are damaged, or a layer is missing; GLOBALQ_CONFIGURATION where a worker's bytes are. Nothing is
+ *          changed then, but where another compressor of the call has taken up its own */
+GLOBALQ_C globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count);
 
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);
 

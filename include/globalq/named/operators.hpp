@@ -7,6 +7,7 @@
 
 #include "description.hpp"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ struct parameter {
 class arguments {
  public:
   arguments(std::string_view whole, std::span<parameter const> parameters);
+
+  /// @brief Those of `NAME[:VALUE][,parameter=value]...`.
+  /// @throws globalq::configuration_error for what is not of this form, and as set() does
+  static arguments read(std::string_view text, std::span<parameter const> parameters);
 
   /// @throws globalq::configuration_error for a name that the operator does not have, or that was set before
   void set(std::string_view name, std::string_view value);
@@ -50,6 +55,11 @@ class arguments {
   std::vector<std::string> values_;
   std::vector<bool> given_;
 };
+
+/// @brief The name in `NAME[:VALUE][,parameter=value]...`.
+inline std::string_view name_in(std::string_view text) {
+  return text.substr(0, std::min(text.find_first_of(":,"), text.size()));
+}
 
 /// @brief How the levels of an operator are learned while it is used.
 struct learning {

@@ -397,6 +397,26 @@ TEST(LayeredMean, layouts_that_differ_are_an_error_on_all) {
     EXPECT_THAT(text, HasSubstr("rank 2 differs from rank 0 in the type of the values or their grouping"));
 }
 
+TEST(LayeredMean, a_model_without_layers_compares_what_it_is_told_to) {
+  for (bool const alike : {true, false}) {
+    gq::transport::threads cluster(2);
+    auto const run = [&] {
+      cluster.run([&](auto& w) {
+        gq::adapt::layered_mean mean{w,
+                                     gq::adapt::layout{},
+                                     {},
+                                     gq::schedule::sra{},
+                                     {.alike = alike ? 7U : 7U + static_cast<unsigned>(w.rank())}};
+        mean(gq::vector_group{}, 0);
+      });
+    };
+    if (alike)
+      EXPECT_NO_THROW(run());
+    else
+      EXPECT_THROW(run(), gq::disagreement_error);
+  }
+}
+
 TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
   on_threads(2, [&](auto& workers) {
     gq::adapt::layout model;

@@ -104,7 +104,9 @@ class worker_executor {
   kernel::host_executor of(T& workers) {
     static_assert(!transport::OnStream<T>,
                   "globalq: compressors work in host memory; use a transport of host memory");
-    if constexpr (requires { requires std::is_lvalue_reference_v<decltype(workers.execution())>; }) {
+    if constexpr (requires { workers.executor(); }) {
+      return workers.executor();
+    } else if constexpr (requires { requires std::is_lvalue_reference_v<decltype(workers.execution())>; }) {
       return kernel::host_executor::borrowing(workers.execution());
     } else {
       if (!kept_ || of_ != &workers) {

@@ -74,7 +74,8 @@ struct call_task {
       case agreement::step:
         return std::to_string(ops.reported_step(step));
       case agreement::what:
-        return ops.of.empty() ? ops.slots[0].facts->name : joined({"those of ", members.size(), " layers"});
+        return ops.of.empty() && !ops.slots.empty() ? ops.slots[0].facts->name
+                                                    : joined({"those of ", members.size(), " layers"});
       default:
         break;
     }

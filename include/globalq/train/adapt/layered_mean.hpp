@@ -32,6 +32,8 @@ struct layered_options {
   /// Where the layers are some of a model's: the number of the first, and how many the model has; 0: they are all. Layers draw
   /// the random bits of their numbers in the model, so that it does not matter which of them share a call.
   std::uint64_t first = 0, of = 0;
+  /// A number for what else the caller has alike on all workers, which they compare.
+  std::uint64_t alike = 0;
 };
 
 /// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
@@ -254,7 +256,7 @@ class layered_mean {
   /// What follows from all operators together.
   void refresh() {
     views_.clear();
-    hash_ = model_.size();
+    hash_ = model_.size() ^ settings_.alike;
     double bits = 0, values = 0;
     bool whole = false;
     for (std::size_t k = 0; k < slots_.size(); ++k) {

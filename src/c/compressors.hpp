@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// @file
+/// @brief c: compressors with error feedback, for layers of a mean.
+
+#include <globalq/baseline/state.hpp>
+#include <globalq/call/options.hpp>
+#include <globalq/call/vector_group.hpp>
+#include <globalq/kernel/executor.hpp>
+#include <globalq/named/compressors.hpp>
+#include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/layout.hpp>
+#include <globalq/transport/endpoint.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace globalq_c {
+
+namespace gq = globalq;
+
+/// Those layers of a call that travel by one compressor.
+class compressor {
+ public:
+  explicit compressor(std::vector<std::size_t> layers) : layers_(std::move(layers)) {}
+  compressor(compressor const&) = delete;
+  compressor& operator=(compressor const&) = delete;
+  virtual ~compressor() = default;
+
+  /// Averages them.
+  /// @param members  vectors of all layers of the call, with the lengths and types of those
+  void run(std::span<gq::vector_group::member const> members, std::uint64_t step);
+  /// What this worker keeps between steps.
+  virtual gq::baseline::state save() const = 0;
+  virtual void load(std::span<gq::baseline::state const> states) = 0;
+
+ private:
+  virtual void reduce(std::span<float const> x, std::span<float> mean, std::uint64_t step) = 0;
+
+  std::vector<std::size_t> layers_;  ///< their numbers in the call
+  std::vector<float> beside_;        ///< their values, where these do not lie side by side
+};
+
+/// What a compressor is made of.
+struct compressor_parts {
+  gq::named::named_compressor how;
+  std::vector<std::size_t> numbers = {};  ///< of the layers in the call
+  gq::adapt::layout layers = {};
+  std::vector<bool> plain =
+      {};  ///< layers that travel as float32; with PowerSGD, which sends such layers anyway
+
+  void add(std::size_t number, gq::adapt::layer const& l, bool is_plain = false) {
+    numbers.push_back(number);
+    layers.add(l.name, l.shape, l.type);
+    plain.push_back(is_plain);
+  }
+};
+
+/// @param on  where its kernels run
+std::unique_ptr<compressor> make_compressor(compressor_parts parts, gq::transport::endpoint& workers,
+                                            gq::kernel::host_executor const& on, gq::options const& settings,
+                                            gq::schedule::any const& schedule);
+
+}  // namespace globalq_c

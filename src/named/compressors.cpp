@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// @brief named: the registry of named compressors.
+
+#include <globalq/named/compressors.hpp>
+
+#include <algorithm>
+#include <iterator>
+
+namespace GLOBALQ_ABI::named {
+
+namespace {
+
+constexpr parameter top_k_parameters[] = {
+    {"density", "0.01", "a number above 0 and at most 1", "share of a layer's values that is sent"}};
+constexpr parameter power_sgd_parameters[] = {
+    {"rank", "4", "1 to 256", "columns of the two matrices that stand for a layer"}};
+
+constexpr compressor_entry registry[] = {
+    {"top-k", "the values of largest magnitude of each layer, with their places; with error feedback",
+     "Aji and Heafield 2017; Stich et al. 2018", "biased: (1 - density) of the squared length at most",
+     top_k_parameters},
+    {"power-sgd", "each matrix as the product of two thin ones, vectors in float32; with error feedback",
+     "Vogels et al. 2019 (PowerSGD)", "biased: the squared length at most; 0 for matrices of that rank",
+     power_sgd_parameters},
+};
+
+}  // namespace
+
+std::span<compressor_entry const> compressors() { return registry; }
+
+std::optional<named_compressor> read_compressor(std::string_view text) {
+  auto const found = std::find_if(std::begin(registry), std::end(registry),
+                                  [&](compressor_entry const& e) { return e.name == name_in(text); });
+  if (found == std::end(registry)) return {};
+  arguments const with = arguments::read(text, found->parameters);
+  named_compressor chosen;
+  if (found->name == "top-k") {
+    chosen.density = with.real("density", 0);
+    if (chosen.density > 1) with.refuse_value("density");
+  } else {
+    chosen.how = named_compressor::method::power_sgd;
+    chosen.rank = static_cast<int>(with.number("rank", 1, 256));
+  }
+  chosen.name = found->name;
+  for (parameter const& p : found->parameters)
+    chosen.name.append(chosen.name == found->name ? ":" : ",")
+        .append(p.name)
+        .append("=")
+        .append(with.text(p.name));
+  return chosen;
+}
+
+}  // namespace GLOBALQ_ABI::named
