@@ -32,8 +32,7 @@ struct layered_options {
   /// Where the layers are some of a model's: the number of the first, and how many the model has; 0: they are all. Layers draw
   /// the random bits of their numbers in the model, so that it does not matter which of them share a call.
   std::uint64_t first = 0, of = 0;
-  /// A number for what else the caller has alike on all workers, which they compare.
-  std::uint64_t alike = 0;
+  std::uint64_t alike = 0;  ///< a number for what else workers have alike, which they compare
 };
 
 /// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
@@ -304,8 +303,7 @@ class layered_mean {
       call_->run(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
                  step * count + first);
     } catch (disagreement_error const&) {
-      // every worker comes here, or none
-      if (call_->only_operators_differ()) name_the_layer(warms_up(step));
+      if (call_->only_operators_differ()) name_the_layer(warms_up(step));  // all come here, or none
       throw;
     }
   }
