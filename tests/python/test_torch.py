@@ -34,11 +34,11 @@ class Net(nn.Module):  # several buckets; runs in another order than its layers 
         return self.head(torch.relu(self.third(torch.relu(self.norm(self.second(torch.relu(self.first(x))))))))
 
 
-def make(operator="cgx:4", named=True, **settings):
+def make(operator="cgx:4", named=True, deadline=30, **settings):
     torch.manual_seed(1)
     model = Net()
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.25)
-    hook = globalq.torch.DDPHook(operator, ddp if named else None, deadline=30, **settings)
+    hook = globalq.torch.DDPHook(operator, ddp if named else None, deadline=deadline, **settings)
     ddp.register_comm_hook(None, hook)
     return model, ddp, hook
 
@@ -140,6 +140,106 @@ hook.close()
 def test_gradients_are_means(run_processes, size, memory):
     outputs = run_processes(MEANS, size, GLOBALQ_SHARED_MEMORY=memory)
     assert all(("NamedMemory" if memory == "on" else "GroupWorkers") in o for o in outputs)
+
+
+BUCKETS = PREAMBLE + """
+def train(delay, **settings):
+    torch.manual_seed(1)
+    model, seen = Net(), {}
+    ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.25)
+    hook = globalq.torch.DDPHook("cgx:4", ddp, deadline=30, **settings)
+
+    def average(state, bucket):
+        time.sleep(delay * (bucket.index() % 2))
+        future = hook(state, bucket)
+        seen.setdefault(hook.step, []).append([tuple(p.shape) for p in bucket.parameters()])
+        return future
+
+    ddp.register_comm_hook(None, average)
+    optimiser = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    for step in range(6):
+        optimiser.zero_grad()
+        loss(ddp, step).backward()
+        optimiser.step()
+    found = gather(bits_of(model.parameters()))
+    assert len(set(found)) == 1, "replicas differ"
+    hook.close()
+    return found[0], list(seen.values())
+
+first, buckets = train(0, seed=5)
+assert len(buckets) == 6 and buckets[0] != buckets[1], "DDP did not rebuild its buckets"
+assert max(map(len, buckets)) > 1, "there is one bucket"
+assert train(0.003 * rank, seed=5)[0] == first, "other bits with other timing"
+assert train(0, seed=6)[0] != first, "the seed has no effect"
+"""
+
+
+def test_buckets_are_rebuilt_and_bits_do_not_depend_on_timing(run_processes):
+    run_processes(BUCKETS, 3)
+
+
+UNUSED = PREAMBLE + """
+class TwoHeads(Net):
+    def __init__(self):
+        super().__init__()
+        self.other = nn.Linear(256, 10)
+
+    def forward(self, x, other=False):
+        x = torch.relu(self.third(torch.relu(self.norm(self.second(torch.relu(self.first(x)))))))
+        return self.other(x) if other else self.head(x)
+
+torch.manual_seed(1)
+model = TwoHeads()
+ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.25, find_unused_parameters=True)
+hook = globalq.torch.DDPHook("cgx:4", ddp, exclude=["head.*", "other.*"], deadline=30)
+ddp.register_comm_hook(None, hook)
+names, values = zip(*model.named_parameters())
+for step in range(4):
+    other = step == 2 or step % 2 == 1 and rank == 0  # in odd steps processes use different heads
+    x = torch.randn(8, 64, generator=torch.Generator().manual_seed(100 * step + rank))
+    own = torch.autograd.grad(model(x, other).square().sum(), values, allow_unused=True)
+    rows = {name: gather(None if g is None else g.double()) for name, g in zip(names, own)}
+    ddp.zero_grad(set_to_none=True)
+    ddp(x, other).square().sum().backward()
+    for name, p in zip(names, values):
+        used = [r for r in rows[name] if r is not None]
+        if not used:
+            assert p.grad is None or not p.grad.any(), name
+            continue
+        mean, sizes = sum(used) / size, sum(r.abs() for r in used)  # processes that do not use a parameter count as zeros
+        # as in MEANS
+        bound = size * 2.0**-23 * sizes + 1e-37
+        if p.dim() > 1 and not name.startswith(("head", "other")):
+            bound += 2 / 7 * max(r.abs().max() for r in used)
+        assert ((p.grad - mean).abs() <= bound).all(), name
+    assert len(set(gather(bits_of(p.grad for p in values if p.grad is not None)))) == 1, "gradients differ"
+"""
+
+
+def test_parameters_that_a_process_does_not_use_are_zeros(run_processes):
+    run_processes(UNUSED, 3)
+
+
+ACCUMULATED = PREAMBLE + """
+model, ddp, hook = make("float32")
+rows = [own_gradients(model, step) for step in range(3)]
+for again in range(2):
+    ddp.zero_grad()
+    with ddp.no_sync():
+        loss(ddp, 0).backward()
+        loss(ddp, 1).backward()
+    loss(ddp, 2).backward()
+    for name, p in model.named_parameters():
+        r = sum(found[name].double() for found in rows)
+        # three gradients a process and size processes are added, each addition rounded by 2^-24 of at most the sum of magnitudes
+        bound = (size + 3) * 2.0**-23 * sum(found[name].double().abs() for found in rows).sum(0) + 1e-37
+        assert ((p.grad - r.mean(0)).abs() <= bound).all(), name
+    assert hook.step == again, "steps within no_sync() are not counted"
+"""
+
+
+def test_accumulated_gradients_are_averaged_once(run_processes):
+    run_processes(ACCUMULATED, 2)
 
 
 TRAIN = PREAMBLE + """
@@ -276,26 +376,33 @@ with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
     for step in range(2):
         ddp.zero_grad()
-        l = loss(ddp, step)
-        (l * float("nan") if rank == 1 else l).backward()
+        (loss(ddp, step) * (float(sys.argv[1]) if rank == 1 else 1)).backward()
         assert all(p.grad.isnan().all() for p in model.parameters())
+    counted = hook.non_finite
+    ddp.zero_grad()
+    loss(ddp, 2).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters()), "the next step is whole"
 ours = [str(w.message) for w in seen if "globalq" in str(w.message)]
 assert len(ours) == (1 if rank == 0 else 0), ours
 if rank == 0:
     assert "step 0" in ours[0] and "rank 1 brought NaN" in ours[0], ours
-assert hook.non_finite > 2
+assert hook.non_finite == counted > 2
 """
 
 
-def test_nan_is_said_once(run_processes):
-    run_processes(NAN, 2)
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_nan_is_said_once(run_processes, value):
+    run_processes(NAN, 2, value)
 
 
 ERRORS = PREAMBLE + """
 what = sys.argv[1]
-model, ddp, hook = make("cgx:4", seed=rank if what == "seed" else 0)
+model, ddp, hook = make("cgx:3" if what == "operator" and rank == 1 else "cgx:4", seed=rank if what == "seed" else 0,
+                        deadline=2 if what == "late" else 30)
 try:
     for step in range(4):
+        if what == "late" and rank == 1 and step == 3:
+            time.sleep(4)
         if what == "kill" and rank == 1 and step == 3:  # in earlier ones DDP itself sends
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -307,9 +414,10 @@ except Exception as problem:
 """
 
 
-def test_disagreement_is_an_error_of_the_backward_pass(run_processes):
-    for output in run_processes(ERRORS, 2, "seed", expect=3):
-        assert "workers disagree" in output and "seed" in output
+@pytest.mark.parametrize("what, memory", [("seed", "on"), ("seed", "off"), ("operator", "on")])
+def test_disagreement_is_an_error_of_the_backward_pass(run_processes, what, memory):
+    for output in run_processes(ERRORS, 2, what, expect=3, GLOBALQ_SHARED_MEMORY=memory):
+        assert "workers disagree" in output and what in output
 
 
 @pytest.mark.parametrize("memory", ["on", "off"])
@@ -317,6 +425,12 @@ def test_a_killed_process_is_an_error_of_the_others(run_processes, memory):
     for rank, output in enumerate(run_processes(ERRORS, 3, "kill", expect=[3, -9, 3], GLOBALQ_SHARED_MEMORY=memory)):
         if rank != 1:
             assert "TOLD" in output and "globalq" in output
+
+
+@pytest.mark.parametrize("memory", ["on", "off"])
+def test_a_late_process_is_an_error_by_the_deadline(run_processes, memory):
+    expected = "waited 2 s for rank 1" if memory == "on" else "a message with rank 1 failed"
+    assert expected in run_processes(ERRORS, 2, "late", expect=3, GLOBALQ_SHARED_MEMORY=memory)[0]
 
 
 GROUPS = PREAMBLE + """
@@ -467,11 +581,14 @@ REFUSED = PREAMBLE + """
 model = Net()
 def told(*arguments, **settings):
     try:
-        globalq.torch.DDPHook(*arguments, deadline=30, **settings)
+        globalq.torch.DDPHook(*arguments, **{"deadline": 30, **settings})
     except (globalq.Error, TypeError) as problem:
         return str(problem)
     return ""
 assert "is no operator" in told("nonsense", model)
+assert "bits" in told("cgx:9", model)
+assert "learns levels" in told("alq:3", model)
+assert "deadline" in told("cgx:4", model, deadline=-1.0)
 assert "is a list" in told("cgx:4", model, exclude="head")
 assert "matches none of the 10 layers" in told("cgx:4", model, layers={"nobody*": "cgx:8"})
 assert "matches none" in told("cgx:4", model, exclude=["haed.*"])
