@@ -286,6 +286,50 @@ def test_training_with_every_kind_of_operator(run_processes):
             assert abs(end - final["float32", 1]) < 0.15, f"{operator}: {end}, float32: {final['float32', 1]}"
 
 
+CURVES = PREAMBLE + """
+import math, statistics
+draw = torch.Generator().manual_seed(5)
+teacher, unseen = torch.randn(64, 10, generator=draw), torch.randn(2000, 64, generator=draw)
+
+def train(seed, operator, factor):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    ddp = nn.parallel.DistributedDataParallel(net)
+    if operator:
+        hook = globalq.torch.DDPHook(operator, ddp, seed=seed, deadline=30)
+        ddp.register_comm_hook(None, hook)
+    optimiser, curve = torch.optim.SGD(net.parameters(), 0.3 * factor), []  # a mean that is wrong by a factor is such a rate
+    for step in range(1, 81):
+        optimiser.zero_grad()
+        x = torch.randn(32, 64, generator=torch.Generator().manual_seed(10000 * seed + 100 * rank + step))
+        nn.functional.cross_entropy(ddp(x), (x @ teacher).argmax(1)).backward()
+        optimiser.step()
+        if step % 20 == 0:
+            with torch.no_grad():
+                curve.append(nn.functional.cross_entropy(net(unseen), (unseen @ teacher).argmax(1)).item())
+    if operator:
+        hook.close()
+    return curve
+
+SEEDS = range(8)
+
+def distance(operator, factor=1):
+    # largest distance of the mean curves, in standard deviations of the difference of two means over such seeds
+    found = zip(*(train(seed, operator, factor) for seed in SEEDS))
+    return max(abs(statistics.mean(f) - statistics.mean(e)) / (statistics.stdev(e) * math.sqrt(2 / len(SEEDS)))
+               for f, e in zip(found, exact))
+
+exact = list(zip(*(train(seed, None, 1) for seed in SEEDS)))  # by the mean of DDP itself
+distances = {case: distance(*case) for case in (("float32",), ("cgx:4",), ("qsgd:4",), ("mxfp8",), ("cgx:4", 0.9), ("cgx:4", 1.1))}
+for case, found in distances.items():
+    assert (found < 3) == (len(case) == 1), distances
+"""
+
+
+def test_curves_are_within_the_spread_of_seeds_without_a_hook(run_processes):
+    run_processes(CURVES, 2)
+
+
 GOES_ON = PREAMBLE + """
 def train(steps, state=None):
     model, ddp, hook = make("cgx:2")
