@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of examples/ that use the package."""
+
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+TRAIN = pathlib.Path(__file__).parents[2] / "examples" / "torch_ddp" / "train.py"
+
+
+def result_of(output, operator):
+    """Accuracy in percent, loss, and bytes a step or None."""
+    found = re.search(rf"^{operator}: accuracy (\S+) %, loss (\S+), (?:(\d+) bytes a step|bytes are not counted)$", output, re.M)
+    assert found, output
+    return float(found[1]), float(found[2]), found[3] and int(found[3])
+
+
+def run_alone(operator):
+    arguments = ["--workers", "2", "--steps", "60", "--operator", operator]
+    done = subprocess.run([sys.executable, str(TRAIN), *arguments], env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    assert done.returncode == 0, done.stdout
+    return result_of(done.stdout, operator)
+
+
+def test_torch_ddp_learns_with_a_seventh_of_the_bytes():
+    none, exact, coded = run_alone("none"), run_alone("float32"), run_alone("cgx:4")
+    # a few of the 599 pictures, and a few percent of the loss: both trainings start with the same weights and pictures
+    assert none[0] > 85 and abs(none[0] - exact[0]) < 0.4 and abs(none[1] - exact[1]) < 0.01, (none, exact)
+    assert abs(none[0] - coded[0]) < 3 and abs(none[1] - coded[1]) < 0.1, (none, coded)
+    assert none[2] is None and 7 < exact[2] / coded[2] < 8, (exact, coded)
+
+
+def test_torch_ddp_is_started_by_a_launcher(run_processes):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = f"import runpy\nrunpy.run_path({str(TRAIN)!r}, run_name='__main__')\n"
+    outputs = run_processes(script, 2, "--steps", 10, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    result_of(outputs[0], "cgx:4")
+    assert "accuracy" not in outputs[1], outputs[1]
