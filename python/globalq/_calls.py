@@ -310,6 +310,25 @@ class Mean(Call):
         with self._open() as handle:
             check(library.globalq_call_load(handle, array, len(states)))
 
+    def average_bucket(self, gradients, step):
+        """The same in place for parts of one buffer that autograd does not watch; returns how many of the calls since the last report
+        brought NaN, and the rank that did. Only what may differ between buckets is checked: this runs beside the backward pass, on
+        cores that are busy with it."""
+        vectors, dtype = (c.Vector * len(gradients))(), type_number(gradients[0].dtype)
+        for vector, g in zip(vectors, gradients):
+            if not g.is_contiguous() or g.device.type != "cpu":
+                self(gradients, step)
+                break
+            vector.input = vector.output = g.data_ptr()
+            vector.length, vector.type = g.numel(), dtype
+        else:
+            with self._open() as handle:
+                self._check(library.globalq_call_run(handle, vectors, len(gradients), step))
+        found = c.Report()
+        with self._open() as handle:
+            check(library.globalq_call_report(handle, ctypes.byref(found)))
+        return found.non_finite, found.non_finite_rank
+
     def plan(self, length=0, dtype="float32"):
         """What a call with vectors of this length does and costs; with layers, all of them."""
         found = c.Plan()

@@ -187,12 +187,10 @@ class Engine:
             if self._states:
                 mean.load(self._states)
         self._calls[key] = mean, step
-        mean(gradients, step)
-        seen = mean.report()
-        if seen["non_finite"]:
+        non_finite, who = mean.average_bucket(gradients, step)
+        if non_finite:
             self.non_finite += 1
             if self.non_finite == 1 and self.workers.rank == 0:
-                who = seen["non_finite_rank"]
                 text = (f"globalq: step {step}: gradients of a bucket are NaN on all processes: "
                         + (f"rank {who} brought NaN or infinity" if who >= 0 else "their mean is beyond the range of their type")
                         + "; later ones are only counted, in DDPHook.non_finite")
