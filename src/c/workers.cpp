@@ -20,19 +20,19 @@ class messages final : public gq::transport::endpoint {
 
  private:
   std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
-    return start("send", peer, [&](std::uint64_t& ticket) {
+    return start("send", peer, bytes.size(), [&](std::uint64_t& ticket) {
       return by_.send(by_.context, peer, bytes.data(), bytes.size(), &ticket);
     });
   }
   std::uint32_t start_recv(int peer, std::span<std::byte> bytes) override {
-    return start("recv", peer, [&](std::uint64_t& ticket) {
+    return start("recv", peer, bytes.size(), [&](std::uint64_t& ticket) {
       return by_.receive(by_.context, peer, bytes.data(), bytes.size(), &ticket);
     });
   }
   void finish(std::uint32_t slot) override {
     expect_usable("wait");
     if (int const code = by_.wait(by_.context, slots_[slot].ticket); code != 0)
-      stop(slots_[slot].sends ? "send" : "recv", slots_[slot].peer, code);
+      stop(slots_[slot].sends ? "send" : "recv", slots_[slot].peer, slots_[slot].bytes, code);
     free_.push_back(slot);
   }
   void give_up(std::uint32_t slot) noexcept override {
@@ -41,7 +41,7 @@ class messages final : public gq::transport::endpoint {
   }
 
   template <class F>
-  std::uint32_t start(char const* operation, int peer, F const& begin) {
+  std::uint32_t start(char const* operation, int peer, std::size_t bytes, F const& begin) {
     gq::transport::detail::expect_peer(*this, operation, peer);
     expect_usable(operation);
     if (free_.empty()) {
@@ -50,8 +50,8 @@ class messages final : public gq::transport::endpoint {
       free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }
     std::uint32_t const slot = free_.back();
-    slots_[slot] = {0, peer, *operation == 's'};
-    if (int const code = begin(slots_[slot].ticket); code != 0) stop(operation, peer, code);
+    slots_[slot] = {0, bytes, peer, *operation == 's'};
+    if (int const code = begin(slots_[slot].ticket); code != 0) stop(operation, peer, bytes, code);
     free_.pop_back();
     return slot;
   }
@@ -62,18 +62,21 @@ class messages final : public gq::transport::endpoint {
           operation, rank(), size(), "the workers are unusable: a message before failed",
           "make new ones, on all workers together"));
   }
-  [[noreturn]] void stop(char const* operation, int peer, int code) {
+  [[noreturn]] void stop(char const* operation, int peer, std::size_t bytes, int code) {
     broken_ = true;
     char const* const why = by_.error == nullptr ? nullptr : by_.error(by_.context);
     throw gq::transport_error(gq::detail::worker_message(
         operation, rank(), size(),
-        "a message with rank " + std::to_string(peer) + " failed with code " + std::to_string(code) +
+        "a message of " + std::to_string(bytes) + " bytes " + (*operation == 's' ? "to" : "from") + " rank " +
+            std::to_string(peer) + " failed with code " + std::to_string(code) +
             (why == nullptr || *why == '\0' ? "" : ": " + std::string(why)),
-        "see what moves the messages"));
+        "check that rank " + std::to_string(peer) +
+            " still runs and makes the same call; raise the deadline where it is only late"));
   }
 
   struct transfer {
     std::uint64_t ticket = 0;
+    std::size_t bytes = 0;
     int peer = 0;
     bool sends = false;
   };
