@@ -58,7 +58,7 @@ BODY = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 class Messages(Sized):
     _fields_ = [("size", c_size_t), ("context", c_void_p), ("send", SEND), ("receive", SEND), ("wait", WAIT), ("abandon", ABANDON),
-                ("error", TEXT)]
+                ("error", TEXT), ("message_bytes", c_size_t)]
 
 
 class Settings(Sized):

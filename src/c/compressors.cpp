@@ -34,6 +34,7 @@ class placed {
     return of_.own_allgather(mine, all);
   }
   std::uint64_t bytes_sent() const { return of_.bytes_sent(); }
+  std::size_t chunk_bytes() const { return of_.chunk_bytes(); }
   void retain(std::shared_ptr<void> buffers) { of_.retain(std::move(buffers)); }
   gq::kernel::host_executor const& executor() const { return on_; }
 

@@ -18,6 +18,10 @@ class messages final : public gq::transport::endpoint {
  public:
   messages(globalq_messages const& by, int rank, int size) : endpoint(rank, size), by_(by) {}
 
+  std::size_t chunk_bytes() const override {
+    return by_.message_bytes != 0 ? by_.message_bytes : std::size_t{2} << 20;
+  }
+
  private:
   std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
     return start("send", peer, bytes.size(), [&](std::uint64_t& ticket) {

@@ -131,6 +131,8 @@ typedef struct globalq_messages {
   void (*abandon)(void* context, uint64_t ticket);
   /** A sentence about the last failure; may be NULL. */
   char const* (*error)(void* context);
+  /** Bytes of a message, about: shorter ones overlap more, and cost more calls. 0: 2 MiB. The same on all workers. */
+  size_t message_bytes;
 } globalq_messages;
 
 /** Workers whose messages the caller moves. */

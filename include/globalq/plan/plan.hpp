@@ -12,6 +12,7 @@
 #include "../schedule/detail/units.hpp"
 #include "../schedule/erased.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
+#include "../transport/concept.hpp"
 #include "detail/bounds.hpp"
 
 #include <cmath>
@@ -102,9 +103,7 @@ class counting_sums final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 };
 
-/// Bytes of a frame where neither the caller nor the transport names a number: in memory that workers share, shorter ones
-/// cost up to a tenth of the time, longer ones no longer fit a cache.
-inline constexpr std::size_t default_chunk_bytes = std::size_t{256} << 10;
+using transport::default_chunk_bytes;
 
 /// Values sent at a time; 0: whole segments.
 ///

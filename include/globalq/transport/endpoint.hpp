@@ -88,6 +88,8 @@ class endpoint {
     if (size_ > 1) bytes_sent_ += lanes.size_bytes();
   }
 
+  /// @brief OwnChunkBytes'.
+  [[nodiscard]] virtual std::size_t chunk_bytes() const { return default_chunk_bytes; }
   /// @brief Whether the host takes part in every message; else they are groups on a stream.
   [[nodiscard]] virtual bool host_driven() const { return true; }
 
@@ -167,6 +169,10 @@ class endpoint_of final : public Base {
   bool adds() const override {
     if constexpr (is_endpoint) return t_.adds();
     return AddsLanes<T>;
+  }
+  std::size_t chunk_bytes() const override {
+    if constexpr (OwnChunkBytes<T>) return t_.chunk_bytes();
+    return default_chunk_bytes;
   }
   void retain(std::shared_ptr<void> buffers) override {
     if constexpr (OwnRetain<T>) t_.retain(std::move(buffers));
