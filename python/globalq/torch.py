@@ -332,6 +332,19 @@ class Padded:
         return -(-count // self._unit) * self._unit
 
 
+def times_of(op, size):
+    """By what the mean of so many processes is multiplied to be what a ReduceOp asks for."""
+    if op == dist.ReduceOp.AVG:
+        return 1
+    if op == dist.ReduceOp.SUM:
+        return size
+    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # of FSDP2 where set_gradient_divide_factor() was called
+        state = op.__getstate__()  # for pickle, in every torch that has it: the operation, the factor
+        if isinstance(state, tuple):
+            return size * state[1]
+    raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
+
+
 class Sharded(Counted):
     """What FSDP2 calls instead of its own collectives, each of which is a step: see shard()."""
 
@@ -367,8 +380,7 @@ class Sharded(Counted):
     def scatter(self, output, given, op):
         """output: this process's share of the mean, or of the sum, of what all bring."""
         scatter, size, count = self._scatter, self.workers.size, output.numel()
-        if op not in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
-            raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG or SUM")
+        times = times_of(op, size)
         share, step = scatter.share(count), self._next()
         if share == count:
             scatter.call(given.view(-1), output.view(-1), step)
@@ -378,8 +390,7 @@ class Sharded(Counted):
             own = given.new_empty(share)
             scatter.call(padded.view(-1), own, step)
             output.view(-1).copy_(own[:count])
-        if op == dist.ReduceOp.SUM:
-            output.mul_(size)
+        output.mul_(times)
 
 
 class Collective:

@@ -316,14 +316,16 @@ def test_sparse_gradients_are_refused_by_name(run_processes):
 FSDP = PREAMBLE + """
 from torch.distributed.fsdp import fully_shard
 
-def train(weights=None, gradients=None, dtype=torch.float32):
+def train(weights=None, gradients=None, dtype=torch.float32, divide=None, rate=0.2):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 10)).to(dtype)
     for layer in (model[0], model[2]):
         fully_shard(layer)
     fully_shard(model)
+    for layer in (model[0], model[2], model) if divide else ():
+        layer.set_gradient_divide_factor(divide)
     sharded = globalq.torch.shard(model, weights, gradients, deadline=30) if weights else None
-    optimiser = torch.optim.SGD(model.parameters(), 0.2)
+    optimiser = torch.optim.SGD(model.parameters(), rate)
     for step in range(60):
         x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1000 * step + rank))
         loss = nn.functional.cross_entropy(model(x.to(dtype)).float(), x[:, :10].argmax(1))
@@ -345,6 +347,12 @@ loss, shards, sharded = train("float32", "float32")
 assert all(torch.allclose(a, b, rtol=0, atol=1e-5) for a, b in zip(exact, shards)), "not the means of float32"
 whole = sharded.bytes_sent
 sharded.close()
+# gradients divided by another number than that of the processes: PREMUL_SUM, which gloo refuses. 1.5 times the mean, or 1.5 the step
+loss, shards, sharded = train("float32", "float32", divide=size / 1.5)
+sharded.close()
+_, right, sharded = train("float32", "float32", rate=0.3)
+sharded.close()
+assert all(torch.allclose(a, b, rtol=0, atol=1e-5) for a, b in zip(right, shards)), "not gradients divided by the factor"
 for weights, gradients in (("qsdp", "qsdp"), ("cgx:8", "cgx:4"), ("mxfp8", "qsgd:8")):
     loss, _, sharded = train(weights, gradients)
     assert abs(loss - plain) < 0.05, f"{weights}, {gradients}: {loss}, and {plain} without"
@@ -352,17 +360,18 @@ for weights, gradients in (("qsdp", "qsdp"), ("cgx:8", "cgx:4"), ("mxfp8", "qsgd
     sharded.close()
 loss, _, sharded = train("qsdp", "qsdp", torch.bfloat16)
 assert abs(loss - plain) < 0.1, f"bfloat16: {loss}, and {plain}"
-for op in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
+for op, times in ((dist.ReduceOp.AVG, 1 / size), (dist.ReduceOp.SUM, 1), (dist._make_nccl_premul_sum(0.125), 0.125)):
     for count in (256, 1024, 1000, 3):
         out = torch.zeros(count)
         sharded.scatter(out, torch.ones(size, count).view(-1) * (rank + 1), op)
-        right = sum(range(1, size + 1)) / (size if op == dist.ReduceOp.AVG else 1)
+        right = float(times * sum(range(1, size + 1)))
         assert torch.allclose(out, torch.full((count,), right), rtol=0.02), (op, count, out[0])
-try:
-    sharded.scatter(torch.zeros(3), torch.zeros(3 * size), dist.ReduceOp.MAX)
-    assert False
-except globalq.Error as problem:
-    assert "use AVG or SUM" in str(problem)
+for op in (dist.ReduceOp.MAX, dist.ReduceOp.PREMUL_SUM):
+    try:
+        sharded.scatter(torch.zeros(3), torch.zeros(3 * size), op)
+        assert False
+    except globalq.Error as problem:
+        assert "use AVG, SUM" in str(problem)
 try:
     globalq.torch.shard(nn.Linear(3, 3))
     assert False
