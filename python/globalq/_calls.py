@@ -157,14 +157,15 @@ class Call(c.Handle):
     """What means and calls of shards have in common."""
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0):
+                 model_layers=0, learn_at=None):
         if non_finite not in ("propagate", "error"):
             raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
         self._handle, self._workers, self._busy = None, workers, threading.Lock()
         settings = c.Settings(operator_name=c.text("operator", operator), schedule=c.text("schedule", schedule),
                               seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
                               first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
-                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors))
+                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
+                              learn_at=c.text("learn_at", learn_at))
         array, keep = (c.Layer * len(layers))(), []
         for k, (name, shape, *rest) in enumerate(layers):
             dtype, op = (*rest, None, None)[:2]
@@ -274,11 +275,14 @@ class Mean(Call):
     first_layer, model_layers  where the layers are some of a model's: the number of the first, and how many the model has
     non_finite      "propagate": where a worker brings NaN or infinity, all of the result is NaN; or "error"
     measure_errors  whether report() says what rounding changed; costs a pass
+    learn_at        steps at which "alq" and "amq" learn levels from the vectors of all workers, each layer its own; None: those of the
+                    paper, "100,2000,every 10000". A call that is first made behind one of them learns at once
     """
 
     def __init__(self, workers, operator="float32", *, schedule=None, seed=0, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, non_finite="propagate", measure_errors=False):
-        super().__init__(workers, 0, operator, schedule, seed, non_finite, measure_errors, layers, warm_up, first_layer, model_layers)
+                 model_layers=0, non_finite="propagate", measure_errors=False, learn_at=None):
+        super().__init__(workers, 0, operator, schedule, seed, non_finite, measure_errors, layers, warm_up, first_layer, model_layers,
+                         learn_at)
 
     def __call__(self, x, step, out=None):
         """Averages x (or each of a list) in place, or into out; returns the result. Use each step once; a list of k vectors without

@@ -218,13 +218,15 @@ class DDPHook(Counted):
     seed         of the rounding
     warm_up      so many first steps travel as float32
     first_step   number of the first step, for a training that is resumed; see load_state_dict()
+    learn_at     steps at which layers with operators "alq" or "amq" learn levels, each its own; None: "100,2000,every 10000". Levels are not
+                 in state_dict(): a training that is resumed behind one of these steps learns them in its first step
     deadline     seconds that a wait for another process may take
     group        process group; None: that of the model, or all processes
     workers      instead of join(group, deadline)
     """
 
     def __init__(self, operator="cgx:4", model=None, *, layers=None, exclude=CGX_EXCLUDES, min_size=0, min_dims=2, schedule=None,
-                 seed=0, warm_up=0, first_step=0, deadline=600.0, group=None, workers=None):
+                 seed=0, warm_up=0, first_step=0, learn_at=None, deadline=600.0, group=None, workers=None):
         self.__name__ = self.__qualname__ = "DDPHook"  # torch asks for the name of a hook, which is usually a function
         if isinstance(exclude, str):
             raise TypeError('globalq: exclude is a list of patterns, such as ["head.*"]')
@@ -247,8 +249,9 @@ class DDPHook(Counted):
         workers = join(group, deadline) if workers is None else workers
         # what is unknown is refused here rather than in the backward pass
         for op in {operator, *self._rules.values()}:
-            Mean(workers, op, schedule=schedule).close()
-        self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, operator=operator, schedule=schedule, seed=seed, warm_up=warm_up)
+            Mean(workers, op, schedule=schedule, learn_at=learn_at).close()
+        self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, operator=operator, schedule=schedule, seed=seed, warm_up=warm_up,
+                              learn_at=learn_at)
         # also when Python ends: a thread that completes a future then would end the process by a signal
         self._end = weakref.finalize(self, self._engine.close)
 

@@ -3,6 +3,7 @@
 /// @brief c: calls: means of any vectors, of the layers of a model, and of shards.
 
 #include "handles.hpp"
+#include "preparation.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
@@ -55,16 +56,13 @@ namespace {
 struct choice {
   gq::any_quantizer op = gq::uncompressed{};
   std::string schedule = "ring", name = "float32";
+  gq::named::named_operator asked = {};
 };
-choice choice_of(char const* operation, char const* name) {
+choice choice_of(char const* name) {
   if (name == nullptr) return {};
   gq::named::named_operator const found = gq::named::read_operator(name);
-  if (!found.only_quantises())
-    refuse(operation,
-           "operator \"" + std::string(name) + "\" clips or learns levels, which takes more than one call",
-           "give it without that, or with levels of its own");
   gq::any_quantizer const op = gq::named::operator_of(found);
-  return {op, found.schedule, op.facts().name};
+  return {op, found.schedule, op.facts().name, found};
 }
 
 void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
@@ -139,12 +137,14 @@ std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
   return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
 }
 
-gq::vector_group group_of(vectors all) {
+/// @param prepared  prepared(number of a vector, its values): those that are averaged instead
+template <class F>
+gq::vector_group group_of(vectors all, F const& prepared) {
   gq::vector_group group;
-  for (globalq_vector const& v : all)
-    with_type(v, [&]<class T>(T) {
-      auto const x = input_of<T>(v, v.length);
-      auto const y = output_of<T>(v, v.length);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    with_type(all[k], [&]<class T>(T) {
+      std::span<T const> const x = prepared(k, input_of<T>(all[k], all[k].length));
+      auto const y = output_of<T>(all[k], all[k].length);
       group.add(x, y);
     });
   return group;
@@ -153,17 +153,25 @@ gq::vector_group group_of(vectors all) {
 class mean_of_vectors final : public globalq_call {
  public:
   template <class Space>
-  mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o,
-                  bool errors, Space const& space)
+  mean_of_vectors(globalq_workers& w, choice const& c, gq::learn::update_schedule const& learn_at,
+                  gq::schedule::any const& schedule, gq::options o, bool errors, Space const& space)
       : globalq_call(w, errors), name_(c.name) {
+    if (!c.asked.only_quantises()) before_.emplace(c.asked, learn_at, gq::kernel::host_executor(space));
     o.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory("globalq_call_run", all);
-    if (all.size() != 1) return (*mean_)(group_of(all), step);
+    if (all.size() != 1) {
+      if (before_)
+        refuse("globalq_call_run",
+               std::to_string(all.size()) + " vectors by an operator that clips or learns levels",
+               "give one a call, or make the call with layers, each of which has levels of its own");
+      return (*mean_)(group_of(all, [](std::size_t, auto x) { return x; }), step);
+    }
     with_type(all[0], [&]<class T>(T) {
-      auto const x = input_of<T>(all[0], all[0].length);
+      auto x = input_of<T>(all[0], all[0].length);
+      if (before_ && x.size() <= gq::adapt::layout::most) x = (*before_)(*behind->endpoint, x, step, *mean_);
       auto const y = output_of<T>(all[0], all[0].length);
       (*mean_)(x, y, step);
     });
@@ -174,27 +182,47 @@ class mean_of_vectors final : public globalq_call {
  private:
   std::string name_;
   std::optional<gq::allreduce_mean<>> mean_;
+  std::optional<preparation> before_;
 };
 
 class mean_of_layers final : public globalq_call {
  public:
   template <class Space>
-  mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<gq::any_quantizer> operators,
-                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors,
-                 Space const& space)
-      : globalq_call(w, errors) {
+  mean_of_layers(globalq_workers& w, gq::adapt::layout model, std::vector<choice> const& chosen,
+                 gq::learn::update_schedule const& learn_at, gq::schedule::any const& schedule,
+                 gq::adapt::layered_options o, bool errors, Space const& space)
+      : globalq_call(w, errors), before_(chosen.size()) {
+    std::vector<gq::any_quantizer> operators;
+    for (std::size_t k = 0; k < chosen.size(); ++k) {
+      operators.push_back(chosen[k].op);
+      if (!chosen[k].asked.only_quantises())
+        before_[k].emplace(chosen[k].asked, learn_at, gq::kernel::host_executor(space));
+    }
     o.call.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, std::move(model), std::move(operators), schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory("globalq_call_run", all);
-    (*mean_)(group_of(all), step);
+    auto const prepared = [&](std::size_t k, auto x) {  // the mean refuses what is unlike the layers
+      return k < before_.size() && before_[k] && x.size() == mean_->model()[k].size
+                 ? (*before_[k])(*behind->endpoint, x, step, levels_of_layer{*mean_, k})
+                 : x;
+    };
+    (*mean_)(group_of(all, prepared), step);
   }
   gq::plan plan(std::uint64_t, gq::dtype) const override { return mean_->plan(); }
   char const* operator_name(std::size_t layer) const override { return mean_->operator_name(layer).c_str(); }
 
  private:
-  std::optional<gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>> mean_;
+  using layered = gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>;
+  struct levels_of_layer {
+    layered& mean;
+    std::size_t layer;
+    void set_levels(auto const& changed) { mean.set_levels(layer, changed); }
+  };
+
+  std::optional<layered> mean_;
+  std::vector<std::optional<preparation>> before_;  ///< of layers that are not only quantized
 };
 
 /// Shards: of one vector at a time.
@@ -246,13 +274,19 @@ template <class Space>
 std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, globalq_settings const& s,
                                    std::span<globalq_layer const> layers, Space const& space) {
   constexpr char const* operation = "globalq_call_create";
-  choice const usual = choice_of(operation, s.operator_name);
+  choice const usual = choice_of(s.operator_name);
+  gq::learn::update_schedule const learn_at =
+      s.learn_at == nullptr ? gq::learn::update_schedule{} : gq::named::read_learn_at(s.learn_at);
   bool const errors = s.measure_errors != 0;
   gq::options const o{
       .seed = s.seed,
       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
     refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
+  if (kind != GLOBALQ_MEAN && !usual.asked.only_quantises())
+    refuse(operation,
+           "operator \"" + std::string(s.operator_name) + "\" clips or learns levels, which means only do",
+           "give it without clipping, or with levels of its own, such as \"alq:3,levels=0:0.1:1\"");
   gq::schedule::any const schedule{
       std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
   if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
@@ -268,18 +302,19 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)),
              "give one of globalq_kind");
   }
-  if (layers.empty()) return std::make_unique<mean_of_vectors>(w, usual, schedule, o, errors, space);
+  if (layers.empty())
+    return std::make_unique<mean_of_vectors>(w, usual, learn_at, schedule, o, errors, space);
   gq::adapt::layout model;
-  std::vector<gq::any_quantizer> operators;
+  std::vector<choice> chosen;
   for (globalq_layer const& l : layers) {
     std::uint64_t const* const shape =
         l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
     model.add(&expect(operation, "name of a layer", l.name), {shape, shape + l.dimensions},
               type_of(operation, l.type));
-    operators.push_back(l.operator_name == nullptr ? usual.op : choice_of(operation, l.operator_name).op);
+    chosen.push_back(l.operator_name == nullptr ? usual : choice_of(l.operator_name));
   }
   return std::make_unique<mean_of_layers>(
-      w, std::move(model), std::move(operators), schedule,
+      w, std::move(model), chosen, learn_at, schedule,
       gq::adapt::layered_options{
           .call = o, .warm_up = s.warm_up, .first = s.first_layer, .of = s.model_layers},
       errors, space);
@@ -341,7 +376,7 @@ globalq_status globalq_plan_for(char const* operator_name, char const* schedule,
                                 globalq_type type, globalq_plan* plan) {
   constexpr char const* operation = "globalq_plan_for";
   return guarded([&] {
-    choice const c = choice_of(operation, operator_name);
+    choice const c = choice_of(operator_name);
     gq::schedule::any const way{std::string_view(schedule == nullptr ? c.schedule.c_str() : schedule)};
     write_plan(operation, gq::plan_for(c.op, way, workers, length, type_of(operation, type)), plan);
   });

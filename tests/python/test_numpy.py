@@ -53,6 +53,23 @@ def test_every_operator_gives_all_workers_the_same_bits_near_the_mean():
             assert float(((results[0] - exact)**2).sum()) <= 30 * plan.theta / 3 * squares + 1e-6, name
 
 
+def test_levels_are_learned_and_vectors_clipped():
+    def work(w):
+        x = values(20000, w.rank, "float64")**5
+        found = []
+        with globalq.Mean(w, "alq:3", seed=3, learn_at="1,every 7", measure_errors=True) as mean:
+            for step in range(3):
+                mean(x.copy(), step)
+                found.append(mean.report()["normalized_error"])
+        with globalq.Mean(w, "terngrad:1.5", seed=3) as clipped:
+            found.append(float(np.abs(clipped(x.copy(), 0)).max() / x.std()))
+        return found
+
+    for before, learned, later, largest in globalq.run_threads(2, work):
+        assert learned < 0.8 * before and later < 0.8 * before
+        assert largest <= 1.6  # standard deviations, which differ a little between the workers
+
+
 def test_steps_and_seeds_select_the_random_bits():
     def work(w):
         mean, other = globalq.Mean(w, "qsgd:4", seed=1), globalq.Mean(w, "qsgd:4", seed=2)
@@ -149,7 +166,8 @@ def test_disagreement_is_an_error_of_all_and_changes_nothing():
     (lambda w: globalq.Mean(w, "nonsense"), "is no operator"),
     (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
     (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
-    (lambda w: globalq.Mean(w, "terngrad:2.5"), "clips"),
+    (lambda w: globalq.ReduceScatter(w, "terngrad:2.5"), "clips"),
+    (lambda w: globalq.Mean(w, "alq:3", learn_at="now"), 'learn_at: "now"'),
     (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "expected an array"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "int32"), 0), "int32"),
     (lambda w: globalq.Mean(w)(np.zeros(3, ">f4"), 0), "byte order"),

@@ -215,6 +215,34 @@ def test_a_training_goes_on_behind_its_last_step(run_processes):
     run_processes(GOES_ON, 2)
 
 
+LEARNS = PREAMBLE + """
+def train(steps, state=None):
+    model, ddp, hook = make("alq:3,bucket=1024", layers={"head.weight": "terngrad:2.5"}, learn_at="3")
+    if state is not None:
+        hook.load_state_dict(state)
+    found = []
+    for step in steps:
+        rows = own_gradients(model, step)
+        ddp.zero_grad()
+        loss(ddp, step).backward()
+        expect_alike(model)
+        g, r = dict(model.named_parameters())["second.weight"].grad.double(), rows["second.weight"].double()
+        found.append(float(((g - r.mean(0))**2).sum() / (r**2).sum()))
+    state = hook.state_dict()
+    hook.close()
+    return found, state
+
+errors, state = train(range(6))
+assert max(errors[3:]) < 0.8 * min(errors[:3]), errors  # with the same weights
+resumed, _ = train(range(6, 8), state)
+assert max(resumed) < 0.8 * min(errors[:3]), resumed
+"""
+
+
+def test_layers_learn_levels_and_learn_them_again_when_resumed(run_processes):
+    run_processes(LEARNS, 2)
+
+
 NAN = PREAMBLE + """
 model, ddp, hook = make("cgx:4")
 with warnings.catch_warnings(record=True) as seen:

@@ -168,6 +168,10 @@ typedef struct globalq_settings {
   uint64_t model_layers;     /**< with layers: how many the model has; 0: the layers are all of them */
   int fail_on_non_finite; /**< NaN and infinity are errors; else every value of the result is NaN, and reports count it */
   int measure_errors; /**< reports say what rounding changed; costs a pass */
+  /** Steps at which operators that learn levels do so, from the vectors of these steps: "100,2000,every 10000" (NULL: these, of the
+   * paper). A call that is first run behind one of them, in a training that is resumed, learns at once. Where a worker brings NaN or
+   * infinity, or all bring zeros, the next step is learned from instead. */
+  char const* learn_at;
 } globalq_settings;
 
 /** A tensor of a model. */
@@ -188,6 +192,9 @@ typedef struct globalq_vector {
 } globalq_vector;
 
 /** Makes a call.
+ *
+ * Operators that clip or learn levels ("terngrad:2.5", "alq:3", "amq:3") are for GLOBALQ_MEAN, with one vector a call or with layers, each
+ * of which learns levels of its own. All workers learn from the vectors of all.
  * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
  * @returns GLOBALQ_CONFIGURATION where an operator is unknown, or the parts do not fit together */
 GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
@@ -196,8 +203,8 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
 
 /** Does it; all workers call alike. Afterwards all hold the same bits.
  *
- * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN several, which use the steps step, ..,
- * step + count - 1.
+ * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN and an operator that only quantizes several,
+ * which use the steps step, .., step + count - 1.
  *
  * Shards: one vector. In place, input and output are the whole vector, of which the own shard is written (GLOBALQ_REDUCE_SCATTER) or
  * read (GLOBALQ_ALL_GATHER). Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard by
@@ -233,7 +240,7 @@ GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t le
 GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers,
                                           uint64_t length, globalq_type type, globalq_plan* plan);
 
-/** The operator of a layer (0 where there are none), with all parameters. Lives as long as the call. */
+/** The operator of a layer (0 where there are none), with all parameters; levels are those that it begins with. Lives as long as the call. */
 GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t layer);
 
 /** What calls did. */
