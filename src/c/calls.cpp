@@ -77,16 +77,7 @@ void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
 /// f(value of its type) of a vector whose type is known at run time.
 template <class F>
 void with_type(globalq_vector const& v, F const& f) {
-  switch (type_of("globalq_call_run", v.type)) {
-    case gq::dtype::float32:
-      return f(float{});
-    case gq::dtype::float64:
-      return f(double{});
-    case gq::dtype::float16:
-      return f(gq::float16{});
-    case gq::dtype::bfloat16:
-      return f(gq::bfloat16{});
-  }
+  globalq_c::with_type("globalq_call_run", v.type, f);
 }
 /// Refuses what a call would read or write wrongly: no memory, or outputs that overlap anything but their own input.
 void expect_memory(char const* operation, vectors all) {

@@ -11,6 +11,7 @@
 #include <globalq/named/operators.hpp>
 #include <globalq/operator/clip.hpp>
 #include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/chooser.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
@@ -500,6 +501,153 @@ TEST(C, nan_teaches_nothing_and_other_steps_of_learning_are_told) {
     });
     EXPECT_EQ(differs, GLOBALQ_DISAGREEMENT) << why;
   }
+}
+
+namespace {
+
+struct chooser_handle {
+  globalq_chooser* chooser = nullptr;
+  ~chooser_handle() { globalq_chooser_destroy(chooser); }
+};
+
+std::string name_of(gq::adapt::bits_and_bucket const& c) {
+  return "cgx:" + std::to_string(c.bits) + ",bucket=" + std::to_string(c.bucket);
+}
+
+}  // namespace
+
+TEST(C, operators_of_layers_are_chosen_as_by_the_library) {
+  constexpr std::size_t layers = 3, length = 4096;
+  std::uint64_t const shape[] = {64, 64};
+  float const scales[] = {1.0F, 0.01F, 0.3F};
+  auto const gradient = [&](std::size_t layer, int rank, std::uint64_t step) {
+    auto x = values(length, rank + 31 * static_cast<int>(step * layers + layer));
+    for (float& v : x) v *= scales[layer];
+    return x;
+  };
+  for (std::string const rule : {"lgreco", "kmeans"})
+    for (int workers : {1, 3}) {
+      std::vector<std::string> right;
+      gq::transport::threads(workers).run([&](auto& w) {
+        gq::adapt::layout model;
+        model.add("a", {64, 64}).add("b", {64, 64}).add("c", {64, 64});
+        gq::adapt::chooser chosen{model,
+                                  gq::adapt::filter{},
+                                  {.how = rule == "kmeans" ? gq::adapt::rule_of(gq::adapt::cgx_kmeans{})
+                                                           : gq::adapt::rule_of(gq::adapt::lgreco{})}};
+        for (std::uint64_t step = 0; step < 2; ++step) {
+          std::vector<float> all;
+          for (std::size_t l = 0; l < layers; ++l) {
+            auto const x = gradient(l, w.rank(), step);
+            all.insert(all.end(), x.begin(), x.end());
+          }
+          chosen.add(all);
+        }
+        EXPECT_TRUE(chosen.choose(w, 1));
+        if (w.rank() != 0) return;
+        for (std::size_t l = 0; l < layers; ++l) {
+          gq::adapt::bits_and_bucket const c = chosen.choice(l);
+          right.push_back(c == gq::adapt::bits_and_bucket{4, 128} ? "cgx:4" : name_of(c));
+          // what is read back is the quantizer that was measured: of 8 bits it has another wire with the same codes
+          auto const named = gq::named::operator_of(gq::named::read_operator(right.back()));
+          if (c.bits != 8) {
+            EXPECT_EQ(named.facts().name, chosen.operator_of(l).facts().name);
+          }
+        }
+      });
+      EXPECT_NE(right[0], right[1]);
+      auto const [ended, text] = run(way::threads, workers, [&](globalq_workers* w) {
+        globalq_layer model[] = {{"a", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                 {"b", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                 {"c", shape, 2, GLOBALQ_FLOAT32, nullptr}};
+        globalq_chooser_settings s{sizeof s, rule.c_str(), nullptr, 0, nullptr};
+        chooser_handle made;
+        globalq_status status = globalq_chooser_create(w, &s, model, layers, &made.chooser);
+        if (status != GLOBALQ_OK) return status;
+        int changed = 7;
+        EXPECT_EQ(globalq_chooser_choose(made.chooser, 0, &changed), GLOBALQ_OK) << globalq_error();
+        EXPECT_EQ(changed, 0) << "nothing was added";
+        EXPECT_STREQ(globalq_chooser_operator(made.chooser, 2), "cgx:4");
+        for (std::uint64_t step = 0; step < 2; ++step)
+          for (std::size_t l : {2U, 1U, 0U}) {  // as the buckets of a backward pass
+            auto x = gradient(l, globalq_rank(w), step);
+            globalq_vector const v{x.data(), nullptr, length, GLOBALQ_FLOAT32};
+            EXPECT_EQ(globalq_chooser_add(made.chooser, l, &v, 1), GLOBALQ_OK) << globalq_error();
+            x[9] = std::numeric_limits<float>::infinity();
+            EXPECT_EQ(globalq_chooser_add(made.chooser, l, &v, 1), GLOBALQ_OK) << "is left out";
+          }
+        status = globalq_chooser_choose(made.chooser, 1, &changed);
+        EXPECT_EQ(changed, 1);
+        for (std::size_t l = 0; l < layers; ++l) {
+          EXPECT_EQ(globalq_chooser_operator(made.chooser, l), right[l]) << rule << " " << l;
+          model[l].operator_name = right[l].c_str();
+        }
+        chooser_handle saved;
+        EXPECT_EQ(globalq_chooser_create(w, &s, model, layers, &saved.chooser), GLOBALQ_OK);
+        for (std::size_t l = 0; l < layers; ++l)
+          EXPECT_EQ(globalq_chooser_operator(saved.chooser, l), right[l]) << "a choice that was saved";
+        return status;
+      });
+      EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    }
+}
+
+TEST(C, candidates_are_variants_of_a_reference_or_named) {
+  work body = [](globalq_workers* w) {
+    std::uint64_t const shape = 64;
+    globalq_layer layer{"a", &shape, 1, GLOBALQ_FLOAT32, nullptr};
+    chooser_handle made;
+    auto const told = [&](char const* reference, char const* candidates, char const* rule = nullptr,
+                          double alpha = 0, std::size_t count = 1) -> std::string {
+      globalq_chooser_settings const s{sizeof s, rule, reference, alpha, candidates};
+      globalq_chooser_destroy(made.chooser);
+      return globalq_chooser_create(w, &s, &layer, count, &made.chooser) == GLOBALQ_OK ? "" : globalq_error();
+    };
+    for (char const* reference : {"cgx:4", "cgx:8", "qsgd:3,q=inf,bucket=256", "nuqsgd:4,code=huffman",
+                                  "qsdp", "cgx:4,bucket=0", "cgx:bits=5,bucket=64"}) {
+      EXPECT_EQ(told(reference, nullptr), "") << reference;
+      EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), reference);
+    }
+    EXPECT_EQ(told("mxfp6", "mxfp4  mxfp6 mxfp8"), "");
+    layer.operator_name = "mxfp8";
+    EXPECT_EQ(told("mxfp6", "mxfp4 mxfp6 mxfp8"), "");
+    EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), "mxfp8");
+    EXPECT_THAT(told("cgx:8", "cgx:2 cgx:8"), HasSubstr("that of layer a is \"mxfp8\", which is none"));
+    layer.operator_name = nullptr;
+    EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("they are cgx:2 cgx:8"));
+    EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no bits and buckets"));
+    EXPECT_THAT(told("alq:3", nullptr), HasSubstr("\"alq:2,bucket=1024\" cannot be measured"));
+    EXPECT_THAT(told("cgx:4,scale=min-max", nullptr), HasSubstr("centers"));
+    EXPECT_THAT(told("cgx:8", "cgx:8 float32"), HasSubstr("\"float32\" cannot be measured"));
+    EXPECT_THAT(told("nonsense", nullptr), HasSubstr("is no operator"));
+    EXPECT_THAT(told(nullptr, nullptr, "best"), HasSubstr("there is no rule \"best\""));
+    EXPECT_THAT(told(nullptr, nullptr, nullptr, -1), HasSubstr("alpha is -1"));
+    EXPECT_THAT(told(nullptr, nullptr, nullptr, 0, 0), HasSubstr("there are no layers"));
+    EXPECT_THAT(told("global-uniform:4,bucket=64", nullptr), HasSubstr("shares norms"));
+    EXPECT_EQ(told(nullptr, nullptr), "");
+    float x[64] = {};
+    globalq_vector const v{x, nullptr, 64, GLOBALQ_FLOAT32}, shorter{x, nullptr, 63, GLOBALQ_FLOAT32},
+        nowhere{nullptr, nullptr, 64, GLOBALQ_FLOAT32};
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 1, &v, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 0, &shorter, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_THAT(globalq_error(), HasSubstr("63 values for layer 0, which has 64"));
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 0, &nowhere, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_STREQ(globalq_chooser_operator(made.chooser, 1), "");
+    return GLOBALQ_OK;
+  };
+  EXPECT_EQ(globalq_threads_run(1, 60, run_work, &body), GLOBALQ_OK) << globalq_error();
+  auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+    std::uint64_t const shape = 64;
+    globalq_layer const layer{"a", &shape, 1, GLOBALQ_FLOAT32, nullptr};
+    globalq_chooser_settings const s{sizeof s, nullptr, nullptr, 0, nullptr};
+    chooser_handle made;
+    int changed = 0;
+    globalq_status const status = globalq_chooser_create(w, &s, &layer, 1, &made.chooser);
+    return status != GLOBALQ_OK
+               ? status
+               : globalq_chooser_choose(made.chooser, static_cast<std::uint64_t>(globalq_rank(w)), &changed);
+  });
+  EXPECT_EQ(ended, GLOBALQ_DISAGREEMENT) << text;
 }
 
 TEST(C, half_precision_and_groups) {

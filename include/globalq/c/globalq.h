@@ -262,6 +262,50 @@ GLOBALQ_C globalq_status globalq_call_report(globalq_call* call, globalq_report*
 
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);
 
+/** @}
+ * @name Choosing operators
+ * @{ */
+
+/** Chooses operators for layers from their gradients: as few bytes as keep the error of a reference. */
+typedef struct globalq_chooser globalq_chooser;
+
+/** What is chosen, and how; zeros and NULL are defaults. */
+typedef struct globalq_chooser_settings {
+  size_t size;      /**< of this struct; to be filled in */
+  char const* rule; /**< "lgreco": the fewest bytes within the budget; "kmeans": CGX's rule; NULL: "lgreco" */
+  char const* reference; /**< operator that layers begin with; NULL: "cgx:4" */
+  double alpha; /**< the budget is alpha times the squared error of the reference in all layers; 0: 1 */
+  /** Operators with blanks between, from few bits to many, with the reference. NULL: the reference with 2 to 8 bits, in buckets of 1024 to
+   * 64 values, as CGX has them. */
+  char const* candidates;
+} globalq_chooser_settings;
+
+/** Makes a chooser, on all workers alike.
+ * @param layers  that have a choice. With an operator_name they begin with that candidate: a choice that was saved
+ * @returns GLOBALQ_CONFIGURATION for candidates whose error a worker cannot measure by itself, such as "float32", "alq:3", "global-uniform" */
+GLOBALQ_C globalq_status globalq_chooser_create(globalq_workers* workers,
+                                                globalq_chooser_settings const* settings,
+                                                globalq_layer const* layers, size_t count,
+                                                globalq_chooser** created);
+
+/** Adds this worker's gradients of the layers first, .., first + count - 1, before they are averaged; outputs are not used.
+ *
+ * A layer may come in any call, or in none: then it counts as zeros. Gradients with NaN or infinity are left out. */
+GLOBALQ_C globalq_status globalq_chooser_add(globalq_chooser* chooser, size_t first,
+                                             globalq_vector const* gradients, size_t count);
+
+/** Chooses from what all workers have added since the last time, which begins anew. All call it, and none a call meanwhile.
+ *
+ * Where a worker has added nothing, operators stay.
+ * @param step     the same on all workers
+ * @param changed  becomes 1 where a layer has another operator now, else 0 */
+GLOBALQ_C globalq_status globalq_chooser_choose(globalq_chooser* chooser, uint64_t step, int* changed);
+
+/** The operator that a layer has now, for globalq_layer. Lives as long as the chooser. */
+GLOBALQ_C char const* globalq_chooser_operator(globalq_chooser const* chooser, size_t layer);
+
+GLOBALQ_C void globalq_chooser_destroy(globalq_chooser* chooser);
+
 /** @} */
 
 #ifdef __cplusplus
