@@ -243,6 +243,86 @@ def test_layers_learn_levels_and_learn_them_again_when_resumed(run_processes):
     run_processes(LEARNS, 2)
 
 
+ADAPTS = PREAMBLE + """
+rule = sys.argv[1]
+
+
+class Two(nn.Module):  # a large layer with small gradients, a small one with large ones
+    def __init__(self):
+        super().__init__()
+        self.large = nn.Parameter(torch.zeros(512, 512))
+        self.small = nn.Parameter(torch.zeros(64, 64))
+
+    def forward(self, step):
+        draw = torch.Generator().manual_seed(1000 * step + rank)
+        return (0.01 * self.large * torch.randn(512, 512, generator=draw)).sum() + (self.small * torch.randn(64, 64, generator=draw)).sum()
+
+
+def gradients(step):
+    draw = torch.Generator().manual_seed(1000 * step + rank)
+    return {"large": 0.01 * torch.randn(512, 512, generator=draw), "small": torch.randn(64, 64, generator=draw)}
+
+
+def train(steps, state=None, **settings):
+    ddp = nn.parallel.DistributedDataParallel(Two(), bucket_cap_mb=0.5)
+    hook = globalq.torch.DDPHook("cgx:4", ddp, deadline=30, **settings)
+    ddp.register_comm_hook(None, hook)
+    if state is not None:
+        hook.load_state_dict(state)
+    seen = []
+    for step in steps:
+        before, mine = hook.bytes_sent, {name: op for name, _, op, _ in hook.report()}
+        ddp.zero_grad()
+        ddp(step).backward()
+        error = 0
+        for name, g in gradients(step).items():
+            dist.all_reduce(g)
+            error += float(((dict(ddp.module.named_parameters())[name].grad - g / size)**2).sum())
+        expect_alike(ddp.module)
+        seen.append((mine, hook.bytes_sent - before, error))
+    assert len(set(gather(str([s[0] for s in seen])))) == 1, "operators differ"
+    state, report = hook.state_dict(), {name: op for name, _, op, _ in hook.report()}
+    hook.close()
+    return seen, state, report
+
+
+plain, _, _ = train(range(6))
+seen, state, report = train(range(6), adapt=rule, adapt_every=3)
+assert all(s[0] == {"large": "cgx:4", "small": "cgx:4"} for s in seen[:3] + plain), seen
+assert [s[1:] for s in seen[:2]] == [s[1:] for s in plain[:2]], "the reference has other bytes"
+chosen = seen[3][0]
+assert all(s[0] == chosen for s in seen[3:]) and len(set(chosen.values())) == 2, seen
+# step 3 also made new calls; what the choice itself sends belongs to steps 2 and 5
+assert seen[4][1] < 0.9 * plain[4][1], (seen, plain)
+# the budget is of expectations: within 5 % over 270,000 values
+assert sum(s[2] for s in seen[3:]) <= 1.05 * sum(s[2] for s in plain[3:]), (seen, plain)
+assert state["step"] == 5 and state["operators"] == report
+again, resumed_state, _ = train(range(6, 8), state, adapt=rule, adapt_every=100)
+assert all(s[0] == report for s in again) and resumed_state["operators"] == report
+wider, _, _ = train(range(4), adapt=rule, adapt_every=3, adapt_alpha=4.0)
+assert wider[3][1] < seen[3][1], "four times the error, and no fewer bytes"
+frozen, _, _ = train(range(4), adapt=rule, adapt_every=3, layers={"large": "cgx:4"})
+assert frozen[3][0]["large"] == "cgx:4"
+for settings, text in (({"adapt": "best"}, 'no rule "best"'), ({"adapt": rule, "adapt_every": 0}, "adapt_every"),
+                       ({"adapt": rule, "adapt_alpha": -1.0}, "alpha"), ({"adapt": rule, "exclude": ["*"]}, "no layers")):
+    try:
+        train([], **settings)
+        assert False, settings
+    except globalq.ConfigurationError as problem:
+        assert text in str(problem), problem
+try:
+    train([], {"step": 3, "operators": {"large": "qsgd:7"}}, adapt=rule)
+    assert False
+except globalq.ConfigurationError as problem:
+    assert "none of the candidates" in str(problem), problem
+"""
+
+
+@pytest.mark.parametrize("rule", ["lgreco", "kmeans"])
+def test_operators_are_chosen_while_training(run_processes, rule):
+    run_processes(ADAPTS, 2, rule)
+
+
 NAN = PREAMBLE + """
 model, ddp, hook = make("cgx:4")
 with warnings.catch_warnings(record=True) as seen:
@@ -458,6 +538,8 @@ assert "is a list" in told("cgx:4", model, exclude="head")
 assert "matches none of the 10 layers" in told("cgx:4", model, layers={"nobody*": "cgx:8"})
 assert "matches none" in told("cgx:4", model, exclude=["haed.*"])
 assert "pass the model" in told("cgx:4", layers={"head*": "cgx:8"})
+assert "pass the model" in told("cgx:4", adapt="lgreco")
+assert "learn_at" in told("cgx:4", model, learn_at="never")
 hook = globalq.torch.DDPHook("cgx:4", model, layers={"norm.weight": "qsgd:8"})
 assert {name: op for name, _, op, _ in hook.report()}["norm.weight"] == "qsgd:8", "a rule comes before the usual exclusions"
 """
