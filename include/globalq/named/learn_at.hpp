@@ -6,6 +6,9 @@
 #include "../train/learn/schedule.hpp"
 #include "text.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace GLOBALQ_ABI::named {
