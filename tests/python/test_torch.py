@@ -323,6 +323,23 @@ def test_operators_are_chosen_while_training(run_processes, rule):
     run_processes(ADAPTS, 2, rule)
 
 
+OTHER_STEPS = PREAMBLE + """
+model, ddp, hook = make("cgx:4", adapt="lgreco", adapt_every=2 + rank)
+try:
+    for step in range(3):
+        ddp.zero_grad()
+        loss(ddp, step).backward()
+except Exception as problem:
+    print("TOLD", problem)
+    os._exit(3)
+"""
+
+
+def test_processes_that_choose_at_other_steps_are_told(run_processes):
+    outputs = run_processes(OTHER_STEPS, 2, expect=3)
+    assert "only one is about to choose operators" in outputs[0] and "the kind of call" in outputs[1], outputs
+
+
 NAN = PREAMBLE + """
 model, ddp, hook = make("cgx:4")
 with warnings.catch_warnings(record=True) as seen:
