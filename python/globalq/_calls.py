@@ -153,25 +153,32 @@ class Values:
                 self.given.detach().view(-1)[:1].mul_(1)  # the versions of views are one; -0 stays -0
 
 
+def layer_array(layers):
+    """(name, shape[, dtype[, operator]]) for C, and what must be kept while C reads it."""
+    array, keep = (c.Layer * len(layers))(), []
+    for k, (name, shape, *rest) in enumerate(layers):
+        dtype, op = (*rest, None, None)[:2]
+        extents = (ctypes.c_uint64 * len(shape))(*(c.number(f"the shape of {name}", n) for n in shape))
+        keep.append(extents)
+        array[k] = c.Layer(c.text("the name of a layer", name), extents, len(shape), type_number(dtype or "float32"),
+                           c.text(f"the operator of {name}", op))
+    return array, keep
+
+
 class Call(c.Handle):
     """What means and calls of shards have in common."""
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0):
+                 model_layers=0, learn_at=None):
         if non_finite not in ("propagate", "error"):
             raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
         self._handle, self._workers, self._busy = None, workers, threading.Lock()
         settings = c.Settings(operator_name=c.text("operator", operator), schedule=c.text("schedule", schedule),
                               seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
                               first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
-                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors))
-        array, keep = (c.Layer * len(layers))(), []
-        for k, (name, shape, *rest) in enumerate(layers):
-            dtype, op = (*rest, None, None)[:2]
-            extents = (ctypes.c_uint64 * len(shape))(*(c.number(f"the shape of {name}", n) for n in shape))
-            keep.append(extents)
-            array[k] = c.Layer(c.text("the name of a layer", name), extents, len(shape), type_number(dtype or "float32"),
-                               c.text(f"the operator of {name}", op))
+                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
+                              learn_at=c.text("learn_at", learn_at))
+        array, keep = layer_array(layers)
         handle = ctypes.c_void_p()
         check(library.globalq_call_create(workers.handle, kind, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
         self._handle = handle.value
@@ -275,11 +282,14 @@ class Mean(Call):
     first_layer, model_layers  where the layers are some of a model's: the number of the first, and how many the model has
     non_finite      "propagate": where a worker brings NaN or infinity, all of the result is NaN; or "error"
     measure_errors  whether report() says what rounding changed; costs a pass
+    learn_at        steps at which "alq" and "amq" learn levels from the vectors of all workers, each layer its own; None: those of the
+                    paper, "100,2000,every 10000". A call that is first made behind one of them learns at once
     """
 
     def __init__(self, workers, operator="float32", *, schedule=None, seed=0, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, non_finite="propagate", measure_errors=False):
-        super().__init__(workers, 0, operator, schedule, seed, non_finite, measure_errors, layers, warm_up, first_layer, model_layers)
+                 model_layers=0, non_finite="propagate", measure_errors=False, learn_at=None):
+        super().__init__(workers, 0, operator, schedule, seed, non_finite, measure_errors, layers, warm_up, first_layer, model_layers,
+                         learn_at)
 
     def __call__(self, x, step, out=None):
         """Averages x (or each of a list) in place, or into out; returns the result. Use each step once; a list of k vectors without
@@ -380,3 +390,37 @@ class AllGather(Shards):
         """Fills out with the decoded shards of all workers, the own one included. None: the own shard lies at its place in out."""
         self._run([(out, None, None) if own is None else (own, out, self._length(out, own))], step)
         return out
+
+
+class Chooser(c.Handle):
+    """Chooses operators for layers, (name, shape[, dtype[, operator]]) each, from the gradients of all workers: see globalq.h."""
+
+    def __init__(self, workers, layers, reference, rule, alpha):
+        self._handle, self._workers, self._count = None, workers, len(layers)
+        if not 0 < alpha < float("inf"):
+            raise c.ConfigurationError(f"globalq: alpha is {alpha}; give a number above 0, such as 1.0")
+        settings = c.ChooserSettings(rule=c.text("rule", rule), reference=c.text("reference", reference), alpha=alpha)
+        array, _ = layer_array(layers)
+        handle = ctypes.c_void_p()
+        check(library.globalq_chooser_create(workers.handle, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
+        self._handle = handle.value
+
+    def add(self, layer, gradient):
+        """Adds this worker's gradient of a layer, before it is averaged."""
+        x = Values(gradient, writes=False)
+        check(library.globalq_chooser_add(self._handle, layer, c.Vector(x.address, None, x.length, x.type), 1))
+
+    def choose(self, step):
+        """On all workers: the operators of the layers from now on."""
+        changed = ctypes.c_int()
+        check(library.globalq_chooser_choose(self._handle, step, changed))
+        return [library.globalq_chooser_operator(self._handle, k).decode() for k in range(self._count)]
+
+    def close(self):
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            library.globalq_chooser_destroy(handle)
+
+    def __del__(self):
+        if hasattr(self, "_handle"):
+            self.close()

@@ -63,7 +63,8 @@ class Messages(Sized):
 
 class Settings(Sized):
     _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("schedule", c_char_p), ("seed", c_uint64), ("warm_up", c_uint64),
-                ("first_layer", c_uint64), ("model_layers", c_uint64), ("fail_on_non_finite", c_int), ("measure_errors", c_int)]
+                ("first_layer", c_uint64), ("model_layers", c_uint64), ("fail_on_non_finite", c_int), ("measure_errors", c_int),
+                ("learn_at", c_char_p)]
 
 
 class Layer(ctypes.Structure):
@@ -93,6 +94,10 @@ class Report(Sized):
                 ("normalized_error", c_double), ("zero_fraction", c_double)]
 
 
+class ChooserSettings(Sized):
+    _fields_ = [("size", c_size_t), ("rule", c_char_p), ("reference", c_char_p), ("alpha", c_double), ("candidates", c_char_p)]
+
+
 FUNCTIONS = {
     "globalq_version": (c_char_p,),
     "globalq_interface": (c_int,),
@@ -116,6 +121,11 @@ FUNCTIONS = {
     "globalq_call_load": (c_int, c_void_p, POINTER(Bytes), c_size_t),
     "globalq_call_report": (c_int, c_void_p, POINTER(Report)),
     "globalq_call_destroy": (None, c_void_p),
+    "globalq_chooser_create": (c_int, c_void_p, POINTER(ChooserSettings), POINTER(Layer), c_size_t, POINTER(c_void_p)),
+    "globalq_chooser_add": (c_int, c_void_p, c_size_t, POINTER(Vector), c_size_t),
+    "globalq_chooser_choose": (c_int, c_void_p, c_uint64, POINTER(c_int)),
+    "globalq_chooser_operator": (c_char_p, c_void_p, c_size_t),
+    "globalq_chooser_destroy": (None, c_void_p),
 }
 
 

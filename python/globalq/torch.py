@@ -24,8 +24,8 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from ._calls import AllGather, Mean, ReduceScatter
-from ._library import ConfigurationError, Error, Handle
+from ._calls import AllGather, Chooser, Mean, ReduceScatter
+from ._library import ConfigurationError, Error, Handle, number
 from ._workers import MessageWorkers, NamedMemory, new_name
 
 __all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "Sharded", "join", "shard"]
@@ -117,13 +117,51 @@ class Layer:
         self.parameter, self.number = parameter, number  # keeps the parameter, and with it its identity
         self.name = f"parameter.{number}" if name is None else name
         self.operator = self.why = None
+        self.chooses = False
+
+
+class Adapting:
+    """Chooses the operators of layers anew at the end of every so many steps, in the thread that averages."""
+
+    def __init__(self, workers, layers, every, *settings):
+        self._workers, self._layers, self._settings = workers, layers, settings
+        self._every, self._places = number("adapt_every", every, 1), {layer.number: k for k, layer in enumerate(layers)}
+        self._chooser = None
+        self.load({})
+
+    def add(self, layers, gradients):
+        for layer, gradient in zip(layers, gradients):
+            if layer.number in self._places:
+                self._chooser.add(self._places[layer.number], gradient)
+
+    def choose(self, step):
+        if (step + 1) % self._every == 0:
+            for layer, op in zip(self._layers, self._chooser.choose(step)):
+                layer.operator = op
+
+    def operators(self):
+        return {layer.name: layer.operator for layer in self._layers}
+
+    def load(self, operators):
+        """Goes on from these operators of layers; from those that they have where there are none."""
+        found = [operators.get(layer.name, layer.operator) for layer in self._layers]
+        begun = Chooser(self._workers, [(layer.name, layer.parameter.shape, None, op) for layer, op in zip(self._layers, found)],
+                        *self._settings)
+        self.close()
+        self._chooser = begun
+        for layer, op in zip(self._layers, found):
+            layer.operator = op
+
+    def close(self):
+        if self._chooser is not None:
+            self._chooser.close()
 
 
 class Engine:
     """The thread that averages buckets, in the order in which they come. It does not know the hook, which may go away."""
 
-    def __init__(self, workers, model_layers, **settings):
-        self.workers, self._model_layers, self._settings = workers, model_layers, settings
+    def __init__(self, workers, model_layers, adapting=None, **settings):
+        self.workers, self._model_layers, self._adapting, self._settings = workers, model_layers, adapting, settings
         self.non_finite = 0
         self._calls, self._jobs = {}, queue.SimpleQueue()
         self._states, self._states_of = [], None  # what calls saved, and the step that takes it up
@@ -143,13 +181,19 @@ class Engine:
             thread.join()
             for mean, _ in self._calls.values():
                 mean.close()
+            if self._adapting is not None:
+                self._adapting.close()
             self.workers.close()
 
     def _work(self):
-        for first, layers, gradients, step, done in iter(self._jobs.get, None):
+        for first, layers, gradients, step, last, done in iter(self._jobs.get, None):
             problem = ""
             try:
+                if self._adapting is not None:
+                    self._adapting.add(layers, gradients)
                 self._average(first, layers, gradients, step)
+                if self._adapting is not None and last:
+                    self._adapting.choose(step)
             except BaseException as error:  # goes on in the thread that waits for the future
                 problem = str(error) or type(error).__name__
             done.set_result(problem)
@@ -168,15 +212,16 @@ class Engine:
         self._calls, self._states, self._states_of = {}, list(states), None
 
     def _average(self, first, layers, gradients, step):
-        key = (first, tuple(layer.number for layer in layers))
+        key = (first, tuple((layer.number, layer.operator) for layer in layers))
         mean, _ = self._calls.get(key, (None, 0))
         if self._states_of is None:
             self._states_of = step
         elif self._states_of < step:
             self._states = []
         if mean is None:
-            # buckets are made anew after the first step: calls of earlier steps hand on what they keep of the layers
-            old = {k for k, (_, used) in self._calls.items() if used < step and (used + 1 < step or set(k[1]) & set(key[1]))}
+            # buckets are made anew after the first step, and layers get other operators: calls of earlier steps hand on what they keep
+            numbers = {layer.number for layer in layers}
+            old = {k for k, (_, used) in self._calls.items() if used < step and (used + 1 < step or numbers & {n for n, _ in k[1]})}
             for call in [self._calls.pop(k)[0] for k in old]:
                 if state := call.save():
                     self._states.append(state)
@@ -240,14 +285,21 @@ class DDPHook(Counted):
     schedule     of all layers; None: that of the operator
     seed         of the rounding
     warm_up      so many first steps travel as float32
+    adapt        "lgreco" or "kmeans" (CGX): layers begin with the operator, of 2 to 8 bits, and get more or fewer bits by their gradients,
+                 for fewer bytes with the same error. Takes float32 memory as long as the layers; those named in layers keep their operators
+    adapt_every  steps after which they do; state_dict() has the operators that were chosen
+    adapt_alpha  the squared error may be so many times that of the operator in all layers
     first_step   number of the first step, for a training that is resumed; see load_state_dict()
+    learn_at     steps at which layers with operators "alq" or "amq" learn levels, each its own; None: "100,2000,every 10000". Levels
+                 are not in state_dict(): a training that is resumed behind one of these steps learns them in its first step
     deadline     seconds that a wait for another process may take
     group        process group; None: that of the model, or all processes
     workers      instead of join(group, deadline)
     """
 
     def __init__(self, operator="cgx:4", model=None, *, layers=None, exclude=CGX_EXCLUDES, min_size=0, min_dims=2, schedule=None,
-                 seed=0, warm_up=0, first_step=0, deadline=600.0, group=None, workers=None):
+                 seed=0, warm_up=0, adapt=None, adapt_every=1000, adapt_alpha=1.0, first_step=0, learn_at=None,
+                 deadline=600.0, group=None, workers=None):
         self.__name__ = self.__qualname__ = "DDPHook"  # torch asks for the name of a hook, which is usually a function
         if isinstance(exclude, str):
             raise TypeError('globalq: exclude is a list of patterns, such as ["head.*"]')
@@ -270,8 +322,13 @@ class DDPHook(Counted):
         workers = join(group, deadline) if workers is None else workers
         # what is unknown is refused here rather than in the backward pass
         for op in {operator, *self._rules.values()}:
-            Mean(workers, op, schedule=schedule, layers=[("layer", (1,))]).close()
-        self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, operator=operator, schedule=schedule, seed=seed, warm_up=warm_up)
+            Mean(workers, op, schedule=schedule, learn_at=learn_at, layers=[("layer", (1,))]).close()
+        if adapt is not None and module is None:
+            raise ConfigurationError("globalq: adapt needs to know the layers; pass the model as well")
+        chooses = [layer for layer in self._layers.values() if layer.chooses]
+        self._adapting = None if adapt is None else Adapting(workers, chooses, adapt_every, operator, adapt, adapt_alpha)
+        self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, self._adapting, operator=operator, schedule=schedule, seed=seed,
+                              warm_up=warm_up, learn_at=learn_at)
         # also when Python ends: a thread that completes a future then would end the process by a signal
         self._end = weakref.finalize(self, self._engine.close)
 
@@ -286,6 +343,7 @@ class DDPHook(Counted):
         elif rule is None and parameter.dim() < self._min_dims:
             layer.why = f"its {parameter.dim()} dimensions are fewer than {self._min_dims}"
         layer.operator = "float32" if layer.why else rule or self._operator
+        layer.chooses = rule is None and not layer.why
         return layer
 
     def _layer_of(self, parameter):
@@ -310,7 +368,7 @@ class DDPHook(Counted):
         if buffer.layout is not torch.strided:
             raise Error(f"globalq: the gradient of {', '.join(layer.name for layer in layers) or 'a layer'} is of layout {buffer.layout}; use "
                         "dense gradients (nn.Embedding(sparse=False))")
-        self._engine.start(self._in_step, layers, bucket.gradients(), self._step, done)
+        self._engine.start(self._in_step, layers, bucket.gradients(), self._step, bucket.is_last(), done)
         self._in_step += len(layers)
 
         def averaged(future):
@@ -321,8 +379,11 @@ class DDPHook(Counted):
         return done.then(averaged)
 
     def state_dict(self):
-        """What each process saves with the model: the step, and what compressors have not sent yet. Called between steps."""
-        return {"step": self._step, "compressors": [torch.frombuffer(bytearray(kept), dtype=torch.uint8) for kept in self._engine.save()]}
+        """What each process saves with the model: the step, what compressors have not sent yet and, with adapt, the operators that were
+        chosen. Called between steps."""
+        chosen = {} if self._adapting is None else {"operators": self._adapting.operators()}
+        kept = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in self._engine.save()]
+        return {**super().state_dict(), "compressors": kept, **chosen}
 
     def load_state_dict(self, state):
         """Continues after the step of a state_dict().
@@ -333,9 +394,11 @@ class DDPHook(Counted):
         kept = [tensor.cpu().contiguous() for s in states for tensor in s.get("compressors", ())]
         self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
         super().load_state_dict(states[0])
+        if self._adapting is not None:
+            self._adapting.load(states[0].get("operators", {}))
 
     def report(self):
-        """A tuple for each layer: name, values, operator, why it is not quantized (or None)."""
+        """A tuple for each layer: name, values, operator (that it has now), why it is not quantized (or None)."""
         return [(layer.name, layer.parameter.numel(), layer.operator, layer.why) for layer in self._layers.values()]
 
     @property
@@ -367,6 +430,19 @@ class Padded:
     def share(self, count):
         """What each worker brings for shares of so many values: as many, rounded up."""
         return -(-count // self._unit) * self._unit
+
+
+def times_of(op, size):
+    """By what the mean of so many processes is multiplied to be what a ReduceOp asks for."""
+    if op == dist.ReduceOp.AVG:
+        return 1
+    if op == dist.ReduceOp.SUM:
+        return size
+    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # of FSDP2 where set_gradient_divide_factor() was called
+        state = op.__getstate__()  # for pickle, in every torch that has it: the operation, the factor
+        if isinstance(state, tuple):
+            return size * state[1]
+    raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
 
 
 class Sharded(Counted):
@@ -404,8 +480,7 @@ class Sharded(Counted):
     def scatter(self, output, given, op):
         """output: this process's share of the mean, or of the sum, of what all bring."""
         scatter, size, count = self._scatter, self.workers.size, output.numel()
-        if op not in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
-            raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG or SUM")
+        times = times_of(op, size)
         share, step = scatter.share(count), self._next()
         if share == count:
             scatter.call(given.view(-1), output.view(-1), step)
@@ -415,8 +490,7 @@ class Sharded(Counted):
             own = given.new_empty(share)
             scatter.call(padded.view(-1), own, step)
             output.view(-1).copy_(own[:count])
-        if op == dist.ReduceOp.SUM:
-            output.mul_(size)
+        output.mul_(times)
 
 
 class Collective:

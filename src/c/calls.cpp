@@ -4,6 +4,7 @@
 
 #include "compressors.hpp"
 #include "handles.hpp"
+#include "preparation.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
@@ -58,6 +59,7 @@ namespace {
 struct choice {
   gq::any_quantizer op = gq::uncompressed{};
   std::string schedule = "ring", name = "float32";
+  gq::named::named_operator asked = {};
 };
 choice choice_of(char const* operation, char const* name) {
   if (name == nullptr) return {};
@@ -66,12 +68,8 @@ choice choice_of(char const* operation, char const* name) {
            "\"" + std::string(name) + "\" is a compressor, which keeps what it did not send of each layer",
            "give it to a layer of a mean, or give a mean layers");
   gq::named::named_operator const found = gq::named::read_operator(name);
-  if (!found.only_quantises())
-    refuse(operation,
-           "operator \"" + std::string(name) + "\" clips or learns levels, which takes more than one call",
-           "give it without that, or with levels of its own");
   gq::any_quantizer const op = gq::named::operator_of(found);
-  return {op, found.schedule, op.facts().name};
+  return {op, found.schedule, op.facts().name, found};
 }
 
 void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
@@ -86,16 +84,7 @@ void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
 /// f(value of its type) of a vector whose type is known at run time.
 template <class F>
 void with_type(globalq_vector const& v, F const& f) {
-  switch (type_of("globalq_call_run", v.type)) {
-    case gq::dtype::float32:
-      return f(float{});
-    case gq::dtype::float64:
-      return f(double{});
-    case gq::dtype::float16:
-      return f(gq::float16{});
-    case gq::dtype::bfloat16:
-      return f(gq::bfloat16{});
-  }
+  globalq_c::with_type("globalq_call_run", v.type, f);
 }
 /// Refuses what a call would read or write wrongly: no memory, or outputs that overlap anything but their own input.
 void expect_memory(char const* operation, vectors all) {
@@ -146,31 +135,45 @@ std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
   return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
 }
 
-gq::vector_group group_of(vectors all) {
+/// @param prepared  prepared(number of a vector, its values): those that are averaged instead
+template <class F>
+gq::vector_group group_of(vectors all, F const& prepared) {
   gq::vector_group group;
-  for (globalq_vector const& v : all)
-    with_type(v, [&]<class T>(T) {
-      auto const x = input_of<T>(v, v.length);
-      auto const y = output_of<T>(v, v.length);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    with_type(all[k], [&]<class T>(T) {
+      std::span<T const> const x = prepared(k, input_of<T>(all[k], all[k].length));
+      auto const y = output_of<T>(all[k], all[k].length);
       group.add(x, y);
     });
   return group;
 }
 
+gq::vector_group group_of(vectors all) {
+  return group_of(all, [](std::size_t, auto x) { return x; });
+}
+
 class mean_of_vectors final : public globalq_call {
  public:
   template <class Space>
-  mean_of_vectors(globalq_workers& w, choice const& c, gq::schedule::any const& schedule, gq::options o,
-                  bool errors, Space const& space)
+  mean_of_vectors(globalq_workers& w, choice const& c, gq::learn::update_schedule const& learn_at,
+                  gq::schedule::any const& schedule, gq::options o, bool errors, Space const& space)
       : globalq_call(w, errors), name_(c.name) {
+    if (!c.asked.only_quantises()) before_.emplace(c.asked, learn_at, gq::kernel::host_executor(space));
     o.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory("globalq_call_run", all);
-    if (all.size() != 1) return (*mean_)(group_of(all), step);
+    if (all.size() != 1) {
+      if (before_)
+        refuse("globalq_call_run",
+               std::to_string(all.size()) + " vectors by an operator that clips or learns levels",
+               "give one a call, or make the call with layers, each of which has levels of its own");
+      return (*mean_)(group_of(all), step);
+    }
     with_type(all[0], [&]<class T>(T) {
-      auto const x = input_of<T>(all[0], all[0].length);
+      auto x = input_of<T>(all[0], all[0].length);
+      if (before_ && x.size() <= gq::adapt::layout::most) x = (*before_)(*behind->endpoint, x, step, *mean_);
       auto const y = output_of<T>(all[0], all[0].length);
       (*mean_)(x, y, step);
     });
@@ -181,24 +184,25 @@ class mean_of_vectors final : public globalq_call {
  private:
   std::string name_;
   std::optional<gq::allreduce_mean<>> mean_;
+  std::optional<preparation> before_;
 };
 
 /// What the layers of a mean travel by: an operator, or a compressor with others that have the same.
 struct layer_choices {
   gq::adapt::layout model, quantized;
-  std::vector<gq::any_quantizer> operators;  ///< of the layers in quantized
-  std::vector<std::size_t> numbers;          ///< of the same, among all
-  std::vector<std::string> names;            ///< of compressors, by layer; empty: an operator
+  std::vector<choice> chosen;        ///< of the layers in quantized
+  std::vector<std::size_t> numbers;  ///< of the same, among all
+  std::vector<std::string> names;    ///< of compressors, by layer; empty: an operator
   std::vector<compressor_parts> compressors;
 
   void add(gq::adapt::layer const& l, std::optional<gq::named::named_compressor> const& by,
-           gq::any_quantizer const& op) {
+           choice const& op) {
     std::size_t const number = model.size();
     model.add(l.name, l.shape, l.type);
     names.push_back(by ? by->name : "");
     if (!by) {
       quantized.add(l.name, l.shape, l.type);
-      operators.push_back(op);
+      chosen.push_back(op);
       numbers.push_back(number);
       return;
     }
@@ -212,8 +216,8 @@ struct layer_choices {
   void join_plain_layers() {
     if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
       return;
-    for (std::size_t k = 0; k < operators.size(); ++k)
-      if (!operators[k].facts().plain || quantized[k].type != gq::dtype::float32) return;
+    for (std::size_t k = 0; k < chosen.size(); ++k)
+      if (!chosen[k].op.facts().plain || quantized[k].type != gq::dtype::float32) return;
     compressor_parts all{compressors[0].how};
     for (std::size_t k = 0; k < model.size(); ++k) {
       all.add(k, model[k], names[k].empty());
@@ -221,7 +225,7 @@ struct layer_choices {
     }
     compressors[0] = std::move(all);
     quantized = {};
-    operators.clear();
+    chosen.clear();
     numbers.clear();
   }
 
@@ -236,9 +240,14 @@ struct layer_choices {
 class mean_of_layers final : public globalq_call {
  public:
   template <class Space>
-  mean_of_layers(globalq_workers& w, layer_choices what, gq::schedule::any const& schedule,
-                 gq::adapt::layered_options o, bool errors, Space const& space)
-      : globalq_call(w, errors), what_(std::move(what)), numbers_(what_.model.size()) {
+  mean_of_layers(globalq_workers& w, layer_choices what, gq::learn::update_schedule const& learn_at,
+                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors,
+                 Space const& space)
+      : globalq_call(w, errors),
+        what_(std::move(what)),
+        numbers_(what_.model.size()),
+        before_(what_.chosen.size()) {
+    gq::kernel::host_executor const on(space);
     auto& workers = *w.behind->endpoint;
     o.call.telemetry = &seen;
     o.of = std::max<std::uint64_t>(o.of, what_.model.size());
@@ -247,17 +256,22 @@ class mean_of_layers final : public globalq_call {
       plain_.emplace(workers, what_.model, plain, schedule, o, space);
       o.alike = what_.hash();
       for (compressor_parts& c : what_.compressors)
-        compressors_.push_back(
-            make_compressor(std::move(c), workers, gq::kernel::host_executor(space), o.call, schedule));
+        compressors_.push_back(make_compressor(std::move(c), workers, on, o.call, schedule));
     }
-    if (compressors_.size() != 1 || what_.quantized.size() != 0)
-      mean_.emplace(workers, what_.quantized, what_.operators, schedule, o, space);
+    std::vector<gq::any_quantizer> operators;
+    for (std::size_t k = 0; k < what_.chosen.size(); ++k) {
+      choice const& c = what_.chosen[k];
+      operators.push_back(c.op);
+      if (!c.asked.only_quantises()) before_[k].emplace(c.asked, learn_at, on);
+    }
+    if (compressors_.size() != 1 || !operators.empty())
+      mean_.emplace(workers, what_.quantized, operators, schedule, o, space);
     for (std::size_t k = 0; k < what_.numbers.size(); ++k) numbers_[what_.numbers[k]] = k;
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory("globalq_call_run", all);
+    if (compressors_.empty()) return run_quantized(all, step);
     gq::vector_group const group = group_of(all);
-    if (compressors_.empty()) return (*mean_)(group, step);
     if (plain_->warms_up(step) || plain_->forced_to_float32()) return (*plain_)(group, step);
     auto& workers = *behind->endpoint;
     if (std::string const why = gq::adapt::detail::unlike_layout(what_.model, group); !why.empty()) {
@@ -269,7 +283,7 @@ class mean_of_layers final : public globalq_call {
     if (mean_) {
       std::vector<globalq_vector> own;
       for (std::size_t const k : what_.numbers) own.push_back(all[k]);
-      (*mean_)(group_of(own), step);
+      run_quantized(own, step);
     }
     for (auto const& c : compressors_) c->run(group.members(), step);
   }
@@ -297,11 +311,27 @@ class mean_of_layers final : public globalq_call {
 
  private:
   using layered = gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>;
+  struct levels_of_layer {
+    layered& mean;
+    std::size_t layer;
+    void set_levels(auto const& changed) { mean.set_levels(layer, changed); }
+  };
+
+  /// @param some  vectors of those layers that have no compressor
+  void run_quantized(vectors some, std::uint64_t step) {
+    auto const prepared = [&](std::size_t k, auto x) {  // the mean refuses what is unlike the layers
+      return k < before_.size() && before_[k] && x.size() == mean_->model()[k].size
+                 ? (*before_[k])(*behind->endpoint, x, step, levels_of_layer{*mean_, k})
+                 : x;
+    };
+    (*mean_)(group_of(some, prepared), step);
+  }
 
   layer_choices what_;
-  std::vector<std::size_t> numbers_;  ///< of layers among those that are quantized
-  std::optional<layered> mean_;       ///< of these
-  std::optional<layered> plain_;      ///< of all layers, in steps that do not compress
+  std::vector<std::size_t> numbers_;                ///< of layers among those that are quantized
+  std::vector<std::optional<preparation>> before_;  ///< of these, where they are not only quantized
+  std::optional<layered> mean_;
+  std::optional<layered> plain_;  ///< of all layers, in steps that do not compress
   std::vector<std::unique_ptr<compressor>> compressors_;
 };
 
@@ -357,12 +387,18 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
   bool const compresses = !layers.empty() && s.operator_name != nullptr &&
                           gq::named::read_compressor(s.operator_name).has_value();
   choice const usual = compresses ? choice{.schedule = "sra"} : choice_of(operation, s.operator_name);
+  gq::learn::update_schedule const learn_at =
+      s.learn_at == nullptr ? gq::learn::update_schedule{} : gq::named::read_learn_at(s.learn_at);
   bool const errors = s.measure_errors != 0;
   gq::options const o{
       .seed = s.seed,
       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
     refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
+  if (kind != GLOBALQ_MEAN && !usual.asked.only_quantises())
+    refuse(operation,
+           "operator \"" + std::string(s.operator_name) + "\" clips or learns levels, which means only do",
+           "give it without clipping, or with levels of its own, such as \"alq:3,levels=0:0.1:1\"");
   gq::schedule::any const schedule{
       std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
   if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
@@ -378,7 +414,8 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)),
              "give one of globalq_kind");
   }
-  if (layers.empty()) return std::make_unique<mean_of_vectors>(w, usual, schedule, o, errors, space);
+  if (layers.empty())
+    return std::make_unique<mean_of_vectors>(w, usual, learn_at, schedule, o, errors, space);
   layer_choices what;
   for (globalq_layer const& l : layers) {
     std::uint64_t const* const shape =
@@ -390,11 +427,11 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
                                  type_of(operation, l.type)};
     char const* const by = l.operator_name == nullptr ? s.operator_name : l.operator_name;
     auto const compressed = by == nullptr ? std::nullopt : gq::named::read_compressor(by);
-    what.add(added, compressed, compressed ? gq::uncompressed{} : choice_of(operation, by).op);
+    what.add(added, compressed, compressed ? choice{} : choice_of(operation, by));
   }
   what.join_plain_layers();
   return std::make_unique<mean_of_layers>(
-      w, std::move(what), schedule,
+      w, std::move(what), learn_at, schedule,
       gq::adapt::layered_options{
           .call = o, .warm_up = s.warm_up, .first = s.first_layer, .of = s.model_layers},
       errors, space);

@@ -95,6 +95,21 @@ gq::transport::options deadline_of(char const* operation, double seconds);
 
 gq::dtype type_of(char const* operation, globalq_type type);
 
+/// f(value of the type that is known at run time).
+template <class F>
+void with_type(char const* operation, globalq_type type, F const& f) {
+  switch (type_of(operation, type)) {
+    case gq::dtype::float32:
+      return f(float{});
+    case gq::dtype::float64:
+      return f(double{});
+    case gq::dtype::float16:
+      return f(gq::float16{});
+    case gq::dtype::bfloat16:
+      return f(gq::bfloat16{});
+  }
+}
+
 /// Kokkos runs from here to the end of the process.
 void start_kokkos();
 

@@ -9,8 +9,11 @@
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/named/compressors.hpp>
+#include <globalq/named/level_learning.hpp>
 #include <globalq/named/operators.hpp>
+#include <globalq/operator/clip.hpp>
 #include <globalq/schedule/any.hpp>
+#include <globalq/train/adapt/chooser.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/threads.hpp>
 
@@ -459,6 +462,338 @@ TEST(C, shards_have_the_bits_of_the_library) {
   }
 }
 
+namespace {
+
+/// Values of two workers whose levels are worth learning: many small ones.
+std::vector<float> skewed(std::size_t length, int rank, std::uint64_t step) {
+  auto x = values(length, rank + 10 * static_cast<int>(step));
+  for (float& v : x) v *= v * v;
+  return x;
+}
+
+template <class Mean>
+struct levels_of {
+  Mean& mean;
+  std::size_t layer;
+  void set_levels(auto const& changed) { mean.set_levels(layer, changed); }
+};
+
+double error_of(std::vector<float> const& mean, std::uint64_t step) {
+  auto const a = skewed(mean.size(), 0, step), b = skewed(mean.size(), 1, step);
+  double error = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double const off =
+        static_cast<double>(mean[i]) - (static_cast<double>(a[i]) + static_cast<double>(b[i])) / 2;
+    error += off * off;
+  }
+  return error;
+}
+
+}  // namespace
+
+TEST(C, levels_are_learned_and_vectors_clipped_as_by_the_library) {
+  constexpr std::size_t length = 5003;
+  for (std::string const name :
+       {"alq:3,bucket=512", "amq:3,bucket=512,tail=float32", "terngrad:2.5,bucket=512"}) {
+    std::vector<std::vector<float>> right;
+    gq::transport::threads(2).run([&](auto& w) {
+      auto const asked = gq::named::read_operator(name);
+      gq::allreduce_mean mean{
+          w, gq::named::operator_of(asked), gq::schedule::any{asked.schedule}, {.seed = 9}};
+      gq::named::level_learning learning{asked.words, asked.learns, {.once = {1}, .every = 3}};
+      for (std::uint64_t step = 0; step < 5; ++step) {
+        auto x = skewed(length, w.rank(), step);
+        if (asked.clip > 0) gq::clip_deviations(x, asked.clip, asked.words.bucket);
+        learning.update(w, std::span<float const>{x}, step, mean);
+        mean(x, step);
+        if (w.rank() == 0) right.push_back(x);
+      }
+    });
+    for (way how : {way::threads, way::memory, way::messages}) {
+      auto const [ended, text] = run(how, 2, [&](globalq_workers* w) {
+        call_handle mean;
+        globalq_settings s = settings_of(name.c_str());
+        s.learn_at = "1,every 3";
+        globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+        for (std::uint64_t step = 0; step < 5 && status == GLOBALQ_OK; ++step) {
+          auto x = skewed(length, globalq_rank(w), step);
+          std::vector<float> y(length);
+          globalq_vector const v{x.data(), step % 2 == 0 ? x.data() : y.data(), length, GLOBALQ_FLOAT32};
+          status = globalq_call_run(mean.call, &v, 1, step);
+          EXPECT_EQ(step % 2 == 0 ? x : y, right[step]) << name << " " << static_cast<int>(how);
+          if (step % 2 == 1) {
+            EXPECT_EQ(x, skewed(length, globalq_rank(w), step)) << "the input was clipped";
+          }
+        }
+        return status;
+      });
+      EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    }
+    if (name.starts_with("alq")) {
+      EXPECT_LT(error_of(right[1], 1), 0.7 * error_of(right[0], 0)) << name;
+    }
+  }
+}
+
+TEST(C, each_layer_learns_levels_of_its_own_also_in_a_call_that_is_made_anew) {
+  constexpr std::size_t length = 1024;
+  std::uint64_t const shape[] = {32, 32};
+  std::vector<float> right[2];
+  auto const values_of = [](std::size_t layer, int rank, std::uint64_t step) {
+    return layer == 0 ? skewed(length, rank, step) : values(length, rank + 7);
+  };
+  gq::transport::threads(2).run([&](auto& w) {
+    auto const asked = gq::named::read_operator("alq:3,bucket=256");
+    auto const op = gq::named::operator_of(asked);
+    gq::adapt::layout model;
+    model.add("a", {32, 32}).add("b", {32, 32});
+    gq::adapt::layered_mean mean{
+        w, model, {op, op}, gq::schedule::any{asked.schedule}, {.call = {.seed = 9}}};
+    std::vector<float> x[2];
+    for (std::size_t k = 0; k < 2; ++k) {
+      gq::named::level_learning learning{asked.words, asked.learns, {.once = {0}, .every = 0}};
+      x[k] = values_of(k, w.rank(), 7);
+      levels_of one{mean, k};
+      EXPECT_TRUE(learning.update(w, std::span<float const>{x[k]}, 0, one));
+    }
+    mean(gq::vector_group{}.add(x[0]).add(x[1]), 7);
+    if (w.rank() == 0) right[0] = x[0], right[1] = x[1];
+  });
+  auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+    globalq_layer const layers[] = {{"a", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                    {"b", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                    {"none", shape, 2, GLOBALQ_FLOAT32, "float32"},
+                                    {"clipped", shape, 2, GLOBALQ_FLOAT32, "terngrad:0.5,bucket=0"}};
+    globalq_settings s = settings_of("alq:3,bucket=256");
+    s.learn_at = "3";
+    globalq_status status = GLOBALQ_OK;
+    for (std::size_t count : {std::size_t{2}, std::size_t{4}}) {  // the other layers change nothing
+      call_handle mean;
+      status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, count, &mean.call);
+      if (status != GLOBALQ_OK) return status;
+      auto a = values_of(0, globalq_rank(w), 7), b = values_of(1, globalq_rank(w), 7), c = a, d = b;
+      globalq_vector const v[] = {{a.data(), a.data(), length, GLOBALQ_FLOAT32},
+                                  {b.data(), b.data(), length, GLOBALQ_FLOAT32},
+                                  {c.data(), c.data(), length, GLOBALQ_FLOAT32},
+                                  {d.data(), d.data(), length, GLOBALQ_FLOAT32}};
+      if (count == 2) {
+        status = globalq_call_run(mean.call, v, count, 7);
+        EXPECT_EQ(a, right[0]);
+        EXPECT_EQ(b, right[1]);
+      } else {
+        status = globalq_call_run(mean.call, v, count, 7);
+        // uniform values have a standard deviation of 1 / sqrt(3)
+        EXPECT_LE(*std::max_element(d.begin(), d.end()), 0.5F * 0.6F);
+        EXPECT_GT(*std::max_element(d.begin(), d.end()), 0.1F);
+      }
+      if (status != GLOBALQ_OK) return status;
+    }
+    return status;
+  });
+  EXPECT_EQ(ended, GLOBALQ_OK) << text;
+}
+
+TEST(C, nan_teaches_nothing_and_other_steps_of_learning_are_told) {
+  for (way how : {way::threads, way::messages}) {
+    auto const [ended, text] = run(how, 2, [&](globalq_workers* w) {
+      call_handle mean, fixed;
+      globalq_settings s = settings_of("alq:3,bucket=512");
+      s.learn_at = "1";
+      globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+      s.learn_at = "100";
+      if (status == GLOBALQ_OK) status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &fixed.call);
+      for (std::uint64_t step = 0; step < 4 && status == GLOBALQ_OK; ++step) {
+        auto x = skewed(5000, globalq_rank(w), step), y = x;
+        if (step == 1 && globalq_rank(w) == 1) x[3] = std::numeric_limits<float>::quiet_NaN();
+        globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32},
+            u{y.data(), y.data(), y.size(), GLOBALQ_FLOAT32};
+        status = globalq_call_run(mean.call, &v, 1, step);
+        if (status == GLOBALQ_OK) status = globalq_call_run(fixed.call, &u, 1, step);
+        if (step == 0) {
+          EXPECT_EQ(x, y);
+        }
+        if (step == 1) {
+          EXPECT_TRUE(std::isnan(x[0]) && std::isnan(x[4999]));
+        }
+        if (step > 1) {
+          EXPECT_LT(error_of(x, step), 0.7 * error_of(y, step)) << "learned at the next step";
+        }
+      }
+      globalq_vector const two[] = {{}, {}};
+      EXPECT_EQ(globalq_call_run(mean.call, two, 2, 9), GLOBALQ_CONFIGURATION);
+      EXPECT_THAT(globalq_error(), HasSubstr("give one a call, or make the call with layers"));
+      return status;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    auto const [differs, why] = run(how, 2, [&](globalq_workers* w) {
+      call_handle mean;
+      globalq_settings s = settings_of("alq:3,bucket=512");
+      s.learn_at = globalq_rank(w) == 0 ? "1" : "2";
+      globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+      for (std::uint64_t step = 0; step < 3 && status == GLOBALQ_OK; ++step) {
+        auto x = skewed(5000, globalq_rank(w), step);
+        globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+        status = globalq_call_run(mean.call, &v, 1, step);
+        if (step == 1) {
+          EXPECT_EQ(x, skewed(5000, globalq_rank(w), step));
+        }
+      }
+      EXPECT_EQ(status, GLOBALQ_DISAGREEMENT);
+      EXPECT_THAT(globalq_error(),
+                  HasSubstr(globalq_rank(w) == 0 ? "only one is about to learn levels" : "the kind of call"));
+      return status;
+    });
+    EXPECT_EQ(differs, GLOBALQ_DISAGREEMENT) << why;
+  }
+}
+
+namespace {
+
+struct chooser_handle {
+  globalq_chooser* chooser = nullptr;
+  ~chooser_handle() { globalq_chooser_destroy(chooser); }
+};
+
+std::string name_of(gq::adapt::bits_and_bucket const& c) {
+  return "cgx:" + std::to_string(c.bits) + ",bucket=" + std::to_string(c.bucket);
+}
+
+}  // namespace
+
+TEST(C, operators_of_layers_are_chosen_as_by_the_library) {
+  constexpr std::size_t layers = 3, length = 4096;
+  std::uint64_t const shape[] = {64, 64};
+  float const scales[] = {1.0F, 0.01F, 0.3F};
+  auto const gradient = [&](std::size_t layer, int rank, std::uint64_t step) {
+    auto x = values(length, rank + 31 * static_cast<int>(step * layers + layer));
+    for (float& v : x) v *= scales[layer];
+    return x;
+  };
+  for (std::string const rule : {"lgreco", "kmeans"})
+    for (int workers : {1, 3}) {
+      std::vector<std::string> right;
+      gq::transport::threads(workers).run([&](auto& w) {
+        gq::adapt::layout model;
+        model.add("a", {64, 64}).add("b", {64, 64}).add("c", {64, 64});
+        gq::adapt::chooser chosen{model,
+                                  gq::adapt::filter{},
+                                  {.how = rule == "kmeans" ? gq::adapt::rule_of(gq::adapt::cgx_kmeans{})
+                                                           : gq::adapt::rule_of(gq::adapt::lgreco{})}};
+        for (std::uint64_t step = 0; step < 2; ++step) {
+          std::vector<float> all;
+          for (std::size_t l = 0; l < layers; ++l) {
+            auto const x = gradient(l, w.rank(), step);
+            all.insert(all.end(), x.begin(), x.end());
+          }
+          chosen.add(all);
+        }
+        EXPECT_TRUE(chosen.choose(w, 1));
+        if (w.rank() != 0) return;
+        for (std::size_t l = 0; l < layers; ++l) {
+          gq::adapt::bits_and_bucket const c = chosen.choice(l);
+          right.push_back(c == gq::adapt::bits_and_bucket{4, 128} ? "cgx:4" : name_of(c));
+          // what is read back is the quantizer that was measured: of 8 bits it has another wire with the same codes
+          auto const named = gq::named::operator_of(gq::named::read_operator(right.back()));
+          if (c.bits != 8) {
+            EXPECT_EQ(named.facts().name, chosen.operator_of(l).facts().name);
+          }
+        }
+      });
+      EXPECT_NE(right[0], right[1]);
+      auto const [ended, text] = run(way::threads, workers, [&](globalq_workers* w) {
+        globalq_layer model[] = {{"a", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                 {"b", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                 {"c", shape, 2, GLOBALQ_FLOAT32, nullptr}};
+        globalq_chooser_settings s{sizeof s, rule.c_str(), nullptr, 0, nullptr};
+        chooser_handle made;
+        globalq_status status = globalq_chooser_create(w, &s, model, layers, &made.chooser);
+        if (status != GLOBALQ_OK) return status;
+        int changed = 7;
+        EXPECT_EQ(globalq_chooser_choose(made.chooser, 0, &changed), GLOBALQ_OK) << globalq_error();
+        EXPECT_EQ(changed, 0) << "nothing was added";
+        EXPECT_STREQ(globalq_chooser_operator(made.chooser, 2), "cgx:4");
+        for (std::uint64_t step = 0; step < 2; ++step)
+          for (std::size_t l : {2U, 1U, 0U}) {  // as the buckets of a backward pass
+            auto x = gradient(l, globalq_rank(w), step);
+            globalq_vector const v{x.data(), nullptr, length, GLOBALQ_FLOAT32};
+            EXPECT_EQ(globalq_chooser_add(made.chooser, l, &v, 1), GLOBALQ_OK) << globalq_error();
+            x[9] = std::numeric_limits<float>::infinity();
+            EXPECT_EQ(globalq_chooser_add(made.chooser, l, &v, 1), GLOBALQ_OK) << "is left out";
+          }
+        status = globalq_chooser_choose(made.chooser, 1, &changed);
+        EXPECT_EQ(changed, 1);
+        for (std::size_t l = 0; l < layers; ++l) {
+          EXPECT_EQ(globalq_chooser_operator(made.chooser, l), right[l]) << rule << " " << l;
+          model[l].operator_name = right[l].c_str();
+        }
+        chooser_handle saved;
+        EXPECT_EQ(globalq_chooser_create(w, &s, model, layers, &saved.chooser), GLOBALQ_OK);
+        for (std::size_t l = 0; l < layers; ++l)
+          EXPECT_EQ(globalq_chooser_operator(saved.chooser, l), right[l]) << "a choice that was saved";
+        return status;
+      });
+      EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    }
+}
+
+TEST(C, candidates_are_variants_of_a_reference_or_named) {
+  work body = [](globalq_workers* w) {
+    std::uint64_t const shape = 64;
+    globalq_layer layer{"a", &shape, 1, GLOBALQ_FLOAT32, nullptr};
+    chooser_handle made;
+    auto const told = [&](char const* reference, char const* candidates, char const* rule = nullptr,
+                          double alpha = 0, std::size_t count = 1) -> std::string {
+      globalq_chooser_settings const s{sizeof s, rule, reference, alpha, candidates};
+      globalq_chooser_destroy(made.chooser);
+      return globalq_chooser_create(w, &s, &layer, count, &made.chooser) == GLOBALQ_OK ? "" : globalq_error();
+    };
+    for (char const* reference : {"cgx:4", "cgx:8", "qsgd:3,q=inf,bucket=256", "nuqsgd:4,code=huffman",
+                                  "qsdp", "cgx:4,bucket=0", "cgx:bits=5,bucket=64"}) {
+      EXPECT_EQ(told(reference, nullptr), "") << reference;
+      EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), reference);
+    }
+    EXPECT_EQ(told("mxfp6", "mxfp4  mxfp6 mxfp8"), "");
+    layer.operator_name = "mxfp8";
+    EXPECT_EQ(told("mxfp6", "mxfp4 mxfp6 mxfp8"), "");
+    EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), "mxfp8");
+    EXPECT_THAT(told("cgx:8", "cgx:2 cgx:8"), HasSubstr("that of layer a is \"mxfp8\", which is none"));
+    layer.operator_name = nullptr;
+    EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("they are cgx:2 cgx:8"));
+    EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no bits and buckets"));
+    EXPECT_THAT(told("alq:3", nullptr), HasSubstr("\"alq:2,bucket=1024\" cannot be measured"));
+    EXPECT_THAT(told("cgx:4,scale=min-max", nullptr), HasSubstr("centers"));
+    EXPECT_THAT(told("cgx:8", "cgx:8 float32"), HasSubstr("\"float32\" cannot be measured"));
+    EXPECT_THAT(told("nonsense", nullptr), HasSubstr("is no operator"));
+    EXPECT_THAT(told(nullptr, nullptr, "best"), HasSubstr("there is no rule \"best\""));
+    EXPECT_THAT(told(nullptr, nullptr, nullptr, -1), HasSubstr("alpha is -1"));
+    EXPECT_THAT(told(nullptr, nullptr, nullptr, 0, 0), HasSubstr("there are no layers"));
+    EXPECT_THAT(told("global-uniform:4,bucket=64", nullptr), HasSubstr("shares norms"));
+    EXPECT_EQ(told(nullptr, nullptr), "");
+    float x[64] = {};
+    globalq_vector const v{x, nullptr, 64, GLOBALQ_FLOAT32}, shorter{x, nullptr, 63, GLOBALQ_FLOAT32},
+        nowhere{nullptr, nullptr, 64, GLOBALQ_FLOAT32};
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 1, &v, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 0, &shorter, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_THAT(globalq_error(), HasSubstr("63 values for layer 0, which has 64"));
+    EXPECT_EQ(globalq_chooser_add(made.chooser, 0, &nowhere, 1), GLOBALQ_CONFIGURATION);
+    EXPECT_STREQ(globalq_chooser_operator(made.chooser, 1), "");
+    return GLOBALQ_OK;
+  };
+  EXPECT_EQ(globalq_threads_run(1, 60, run_work, &body), GLOBALQ_OK) << globalq_error();
+  auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+    std::uint64_t const shape = 64;
+    globalq_layer const layer{"a", &shape, 1, GLOBALQ_FLOAT32, nullptr};
+    globalq_chooser_settings const s{sizeof s, nullptr, nullptr, 0, nullptr};
+    chooser_handle made;
+    int changed = 0;
+    globalq_status const status = globalq_chooser_create(w, &s, &layer, 1, &made.chooser);
+    return status != GLOBALQ_OK
+               ? status
+               : globalq_chooser_choose(made.chooser, static_cast<std::uint64_t>(globalq_rank(w)), &changed);
+  });
+  EXPECT_EQ(ended, GLOBALQ_DISAGREEMENT) << text;
+}
+
 TEST(C, half_precision_and_groups) {
   auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
     call_handle mean;
@@ -567,7 +902,10 @@ TEST(C, what_cannot_work_is_refused_with_a_sentence) {
     globalq_settings s = settings_of("nonsense");
     EXPECT_THAT(create(s), HasSubstr("\"nonsense\" is no operator"));
     s.operator_name = "terngrad:2.5";
-    EXPECT_THAT(create(s), HasSubstr("clips or learns levels"));
+    EXPECT_THAT(create(s, GLOBALQ_ALL_GATHER), HasSubstr("which means only do"));
+    s.operator_name = "alq:3";
+    s.learn_at = "soon";
+    EXPECT_THAT(create(s), HasSubstr("learn_at: \"soon\""));
     s = settings_of("cgx:4");
     s.schedule = "nowhere";
     EXPECT_THAT(create(s), HasSubstr("\"nowhere\" is unknown"));

@@ -7,6 +7,7 @@
 #include <globalq/operator/operators.hpp>
 #include <globalq/operator/vector_codec.hpp>
 
+#include <globalq/named/learn_at.hpp>
 #include <globalq/named/operators.hpp>
 
 #include <gmock/gmock.h>
@@ -176,4 +177,28 @@ TEST(OperatorNames, levels_are_learned_unless_they_are_given) {
   EXPECT_TRUE(learns("amq,normalised=yes").normalised);
   for (char const* name : {"alq:3,levels=0:0.5:1", "amq:3,multiplier=0.3", "qsgd", "float32"})
     EXPECT_FALSE(learns(name)) << name;
+}
+
+TEST(LearnAt, steps_are_read_strictly) {
+  gq::learn::update_schedule const usual, read = gq::named::read_learn_at("100,2000,every 10000");
+  EXPECT_EQ(read.once, usual.once);
+  EXPECT_EQ(read.every, usual.every);
+  EXPECT_EQ(gq::named::read_learn_at(" 7 , every  5").once, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(gq::named::read_learn_at("0").every, 0U);
+  auto const told = [](char const* text) -> std::string {
+    try {
+      gq::named::read_learn_at(text);
+    } catch (gq::configuration_error const& problem) {
+      return problem.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(
+      told("1,often"),
+      "globalq: option learn_at: \"1,often\" holds \"often\", which is no such step; give steps, such as "
+      "\"100,2000,every 10000\"");
+  for (char const* text :
+       {"", ",", "-1", "1.5", "every", "every 0", "every -3", "1,,2", "18446744073709551616", "100 2000"})
+    EXPECT_NE(told(text), "") << text;
+  EXPECT_THAT(told("every 5,every 7"), testing::HasSubstr("twice"));
 }

@@ -92,6 +92,23 @@ def test_what_a_compressor_has_not_sent_is_the_error_that_it_keeps(operator, rou
     assert np.linalg.norm(brought - sent) < 0.9 * np.linalg.norm(brought)
 
 
+def test_levels_are_learned_and_vectors_clipped():
+    def work(w):
+        x = values(20000, w.rank, "float64")**5
+        found = []
+        with globalq.Mean(w, "alq:3", seed=3, learn_at="1,every 7", measure_errors=True) as mean:
+            for step in range(3):
+                mean(x.copy(), step)
+                found.append(mean.report()["normalized_error"])
+        with globalq.Mean(w, "terngrad:1.5", seed=3) as clipped:
+            found.append(float(np.abs(clipped(x.copy(), 0)).max() / x.std()))
+        return found
+
+    for before, learned, later, largest in globalq.run_threads(2, work):
+        assert learned < 0.8 * before and later < 0.8 * before
+        assert largest <= 1.6  # standard deviations, which differ a little between the workers
+
+
 def test_steps_and_seeds_select_the_random_bits():
     def work(w):
         mean, other = globalq.Mean(w, "qsgd:4", seed=1), globalq.Mean(w, "qsgd:4", seed=2)
@@ -188,10 +205,11 @@ def test_disagreement_is_an_error_of_all_and_changes_nothing():
     (lambda w: globalq.Mean(w, "nonsense"), "is no operator"),
     (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
     (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
-    (lambda w: globalq.Mean(w, "terngrad:2.5"), "clips"),
     (lambda w: globalq.Mean(w, "top-k:0.01"), "give it to a layer of a mean"),
     (lambda w: globalq.Mean(w, "top-k:1.01", layers=[("w", (3,))]), "above 0 and at most 1"),
     (lambda w: globalq.Mean(w, "top-k:1", layers=[("w", (3,), "float64")]), "compressors take float32"),
+    (lambda w: globalq.ReduceScatter(w, "terngrad:2.5"), "clips"),
+    (lambda w: globalq.Mean(w, "alq:3", learn_at="now"), 'learn_at: "now"'),
     (lambda w: globalq.Mean(w)([1.0, 2.0], 0), "expected an array"),
     (lambda w: globalq.Mean(w)(np.zeros(3, "int32"), 0), "int32"),
     (lambda w: globalq.Mean(w)(np.zeros(3, ">f4"), 0), "byte order"),

@@ -204,7 +204,7 @@ TEST(Mpi, a_failure_is_heard_within_the_node_at_once) {
     });
     EXPECT_EQ(text, "globalq: recv: rank " + std::to_string(t.rank()) + " of " + std::to_string(t.size()) +
                         ": rank " + std::to_string(first) +
-                        " failed: a request was destroyed before it was waited for; mend what it reports");
+                        " failed: a request was destroyed before it was waited for; fix that error first");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, patient.deadline / 2);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -170,6 +170,10 @@ typedef struct globalq_settings {
   uint64_t model_layers;     /**< with layers: how many the model has; 0: the layers are all of them */
   int fail_on_non_finite; /**< NaN and infinity are errors; else every value of the result is NaN, and reports count it */
   int measure_errors; /**< reports say what rounding changed; costs a pass */
+  /** Steps at which operators that learn levels do so, from the vectors of these steps: "100,2000,every 10000" (NULL: these, of the
+   * paper). A call that is first run behind one of them, in a training that is resumed, learns at once. Where a worker brings NaN or
+   * infinity, or all bring zeros, the next step is learned from instead. */
+  char const* learn_at;
 } globalq_settings;
 
 /** A tensor of a model. */
@@ -191,6 +195,9 @@ typedef struct globalq_vector {
 
 /** Makes a call.
  *
+ * Operators that clip or learn levels ("terngrad:2.5", "alq:3", "amq:3") are for GLOBALQ_MEAN, with one vector a call or with layers, each
+ * of which learns levels of its own. All workers learn from the vectors of all.
+ *
  * Layers may have a compressor for an operator: "top-k:0.01", "power-sgd:4". These are biased: what a worker does not send of a layer is
  * added to its next vector (error feedback), and kept under the layer's name by globalq_call_save(). They take float32.
  * @param layers   of the model that is averaged, each by an operator of its own; with GLOBALQ_MEAN only. NULL: any vectors
@@ -201,8 +208,8 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
 
 /** Does it; all workers call alike. Afterwards all hold the same bits.
  *
- * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN several, which use the steps step, ..,
- * step + count - 1.
+ * With layers: one vector for each, in their order. Without: one vector, or with GLOBALQ_MEAN and an operator that only quantizes several,
+ * which use the steps step, .., step + count - 1.
  *
  * Shards: one vector. In place, input and output are the whole vector, of which the own shard is written (GLOBALQ_REDUCE_SCATTER) or
  * read (GLOBALQ_ALL_GATHER). Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard by
@@ -238,7 +245,7 @@ GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t le
 GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers,
                                           uint64_t length, globalq_type type, globalq_plan* plan);
 
-/** The operator of a layer (0 where there are none), with all parameters. Lives as long as the call. */
+/** The operator of a layer (0 where there are none), with all parameters; levels are those that it begins with. Lives as long as the call. */
 GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t layer);
 
 /** What calls did. */
@@ -278,6 +285,50 @@ GLOBALQ_C globalq_status globalq_call_save(globalq_call const* call, void* bytes
 GLOBALQ_C globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states, size_t count);
 
 GLOBALQ_C void globalq_call_destroy(globalq_call* call);
+
+/** @}
+ * @name Choosing operators
+ * @{ */
+
+/** Chooses operators for layers from their gradients: as few bytes as keep the error of a reference. */
+typedef struct globalq_chooser globalq_chooser;
+
+/** What is chosen, and how; zeros and NULL are defaults. */
+typedef struct globalq_chooser_settings {
+  size_t size;      /**< of this struct; to be filled in */
+  char const* rule; /**< "lgreco": the fewest bytes within the budget; "kmeans": CGX's rule; NULL: "lgreco" */
+  char const* reference; /**< operator that layers begin with; NULL: "cgx:4" */
+  double alpha; /**< the budget is alpha times the squared error of the reference in all layers; 0: 1 */
+  /** Operators with blanks between, from few bits to many, with the reference. NULL: the reference with 2 to 8 bits, in buckets of 1024 to
+   * 64 values, as CGX has them. */
+  char const* candidates;
+} globalq_chooser_settings;
+
+/** Makes a chooser, on all workers alike.
+ * @param layers  that have a choice. With an operator_name they begin with that candidate: a choice that was saved
+ * @returns GLOBALQ_CONFIGURATION for candidates whose error a worker cannot measure by itself, such as "float32", "alq:3", "global-uniform" */
+GLOBALQ_C globalq_status globalq_chooser_create(globalq_workers* workers,
+                                                globalq_chooser_settings const* settings,
+                                                globalq_layer const* layers, size_t count,
+                                                globalq_chooser** created);
+
+/** Adds this worker's gradients of the layers first, .., first + count - 1, before they are averaged; outputs are not used.
+ *
+ * A layer may come in any call, or in none: then it counts as zeros. Gradients with NaN or infinity are left out. */
+GLOBALQ_C globalq_status globalq_chooser_add(globalq_chooser* chooser, size_t first,
+                                             globalq_vector const* gradients, size_t count);
+
+/** Chooses from what all workers have added since the last time, which begins anew. All call it, and none a call meanwhile.
+ *
+ * Where a worker has added nothing, operators stay.
+ * @param step     the same on all workers
+ * @param changed  becomes 1 where a layer has another operator now, else 0 */
+GLOBALQ_C globalq_status globalq_chooser_choose(globalq_chooser* chooser, uint64_t step, int* changed);
+
+/** The operator that a layer has now, for globalq_layer. Lives as long as the chooser. */
+GLOBALQ_C char const* globalq_chooser_operator(globalq_chooser const* chooser, size_t layer);
+
+GLOBALQ_C void globalq_chooser_destroy(globalq_chooser* chooser);
 
 /** @} */
 

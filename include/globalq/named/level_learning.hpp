@@ -19,7 +19,8 @@ namespace GLOBALQ_ABI::named {
 
 /// @brief Learns levels at scheduled steps, from those in use on, and hands them to a call; does nothing for other operators.
 ///
-/// All workers learn from all of them: they exchange histograms of magnitudes, one of them solves, and all get its bits.
+/// All workers learn from all of them: they exchange histograms of magnitudes, one of them solves, and all get its bits. Where the
+/// first call is behind a scheduled step, as in a training that is resumed, levels are learned in it.
 class level_learning {
  public:
   /// @param words  of the operator; a short last bucket that travels as float32 teaches nothing
@@ -35,6 +36,7 @@ class level_learning {
     if (!now_->zero_free) now_->values.insert(now_->values.begin(), 0.0);
     globalq::learn::learner_options options;
     options.schedule = std::move(when);
+    options.catches_up = true;
     options.weights =
         how.normalised ? globalq::learn::weighting::equal : globalq::learn::weighting::squared_norms;
     learner_.emplace(globalq::norm::local<>{facts.q, facts.bucket}, solver(how.what), options);
@@ -43,13 +45,14 @@ class level_learning {
   /// @brief New levels for @p mean, where the step is one at which they change. All workers call it alike.
   /// @param x     this worker's vector, before the mean
   /// @param mean  has set_levels: an allreduce_mean of the operator
+  /// @param on    runs the statistics; else what the transport's workers run on
   /// @returns     whether levels changed
   /// @throws      what the library throws, on all workers alike
-  template <globalq::Transport T, class Value, class Mean>
-  bool update(T& workers, std::span<Value const> x, std::uint64_t step, Mean& mean) {
+  template <globalq::Transport T, class Value, class Mean, class... On>
+  requires(sizeof...(On) <= 1) bool update(T& workers, std::span<Value const> x, std::uint64_t step,
+                                           Mean& mean, On const&... on) {
     if (!learner_) return false;
-    auto const found =
-        learner_->update(workers, x.first(x.size() - (tail_of_ == 0 ? 0 : x.size() % tail_of_)), step);
+    auto const found = learner_->update(workers, x.first(taught_by(x.size())), step, on...);
     if (!found) return false;
     *now_ = found->levels;
     if (now_->zero_free)
@@ -58,6 +61,9 @@ class level_learning {
       mean.set_levels(now_->table());
     return true;
   }
+
+  /// How many of a vector's values, counted from the first, teach levels.
+  std::size_t taught_by(std::size_t length) const { return length - (tail_of_ == 0 ? 0 : length % tail_of_); }
 
   /// Levels in use, ascending to 1; none where nothing is learned.
   std::vector<double> levels() const { return now_ ? now_->values : std::vector<double>{}; }

@@ -30,7 +30,7 @@ namespace GLOBALQ_ABI::transport {
 namespace detail {
 struct mpi_node;
 struct shared_transfer;
-enum class shared_outcome : int;
+struct shared_problem;
 }  // namespace detail
 
 /// @brief How processes of one node share memory. The same on every worker.
@@ -280,9 +280,7 @@ class mpi {
 
   [[noreturn]] void fail_because_of_another(char const* operation);
 
-  /// Another worker failed, left or died.
-  [[noreturn]] void fail_because_of(detail::shared_outcome how, char const* operation, int peer,
-                                    std::string const& missing_act);
+  [[noreturn]] void fail_within_node(detail::shared_problem const& why);
 
   /// A transfer has ended: MPI uses its bytes no more.
   void settle_one();

@@ -4,6 +4,7 @@
 /// @brief transport: how processes that know a name join, and how their messages fail.
 
 #include "collectives.hpp"
+#include "detail/shared_failure.hpp"
 #include "detail/shared_node-inl.hpp"
 #include "named_memory.hpp"
 
@@ -195,18 +196,7 @@ GLOBALQ_DECL void named_memory::wait(request& transfer) {
     transfer.of_ = nullptr;
     return;
   }
-  std::string const peer = "rank " + std::to_string(transfer.peer_), bytes = std::to_string(t.bytes);
-  if (how == detail::shared_outcome::mismatch)
-    stop(message("recv",
-                 "expected " + bytes + " bytes from " + peer + ", which sent " + std::to_string(t.peer_bytes),
-                 "let both name the same size"));
-  if (how == detail::shared_outcome::unreadable && t.problem != ESRCH)
-    stop(message(
-        "recv",
-        "could not read " + bytes + " bytes in the memory of " + peer + ": " + std::strerror(t.problem),
-        "set GLOBALQ_SINGLE_COPY=off"));
-  stop_because_of(how == detail::shared_outcome::unreadable ? detail::shared_outcome::died : how, operation,
-                  transfer.peer_, (transfer.sends_ ? "receive " : "send ") + bytes + " bytes");
+  stop(detail::problem_of(*node_, how, t, transfer.sends_, transfer.peer_, transfer.peer_, deadline_));
 }
 
 GLOBALQ_DECL void named_memory::allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
@@ -216,12 +206,8 @@ GLOBALQ_DECL void named_memory::allgather(std::span<std::byte const> mine, std::
   int peer = 0;
   auto const how =
       node_->allgather(mine, small ? all : std::span<std::byte>{}, deadline_, peer, [] { return false; });
-  if (how == detail::shared_outcome::mismatch)
-    stop(message("allgather",
-                 "called with " + std::to_string(mine.size()) + " bytes, but rank " + std::to_string(peer) +
-                     " called with " + std::to_string(node_->offered_bytes(peer)),
-                 "let every worker make the same calls with the same sizes"));
-  if (how != detail::shared_outcome::done) stop_because_of(how, "allgather", peer, "take part");
+  if (how != detail::shared_outcome::done)
+    stop(detail::problem_of(*node_, how, mine.size(), peer, peer, deadline_));
   if (!small) return detail::allgather_by_messages(*this, mine, all);
   bytes_sent_ += mine.size() * (static_cast<std::size_t>(size_) - 1);
 }
@@ -231,31 +217,11 @@ GLOBALQ_DECL std::string named_memory::message(std::string_view operation, std::
   return globalq::detail::worker_message(operation, rank_, size_, what, remedy);
 }
 
-GLOBALQ_DECL void named_memory::stop(std::string const& text) {
+GLOBALQ_DECL void named_memory::stop(detail::shared_problem const& why) {
+  std::string const text = message(why.operation, why.what, why.remedy);
   broken_ = true;
   node_->fail(rank_, text);
   throw transport_error(text);
-}
-
-GLOBALQ_DECL void named_memory::stop_because_of(detail::shared_outcome how, char const* operation, int peer,
-                                                std::string const& missing) {
-  std::string const who = "rank " + std::to_string(peer);
-  switch (how) {
-    case detail::shared_outcome::failed:
-      stop(message(operation,
-                   "rank " + std::to_string(node_->failed_rank()) + " failed: " + node_->failure_text(),
-                   "fix that error first"));
-    case detail::shared_outcome::left:
-      stop(message(operation, who + " destroyed its transport and did not " + missing,
-                   "let every worker make the same calls in the same order"));
-    case detail::shared_outcome::died:
-      stop(message(operation,
-                   who + " died (process " + std::to_string(node_->pid(peer)) + ") and did not " + missing,
-                   "see what ended it, and start the job again"));
-    default:
-      stop(message(operation, "waited " + detail::seconds_text(deadline_) + " for " + who + " to " + missing,
-                   "let every worker make the same calls in the same order, or raise options::deadline"));
-  }
 }
 
 GLOBALQ_DECL void named_memory::expect_usable(char const* operation) const {

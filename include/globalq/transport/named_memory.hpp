@@ -17,6 +17,9 @@
 #include <utility>
 
 namespace GLOBALQ_ABI::transport {
+namespace detail {
+struct shared_problem;
+}
 
 /// @brief One of n processes of a machine that share memory.
 ///
@@ -93,9 +96,7 @@ class named_memory {
   void join(std::string const& name, std::chrono::steady_clock::time_point until);
   std::string message(std::string_view operation, std::string const& what, std::string_view remedy) const;
   /// Tells the others, and throws.
-  [[noreturn]] void stop(std::string const& text);
-  [[noreturn]] void stop_because_of(detail::shared_outcome how, char const* operation, int peer,
-                                    std::string const& missing);
+  [[noreturn]] void stop(detail::shared_problem const& why);
   void expect_usable(char const* operation) const;
   void give_up() noexcept;
 

@@ -57,6 +57,26 @@ TEST(GradientAccumulator, leaves_a_step_out_that_is_not_finite) {
   EXPECT_EQ(sum.skipped(), 4U);
 }
 
+TEST(GradientAccumulator, adds_layers_one_by_one) {
+  ad::layout model;
+  model.add("a", {2}).add("b", {3});
+  ad::gradient_accumulator sum(model);
+  std::vector<float> const b{1, 2, 3}, bad{1, std::numeric_limits<float>::quiet_NaN(), 3};
+  std::vector<double> const a{10, 20};
+  EXPECT_TRUE(sum.add(1, std::span(b)));
+  EXPECT_TRUE(sum.add(0, std::span(a)));
+  EXPECT_TRUE(sum.add(1, std::span(b)));
+  EXPECT_FALSE(sum.add(1, std::span(bad)));
+  EXPECT_THAT(sum.of(0), ElementsAre(10, 20));
+  EXPECT_THAT(sum.of(1), ElementsAre(2, 4, 6));
+  EXPECT_EQ(sum.steps(), 2U);
+  EXPECT_EQ(sum.skipped(), 1U);
+  for (std::size_t layer : {0U, 2U}) EXPECT_THROW(sum.add(layer, std::span(b)), globalq::configuration_error);
+  sum.clear();
+  EXPECT_EQ(sum.steps(), 0U);
+  EXPECT_THAT(sum.of(1), ElementsAre(0, 0, 0));
+}
+
 TEST(TopK, error_is_the_sum_of_the_squares_left_out) {
   for (std::size_t n : {1U, 2U, 7U, 1000U}) {
     std::vector<float> const x = values(n);

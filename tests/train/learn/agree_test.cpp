@@ -227,6 +227,27 @@ TEST(UpdateSchedule, is_that_of_the_paper_unless_told_otherwise) {
   for (std::uint64_t step = 0; step <= 30000; ++step) EXPECT_FALSE(never.due(step));
   learn::update_schedule const always{.once = {0}, .every = 1};
   for (std::uint64_t step = 0; step <= 10; ++step) EXPECT_TRUE(always.due(step));
+  EXPECT_FALSE(s.due_before(100));
+  EXPECT_TRUE(s.due_before(101));
+  EXPECT_FALSE(never.due_before(~std::uint64_t{0}));
+  EXPECT_FALSE((learn::update_schedule{.once = {}, .every = 5}.due_before(5)));
+  EXPECT_TRUE((learn::update_schedule{.once = {}, .every = 5}.due_before(6)));
+}
+
+TEST(LevelLearner, catches_up_once_where_a_training_is_resumed) {
+  auto const all = on_workers(2, [&](auto& workers) {
+    learn::level_learner learner{gq::norm::local<2>{.bucket = 128},
+                                 learn::optimal{.size = 3},
+                                 {.schedule = {.once = {2, 105}, .every = 0}, .catches_up = true}};
+    std::vector<std::uint64_t> learned;
+    for (std::uint64_t step = 100; step < 110; ++step) {
+      std::vector<float> x = values(workers.rank(), 1000);
+      if (workers.rank() == 1 && step == 100) x[10] = std::numeric_limits<float>::infinity();
+      if (learner.update(workers, x, step)) learned.push_back(step);
+    }
+    return learned;
+  });
+  for (auto const& learned : all) EXPECT_EQ(learned, (std::vector<std::uint64_t>{101, 105}));
 }
 
 TEST(LevelLearner, learns_at_scheduled_steps_and_tries_again_after_a_nan) {

@@ -63,7 +63,12 @@ inline void check(std::span<table_opening const> all) {
                                  std::to_string(get(all[0])) + " and worker " + std::to_string(r) + " has " +
                                  std::to_string(get(all[r])) + "; all must have the same");
   };
-  compare("version", [](auto const& o) { return o.version; });
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r].version != all[0].version)
+      throw disagreement_error(
+          "globalq: adapt::agree: of workers 0 and " + std::to_string(r) +
+          " only one is about to choose operators, or they have other versions of globalq; let all "
+          "workers do so at the same steps");
   compare("step", [](auto const& o) { return o.step; });
   compare("the settings", [](auto const& o) { return o.settings; });
   for (table_opening const& o : all)

@@ -81,6 +81,11 @@ class chooser {
   bool add(std::vector<T> const& gradient) {
     return selector_.add(std::span<T const>(gradient));
   }
+  /// @brief The same of one layer, where they come one by one. A layer that was not added until choose() counts as zeros.
+  template <class T>
+  bool add(std::size_t layer, std::span<T const> gradient) {
+    return selector_.add(layer, gradient);
+  }
   gradient_accumulator const& accumulated() const { return selector_.accumulated(); }
 
   /// @brief Chooses from what was added since the last time, on all workers alike, and begins to add anew.

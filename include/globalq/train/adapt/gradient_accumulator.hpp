@@ -6,15 +6,17 @@
 #include "../../core/arithmetic.hpp"
 #include "layout.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
+#include <vector>
 
 namespace GLOBALQ_ABI::adapt {
 
 /// @brief The sum of a model's gradients over the steps since clear(), in float32.
 ///
 /// Takes what a worker computed, without what error feedback would add to it. A step with a NaN or an infinity is left out
-/// as a whole, as a trainer with loss scaling leaves it out.
+/// as a whole, as a trainer with loss scaling leaves it out; where layers are added one by one, of that layer.
 /// @source Markov 2024 (thesis), section 4.5, "System Implementation"
 class gradient_accumulator {
  public:
@@ -53,6 +55,29 @@ class gradient_accumulator {
     return add(std::span<T const>(gradient));
   }
 
+  /// @brief Adds the gradient of one layer, where they come one by one. Layers that are not added count as zeros.
+  /// @param values  of the layer
+  /// @returns       as of all layers
+  /// @throws        configuration_error for another length, or where there is no such layer
+  template <class T>
+  bool add(std::size_t number, std::span<T const> values) {
+    if (number >= layout_.size() || values.size() != layout_[number].size)
+      throw configuration_error("globalq: gradient_accumulator: " + std::to_string(values.size()) +
+                                " values for layer " + std::to_string(number) +
+                                (number < layout_.size()
+                                     ? ", which has " + std::to_string(layout_[number].size)
+                                     : " among " + std::to_string(layout_.size())));
+    float* const sum = sum_.data() + layout_[number].offset;
+    if (!finite_sums(values.data(), sum, values.size())) {
+      ++skipped_;
+      return false;
+    }
+    add_up(values.data(), sum, values.size());
+    times_.resize(layout_.size());
+    ++times_[number];
+    return true;
+  }
+
   layout const& model() const { return layout_; }
   std::span<float const> of(std::size_t layer) const {
     auto const& l = layout_[layer];
@@ -71,12 +96,16 @@ class gradient_accumulator {
     return all;
   }
 
-  std::uint64_t steps() const { return steps_; }      ///< that were added since clear()
-  std::uint64_t skipped() const { return skipped_; }  ///< that were left out
+  /// That were added since clear(); of layers that were added one by one the largest number.
+  std::uint64_t steps() const {
+    return steps_ + (times_.empty() ? 0 : *std::max_element(times_.begin(), times_.end()));
+  }
+  std::uint64_t skipped() const { return skipped_; }  ///< that were left out; of layers one by one, each
 
   void clear() {
     std::fill(sum_.begin(), sum_.end(), 0.0F);
     steps_ = skipped_ = 0;
+    times_.clear();
   }
 
  private:
@@ -97,6 +126,7 @@ class gradient_accumulator {
   layout layout_;
   std::vector<float> sum_;
   std::uint64_t steps_ = 0, skipped_ = 0;
+  std::vector<std::uint64_t> times_;  ///< that layers were added by themselves
 };
 
 }  // namespace GLOBALQ_ABI::adapt

@@ -45,6 +45,11 @@ class selector {
   bool add(std::span<T const> gradient) {
     return sum_.add(gradient);
   }
+  /// @brief The same of one layer, where they come one by one. A layer that was not added until choose() counts as zeros.
+  template <class T>
+  bool add(std::size_t layer, std::span<T const> gradient) {
+    return sum_.add(layer, gradient);
+  }
   gradient_accumulator const& accumulated() const { return sum_; }
 
   /// @brief Chooses from what was added since the last time, on all workers alike, and begins to add anew.

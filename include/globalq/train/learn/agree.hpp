@@ -88,7 +88,12 @@ inline void check(std::span<opening const> all) {
                                  std::to_string(get(all[0])) + " and worker " + std::to_string(r) + " has " +
                                  std::to_string(get(all[r])) + "; all must have the same");
   };
-  compare("version", [](opening const& o) { return o.version; });
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r].version != all[0].version)
+      throw disagreement_error(
+          "globalq: learn::agree: of workers 0 and " + std::to_string(r) +
+          " only one is about to learn levels, or they have other versions of globalq; let all "
+          "workers do so at the same steps");
   compare("the kind of statistics", [](opening const& o) { return o.kind; });
   compare("step", [](opening const& o) { return o.step; });
   compare("length", [](opening const& o) { return o.length; });

@@ -25,6 +25,8 @@ struct learner_options {
   weighting weights = weighting::squared_norms;
   histogram_shape shape = {};
   std::uint32_t samples = 20;  ///< of statistics::normals
+  /// A learner that has learned nothing yet learns at its first step behind a scheduled one, as when a training is resumed.
+  bool catches_up = false;
 };
 
 /// @brief Learns levels at scheduled steps: measures the gradient with the operator's own norm, agrees, hands levels out.
@@ -60,7 +62,10 @@ class level_learner {
   }
 
   /// Whether update() will exchange anything at this step.
-  bool due(std::uint64_t step) const { return pending_ || options_.schedule.due(step); }
+  bool due(std::uint64_t step) const {
+    return pending_ || options_.schedule.due(step) ||
+           (options_.catches_up && !learned_ && options_.schedule.due_before(step));
+  }
 
   /// @brief New levels, where the step is one at which they change; the same bits on every worker.
   /// @param t         endpoint of this worker; all workers call with the same step, in any case where the step is due
@@ -78,6 +83,7 @@ class level_learner {
     agreement const a = agree_on(t, x, length, step, on);
     pending_ = a.what != outcome::learned;
     if (pending_) return std::nullopt;
+    learned_ = true;
     return a.found;
   }
   template <Transport T, Vector V>
@@ -143,7 +149,7 @@ class level_learner {
   Norm norm_;
   std::function<solution(bins const&)> solver_;
   learner_options options_;
-  bool pending_ = false;
+  bool pending_ = false, learned_ = false;
 };
 
 }  // namespace GLOBALQ_ABI::learn

@@ -25,6 +25,11 @@ struct update_schedule {
     if (every != 0 && step != 0 && step % every == 0) return true;
     return std::find(once.begin(), once.end(), step) != once.end();
   }
+  /// Whether an update was due before @p step.
+  bool due_before(std::uint64_t step) const {
+    return (every != 0 && step > every) ||
+           std::any_of(once.begin(), once.end(), [step](std::uint64_t at) { return at < step; });
+  }
 };
 
 /// @brief The paper's schedule in a training of another length: what is step 100, 2,000 and every 10,000 of 80,000 there.

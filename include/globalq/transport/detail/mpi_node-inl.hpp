@@ -11,6 +11,7 @@
 
 #include "../mpi.hpp"
 #include "mpi_node.hpp"
+#include "shared_failure.hpp"
 #include "shared_node-inl.hpp"
 
 namespace GLOBALQ_ABI::transport {
@@ -75,18 +76,8 @@ GLOBALQ_DECL void mpi::wait_within_node(request& transfer) {
     transfer.owner_ = nullptr;
     return;
   }
-  if (how == detail::shared_outcome::mismatch)
-    fail_sizes(transfer, std::to_string(transfer.shared_->peer_bytes));
-  if (how == detail::shared_outcome::late) fail_late(transfer);
-  bool const died = how == detail::shared_outcome::died || transfer.shared_->problem == ESRCH;
-  if (how == detail::shared_outcome::unreadable && !died)
-    stop(message("recv",
-                 "could not read " + std::to_string(transfer.bytes_) + " bytes in the memory of rank " +
-                     std::to_string(transfer.peer_) + ": " + std::strerror(transfer.shared_->problem),
-                 "set GLOBALQ_SINGLE_COPY=off"),
-         "the memory of another process could not be read");
-  fail_because_of(died ? detail::shared_outcome::died : how, transfer.sends_ ? "send" : "recv",
-                  transfer.peer_, missing(transfer));
+  fail_within_node(detail::problem_of(*here_->node, how, *transfer.shared_, transfer.sends_, place,
+                                      transfer.peer_, deadline_));
 }
 
 GLOBALQ_DECL void mpi::allgather_within_node(std::span<std::byte const> mine, std::span<std::byte> all) {
@@ -94,46 +85,19 @@ GLOBALQ_DECL void mpi::allgather_within_node(std::span<std::byte const> mine, st
   int peer = 0;  // places are ranks here
   auto const how = here_->node->allgather(mine, small ? all : std::span<std::byte>{}, deadline_, peer,
                                           [this] { return move_messages(); });
-  if (how != detail::shared_outcome::done) broken_ = "an allgather was given up";
-  if (how == detail::shared_outcome::mismatch)
-    stop(message("allgather",
-                 "called with " + std::to_string(mine.size()) + " bytes, but rank " + std::to_string(peer) +
-                     " called with " + std::to_string(here_->node->offered_bytes(peer)),
-                 "let every worker make the same calls with the same sizes"),
-         "sizes of an allgather differed");
-  if (how == detail::shared_outcome::late)
-    stop(message("allgather",
-                 "waited " + detail::seconds_text(deadline_) + " for rank " + std::to_string(peer) +
-                     " to take part",
-                 "let every worker make the same calls in the same order, or raise options::deadline"),
-         "a collective passed its deadline");
-  if (how != detail::shared_outcome::done) fail_because_of(how, "allgather", peer, "take part");
+  if (how != detail::shared_outcome::done)
+    fail_within_node(detail::problem_of(*here_->node, how, mine.size(), peer, peer, deadline_));
   if (!small) return detail::allgather_by_messages(*this, mine, all);
   bytes_sent_ += mine.size() * (static_cast<std::size_t>(size_) - 1);
 }
 
 GLOBALQ_DECL void mpi::fail_because_of_another(char const* operation) {
-  stop(message(
-           operation,
-           "rank " + std::to_string(here_->node->failed_rank()) + " failed: " + here_->node->failure_text(),
-           "mend what it reports"),
-       "another worker failed");
+  fail_within_node(
+      detail::problem_of(*here_->node, detail::shared_outcome::failed, operation, 0, 0, {}, deadline_));
 }
 
-GLOBALQ_DECL void mpi::fail_because_of(detail::shared_outcome how, char const* operation, int peer,
-                                       std::string const& missing_act) {
-  if (how == detail::shared_outcome::failed) fail_because_of_another(operation);
-  std::string const who = "rank " + std::to_string(peer);
-  if (how == detail::shared_outcome::left)
-    stop(message(operation, who + " destroyed its transport and did not " + missing_act,
-                 "let every worker make the same calls in the same order"),
-         "another worker left");
-  stop(message(operation,
-               who + " died (process " +
-                   std::to_string(here_->node->pid(here_->place[static_cast<std::size_t>(peer)])) +
-                   ") and did not " + missing_act,
-               "see what ended it, and start the job again"),
-       "another worker died");
+GLOBALQ_DECL void mpi::fail_within_node(detail::shared_problem const& why) {
+  stop(message(why.operation, why.what, why.remedy), why.short_form);
 }
 
 }  // namespace GLOBALQ_ABI::transport
