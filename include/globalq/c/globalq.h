@@ -314,7 +314,8 @@ GLOBALQ_C globalq_status globalq_chooser_create(globalq_workers* workers,
 
 /** Adds this worker's gradients of the layers first, .., first + count - 1, before they are averaged; outputs are not used.
  *
- * A layer may come in any call, or in none: then it counts as zeros. Gradients with NaN or infinity are left out. */
+ * A layer may come in any call, or in none: then it counts as zeros. Any operator sends zeros without error, so a layer of zeros on all
+ * workers gets the one of fewest bytes. Gradients with NaN or infinity are left out. */
 GLOBALQ_C globalq_status globalq_chooser_add(globalq_chooser* chooser, size_t first,
                                              globalq_vector const* gradients, size_t count);
 
