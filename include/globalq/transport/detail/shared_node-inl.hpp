@@ -45,7 +45,7 @@ GLOBALQ_DECL shared_node::shared_node(std::byte* memory, shared_plan const& plan
       if (process(peer).joined.load(std::memory_order_acquire) == 0) return false;
     return true;
   };
-  shared_pace pace{true, busy_, longest};
+  shared_pace pace{true, longest};
   while (!(complete_ = all_joined()) && !(pace.turn() && pace.late())) continue;
   if (complete_) meet_the_others(single_copy);
 }
@@ -210,7 +210,7 @@ GLOBALQ_DECL bool shared_node::has_ended(std::uint64_t pid) {
 template <class Ready, class Aside>
 shared_outcome shared_node::await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
                                   Aside const& aside) {
-  shared_pace pace{crowded_, busy_, longest};
+  shared_pace pace{crowded_, longest};
   for (;;) {
     if (ready()) return shared_outcome::done;
     if (advance()) continue;

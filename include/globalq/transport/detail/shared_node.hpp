@@ -120,44 +120,32 @@ inline void relax() {
 /// The turns of a loop that waits for other processes. Answers within microseconds are polled for, unless
 /// there are more processes than cores; then the core is offered to others; after a millisecond the process
 /// sleeps in between, for a time that is small compared with what it has waited already.
-///
-/// An offer that somebody takes up for long means that a thread computes on this core, such as a backward pass. Waits then sleep
-/// from the beginning: a thread that yields gets half of the core, and one that sleeps is woken before the thread's slice ends.
 class shared_pace {
  public:
-  /// @param busy  waits that sleep from the beginning; kept from wait to wait
-  shared_pace(bool crowded, unsigned& busy, std::chrono::nanoseconds longest)
-      : crowded_{crowded}, busy_{busy}, longest_{longest} {}
+  shared_pace(bool crowded, std::chrono::nanoseconds longest)
+      : polls_{crowded ? 5U : 2000U}, longest_{longest} {}
 
   /// Passes a moment. True now and then: look around whether the wait is in vain.
   /// @param attentive  something else needs the caller: no sleep
   bool turn(bool attentive = false) {
-    using namespace std::chrono_literals;
-    unsigned const polls = crowded_ ? 5 : 2000;
-    if (++turns_ < polls) {
+    if (++turns_ < polls_) {
       relax();
       return false;
     }
     auto const now = std::chrono::steady_clock::now();
-    if (turns_ == polls) {
-      start_ = now;
-      if (busy_ != 0) --busy_;
-    }
+    if (turns_ == polls_) start_ = now;
     waited_ = now - start_;
-    if (attentive || (waited_ < 1ms && busy_ == 0)) {
+    if (attentive || waited_ < std::chrono::milliseconds{1})
       std::this_thread::yield();
-      if (!crowded_ && std::chrono::steady_clock::now() - now > 100us) busy_ = 100;
-    } else {
-      std::this_thread::sleep_for(waited_ < 1ms ? 20us : 50us);
-    }
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
     return turns_ % 16 == 0;
   }
 
   bool late() const { return waited_ >= longest_; }
 
  private:
-  bool const crowded_;
-  unsigned& busy_;
+  unsigned const polls_;
   unsigned turns_ = 0;
   std::chrono::nanoseconds const longest_;
   std::chrono::nanoseconds waited_{0};
@@ -344,7 +332,6 @@ class shared_node {
   std::size_t const piece_;  // bytes copied at a time: sender and receiver overlap
   bool complete_ = false;
   bool crowded_ = false;  // more processes than cores
-  unsigned busy_ = 0;     // of shared_pace
   std::uint64_t probe_ = 0;
   std::uint64_t turns_ = 0;  // allgathers so far
   std::uint64_t running_ = 0;
