@@ -37,7 +37,7 @@ namespace GLOBALQ_ABI::wire {
 static_assert(std::endian::native == std::endian::little,
               "globalq: frames are little-endian and big-endian machines are not supported");
 
-/// Changes when the bytes of a frame change.
+/// Rises when a release changes frames, the handshake, the messages after it, or results: docs/versions.md.
 inline constexpr std::uint8_t format_version = 2;
 inline constexpr std::uint8_t float32_identifier = 32;
 inline constexpr std::size_t header_bytes = 16;
