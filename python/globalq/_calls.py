@@ -115,7 +115,7 @@ class Values:
         dense = x.resolve_conj().resolve_neg()
         if dense.device.type != "cpu":
             say_once("tensors on a device travel through host memory; this has not been tested on a GPU yet")
-            dense = dense.cpu()
+            dense = sys.modules["torch"].empty(dense.shape, dtype=dense.dtype, pin_memory=dense.is_cuda).copy_(dense)
         if not dense.is_contiguous():
             say_once("a tensor that is not contiguous is copied, twice where it is written")
             dense = dense.contiguous()

@@ -157,6 +157,31 @@ class Adapting:
             self._chooser.close()
 
 
+def views_in(copy, buffer, gradients):
+    """The parts of a copy of a buffer that are where gradients are in the buffer."""
+    return [copy.as_strided(g.shape, g.stride(), g.storage_offset() - buffer.storage_offset()) for g in gradients]
+
+
+class InHostMemory:
+    """The gradients of a bucket; of one on a GPU, a copy in pinned memory. Has not been run on a GPU yet."""
+
+    def __init__(self, buffer, gradients):
+        self.gradients, self._buffer, self._copy, self._copied = gradients, buffer, None, None
+        if buffer.device.type != "cpu":
+            self._copy = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=buffer.is_cuda)
+            self._copy.copy_(buffer, non_blocking=buffer.is_cuda)
+            self._copied = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
+            self.gradients = views_in(self._copy, buffer, gradients)
+
+    def wait(self):
+        if self._copied is not None:
+            self._copied.synchronize()
+
+    def store(self):
+        if self._copy is not None:
+            self._buffer.copy_(self._copy)
+
+
 class Engine:
     """The thread that averages buckets, in the order in which they come. It does not know the hook, which may go away."""
 
@@ -186,18 +211,20 @@ class Engine:
             self.workers.close()
 
     def _work(self):
-        for first, layers, gradients, step, last, done in iter(self._jobs.get, None):
+        for first, layers, bucket, step, last, done in iter(self._jobs.get, None):
             problem = ""
             try:
+                bucket.wait()
                 if self._adapting is not None:
-                    self._adapting.add(layers, gradients)
-                self._average(first, layers, gradients, step)
+                    self._adapting.add(layers, bucket.gradients)
+                self._average(first, layers, bucket.gradients, step)
+                bucket.store()
                 if self._adapting is not None and last:
                     self._adapting.choose(step)
             except BaseException as error:  # goes on in the thread that waits for the future
                 problem = str(error) or type(error).__name__
             done.set_result(problem)
-            del layers, gradients, done
+            del layers, bucket, done
 
     def save(self):
         """What this process keeps between steps, by layer; see Mean.save()."""
@@ -364,11 +391,12 @@ class DDPHook(Counted):
             self._step += 1
             self._in_step = 0
         layers = [self._layer_of(p) for p in bucket.parameters()]
-        buffer, done = bucket.buffer(), torch.futures.Future()
+        buffer = bucket.buffer()
+        done = torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
         if buffer.layout is not torch.strided:
             raise Error(f"globalq: the gradient of {', '.join(layer.name for layer in layers) or 'a layer'} is of layout {buffer.layout}; use "
                         "dense gradients (nn.Embedding(sparse=False))")
-        self._engine.start(self._in_step, layers, bucket.gradients(), self._step, bucket.is_last(), done)
+        self._engine.start(self._in_step, layers, InHostMemory(buffer, bucket.gradients()), self._step, bucket.is_last(), done)
         self._in_step += len(layers)
 
         def averaged(future):

@@ -110,6 +110,17 @@ def test_negated_views_and_versions():
     assert all((z == complex(1, -1)).all() for z in globalq.run_threads(2, work))
 
 
+def test_parts_of_a_copy_lie_where_they_do_in_the_buffer():
+    whole = torch.arange(30.0)
+    buffer = whole[3:28]
+    gradients = [buffer[:6].view(2, 3), buffer[6:18].view(4, 3).t(), buffer[18:]]
+    copy = buffer.clone()
+    for view, g in zip(globalq.torch.views_in(copy, buffer, gradients), gradients):
+        assert torch.equal(view, g) and view.stride() == g.stride()
+        view += 100
+    assert torch.equal(copy, buffer + 100)
+
+
 MEANS = PREAMBLE + """
 model, ddp, hook = make(exclude=["second.*"], min_size=3000)
 why = {name: reason for name, _, _, reason in hook.report()}
