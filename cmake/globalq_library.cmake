@@ -70,6 +70,7 @@ set_target_properties(
              VISIBILITY_INLINES_HIDDEN ON)
 target_link_libraries(globalq_c PRIVATE globalq_named)
 target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
+target_compile_options(globalq_c PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
 target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen where it is found, for PowerSGD
 target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
                                 ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
