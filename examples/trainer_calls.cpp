@@ -26,42 +26,56 @@ std::vector<float> gradient_of(int rank, std::uint64_t step, std::size_t length)
 
 template <class Workers>
 void train(Workers& workers) {
-  //! [trainer-calls]
+  //! [trainer-mean]
   gq::quantizer op{gq::norm::linf{.bucket = 512}, gq::levels::table{0, 0.25, 0.5, 1},
                    gq::rounding::stochastic{}, gq::wire::packed<3>{}};
   gq::allreduce_mean mean{workers, op, gq::schedule::scatter_reduce_allgather{}, {.seed = 42}};
+  //! [trainer-mean]
 
-  // Levels are learned from the gradients at some steps, alike on all workers, and used from then on.
+  //! [trainer-levels]
   gq::learn::level_learner learner{gq::norm::linf{.bucket = 512}, gq::learn::optimal{.size = 3}};
   for (std::uint64_t step = 0; step < 200; ++step) {
     std::vector<float> gradient = gradient_of(workers.rank(), step, 4096);
     if (auto const found = learner.update(workers, gradient, step)) mean.set_levels(found->levels.table());
     mean(gradient, step);
   }
+  //! [trainer-levels]
 
-  // Layers in one call: one norm exchange, and no bucket has values of two of them.
+  //! [trainer-group]
   std::vector<float> weights = gradient_of(workers.rank(), 200, 3000),
                      bias = gradient_of(workers.rank(), 201, 10);
   mean(gq::vector_group{}.add(weights).add(bias), /*step=*/200);  // uses the steps 200 and 201
+  //! [trainer-group]
 
-  // A layer is averaged while the next one is computed.
+  //! [trainer-start]
   gq::started_call const first = mean.start(weights, 202);
   gq::started_call const second = mean.start(bias, 203);
   first.wait();  // throws what went wrong in this call
   second.wait();
+  //! [trainer-start]
 
-  // A sharded trainer: each worker gets its part of the mean, and the parts of all again.
+  //! [trainer-shards]
   gq::reduce_scatter_mean scatter{workers, op, {.seed = 42}};
   gq::all_gather gather{workers, op, {.seed = 43}};
   std::vector<float> gradient = gradient_of(workers.rank(), 204, 4096);
   scatter(gradient, 204);  // gradient[own.first ..] of own = scatter.shard(4096)
   gather(gradient, 204);   // all shards, the same bits on every worker
+  //! [trainer-shards]
 
-  // Nodes of two workers: of each shard one sum goes from node to node, instead of two frames.
+  //! [trainer-nodes]
   gq::reduce_scatter_mean scatter_nodes{workers, op, gq::schedule::hierarchical<>{2}, {.seed = 44}};
   scatter_nodes(gradient, 205);
-  //! [trainer-calls]
-  if (workers.rank() == 0) std::cout << "a value of the mean: " << gradient[0] << '\n';
+  //! [trainer-nodes]
+
+  //! [trainer-plan]
+  gq::plan const p = gq::plan_for(op, gq::schedule::ring{}, /*workers=*/64, /*length=*/25'000'000);
+  // p.fits, p.refusal, p.bytes_sent, p.bits_per_value, p.rounding_steps, p.theta, p.iterations_factor,
+  // p.workspace_bytes
+  //! [trainer-plan]
+  if (workers.rank() == 0) {
+    std::cout << "a value of the mean: " << gradient[0] << '\n';
+    std::cout << "64 workers would each send " << p.bytes_sent << " bytes, bound on the variance: " << p.theta << '\n';
+  }
 }
 
 }  // namespace

@@ -1,6 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The code shown in README.md is the code of a compiled example, line for line.
+"""What the documents show is what compiled programs do, and their links lead somewhere.
+
+- Each block of C++ in README.md, docs/start.md and docs/trainer.md is the part of an example between two markers
+  `//! [name]`, line for line.
+- Each block of CMake there consists of lines of one project in tests/consumer, which builds.
+- Each relative link of a document names a file of the repository and, after a #, a heading of it.
+
+tests/python/test_documents.py runs the blocks of Python.
 
 usage: readme_examples.py SOURCE_DIR
 """
@@ -10,17 +17,74 @@ import sys
 import textwrap
 
 root = pathlib.Path(sys.argv[1])
-readme = (root / "README.md").read_text()
-blocks = [b.strip() for b in re.findall(r"```cpp\n(.*?)```", readme, re.S)]
-for name in ("first-mean", "device-mean", "trainer-calls"):
-    path = f"examples/{name.replace('-', '_')}.cpp"
-    inner = re.search(rf"//! \[{name}\]\n(.*?) *//! \[{name}\]", (root / path).read_text(), re.S).group(1)
-    if textwrap.dedent(inner).strip() not in blocks:
-        sys.exit(f"README.md does not show {path} as it is; copy the part between the markers")
+problems = []
+
+
+def documents():
+    yield from root.glob("*.md")
+    for folder in ("docs", "python", "examples", "bench", "tests"):
+        yield from (root / folder).rglob("*.md")
+
+
+def blocks(text, language):
+    return [b.strip() for b in re.findall(rf"```{language}\n(.*?)```", text, re.S)]
+
+
+def snippets():
+    """The parts of examples between markers, by file and name."""
+    for path in root.glob("examples/**/*.[ch]pp"):
+        for name, inner in re.findall(r"//! \[([\w-]+)\]\n(.*?) *//! \[\1\]", path.read_text(), re.S):
+            yield f"{path.relative_to(root)} [{name}]", textwrap.dedent(inner).strip()
+
+
+def lines_of_project(text):
+    """Lines of a CMakeLists.txt; the documents call its target trainer, and have its source beside it."""
+    return {line.strip() for line in text.replace("consumer", "trainer").replace("../", "").splitlines()}
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]+`", "", re.sub(r"^( *)```.*?^ *```", "", text, flags=re.S | re.M))
+
+
+def anchors(text):
+    """Of headings: those that GitHub gives, and those that are given to Doxygen as {#name}."""
+    for heading in re.findall(r"^#+ +(.*)$", without_code(text), re.M):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        yield from re.findall(r"\{#(\w+)\}", heading)
+
+
+compiled = dict(snippets())
+projects = {p: lines_of_project(p.read_text().replace("mpi.cpp", "main.cpp")) for p in root.glob("tests/consumer/*/CMakeLists.txt")}
+shown = set()
+for name in ("README.md", "docs/start.md", "docs/trainer.md"):
+    text = (root / name).read_text()
+    for block in blocks(text, "cpp"):
+        same = [snippet for snippet, code in compiled.items() if code == block]
+        shown.update(same)
+        if not same:
+            problems.append(f"{name} shows C++ that is no example between markers; it begins: {block.splitlines()[0]}")
+    for block in blocks(text, "cmake"):
+        if not any({line.strip() for line in block.splitlines()} <= lines for lines in projects.values()):
+            problems.append(f"{name} shows CMake that is in no project of tests/consumer; it begins: {block.splitlines()[0]}")
+for snippet in compiled:
+    if snippet.startswith(("examples/first_mean", "examples/device_mean", "examples/trainer_calls")) and snippet not in shown:
+        problems.append(f"no document shows {snippet}")
 for command in ("scripts/demo", "scripts/test"):
-    if command not in readme:
-        sys.exit(f"README.md does not name {command}")
-for path in re.findall(r"\]\(((?:docs|LICENSE|CONTRIBUTING|CHANGELOG|examples)[^)]*)\)", readme):
-    if not (root / path).exists():
-        sys.exit(f"README.md links to {path}, which does not exist")
-print("README.md agrees with its examples")
+    if command not in (root / "README.md").read_text():
+        problems.append(f"README.md does not name {command}")
+
+links = 0
+for path in sorted(documents()):
+    for target in re.findall(r"\]\(([^()\s]+)\)", without_code(path.read_text())):
+        if re.match(r"\w+:", target):
+            continue
+        links += 1
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists():
+            problems.append(f"{path.relative_to(root)} links to {target}, which does not exist")
+        elif anchor and (file.suffix != ".md" or anchor not in anchors(file.read_text())):
+            problems.append(f"{path.relative_to(root)} links to {target}, but there is no such heading")
+if problems:
+    sys.exit("\n".join(problems))
+print(f"{len(shown)} parts of examples are shown as they are; {links} links lead somewhere")
