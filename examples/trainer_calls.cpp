@@ -68,13 +68,14 @@ void train(Workers& workers) {
   //! [trainer-nodes]
 
   //! [trainer-plan]
-  gq::plan const p = gq::plan_for(op, gq::schedule::ring{}, /*workers=*/64, /*length=*/25'000'000);
+  gq::plan const p = gq::plan_for(op, gq::schedule::sra{}, /*workers=*/64, /*length=*/25'000'000);
   // p.fits, p.refusal, p.bytes_sent, p.bits_per_value, p.rounding_steps, p.theta, p.iterations_factor,
   // p.workspace_bytes
   //! [trainer-plan]
   if (workers.rank() == 0) {
     std::cout << "a value of the mean: " << gradient[0] << '\n';
-    std::cout << "64 workers would each send " << p.bytes_sent << " bytes, bound on the variance: " << p.theta << '\n';
+    std::cout << "64 workers would each send " << p.bytes_sent << " bytes, bound on the variance: " << p.theta
+              << '\n';
   }
 }
 
