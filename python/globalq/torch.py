@@ -10,6 +10,7 @@
 Uses torch through its public Python interface only, so one package serves every version from 1.13 on.
 """
 
+import contextlib
 import ctypes
 import datetime
 import fnmatch
@@ -236,7 +237,8 @@ class Engine:
         """Between steps: the next ones take up what was saved."""
         for mean, _ in self._calls.values():
             mean.close()
-        self._calls, self._states, self._states_of = {}, list(states), None
+        # saved again before they were taken up, processes have the same ones
+        self._calls, self._states, self._states_of = {}, list(dict.fromkeys(states)), None
 
     def _average(self, first, layers, gradients, step):
         key = (first, tuple((layer.number, layer.operator) for layer in layers))
@@ -257,7 +259,12 @@ class Engine:
             mean = Mean(self.workers, first_layer=first, model_layers=self._model_layers, **self._settings,
                         layers=[(layer.name, layer.parameter.shape, g.dtype, layer.operator) for layer, g in zip(layers, gradients)])
             if self._states:
-                mean.load(self._states)
+                try:
+                    mean.load(self._states)
+                except Exception:  # damaged, or of another training
+                    with contextlib.suppress(Error):
+                        mean([], step)  # which is refused here, and the other processes are told
+                    raise
         self._calls[key] = mean, step
         non_finite, who = mean.average_bucket(gradients, step)
         if non_finite:

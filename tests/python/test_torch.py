@@ -410,6 +410,7 @@ all_states = gather(half[1])
 alone = [dist.new_group([r]) for r in range(size)][rank]
 hook = globalq.torch.DDPHook(what, (net := Net()), group=alone)
 hook.load_state_dict(all_states)
+hook.load_state_dict([hook.state_dict()] * 2)  # as two processes save them that have not made a step
 with globalq.Mean(hook.workers, layers=[("third.weight", net.third.weight.shape, "float32", what)]) as mean:
     mean.load(hook._engine.save())
     x = torch.zeros_like(net.third.weight)
@@ -423,6 +424,28 @@ assert bits_of(torch.load(sys.argv[2] + str(rank))["compressors"]) == bits_of(ha
 @pytest.mark.parametrize("operator", ["top-k:0.02", "top-k:0.05", "power-sgd:2"])
 def test_what_compressors_do_not_send_is_kept_by_parameter(run_processes, operator, tmp_path):
     run_processes(KEEPS, 2, operator, tmp_path / "state")
+
+
+DAMAGED = PREAMBLE + """
+model, ddp, hook = make("top-k:0.1")
+loss(ddp, 0).backward()
+state = hook.state_dict()
+if rank == 1:
+    state["compressors"][0] = state["compressors"][0][:-1]
+hook.load_state_dict(state)
+begun = time.monotonic()
+try:
+    loss(ddp, 1).backward()
+except Exception as problem:
+    assert time.monotonic() - begun < 15, "it waited for the deadline"
+    print("TOLD", problem)
+    os._exit(3)
+"""
+
+
+def test_a_state_that_is_damaged_on_one_process_is_an_error_of_all(run_processes):
+    outputs = run_processes(DAMAGED, 2, expect=3)
+    assert "rank 1 refused" in outputs[0] and "checksum differs" in outputs[1]
 
 
 LEARNS = PREAMBLE + """
