@@ -37,6 +37,8 @@ class level_learning {
     globalq::learn::learner_options options;
     options.schedule = std::move(when);
     options.catches_up = true;
+    options.settings = static_cast<std::uint32_t>(now_->values.size() * 4 + (now_->zero_free ? 2U : 0U) +
+                                                  (how.what == learning::way::multiplier ? 1U : 0U));
     options.weights =
         how.normalised ? globalq::learn::weighting::equal : globalq::learn::weighting::squared_norms;
     learner_.emplace(globalq::norm::local<>{facts.q, facts.bucket}, solver(how.what), options);

@@ -36,6 +36,7 @@ struct exchange_facts {
   std::uint64_t length = 0;  ///< values of the vector
   std::uint64_t bucket = 0;
   std::uint32_t q = 0, p = 0;  ///< orders of the norm
+  std::uint32_t settings = 0;  ///< a number for what else workers have alike, such as how many levels they learn
 };
 
 namespace detail {
@@ -48,7 +49,9 @@ struct opening {
   std::uint32_t first, second;  // shape
   std::uint32_t weights;
   std::int32_t exponent;
-  std::uint32_t non_finite, empty, version;
+  std::uint32_t settings;
+  std::uint16_t non_finite, empty;
+  std::uint32_t version;
 };
 static_assert(sizeof(opening) == 64 && std::is_trivially_copyable_v<opening>);
 
@@ -75,6 +78,7 @@ inline opening opening_of(exchange_facts const& f) {
   o.bucket = f.bucket;
   o.q = f.q;
   o.p = f.p;
+  o.settings = f.settings;
   o.version = 1;
   return o;
 }
@@ -98,6 +102,7 @@ inline void check(std::span<opening const> all) {
   compare("step", [](opening const& o) { return o.step; });
   compare("length", [](opening const& o) { return o.length; });
   compare("bucket", [](opening const& o) { return o.bucket; });
+  compare("the settings", [](opening const& o) { return o.settings; });
   compare("norm order q", [](opening const& o) { return o.q; });
   compare("norm order p", [](opening const& o) { return o.p; });
   compare("weighting", [](opening const& o) { return o.weights; });

@@ -27,6 +27,7 @@ struct learner_options {
   std::uint32_t samples = 20;  ///< of statistics::normals
   /// A learner that has learned nothing yet learns at its first step behind a scheduled one, as when a training is resumed.
   bool catches_up = false;
+  std::uint32_t settings = 0;  ///< a number for what else workers have alike, which they compare
 };
 
 /// @brief Learns levels at scheduled steps: measures the gradient with the operator's own norm, agrees, hands levels out.
@@ -104,7 +105,7 @@ class level_learner {
     std::uint32_t const q = norm_.inner(), p = norm_.outer();
     std::uint64_t const bucket = norm_.bucket,
                         buckets = length == 0 ? 0 : divide_up(length, bucket == 0 ? length : bucket);
-    exchange_facts const facts{step, length, bucket, q, p};
+    exchange_facts const facts{step, length, bucket, q, p, options_.settings};
     std::vector<norm::statistic> found(buckets), parts;
     norm::bucket_statistics(on, length, bucket, q, norm::input_block{x, q}, std::span(found), parts);
     std::vector<double> norms(buckets);
