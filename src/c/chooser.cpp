@@ -120,6 +120,9 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
     begin.push_back(l.operator_name == nullptr
                         ? usual
                         : place_of(made->candidates, l.operator_name, "that of layer " + std::string(name)));
+    settings = gq::detail::hash(gq::detail::hash(settings, std::string_view(name)), l.dimensions);
+    for (std::size_t d = 0; d < l.dimensions; ++d) settings = gq::detail::hash(settings, l.shape[d]);
+    settings = gq::detail::hash(settings, begin.back());
   }
   made->choices.emplace(
       model, gq::adapt::selector_options{.of = gq::adapt::quantisers(operators, space),
