@@ -538,6 +538,8 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
     for (globalq_bytes const& b :
          std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {
       if (b.size == 0) continue;
+      if (b.bytes == nullptr)
+        refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "give those that were saved");
       auto one = gq::baseline::state::parse({static_cast<std::byte const*>(b.bytes), b.size});
       auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::baseline::state const& s) {
         return s.rank() == one.rank() && s.workers() == one.workers();

@@ -354,6 +354,8 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
       EXPECT_EQ(globalq_call_load(first.call, twice, 2), GLOBALQ_CONFIGURATION);
       EXPECT_EQ(globalq_call_load(first.call, &cut, 1), GLOBALQ_FRAME);
       EXPECT_EQ(globalq_call_load(first.call, nullptr, 0), GLOBALQ_CONFIGURATION);
+      globalq_bytes const nowhere{nullptr, kept.size()};
+      EXPECT_EQ(globalq_call_load(first.call, &nowhere, 1), GLOBALQ_CONFIGURATION);
       kept.back() ^= 1;
       EXPECT_EQ(globalq_call_load(first.call, &state, 1), GLOBALQ_FRAME);
       return status;
@@ -625,6 +627,20 @@ TEST(C, nan_teaches_nothing_and_other_steps_of_learning_are_told) {
       return status;
     });
     EXPECT_EQ(ended, GLOBALQ_OK) << text;
+    for (char const* other : {"alq:4,bucket=512", "amq:3,bucket=512"}) {
+      auto const [learned, told] = run(how, 2, [&](globalq_workers* w) {
+        call_handle mean;
+        globalq_settings s = settings_of(globalq_rank(w) == 0 ? "alq:3,bucket=512" : other);
+        s.learn_at = "0";
+        globalq_status const status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+        auto x = skewed(5000, globalq_rank(w), 0);
+        globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+        EXPECT_EQ(status == GLOBALQ_OK ? globalq_call_run(mean.call, &v, 1, 0) : status, GLOBALQ_DISAGREEMENT)
+            << globalq_error();
+        return GLOBALQ_OK;
+      });
+      EXPECT_EQ(learned, GLOBALQ_OK) << other << ": " << told;
+    }
     auto const [differs, why] = run(how, 2, [&](globalq_workers* w) {
       call_handle mean;
       globalq_settings s = settings_of("alq:3,bucket=512");
@@ -792,6 +808,20 @@ TEST(C, candidates_are_variants_of_a_reference_or_named) {
                : globalq_chooser_choose(made.chooser, static_cast<std::uint64_t>(globalq_rank(w)), &changed);
   });
   EXPECT_EQ(ended, GLOBALQ_DISAGREEMENT) << text;
+  for (char const* what : {"name", "shape", "operator"}) {
+    auto const [others, why] = run(way::threads, 2, [&](globalq_workers* w) {
+      bool const other = globalq_rank(w) == 1;
+      std::uint64_t const shape = other && *what == 's' ? 32 : 64;
+      globalq_layer const layer{other && *what == 'n' ? "b" : "a", &shape, 1, GLOBALQ_FLOAT32,
+                                other && *what == 'o' ? "cgx:8,bucket=64" : nullptr};
+      globalq_chooser_settings const s{sizeof s, nullptr, nullptr, 0, nullptr};
+      chooser_handle made;
+      int changed = 0;
+      globalq_status const status = globalq_chooser_create(w, &s, &layer, 1, &made.chooser);
+      return status != GLOBALQ_OK ? status : globalq_chooser_choose(made.chooser, 0, &changed);
+    });
+    EXPECT_EQ(others, GLOBALQ_DISAGREEMENT) << what << ": " << why;
+  }
 }
 
 TEST(C, half_precision_and_groups) {
