@@ -279,13 +279,32 @@ class mean_of_layers final : public globalq_call {
       throw gq::configuration_error(
           gq::detail::worker_message("globalq_call_run", workers.rank(), workers.size(), why));
     }
+    std::uint64_t const before = seen.total().non_finite;
     // first, since it compares what all of them are
     if (mean_) {
       std::vector<globalq_vector> own;
       for (std::size_t const k : what_.numbers) own.push_back(all[k]);
       run_quantized(own, step);
     }
-    for (auto const& c : compressors_) c->run(group.members(), step);
+    // NaN in one layer is NaN in all, and no compressor keeps what it did not send of a step that is lost
+    std::size_t done = 0;
+    auto const undo = [&] {
+      while (done != 0) compressors_[--done]->undo();
+    };
+    auto const is_lost = [&] { return seen.total().non_finite != before; };
+    bool lost = is_lost();
+    try {
+      for (; !lost && done < compressors_.size(); ++done) {
+        compressors_[done]->run(group.members(), step);
+        if ((lost = is_lost())) break;
+      }
+    } catch (gq::non_finite_error const&) {
+      undo();
+      throw;
+    }
+    if (!lost) return;
+    undo();
+    for (auto const& m : group.members()) gq::fill(m.y, m.length, true);
   }
   gq::plan plan(std::uint64_t, gq::dtype) const override {
     if (!compressors_.empty())

@@ -49,6 +49,7 @@ class with_feedback final : public compressor {
   with_feedback(Inner inner, std::vector<std::size_t> numbers, placed const& workers)
       : compressor(std::move(numbers)), workers_(workers), feedback_(std::move(inner)) {}
 
+  void undo() override { feedback_.undo(); }
   gq::baseline::state save() const override { return feedback_.save(workers_.size(), workers_.rank()); }
   void load(std::span<gq::baseline::state const> states) override {
     feedback_.load(states, workers_.size(), workers_.rank());

@@ -33,6 +33,8 @@ class compressor {
   /// Averages them.
   /// @param members  vectors of all layers of the call, with the lengths and types of those
   void run(std::span<gq::vector_group::member const> members, std::uint64_t step);
+  /// Takes back what the last run() that averaged has changed, but for its results.
+  virtual void undo() = 0;
   /// What this worker keeps between steps.
   virtual gq::baseline::state save() const = 0;
   virtual void load(std::span<gq::baseline::state const> states) = 0;

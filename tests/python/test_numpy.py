@@ -92,6 +92,40 @@ def test_what_a_compressor_has_not_sent_is_the_error_that_it_keeps(operator, rou
     assert np.linalg.norm(brought - sent) < 0.9 * np.linalg.norm(brought)
 
 
+@pytest.mark.parametrize("non_finite", ["propagate", "error"])
+@pytest.mark.parametrize("bad", range(4))
+def test_nan_in_one_layer_is_nan_in_all_and_nothing_of_that_step_is_kept(bad, non_finite):
+    layers = [("a", (30, 30), "float32", "top-k:0.1"), ("b", (64,), "float64", "cgx:4"),
+              ("c", (20, 30), "float32", "power-sgd:1"), ("d", (50,), "float32", "top-k:0.2")]
+
+    def gradients(step, rank):
+        draw = np.random.default_rng(10 * step + rank)
+        return [draw.standard_normal(shape).astype(dtype) for _, shape, dtype, _ in layers]
+
+    def work(w):
+        with globalq.Mean(w, layers=layers, non_finite=non_finite) as mean:
+            mean(gradients(0, w.rank), 0)
+            before = errors_of(mean.save())
+            x = gradients(1, w.rank)
+            if w.rank == 1:
+                x[bad].flat[3] = np.nan
+            if non_finite == "error":
+                with pytest.raises(globalq.NonFiniteError):
+                    mean(x, 1)
+            else:
+                assert all(np.isnan(y).all() for y in mean(x, 1))
+            assert errors_of(mean.save()) == before
+            assert all(np.isfinite(y).all() for y in mean(gradients(2, w.rank), 2))
+            assert mean.report()["non_finite"] == 1
+
+    def errors_of(state):  # "a" to "d" come before the matrices of "c"
+        end = state.find(b"q/c")
+        assert end > 0
+        return state[:end]
+
+    globalq.run_threads(2, work)
+
+
 def test_levels_are_learned_and_vectors_clipped():
     def work(w):
         x = values(20000, w.rank, "float64")**5

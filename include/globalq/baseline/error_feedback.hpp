@@ -83,6 +83,10 @@ class error_feedback {
   /// What has not been sent yet. Between layers: zeros.
   std::span<float const> error() const { return error_; }
 
+  /// @brief Takes back what the last reduce() made of the errors, where it returned a mean; for a caller who drops that mean.
+  /// What the compressor keeps besides, such as PowerSGD's matrices, stays as it is.
+  void undo() { std::swap(error_, sum_); }
+
   /// Forgets all errors, as a new object has none.
   void reset() {
     std::fill(error_.begin(), error_.end(), 0.0F);
