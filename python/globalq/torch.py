@@ -309,7 +309,7 @@ class DDPHook(Counted):
     bucket that is under way has ended.
 
     operator     of layers that are quantized: "float32" or a named one; globalq.operators() lists them. "top-k:0.01" and "power-sgd:4"
-                 keep what they do not send, by layer, and add it to the next gradient; state_dict() has it
+                 keep what they do not send, by layer, and add it to the next gradient; state_dict() has it. They take float32
     model        the DistributedDataParallel, whose process group is used, or the module in it. Without it layers have no names, and
                  exclude and layers cannot be used
     layers       {pattern: operator} for layers whose name matches; the first match counts, before exclude, min_size and min_dims
@@ -355,8 +355,9 @@ class DDPHook(Counted):
         self._named = module is not None
         workers = join(group, deadline) if workers is None else workers
         # what is unknown is refused here rather than in the backward pass
-        for op in {operator, *self._rules.values()}:
-            Mean(workers, op, schedule=schedule, learn_at=learn_at, layers=[("layer", (1,))]).close()
+        asked = {(op, torch.float32) for op in (operator, *self._rules.values())}
+        for op, dtype in asked | {(layer.operator, layer.parameter.dtype) for layer in self._layers.values()}:
+            Mean(workers, op, schedule=schedule, learn_at=learn_at, layers=[("layer", (1,), dtype)]).close()
         if adapt is not None and module is None:
             raise ConfigurationError("globalq: adapt needs to know the layers; pass the model as well")
         chooses = [layer for layer in self._layers.values() if layer.chooses]
@@ -427,10 +428,11 @@ class DDPHook(Counted):
         """
         states = [state] if isinstance(state, dict) else list(state)
         kept = [tensor.cpu().contiguous() for s in states for tensor in s.get("compressors", ())]
-        self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
-        super().load_state_dict(states[0])
-        if self._adapting is not None:
+        step = number("step", states[0]["step"], -1)
+        if self._adapting is not None:  # first, since it may refuse them
             self._adapting.load(states[0].get("operators", {}))
+        self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
+        super().load_state_dict({"step": step})
 
     def report(self):
         """A tuple for each layer: name, values, operator (that it has now), why it is not quantized (or None)."""

@@ -448,6 +448,30 @@ def test_a_state_that_is_damaged_on_one_process_is_an_error_of_all(run_processes
     assert "rank 1 refused" in outputs[0] and "checksum differs" in outputs[1]
 
 
+BAD_STATES = PREAMBLE + """
+model, ddp, hook = make("cgx:4", layers={"head.weight": "top-k:0.1"}, adapt="lgreco", adapt_every=100)
+loss(ddp, 0).backward()
+before = hook.step, bits_of(hook.state_dict()["compressors"])
+for bad in ({}, {"step": "x"}, {"step": -2}, {"step": 2.5}, {"step": 7, "operators": {"third.weight": "cgx:9"}}):
+    try:
+        hook.load_state_dict(bad)
+    except (globalq.ConfigurationError, KeyError):
+        assert (hook.step, bits_of(hook.state_dict()["compressors"])) == before, "something was changed"
+    else:
+        raise AssertionError(f"{bad} was accepted")
+try:
+    globalq.torch.DDPHook("power-sgd:2", Net().double())
+except globalq.ConfigurationError as problem:
+    assert "float64" in str(problem)
+else:
+    raise AssertionError("float64 was accepted")
+"""
+
+
+def test_a_state_that_is_refused_changes_nothing(run_processes):
+    run_processes(BAD_STATES, 1)
+
+
 LEARNS = PREAMBLE + """
 def train(steps, state=None):
     model, ddp, hook = make("alq:3,bucket=1024", layers={"head.weight": "terngrad:2.5"}, learn_at="3")
