@@ -251,7 +251,8 @@ GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t lay
 /** What calls did. */
 typedef struct globalq_report {
   size_t size; /**< of this struct; to be filled in */
-  uint64_t calls, failed; /**< with layers, the parts of a run that travel by themselves: each compressor's and the others' */
+  /** With layers: the parts of runs that travel by themselves, which are those of each compressor and the others. */
+  uint64_t calls, failed;
   uint64_t non_finite; /**< calls whose result is NaN */
   int non_finite_rank; /**< the first rank that brought NaN or infinity to the last of them; -1: the mean overflowed */
   uint64_t uncompressed; /**< calls in float32 */

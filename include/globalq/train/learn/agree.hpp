@@ -36,7 +36,7 @@ struct exchange_facts {
   std::uint64_t length = 0;  ///< values of the vector
   std::uint64_t bucket = 0;
   std::uint32_t q = 0, p = 0;  ///< orders of the norm
-  std::uint32_t settings = 0;  ///< a number for what else workers have alike, such as how many levels they learn
+  std::uint32_t settings = 0;  ///< a number for what else workers have alike
 };
 
 namespace detail {
