@@ -103,8 +103,8 @@ class error_feedback {
 
   /// @brief Takes up what was saved, by the same number of workers or another one.
   ///
-  /// Layers are found by name, wherever they lie now; one that the compressor sends without an error may be missing. The same number of workers: each takes its own state, bit for bit.
-  /// Another number: every worker takes the mean of all old workers' errors (added in double in rank order). What enters the mean of
+  /// Layers are found by name, wherever they lie now; one that the compressor sends without an error may be missing.
+  /// The same number of workers: each takes its own state, bit for bit. Another number: every worker takes the mean of all old workers' errors (added in double in rank order). What enters the mean of
   /// the vectors is the mean of the errors, and this keeps it, whatever the numbers; of all ways to do so it has the least
   /// sum of squares, and all new workers are alike.
   /// @param saved    the own state, or those of all old workers in any order
