@@ -16,6 +16,7 @@
 #include "operator/built_in-inl.hpp"
 #include "operator/detail/composed_codec.hpp"
 #include "schedule/built_in-inl.hpp"
+#include "transport/named_memory-inl.hpp"
 #include "transport/threads-inl.hpp"
 #if defined(GLOBALQ_HAS_MPI)
 #include "transport/mpi-inl.hpp"
