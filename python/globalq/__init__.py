@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means of vectors over workers, for a fraction of the bytes: QSGD, Global-QSGD, CGX, QSDP, ALQ and others.
+"""Averages vectors over workers and sends a fraction of the bytes: QSGD, Global-QSGD, CGX, QSDP, ALQ and others.
 
     import globalq, numpy
 
@@ -18,7 +18,7 @@ __version__ = library.globalq_version().decode()
 
 
 def instructions():
-    """The set of instructions in use, such as "avx512"; it changes no bit of a result."""
+    """The instruction set in use, such as "avx512". Results do not depend on it."""
     return library.globalq_instructions().decode()
 
 
@@ -28,7 +28,7 @@ __all__ = ["AllGather", "ConfigurationError", "DisagreementError", "Error", "Fra
 
 
 def __getattr__(name):
-    """globalq.torch, without importing torch before somebody asks."""
+    """Imports globalq.torch, and with it torch, on first access."""
     if name == "torch":
         import importlib
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls: means and shards of arrays of numpy and tensors of torch."""
+"""Collective calls on numpy arrays and torch tensors: means, shards, choosing operators."""
 
 import contextlib
 import ctypes
@@ -17,24 +17,24 @@ __all__ = ["AllGather", "Mean", "Operator", "Plan", "ReduceScatter", "operators"
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
 Operator = namedtuple("Operator", "name title source bound schedule parameters")
-Operator.__doc__ = "An operator that has a name: what it does, its paper, a bound on its variance, its schedule and its parameters."
+Operator.__doc__ = "A named operator: its title, paper, variance bound, schedule and parameters."
 
 Plan = namedtuple("Plan", "rounding_steps levels bytes_sent bytes_are_most bits_per_value theta iterations_factor workspace_bytes")
-Plan.__doc__ = """What a call does and costs.
+Plan.__doc__ = """The cost and the error bound of a call.
 
-rounding_steps     roundings on the longest way from a value to the mean
-levels             above zero; 0: none
-bytes_sent         by the busiest worker
-bytes_are_most     frames differ in length: no call sends more
-bits_per_value     of one worker's frame, header and scales included
-theta              E||result - mean||^2 <= theta / n * sum ||x_i||^2; NaN: no bound
-iterations_factor  1 + n theta: growth of the iterations to a target
-workspace_bytes    frames held by one worker, at most
+rounding_steps     largest number of roundings between an input value and the mean
+levels             number of levels above zero; 0: not quantized
+bytes_sent         bytes that the busiest worker sends
+bytes_are_most     true if frames vary in length; bytes_sent is then an upper bound
+bits_per_value     bits per value of one worker's frame, with header and scales
+theta              E||result - mean||^2 <= theta / n * sum ||x_i||^2; NaN: no bound is known
+iterations_factor  1 + n theta: factor on the number of iterations to a target
+workspace_bytes    largest number of bytes that one worker holds in frames
 """
 
 
 def operators():
-    """All operators that have names."""
+    """Returns all named operators."""
     found, entry = [], c.Operator()
     while library.globalq_operator_at(len(found), ctypes.byref(entry)) == 0:
         found.append(Operator(*(getattr(entry, name).decode() for name in Operator._fields)))
@@ -48,7 +48,7 @@ def plan_of(found):
 
 
 def plan(operator, length, workers, schedule=None, dtype="float32"):
-    """What a mean of vectors of some length among some workers does and costs, asked before there are any."""
+    """Returns the plan of a mean over a number of workers. No workers have to exist."""
     found = c.Plan()
     check(library.globalq_plan_for(c.text("operator", operator), c.text("schedule", schedule), c.number("workers", workers, 0, 2**31 - 1),
                                    c.number("length", length), type_number(dtype), ctypes.byref(found)))
@@ -63,7 +63,7 @@ def type_number(dtype):
 
 
 def is_tensor(x):
-    """Whether x is a tensor of torch, without importing it."""
+    """Returns whether x is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -76,13 +76,13 @@ def say_once(what):
         said.add(what)
         try:
             warnings.warn(f"globalq: {what}", stacklevel=4)
-        except Warning:  # an error here and not elsewhere would leave the other workers alone in a call
+        except Warning:  # warnings may be errors; raising on one worker only would leave the others waiting in a call
             print(f"globalq: {what}", file=sys.stderr)
 
 
 def overlaps_itself(shape, strides):
-    """Whether two places of an array may be one, as those of an expanded tensor are."""
-    end = 1  # one more than what the dimensions before reach
+    """Returns whether two elements may share memory, as in an expanded tensor."""
+    end = 1  # one past the largest offset of the dimensions so far
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
         if stride < end:
             return True
@@ -91,8 +91,8 @@ def overlaps_itself(shape, strides):
 
 
 class Values:
-    """The memory of an array or a tensor: its address, length and type. One that is not contiguous, or not in host memory, is copied,
-    and written back by store()."""
+    """Address, length and type of an array or a tensor. If it is not contiguous, or not in host memory, this is a copy; store() writes the
+    copy back."""
 
     def __init__(self, x, writes):
         self.given, self.copy, self.writes = x, None, writes
@@ -139,7 +139,7 @@ class Values:
         self.length, self.type = dense.size, type_number(dense.dtype)
 
     def store(self):
-        """Writes a copy back, and lets autograd know that a tensor has changed."""
+        """Writes a copy back and increments the version of a tensor, so that autograd detects the change."""
         if self.copy is not None:
             if is_tensor(self.given):
                 self.given.detach().copy_(self.copy)
@@ -150,11 +150,11 @@ class Values:
             if hasattr(autograd, "increment_version"):
                 autograd.increment_version(self.given)
             elif self.length:
-                self.given.detach().view(-1)[:1].mul_(1)  # the versions of views are one; -0 stays -0
+                self.given.detach().view(-1)[:1].mul_(1)  # a view shares its version with the tensor; multiplying by 1 preserves -0
 
 
 def layer_array(layers):
-    """(name, shape[, dtype[, operator]]) for C, and what must be kept while C reads it."""
+    """Converts layers (name, shape[, dtype[, operator]]) for C; returns the array and objects to keep alive while C reads it."""
     array, keep = (c.Layer * len(layers))(), []
     for k, (name, shape, *rest) in enumerate(layers):
         dtype, op = (*rest, None, None)[:2]
@@ -166,7 +166,7 @@ def layer_array(layers):
 
 
 class Call(c.Handle):
-    """What means and calls of shards have in common."""
+    """Common base of Mean, ReduceScatter and AllGather."""
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
                  model_layers=0, learn_at=None):
@@ -189,19 +189,19 @@ class Call(c.Handle):
 
     @contextlib.contextmanager
     def _open(self):
-        """The handle, for one thread, while nobody closes it."""
+        """Yields the handle to one thread at a time and prevents close() meanwhile."""
         if not self._busy.acquire(blocking=False):
             raise c.ConfigurationError("globalq: another thread uses this call; use one at a time")
         try:
             if self._handle is None:
                 raise c.ConfigurationError("globalq: the call is closed; make another one")
-            self._workers.handle  # refused where these are closed
+            self._workers.handle  # raises if the workers are closed
             yield self._handle
         finally:
             self._busy.release()
 
     def _run(self, pairs, step):
-        """Runs on pairs of (input, output or None for in place, length or None)."""
+        """Runs the call on tuples (input, output or None for in place, length or None)."""
         step = c.number("step", step)
         vectors, outputs = (c.Vector * len(pairs))(), []
         inputs = []
@@ -222,7 +222,7 @@ class Call(c.Handle):
             to.store()
 
     def _check(self, status):
-        """Raises what a status stands for, from what a function in Python raised."""
+        """Raises the exception of a status, with the exception of a Python callback as its cause."""
         cause, self._workers.cause = self._workers.cause, None
         if status != 0 and cause is not None and not isinstance(cause, Exception):
             raise cause  # KeyboardInterrupt, SystemExit
@@ -232,14 +232,14 @@ class Call(c.Handle):
             raise problem from cause
 
     def report(self):
-        """What calls did since the last report, as a dict: calls, failed, bytes_sent, seconds of each phase, .."""
+        """Returns totals since the last report as a dict: calls, failed, bytes_sent, seconds of each phase, ..."""
         found = c.Report()
         with self._open() as handle:
             check(library.globalq_call_report(handle, ctypes.byref(found)))
         return {name: getattr(found, name) for name, _ in c.Report._fields_ if name != "size"}
 
     def operator(self, layer=0):
-        """The operator (of a layer), with all parameters."""
+        """Returns the operator of the call, or of a layer, with all parameters."""
         with self._open() as handle:
             name = library.globalq_call_operator(handle, c.number("layer", layer))
         if not name:
@@ -247,7 +247,7 @@ class Call(c.Handle):
         return name.decode()
 
     def close(self):
-        """Frees the call's memory, once a thread that is in it has come back."""
+        """Waits until no thread is in the call, then frees its memory."""
         with self._busy:
             handle, self._handle = self._handle, None
             if handle is not None:
@@ -265,25 +265,25 @@ class Call(c.Handle):
 
 
 class Mean(Call):
-    """Averages vectors over workers; made once by all of them with the same arguments, then called once a step.
+    """Averages vectors over workers. All workers create it once with the same arguments and call it once per step.
 
         mean = globalq.Mean(workers, "cgx:4", seed=42)
-        mean(gradient, step)                    # in place: an array of numpy or a tensor of torch
+        mean(gradient, step)                    # in place: a numpy array or a torch tensor
         mean([w1, b1], step)                    # several in one call
 
-    workers         NamedMemory, MessageWorkers or those that run_threads gives
-    operator        "NAME[:VALUE][,parameter=value].."; operators() lists them
-    schedule        ring, tree, sra, allgather or hierarchical:N; None: that of the operator
-    seed            of the random bits, with the step
-    layers          of a model, each averaged by an operator of its own: (name, shape[, dtype[, operator]]); then each call brings
-                    one vector a layer. Layers may have compressors, "top-k:0.01" or "power-sgd:4": what a worker does not send is
-                    added to its next vector; see save()
-    warm_up         so many first steps travel as float32; with layers
-    first_layer, model_layers  where the layers are some of a model's: the number of the first, and how many the model has
-    non_finite      "propagate": where a worker brings NaN or infinity, all of the result is NaN; or "error"
-    measure_errors  whether report() says what rounding changed; costs a pass
-    learn_at        steps at which "alq" and "amq" learn levels from the vectors of all workers, each layer its own; None: those of the
-                    paper, "100,2000,every 10000". A call that is first made behind one of them learns at once
+    workers         NamedMemory, MessageWorkers, or the workers that run_threads passes
+    operator        "NAME[:VALUE][,parameter=value].."; operators() lists the names
+    schedule        ring, tree, sra, allgather or hierarchical:N; None: the schedule of the operator
+    seed            selects the random bits, together with the step
+    layers          layers of a model, (name, shape[, dtype[, operator]]), each with its own operator; each call then takes one vector
+                    per layer. An operator may be a compressor, "top-k:0.01" or "power-sgd:4": each worker keeps the residual that it
+                    does not send and adds it to its next vector; see save()
+    warm_up         number of first steps that are sent as float32; requires layers
+    first_layer, model_layers  if layers are part of a model: the index of the first one, and the number of layers of the model
+    non_finite      "propagate": if any input is NaN or infinite, every value of the result is NaN; "error": NonFiniteError
+    measure_errors  report() includes the rounding error; costs one more pass over the values
+    learn_at        steps at which "alq" and "amq" learn the levels of each layer from the vectors of all workers; None: the steps of the
+                    paper, "100,2000,every 10000". A call whose first step is after one of these learns in its first step
     """
 
     def __init__(self, workers, operator="float32", *, schedule=None, seed=0, layers=(), warm_up=0, first_layer=0,
@@ -292,8 +292,8 @@ class Mean(Call):
                          learn_at)
 
     def __call__(self, x, step, out=None):
-        """Averages x (or each of a list) in place, or into out; returns the result. Use each step once; a list of k vectors without
-        layers uses k steps."""
+        """Averages x, or each vector of a list, in place or into out; returns the result. Use each step once. A list of k vectors without
+        layers uses the k steps from step on."""
         many = isinstance(x, (list, tuple))
         xs = list(x) if many else [x]
         ys = [None] * len(xs) if out is None else (list(out) if many else [out])
@@ -303,7 +303,7 @@ class Mean(Call):
         return x if out is None else out
 
     def save(self):
-        """What this worker keeps from step to step, as bytes: of layers with a compressor, what has not been sent. Else b""."""
+        """Returns the residuals of this worker (of layers with a compressor) as bytes; b"" if there are none."""
         size = ctypes.c_size_t()
         with self._open() as handle:
             check(library.globalq_call_save(handle, None, ctypes.byref(size)))
@@ -312,18 +312,19 @@ class Mean(Call):
         return kept.raw
 
     def load(self, states):
-        """Takes up what calls saved, whatever layers of the model they had; all workers do so before the same step.
+        """Restores saved residuals. All workers call it before the same step. Layers are found by name, so the saving calls may have
+        had other layers of the model.
 
-        states: of this worker; or, where another number of workers saved them, of all of those.
+        states: a list with the bytes of this worker; if the number of workers was different, the bytes of all of those workers.
         """
         array = (c.Bytes * len(states))(*(c.Bytes(state, len(state)) for state in states))
         with self._open() as handle:
             check(library.globalq_call_load(handle, array, len(states)))
 
     def average_bucket(self, gradients, step):
-        """The same in place for parts of one buffer that autograd does not watch; returns how many of the calls since the last report
-        brought NaN, and the rank that did. Only what may differ between buckets is checked: this runs beside the backward pass, on
-        cores that are busy with it."""
+        """Averages in place the parts of one buffer that autograd does not track. Returns the number of calls since the last report whose
+        result is NaN, and the rank that caused it. It validates only what may differ between buckets, because it runs on cores that
+        the backward pass uses."""
         vectors, dtype = (c.Vector * len(gradients))(), type_number(gradients[0].dtype)
         for vector, g in zip(vectors, gradients):
             if not g.is_contiguous() or g.device.type != "cpu":
@@ -340,7 +341,7 @@ class Mean(Call):
         return found.non_finite, found.non_finite_rank
 
     def plan(self, length=0, dtype="float32"):
-        """What a call with vectors of this length does and costs; with layers, all of them."""
+        """Returns the plan of a call with vectors of this length; with layers, of all layers together."""
         found = c.Plan()
         with self._open() as handle:
             check(library.globalq_call_plan(handle, c.number("length", length), type_number(dtype), ctypes.byref(found)))
@@ -348,13 +349,13 @@ class Mean(Call):
 
 
 class Shards(Call):
-    """Calls in which every worker has a part of the vector. Arguments are those of Mean that are named here."""
+    """Base of calls in which every worker owns a part of the vector. Arguments are as in Mean."""
 
     def __init__(self, workers, operator="float32", *, seed=0, non_finite="propagate", measure_errors=False):
         super().__init__(workers, self._kind, operator, None, seed, non_finite, measure_errors)
 
     def shard(self, length, rank=None):
-        """The slice of a vector that is a worker's, this one's by default."""
+        """Returns the slice of a vector that a worker owns; by default this worker."""
         first, count = ctypes.c_uint64(), ctypes.c_uint64()
         rank = self._workers.rank if rank is None else c.number("rank", rank, 0, 2**31 - 1)
         with self._open() as handle:
@@ -362,7 +363,7 @@ class Shards(Call):
         return slice(first.value, first.value + count.value)
 
     def _length(self, whole, own):
-        """Values of the whole vector, of which own must be the shard."""
+        """Returns the length of the whole vector; raises if own does not have the length of the shard."""
         length, here = math.prod(whole.shape), math.prod(own.shape)
         s = self.shard(length)
         if here != s.stop - s.start:
@@ -376,24 +377,25 @@ class ReduceScatter(Shards):
     _kind = 1
 
     def __call__(self, x, own, step):
-        """Averages x; own becomes the values shard(len(x)) of the mean. None: the shard is written where it lies in x."""
+        """Averages x and writes the values shard(len(x)) of the mean to own; if own is None, to their place in x."""
         self._run([(x, own, None if own is None else self._length(x, own))], step)
         return x if own is None else own
 
 
 class AllGather(Shards):
-    """Every worker gets the shards of all: gather(own, weights, step)."""
+    """Every worker gets the shards of all workers: gather(own, weights, step)."""
 
     _kind = 2
 
     def __call__(self, own, out, step):
-        """Fills out with the decoded shards of all workers, the own one included. None: the own shard lies at its place in out."""
+        """Fills out with the decoded shards of all workers, including this one. If own is None, out already contains the own shard at its
+        place."""
         self._run([(out, None, None) if own is None else (own, out, self._length(out, own))], step)
         return out
 
 
 class Chooser(c.Handle):
-    """Chooses operators for layers, (name, shape[, dtype[, operator]]) each, from the gradients of all workers: see globalq.h."""
+    """Chooses operators for layers (name, shape[, dtype[, operator]]) from the gradients of all workers; see globalq.h."""
 
     def __init__(self, workers, layers, reference, rule, alpha):
         self._handle, self._workers, self._count = None, workers, len(layers)
@@ -411,7 +413,7 @@ class Chooser(c.Handle):
         check(library.globalq_chooser_add(self._handle, layer, c.Vector(x.address, None, x.length, x.type), 1))
 
     def choose(self, step):
-        """On all workers: the operators of the layers from now on."""
+        """Returns the operators of the layers from now on. All workers call it."""
         changed = ctypes.c_int()
         check(library.globalq_chooser_choose(self._handle, step, changed))
         return [library.globalq_chooser_operator(self._handle, k).decode() for k in range(self._count)]

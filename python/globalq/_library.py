@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libglobalq.so by ctypes: the functions and structs of globalq.h, and its statuses as exceptions."""
+"""Binds libglobalq.so with ctypes: functions and structs of globalq.h; statuses become exceptions."""
 
 import ctypes
 import operator
@@ -11,34 +11,34 @@ INTERFACE = 1
 
 
 class Error(RuntimeError):
-    """What globalq reports; the text says operation, rank, numbers and what to do."""
+    """Base of all errors of globalq. The text names the operation, the rank, the numbers and a remedy."""
 
 
 class ConfigurationError(Error):
-    """What was asked for cannot work; nothing was sent."""
+    """The arguments are invalid; nothing was sent."""
 
 
 class DisagreementError(Error):
-    """Workers called with different numbers; every worker gets this in the same call, and vectors are as they were."""
+    """The arguments of the workers differ. Every worker raises this in the same call; vectors are unchanged."""
 
 
 class TransportError(Error):
-    """Bytes could not be moved: a deadline passed, or a worker died or left. The workers are unusable afterwards."""
+    """Communication failed: a deadline passed, or a worker died or left. The workers are unusable afterwards."""
 
 
 class NonFiniteError(Error):
-    """A worker brought NaN or infinity, and the call was asked to make that an error."""
+    """The vector of a worker contains NaN or infinity, and the call has non_finite="error"."""
 
 
 class FrameError(Error):
-    """Bytes that are none of globalq's, or damaged."""
+    """The bytes are corrupt or were not written by globalq."""
 
 
 STATUSES = {1: ConfigurationError, 2: DisagreementError, 3: TransportError, 4: NonFiniteError, 5: FrameError, 6: MemoryError}
 
 
 class Sized(ctypes.Structure):
-    """A struct that begins with its size."""
+    """Base of structs whose first member is their size."""
 
     def __init__(self, **members):
         super().__init__(ctypes.sizeof(type(self)), **members)
@@ -130,7 +130,7 @@ FUNCTIONS = {
 
 
 def load():
-    """The library beside this file, or the one that the environment variable GLOBALQ_LIBRARY names."""
+    """Loads the library that the environment variable GLOBALQ_LIBRARY names, else the one beside this file."""
     path = os.environ.get("GLOBALQ_LIBRARY") or str(Path(__file__).parent / "lib" / "libglobalq.so")
     try:
         library = ctypes.CDLL(path)
@@ -151,20 +151,20 @@ library = load()
 
 
 def check(status):
-    """Raises what a status stands for."""
+    """Raises the exception of a status."""
     if status != 0:
         raise STATUSES.get(status, Error)(library.globalq_error().decode(errors="replace"))
 
 
 class Handle:
-    """What must not be copied: it stands for memory of the library."""
+    """Base of objects that own memory of the library and therefore cannot be copied."""
 
     def __reduce_ex__(self, _):
         raise ConfigurationError(f"globalq: a {type(self).__name__} cannot be copied or pickled; make one in each process and thread")
 
 
 def text(name, given):
-    """A str for C; None stays None."""
+    """Encodes a str for C; returns None for None."""
     if given is None:
         return None
     if not isinstance(given, str) or "\0" in given:
@@ -173,7 +173,7 @@ def text(name, given):
 
 
 def number(name, given, low=0, high=2**64 - 1):
-    """A whole number for C, which would cut a larger one."""
+    """Returns an integer in [low, high]; ctypes would truncate a larger one silently."""
     try:
         found = operator.index(given)
     except TypeError:
@@ -184,7 +184,7 @@ def number(name, given, low=0, high=2**64 - 1):
 
 
 def seconds(name, given):
-    """Seconds for C."""
+    """Returns seconds as a float for C."""
     try:
         return float(given)
     except (TypeError, ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: who takes part, and what moves bytes between them."""
+"""Workers: the participants, and the transports between them."""
 
 import ctypes
 import secrets
@@ -11,13 +11,13 @@ __all__ = ["MessageWorkers", "NamedMemory", "Workers", "new_name", "run_threads"
 
 
 class Workers(c.Handle):
-    """This worker among all. One thread at a time uses it."""
+    """This worker and its connection to the others. Not thread-safe: use it from one thread at a time."""
 
     _handle = None
 
     def __init__(self, handle, owned=True):
         self._handle, self._owned = handle, owned
-        self.cause = None  # the exception of a function that C called
+        self.cause = None  # the exception that a callback from C raised
 
     @property
     def handle(self):
@@ -32,7 +32,7 @@ class Workers(c.Handle):
 
     @property
     def size(self):
-        """How many workers there are."""
+        """Number of workers."""
         return library.globalq_size(self.handle)
 
     @property
@@ -41,7 +41,7 @@ class Workers(c.Handle):
         return library.globalq_bytes_sent(self.handle)
 
     def close(self):
-        """Leaves the others once the calls over these workers are closed too."""
+        """Closes this worker. It leaves the others when its last call is closed as well."""
         handle, self._handle = self._handle, None
         if handle is not None and self._owned:
             library.globalq_workers_destroy(handle)
@@ -60,7 +60,7 @@ class Workers(c.Handle):
 
 
 def describe(problem):
-    """The text of an exception, whatever it holds, as bytes."""
+    """Returns the text of an exception as bytes, also if its __str__ raises."""
     try:
         said = str(problem)
     except Exception:
@@ -69,16 +69,16 @@ def describe(problem):
 
 
 def new_name():
-    """A name for NamedMemory that nobody has used; one process draws it and tells the others."""
+    """Returns a random name for NamedMemory. Call it in one process and send the name to the others."""
     return "py-" + secrets.token_hex(12)
 
 
 class NamedMemory(Workers):
-    """Processes of one machine, joined through memory that they share; returns when all have come.
+    """Connects processes on one machine through shared memory; returns when all have joined.
 
-    name      the same in all processes, of no other job: see new_name()
-    rank      of this process, in [0, size)
-    deadline  seconds that joining, and each later wait, may take
+    name      the same in all processes and unique to this job: see new_name()
+    rank      rank of this process, in [0, size)
+    deadline  longest time in seconds for joining, and for each later wait
     """
 
     def __init__(self, name, rank, size, deadline=600.0):
@@ -91,11 +91,11 @@ class NamedMemory(Workers):
 
 
 class MessageWorkers(Workers):
-    """Workers whose messages Python moves: subclasses have send, receive and wait.
+    """Workers whose messages Python moves: subclasses define send, receive and wait.
 
-    send(peer, view) and receive(peer, view) start a transfer of the bytes of a memoryview, which stay where they are until it has
-    ended, and return a ticket of any kind; wait(ticket) returns when it has, or raises, by a deadline of its own. From one worker to
-    another messages arrive in the order in which they were sent.
+    send(peer, view) and receive(peer, view) start to transfer the bytes of a memoryview and return a ticket, any object. The bytes stay
+    valid until the transfer has ended. wait(ticket) returns when the transfer has ended, or raises, within a deadline of its own.
+    Messages from one worker to another arrive in the order in which they were sent.
     """
 
     def __init__(self, rank, size):
@@ -104,7 +104,7 @@ class MessageWorkers(Workers):
 
         def guarded(action):
             def call(*arguments):
-                # nothing may leave a function that C calls: ctypes would return whatever lies in a register
+                # no exception may leave a callback: ctypes would return an arbitrary value to C
                 try:
                     try:
                         action(*arguments)
@@ -140,14 +140,14 @@ class MessageWorkers(Workers):
         self._handle = handle.value
 
     def abandon(self, ticket):
-        """Nobody will wait for a transfer (ticket may be None), and its bytes are about to be freed."""
+        """Cancels a transfer: wait() will not be called, and its bytes are about to be freed. ticket may be None."""
 
 
 def run_threads(count, body, deadline=600.0):
-    """Runs body(workers) on each of count threads of this process; returns what they returned, by rank.
+    """Runs body(workers) on each of count threads of this process; returns a list of the results by rank.
 
-    A body that raises ends the calls of the others by TransportError; its own exception is raised here. The threads take turns in
-    Python, and run side by side inside of calls.
+    If a body raises, the calls of the other workers raise TransportError, and run_threads raises the exception of that body. Threads run
+    in parallel inside calls of globalq; Python code runs one thread at a time.
     """
 
     def run(handle, _):
@@ -156,7 +156,7 @@ def run_threads(count, body, deadline=600.0):
         try:
             results[rank] = body(workers)
             return 0
-        except BaseException as problem:  # nothing may leave a function that C calls
+        except BaseException as problem:  # no exception may leave a callback from C
             problems[rank] = problem
             return 3 if isinstance(problem, c.TransportError) else 7
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m globalq.selftest: whether the package works on this machine, in a few seconds."""
+"""python -m globalq.selftest: tests in a few seconds whether the package works on this machine."""
 
 import array
 import ctypes
@@ -11,7 +11,7 @@ from ._calls import plan
 
 
 class Numbers:
-    """float32 without numpy: as much of an array as a call looks at."""
+    """A float32 array without numpy: only the attributes that a call reads."""
 
     class dtype:
         isnative = True
@@ -46,7 +46,7 @@ def main():
         squares = sum(((i * 37 + r * 11) % 101 / 50 - 1)**2 for r in range(count) for i in range(length))
         theta = plan(name, length, count).theta if name != "float32" else 0.0
         alike = all(r == results[0] for r in results)
-        # a bound on the expectation; 10 times it is beyond what chance does with so many values. float32 rounds by itself
+        # theta bounds the expected error; with 10,000 values chance does not reach 10 times it. 1e-6: float32 rounding
         near = error <= 10 * theta / count * squares + 1e-6
         print(f"  {name}: {'the same bits on all workers' if alike else 'BITS DIFFER'}, "
               f"squared error {error / length:.2e} a value {'' if near else 'IS TOO LARGE'}")
