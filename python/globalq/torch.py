@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""globalq for PyTorch: gradients and weights of data-parallel training, for a fraction of the bytes.
+"""globalq for PyTorch: sends the gradients and weights of data-parallel training in a fraction of the bytes.
 
     model = DistributedDataParallel(net)
     model.register_comm_hook(None, globalq.torch.DDPHook("cgx:4", model))
@@ -7,7 +7,7 @@
     fully_shard(model)                       # FSDP2, torch 2.6 and newer
     globalq.torch.shard(model, weights="qsdp", gradients="qsdp")
 
-Uses torch through its public Python interface only, so one package serves every version from 1.13 on.
+The module uses only the public Python interface of torch, so one package supports every version from 1.13 on.
 """
 
 import contextlib
@@ -31,21 +31,21 @@ from ._workers import MessageWorkers, NamedMemory, new_name
 
 __all__ = ["CGX_EXCLUDES", "DDPHook", "GroupWorkers", "Sharded", "join", "shard"]
 
-# Biases and normalizations, as CGX has them (Markov 2024, section 3.5); tensors of one dimension are excluded besides.
+# Biases and normalizations, as in CGX (Markov 2024, section 3.5). min_dims=2 also excludes tensors of one dimension.
 CGX_EXCLUDES = ("*bias*", "*norm*", "*bn[0-9]*", "*ln_*")
 
-# Where the number of layers is not known, they draw random bits as if there were so many.
+# Number of layers assumed for the random bits if the model is not known.
 MOST_LAYERS = 1 << 16
 
 
 class GroupWorkers(MessageWorkers):
-    """Processes of a group of torch, over dist.isend and dist.irecv. Nothing else may send and receive through the group meanwhile.
+    """Workers that are the processes of a torch group, over dist.isend and dist.irecv. Nothing else may use the group meanwhile.
 
-    Bytes are copied to and from tensors, which outlive transfers that are given up: torch cannot take them back.
+    Bytes are copied to and from tensors. The tensors of an abandoned transfer are kept, because torch cannot cancel it.
     """
 
     def __init__(self, group, ranks):
-        """ranks: of the members in the world, by their ranks in the group."""
+        """ranks: global rank of each member, indexed by its rank in the group."""
         self._group, self._ranks, self._given_up = group, ranks, []
         super().__init__(dist.get_rank(group), len(ranks))
 
@@ -54,7 +54,7 @@ class GroupWorkers(MessageWorkers):
         return dist.isend(bytes_, self._ranks[peer], group=self._group), bytes_, None
 
     def receive(self, peer, view):
-        bytes_ = torch.empty(max(1, view.nbytes), dtype=torch.uint8)  # an empty message is a byte that nobody reads
+        bytes_ = torch.empty(max(1, view.nbytes), dtype=torch.uint8)  # an empty message is sent as one unused byte
         return dist.irecv(bytes_, self._ranks[peer], group=self._group), bytes_, view
 
     def wait(self, ticket):
@@ -69,7 +69,7 @@ class GroupWorkers(MessageWorkers):
 
 
 def machine():
-    """What processes of one machine, or container, have alike: they share /dev/shm."""
+    """Returns a value that is equal for processes that share /dev/shm: those of one machine or container."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as f:
             return f.read().strip(), os.stat("/dev/shm").st_dev
@@ -78,15 +78,15 @@ def machine():
 
 
 def needed_memory(processes):
-    """Bytes in /dev/shm that so many processes take at most."""
+    """Returns an upper bound on the bytes in /dev/shm that a number of processes use."""
     return (34 << 20) + 8192 * processes + 4200 * processes**2
 
 
 def join(group=None, deadline=600.0):
-    """Workers for the processes of a group (None: all), which call it together.
+    """Returns workers for the processes of a group (None: all). All members call it.
 
-    On one machine they share memory (GLOBALQ_SHARED_MEMORY=off: they do not); else messages go through a gloo group of their own. For some
-    of the processes only, torch before 2.1 cannot make one: then the group that is given has to be one of gloo, and is used itself.
+    On one machine the processes exchange messages through shared memory, unless GLOBALQ_SHARED_MEMORY=off; otherwise through a new gloo
+    group. Before 2.1, torch cannot create a group in a subset of the processes: join() then uses the given group, which must be gloo.
     """
     if group is not None and dist.get_rank(group) < 0:
         raise ConfigurationError("globalq: this process is not in the group; join() is called by its members")
@@ -112,17 +112,17 @@ def join(group=None, deadline=600.0):
 
 
 class Layer:
-    """A parameter: its number among all, its name, and how its gradient travels."""
+    """A parameter with its index, its name and its operator; why: the reason if it is not quantized."""
 
     def __init__(self, parameter, number, name):
-        self.parameter, self.number = parameter, number  # keeps the parameter, and with it its identity
+        self.parameter, self.number = parameter, number  # holding the parameter keeps its id() unique
         self.name = f"parameter.{number}" if name is None else name
         self.operator = self.why = None
         self.chooses = False
 
 
 class Adapting:
-    """Chooses the operators of layers anew at the end of every so many steps, in the thread that averages."""
+    """Chooses the operators of layers again after every `every` steps, in the thread of the engine."""
 
     def __init__(self, workers, layers, every, *settings):
         self._workers, self._layers, self._settings = workers, layers, settings
@@ -144,7 +144,7 @@ class Adapting:
         return {layer.name: layer.operator for layer in self._layers}
 
     def load(self, operators):
-        """Goes on from these operators of layers; from those that they have where there are none."""
+        """Continues from the given operators; layers without one keep theirs."""
         found = [operators.get(layer.name, layer.operator) for layer in self._layers]
         begun = Chooser(self._workers, [(layer.name, layer.parameter.shape, None, op) for layer, op in zip(self._layers, found)],
                         *self._settings)
@@ -159,12 +159,12 @@ class Adapting:
 
 
 def views_in(copy, buffer, gradients):
-    """The parts of a copy of a buffer that are where gradients are in the buffer."""
+    """Returns views of a copy of a buffer at the places of the gradients in the buffer."""
     return [copy.as_strided(g.shape, g.stride(), g.storage_offset() - buffer.storage_offset()) for g in gradients]
 
 
 class InHostMemory:
-    """The gradients of a bucket; of one on a GPU, a copy in pinned memory. Has not been run on a GPU yet."""
+    """The gradients of a bucket in host memory; for a GPU, a copy in pinned memory. Not run on a GPU yet."""
 
     def __init__(self, buffer, gradients):
         self.gradients, self._buffer, self._copy, self._copied = gradients, buffer, None, None
@@ -184,13 +184,13 @@ class InHostMemory:
 
 
 class Engine:
-    """The thread that averages buckets, in the order in which they come. It does not know the hook, which may go away."""
+    """The thread that averages buckets in the order of start(). It holds no reference to the hook, so that the hook can be collected."""
 
     def __init__(self, workers, model_layers, adapting=None, **settings):
         self.workers, self._model_layers, self._adapting, self._settings = workers, model_layers, adapting, settings
         self.non_finite = 0
         self._calls, self._jobs = {}, queue.SimpleQueue()
-        self._states, self._states_of = [], None  # what calls saved, and the step that takes it up
+        self._states, self._states_of = [], None  # saved residuals, and the step that restores them (None: not yet)
         self._thread = threading.Thread(target=self._work, name="globalq", daemon=True)
         self._thread.start()
 
@@ -200,7 +200,7 @@ class Engine:
         self._jobs.put(job)
 
     def close(self):
-        """After the buckets that were started."""
+        """Ends the thread after the buckets that were started."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
@@ -222,22 +222,22 @@ class Engine:
                 bucket.store()
                 if self._adapting is not None and last:
                     self._adapting.choose(step)
-            except BaseException as error:  # goes on in the thread that waits for the future
+            except BaseException as error:  # raised again in the thread that waits for the future
                 problem = str(error) or type(error).__name__
             done.set_result(problem)
             del layers, bucket, done
 
     def save(self):
-        """What this process keeps between steps, by layer; see Mean.save()."""
-        if self._states_of is None:  # loaded, and not taken up yet
+        """Returns the residuals of this process; see Mean.save()."""
+        if self._states_of is None:  # loaded, but not restored by a call yet
             return self._states
         return [state for state in (mean.save() for mean, _ in self._calls.values()) if state]
 
     def load(self, states):
-        """Between steps: the next ones take up what was saved."""
+        """Called between steps: calls of the next step restore these residuals."""
         for mean, _ in self._calls.values():
             mean.close()
-        # saved again before they were taken up, processes have the same ones
+        # states saved by save() before a call restored them are equal on all processes: keep one of each
         self._calls, self._states, self._states_of = {}, list(dict.fromkeys(states)), None
 
     def _average(self, first, layers, gradients, step):
@@ -248,7 +248,7 @@ class Engine:
         elif self._states_of < step:
             self._states = []
         if mean is None:
-            # buckets are made anew after the first step, and layers get other operators: calls of earlier steps hand on what they keep
+            # torch rebuilds buckets after the first step, and adapt changes operators: move the residuals of old calls to new ones
             numbers = {layer.number for layer in layers}
             old = {k for k, (_, used) in self._calls.items() if used < step and (used + 1 < step or numbers & {n for n, _ in k[1]})}
             for call in [self._calls.pop(k)[0] for k in old]:
@@ -261,9 +261,9 @@ class Engine:
             if self._states:
                 try:
                     mean.load(self._states)
-                except Exception:  # damaged, or of another training
+                except Exception:  # corrupt, or saved by another training run
                     with contextlib.suppress(Error):
-                        mean([], step)  # which is refused here, and the other processes are told
+                        mean([], step)  # fails here and reports the failure to the other processes
                     raise
         self._calls[key] = mean, step
         non_finite, who = mean.average_bucket(gradients, step)
@@ -275,12 +275,12 @@ class Engine:
                         + "; later ones are only counted, in DDPHook.non_finite")
                 try:
                     warnings.warn(text, stacklevel=1)
-                except Warning:  # an error here and not elsewhere would end the training on one process
+                except Warning:  # warnings may be errors; raising on one process only would end its training
                     print(text, file=sys.stderr)
 
 
 class Counted(Handle):
-    """Counts steps, which with the seed select random bits. Subclasses have workers and _step."""
+    """Base that counts steps, which select the random bits together with the seed. Subclasses define workers and _step."""
 
     @property
     def step(self):
@@ -293,7 +293,7 @@ class Counted(Handle):
         return self.workers.bytes_sent
 
     def state_dict(self):
-        """What each process saves with the model, so that a resumed training does not draw the random bits of earlier steps again."""
+        """Returns the state to save with the model, so that training does not reuse random bits after a restart."""
         return {"step": self._step}
 
     def load_state_dict(self, state):
@@ -304,37 +304,37 @@ class Counted(Handle):
 class DDPHook(Counted):
     """A communication hook of DistributedDataParallel: model.register_comm_hook(None, hook).
 
-    Gradients are averaged bucket by bucket, each layer by an operator, by a thread of the hook while the backward pass runs. All
-    processes make it at the same point with the same arguments, and end each step with the same bits. Ctrl-C takes effect when the
-    bucket that is under way has ended.
+    A thread of the hook averages gradients bucket by bucket while the backward pass runs, each layer with its operator. All processes
+    create the hook at the same point with the same arguments, and end each step with the same bits. Ctrl-C takes effect after the
+    current bucket.
 
-    operator     of layers that are quantized: "float32" or a named one; globalq.operators() lists them. "top-k:0.01" and "power-sgd:4"
-                 keep what they do not send, by layer, and add it to the next gradient; state_dict() has it. They take float32
-    model        the DistributedDataParallel, whose process group is used, or the module in it. Without it layers have no names, and
-                 exclude and layers cannot be used
-    layers       {pattern: operator} for layers whose name matches; the first match counts, before exclude, min_size and min_dims
-    exclude      patterns of names; what matches travels as float32
-    min_size     layers of fewer values travel as float32
-    min_dims     layers of fewer dimensions travel as float32: below 2 are biases and normalizations
-    schedule     of all layers; None: that of the operator
-    seed         of the rounding
-    warm_up      so many first steps travel as float32
-    adapt        "lgreco" or "kmeans" (CGX): layers begin with the operator, of 2 to 8 bits, and get more or fewer bits by their gradients,
-                 for fewer bytes with the same error. Takes float32 memory as long as the layers; those named in layers keep their operators
-    adapt_every  steps after which they do; state_dict() has the operators that were chosen
-    adapt_alpha  the squared error may be so many times that of the operator in all layers
-    first_step   number of the first step, for a training that is resumed; see load_state_dict()
-    learn_at     steps at which layers with operators "alq" or "amq" learn levels, each its own; None: "100,2000,every 10000". Levels
-                 are not in state_dict(): a training that is resumed behind one of these steps learns them in its first step
-    deadline     seconds that a wait for another process may take
-    group        process group; None: that of the model, or all processes
-    workers      instead of join(group, deadline)
+    operator     operator of quantized layers: "float32" or a name from globalq.operators(). "top-k:0.01" and "power-sgd:4" require float32
+                 gradients; they keep the residual of each layer and add it to the next gradient. state_dict() includes the residuals
+    model        the DistributedDataParallel (the hook uses its process group) or the module inside it. Without a model, layers have no
+                 names, and exclude and layers cannot be used
+    layers       {pattern: operator} for layers whose name matches. The first match applies, before exclude, min_size and min_dims
+    exclude      name patterns of layers that are sent as float32
+    min_size     layers with fewer values are sent as float32
+    min_dims     layers with fewer dimensions are sent as float32; biases and normalizations have fewer than 2
+    schedule     schedule of all layers; None: the schedule of the operator
+    seed         selects the random bits of rounding, together with the step
+    warm_up      number of first steps that are sent as float32
+    adapt        "lgreco" or "kmeans" (CGX): layers begin with the operator, of 2 to 8 bits, and get more or fewer bits depending on their
+                 gradients; fewer bytes at the same error. Allocates float32 memory of the size of these layers; those named in layers are excepted
+    adapt_every  number of steps between choices; state_dict() includes the chosen operators
+    adapt_alpha  the squared error may be this factor times the error of the operator in all layers
+    first_step   number of the first step, to resume training; see load_state_dict()
+    learn_at     steps at which layers with operators "alq" or "amq" learn their levels; None: "100,2000,every 10000". state_dict() does not
+                 include levels: training that resumes after one of these steps learns them in its first step
+    deadline     longest time in seconds to wait for another process
+    group        process group; None: the group of the model, or all processes
+    workers      used instead of join(group, deadline)
     """
 
     def __init__(self, operator="cgx:4", model=None, *, layers=None, exclude=CGX_EXCLUDES, min_size=0, min_dims=2, schedule=None,
                  seed=0, warm_up=0, adapt=None, adapt_every=1000, adapt_alpha=1.0, first_step=0, learn_at=None,
                  deadline=600.0, group=None, workers=None):
-        self.__name__ = self.__qualname__ = "DDPHook"  # torch asks for the name of a hook, which is usually a function
+        self.__name__ = self.__qualname__ = "DDPHook"  # torch reads the name of a hook, which is usually a function
         if isinstance(exclude, str):
             raise TypeError('globalq: exclude is a list of patterns, such as ["head.*"]')
         self._operator, self._rules, self._exclude = operator, dict(layers or {}), tuple(exclude)
@@ -354,7 +354,7 @@ class DDPHook(Counted):
                 raise ConfigurationError(f'globalq: the pattern "{pattern}" matches none of the {len(self._layers)} layers')
         self._named = module is not None
         workers = join(group, deadline) if workers is None else workers
-        # what is unknown is refused here rather than in the backward pass
+        # refuse unknown operators here rather than in the backward pass
         asked = {(op, torch.float32) for op in (operator, *self._rules.values())}
         for op, dtype in asked | {(layer.operator, layer.parameter.dtype) for layer in self._layers.values()}:
             Mean(workers, op, schedule=schedule, learn_at=learn_at, layers=[("layer", (1,), dtype)]).close()
@@ -364,7 +364,7 @@ class DDPHook(Counted):
         self._adapting = None if adapt is None else Adapting(workers, chooses, adapt_every, operator, adapt, adapt_alpha)
         self._engine = Engine(workers, len(self._layers) or MOST_LAYERS, self._adapting, operator=operator, schedule=schedule, seed=seed,
                               warm_up=warm_up, learn_at=learn_at)
-        # also when Python ends: a thread that completes a future then would end the process by a signal
+        # also at exit of Python: a thread that completes a future during shutdown would crash the process
         self._end = weakref.finalize(self, self._engine.close)
 
     def _add(self, parameter, name):
@@ -391,7 +391,7 @@ class DDPHook(Counted):
         return layer
 
     def __call__(self, state, bucket):
-        """Starts to average a bucket in place; returns a future of its buffer."""
+        """Starts to average a bucket in place; returns a future of the buffer."""
         if isinstance(bucket, tuple):
             raise Error("globalq: compiled autograd gives hooks single parameters instead of buckets; turn it off "
                         "(torch._dynamo.config.compiled_autograd = False). torch.compile without it works")
@@ -415,8 +415,8 @@ class DDPHook(Counted):
         return done.then(averaged)
 
     def state_dict(self):
-        """What each process saves with the model: the step, what compressors have not sent yet and, with adapt, the operators that were
-        chosen. Called between steps."""
+        """Returns the state that each process saves with the model: the step, the residuals of compressors and, with adapt, the chosen
+        operators. Call it between steps."""
         chosen = {} if self._adapting is None else {"operators": self._adapting.operators()}
         kept = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for state in self._engine.save()]
         return {**super().state_dict(), "compressors": kept, **chosen}
@@ -424,18 +424,18 @@ class DDPHook(Counted):
     def load_state_dict(self, state):
         """Continues after the step of a state_dict().
 
-        state: of this process; or, where another number of processes saved theirs, a list of all of them.
+        state: the state of this process; if the number of processes was different, the list of all saved states.
         """
         states = [state] if isinstance(state, dict) else list(state)
         kept = [tensor.cpu().contiguous() for s in states for tensor in s.get("compressors", ())]
         step = number("step", states[0]["step"], -1)
-        if self._adapting is not None:  # first, since it may refuse them
+        if self._adapting is not None:  # first, because it may raise
             self._adapting.load(states[0].get("operators", {}))
         self._engine.load([ctypes.string_at(tensor.data_ptr(), tensor.numel()) for tensor in kept])
         super().load_state_dict({"step": step})
 
     def report(self):
-        """A tuple for each layer: name, values, operator (that it has now), why it is not quantized (or None)."""
+        """Returns a tuple for each layer: name, number of values, current operator, reason if it is not quantized (or None)."""
         return [(layer.name, layer.parameter.numel(), layer.operator, layer.why) for layer in self._layers.values()]
 
     @property
@@ -444,20 +444,20 @@ class DDPHook(Counted):
 
     @property
     def non_finite(self):
-        """Buckets whose gradients became NaN on all processes; the first is told by a warning on rank 0."""
+        """Number of buckets whose gradients became NaN on all processes. Rank 0 warns of the first one."""
         return self._engine.non_finite
 
     def close(self):
-        """Ends the thread, after the buckets that were started. The hook cannot be used any more."""
+        """Ends the thread after the buckets that were started. The hook is unusable afterwards."""
         self._end()
 
 
 class Padded:
-    """Equal shares of a vector, as FSDP2 has them, for calls whose shards are cut at multiples of a number of values."""
+    """Pads the equal shares of FSDP2 for calls whose shards begin at multiples of _unit values."""
 
     def __init__(self, call):
         self.call, size = call, call.workers.size
-        # a vector that the first worker has all of is one unit, or less
+        # if the first worker owns the whole vector, the vector is at most one unit: double it until a second worker owns a part
         self._unit = 256
         while size > 1 and call.shard(self._unit, 0).stop == self._unit:
             self._unit *= 2
@@ -465,25 +465,25 @@ class Padded:
             self._unit = call.shard(self._unit, 0).stop
 
     def share(self, count):
-        """What each worker brings for shares of so many values: as many, rounded up."""
+        """Returns count rounded up to a multiple of the unit."""
         return -(-count // self._unit) * self._unit
 
 
 def times_of(op, size):
-    """By what the mean of so many processes is multiplied to be what a ReduceOp asks for."""
+    """Returns the factor that turns the mean over `size` processes into the result of a ReduceOp."""
     if op == dist.ReduceOp.AVG:
         return 1
     if op == dist.ReduceOp.SUM:
         return size
-    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # of FSDP2 where set_gradient_divide_factor() was called
-        state = op.__getstate__()  # for pickle, in every torch that has it: the operation, the factor
+    if op == getattr(dist.ReduceOp, "PREMUL_SUM", None):  # FSDP2 uses it after set_gradient_divide_factor()
+        state = op.__getstate__()  # the state for pickle, in every torch that has it: (operation, factor)
         if isinstance(state, tuple):
             return size * state[1]
     raise ConfigurationError(f"globalq: reduce_scatter by {op}; use AVG, SUM, or a PREMUL_SUM that has a factor")
 
 
 class Sharded(Counted):
-    """What FSDP2 calls instead of its own collectives, each of which is a step: see shard()."""
+    """Replaces the collectives of FSDP2; each collective is a step. See shard()."""
 
     def __init__(self, workers, weights, gradients, seed):
         self.workers = workers
@@ -500,7 +500,7 @@ class Sharded(Counted):
         self.workers.close()
 
     def gather(self, output, own):
-        """output: the shares of all, of which own is this process's, perhaps in its place."""
+        """Fills output with the shares of all processes. own is the share of this process; it may already be at its place in output."""
         gather, size, rank, count = self._gather, self.workers.size, self.workers.rank, own.numel()
         share, step = gather.share(count), self._next()
         if share == count:
@@ -515,7 +515,7 @@ class Sharded(Counted):
         output.view(size, count).copy_(padded[:, :count])
 
     def scatter(self, output, given, op):
-        """output: this process's share of the mean, or of the sum, of what all bring."""
+        """Writes this process's share of the mean or sum over all processes to output."""
         scatter, size, count = self._scatter, self.workers.size, output.numel()
         times = times_of(op, size)
         share, step = scatter.share(count), self._next()
@@ -531,7 +531,7 @@ class Sharded(Counted):
 
 
 class Collective:
-    """A collective of FSDP2, which asks for two members: allocate() and a call."""
+    """A collective as FSDP2 requires it: allocate() and __call__()."""
 
     def __init__(self, sharded):
         self._sharded = sharded
@@ -553,13 +553,13 @@ class ScatterGradients(Collective):
 
 
 def shard(model, weights="qsdp", gradients="qsdp", *, seed=0, deadline=600.0, group=None, workers=None):
-    """Lets all modules of a model that fully_shard() made FSDP modules send their weights and gradients by operators, as QSDP does.
+    """Makes the FSDP modules of a model send weights and gradients with operators, as in QSDP. Call fully_shard() first.
 
-    Weights are decoded by their owner too, so replicas of a layer agree while it is used; the exact weights stay in the shards. Buffers of
-    bytes travel as they are. Collectives return when they have ended: they do not overlap with computing.
+    The owner of a shard decodes its weights as well, so all replicas of a layer are equal while the layer is used; the exact weights stay
+    in the shards. Byte tensors are sent uncompressed. Collectives are synchronous: they do not overlap with computation.
 
-    weights, gradients  operators; "float32" for none
-    group               of the modules' mesh; None: all processes
+    weights, gradients  operators; "float32": not quantized
+    group               process group of the mesh; None: all processes
     returns             a Sharded: bytes_sent, state_dict(), close()
     Source: Markov 2024 (thesis), chapter 5 (QSDP).
     """
