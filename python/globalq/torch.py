@@ -4,7 +4,7 @@
     model = DistributedDataParallel(net)
     model.register_comm_hook(None, globalq.torch.DDPHook("cgx:4", model))
 
-    fully_shard(model)                       # FSDP2, torch 2.6 and newer
+    fully_shard(model)                       # FSDP2, torch 2.8 and newer
     globalq.torch.shard(model, weights="qsdp", gradients="qsdp")
 
 The module uses only the public Python interface of torch, so one package supports every version from 1.13 on.
