@@ -4,7 +4,7 @@
 option(GLOBALQ_WARNINGS_AS_ERRORS "Warnings fail the build of tests, examples and benchmarks" OFF)
 set(GLOBALQ_SANITIZER
     ""
-    CACHE STRING "Sanitizer of tests and examples: empty, address (with undefined behaviour) or thread")
+    CACHE STRING "Sanitizer of tests and examples: empty, address (with undefined behavior) or thread")
 set_property(CACHE GLOBALQ_SANITIZER PROPERTY STRINGS "" address thread)
 
 # What was compiled before is not compiled again, where ccache is installed.

@@ -39,7 +39,7 @@ foreach(part IN LISTS GLOBALQ_PARTS)
   target_sources(globalq_part_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
 endforeach()
 
-# The same, with all that is no template compiled once, and the kernels of what is built in. Optimised in every build type, as
+# The same, with all that is no template compiled once, and the kernels of what is built in. Optimized in every build type, as
 # its user's build type is not about these kernels.
 file(GLOB GLOBALQ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 include(globalq_isa)

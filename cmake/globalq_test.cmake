@@ -9,11 +9,11 @@
 #       one suite for each folder, of all *_test.cpp in it that no call before has named; *mpi_test.cpp make a suite of
 #       their own, with MPI
 #   globalq_computing(file...)
-#       files that compute for seconds themselves, which are optimised
+#       files that compute for seconds themselves, which are optimized
 #   globalq_sanitize(address|thread regex...)
 #       the files that the presets asan and tsan build; GLOBALQ_SANITIZER_FILES overrides it
 #
-# All suites but those that are header-only share one precompiled header and one set of flags. They are not optimised: what
+# All suites but those that are header-only share one precompiled header and one set of flags. They are not optimized: what
 # computes for long is in the library, and the code of tests compiles in 60 % of the time.
 
 set(GLOBALQ_SANITIZER_FILES
@@ -35,7 +35,7 @@ if(GLOBALQ_SANITIZER STREQUAL "address")
   list(APPEND test_environment UBSAN_OPTIONS=print_stacktrace=1)
 elseif(GLOBALQ_SANITIZER STREQUAL "thread")
   list(APPEND test_environment TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
-  # The sanitizer of clang 14 cannot live with the widest address randomisation of newer kernels.
+  # The sanitizer of clang 14 cannot live with the widest address randomization of newer kernels.
   find_program(GLOBALQ_SETARCH setarch)
   if(GLOBALQ_SETARCH)
     execute_process(COMMAND ${GLOBALQ_SETARCH} -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
@@ -122,7 +122,7 @@ function(globalq_add_suite name)
   if(SUITE_HEADER_ONLY)
     target_link_libraries(${executable} PRIVATE globalq_test_base globalq::globalq)
     if(NOT GLOBALQ_SANITIZER)
-      target_compile_options(${executable} PRIVATE -O0) # with all optimisation: fast_math
+      target_compile_options(${executable} PRIVATE -O0) # with all optimization: fast_math
     endif()
   else()
     target_link_libraries(${executable} PRIVATE globalq_test_compiled)

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Whether an MPI launcher has started this process: known before MPI is initialised.
+/// @brief Whether an MPI launcher has started this process: known before MPI is initialized.
 
 #include <cstdlib>
 #include <optional>

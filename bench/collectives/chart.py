@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-DRAWN = {  # operator: colour
+DRAWN = {  # operator: color
     "float32/ring": "#969696",
     "uniform/int8/ring": "#3182bd",
     "exponential/int8/ring": "#08519c",

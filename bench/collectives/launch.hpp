@@ -12,7 +12,7 @@ namespace globalq::bench {
 exit_code run_on_threads(settings const& chosen);
 
 /// @brief Runs this process as one worker of MPI_COMM_WORLD. Where a worker fails alone, all processes end.
-/// @pre MPI is initialised
+/// @pre MPI is initialized
 exit_code run_on_mpi(settings const& chosen);
 
 }  // namespace globalq::bench

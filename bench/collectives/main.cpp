@@ -60,9 +60,9 @@ int main(int argc, char** argv) {
     }
   }
 #if defined(GLOBALQ_HAS_MPI)
-  int initialised = 0;
-  MPI_Initialized(&initialised);
-  if (initialised != 0) MPI_Finalize();
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized != 0) MPI_Finalize();
 #endif
   return status;
 }

@@ -67,7 +67,7 @@ class worker {
     y_ = values<float>("result", n);
     std::vector<entry> entries = prepare(n);
 
-    // In turn, so that all meet the same neighbours, clock rate and network; the first round warms up.
+    // In turn, so that all meet the same neighbors, clock rate and network; the first round warms up.
     constexpr std::uint64_t fewest = 3;
     auto const start = clock::now();
     std::uint64_t rounds = 0;
@@ -100,7 +100,7 @@ class worker {
       e.divisor = static_cast<double>(workers);
       e.result.name = library_sum;
       e.result.bytes = 4 * n * 2 * (workers - 1) / workers;
-      e.result.bytes_modelled = true;
+      e.result.bytes_modeled = true;
       e.result.must_be_identical = false;
       e.result.sends_float32 = true;
       entries.push_back(std::move(e));
@@ -117,8 +117,8 @@ class worker {
           plan_for(each.op, each.schedule, workers_.size(), n, dtype::float32, chosen_.chunk_values);
       e.result.refusal = p.refusal;
       if (p.fits) {
-        e.result.bytes = p.bytes_modelled ? p.bytes_sent : 0;
-        e.result.bytes_modelled = p.bytes_modelled;
+        e.result.bytes = p.bytes_modeled ? p.bytes_sent : 0;
+        e.result.bytes_modeled = p.bytes_modeled;
         e.result.sends_float32 = each.op.facts().plain;
         e.result.bound = e.result.sends_float32 ? 0.0 : p.theta;
         options settings{.seed = 1, .chunk_values = chosen_.chunk_values};
@@ -146,7 +146,7 @@ class worker {
     auto const start = clock::now();
     each.call(round);
     double const seconds = seconds_since(start);
-    if (!each.result.bytes_modelled) each.result.bytes = workers_.bytes_sent() - before;
+    if (!each.result.bytes_modeled) each.result.bytes = workers_.bytes_sent() - before;
     if (round != 0) each.seconds.push_back(seconds);
   }
 

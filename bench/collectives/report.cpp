@@ -149,7 +149,7 @@ std::string as_json(report const& run) {
     auto const or_null = [](double number) { return number > 0 ? nlohmann::ordered_json(number) : nullptr; };
     figures const f = figures_of(r, base_of(run, r.values), run.workers);
     each["bytes_sent"] = r.bytes;
-    each["bytes_modelled"] = r.bytes_modelled;
+    each["bytes_modeled"] = r.bytes_modeled;
     each["seconds"] = r.seconds;
     each["calls"] = r.calls;
     each["speed_up"] = or_null(f.speed_up);
@@ -179,7 +179,7 @@ std::string as_markdown(report const& run) {
   text += "\n\n";
   text += std::to_string(run.threads) + (run.threads == 1 ? " thread" : " threads") +
           " a worker. Compared with `" + run.baseline + "` of float32 in the same run.\n";
-  bool modelled = false;
+  bool modeled = false;
   for (std::uint64_t const values : sizes_of(run)) {
     row const* const base = base_of(run, values);
     std::vector<line> lines{{size_text(values) + " values", "bytes sent", "time", "speed-up",
@@ -195,8 +195,8 @@ std::string as_markdown(report const& run) {
         return number > 0 ? format(pattern, number) : std::string{"-"};
       };
       figures const f = figures_of(r, base, run.workers);
-      modelled = modelled || r.bytes_modelled;
-      lines.push_back({r.name, grouped(r.bytes) + (r.bytes_modelled ? "*" : ""), time_text(r.seconds),
+      modeled = modeled || r.bytes_modeled;
+      lines.push_back({r.name, grouped(r.bytes) + (r.bytes_modeled ? "*" : ""), time_text(r.seconds),
                        or_none("%.2f", f.speed_up), or_none("%.2f", f.bytes_ratio),
                        or_none("%.2f", f.efficiency), or_none("%.3g", 1e-9 * f.algbw),
                        or_none("%.3g", 1e-9 * f.busbw), verdict(r)});
@@ -204,7 +204,7 @@ std::string as_markdown(report const& run) {
     text.append("\n").append(table(lines)).append(refusals);
     if (run.rate > 0) text += reached(run, values);
   }
-  if (modelled) text += "\n\\* assumed: 2 S (n-1)/n, as the MPI library does not tell.\n";
+  if (modeled) text += "\n\\* assumed: 2 S (n-1)/n, as the MPI library does not tell.\n";
   return text;
 }
 

@@ -16,12 +16,12 @@ namespace globalq::bench {
 struct row {
   std::string name;
   std::uint64_t values = 0;
-  std::string refusal;          ///< why it was not run; empty when it was
-  std::uint64_t bytes = 0;      ///< sent in a call by the busiest worker
-  bool bytes_modelled = false;  ///< 2 S (n-1)/n was assumed: an MPI library does not tell
-  double seconds = 0;           ///< median over calls of the maximum over workers
-  std::uint64_t calls = 0;      ///< that were counted
-  bool identical = false;       ///< all workers ended with the same bits
+  std::string refusal;         ///< why it was not run; empty when it was
+  std::uint64_t bytes = 0;     ///< sent in a call by the busiest worker
+  bool bytes_modeled = false;  ///< 2 S (n-1)/n was assumed: an MPI library does not tell
+  double seconds = 0;          ///< median over calls of the maximum over workers
+  std::uint64_t calls = 0;     ///< that were counted
+  bool identical = false;      ///< all workers ended with the same bits
   bool must_be_identical = true;
   bool sends_float32 = false;
   double nmse = 0;   ///< ||result - mean||^2 / ((1/n) sum ||x_i||^2)

@@ -11,12 +11,12 @@ import figures
 import papers
 from results import MODELS, results
 
-DRAWN = {  # method: colour and dashes, in curves
+DRAWN = {  # method: color and dashes, in curves
     "float32": ("#000000", 1), "global-uniform": ("#0072b2", 1), "global-exponential": ("#0072b2", 2), "qsgd:4": ("#009e73", 1),
     "layers:cgx:4": ("#d55e00", 1), "lgreco:4": ("#d55e00", 2), "top-k:1": ("#cc79a7", 1), "adaptive-top-k:1": ("#cc79a7", 2),
     "power-sgd:4": ("#e69f00", 1), "adaptive-power-sgd:4": ("#e69f00", 2)}
 BARS = {"200mbit": "#08306b", "1gbit": "#4292c6", "10gbit": "#9ecae1", "shared memory": "#fdae6b"}
-MARKS = {"digits": ("#0072b2", 7), "residual": ("#009e73", 5), "language": ("#d55e00", 9)}  # colour and shape
+MARKS = {"digits": ("#0072b2", 7), "residual": ("#009e73", 5), "language": ("#d55e00", 9)}  # color and shape
 HEAD = """set encoding utf8
 set border 3 linewidth 1.2 linecolor '#444444'
 set tics nomirror textcolor '#444444'
@@ -88,7 +88,7 @@ def time(of: results, model: str, folder: pathlib.Path) -> str:
     data, panels, reached, times = [], [], [], []
     for p, network in enumerate(of.networks(model)):
         plots = []
-        for k, (method, (colour, dashes)) in enumerate(DRAWN.items()):
+        for k, (method, (color, dashes)) in enumerate(DRAWN.items()):
             timing, curves = of.timing(model, workers, network, method), [t["curve"] for t in lines if t["method"] == method]
             if not timing or not curves:
                 continue
@@ -96,7 +96,7 @@ def time(of: results, model: str, folder: pathlib.Path) -> str:
             times += [t for t, _ in points]
             reached += [v for _, v in points]
             data.append(f"$d{p}_{k} << END\n" + "\n".join(f"{t:.6g} {v:.6g}" for t, v in points) + "\nEND")
-            plots.append(f"$d{p}_{k} using 1:2 title '{plain(method)}' with lines linewidth 2 dashtype {dashes} linecolor '{colour}'")
+            plots.append(f"$d{p}_{k} using 1:2 title '{plain(method)}' with lines linewidth 2 dashtype {dashes} linecolor '{color}'")
         if plots:
             if goal is not None:
                 plots.append(f"{scale * goal:.6g} title 'target' with lines linewidth 1.5 dashtype 3 linecolor '#666666'")
@@ -149,8 +149,8 @@ def published(of: results, folder: pathlib.Path) -> str:
         for model in models:
             if ours[model]:
                 data.append(f"$o_{kind}_{model} << END\n" + "\n".join(ours[model]) + "\nEND")
-                colour, shape = MARKS[model]
-                plots.append(f"$o_{kind}_{model} using 1:2 with points pointtype {shape} pointsize 1.3 linecolor '{colour}' title 'here, {model}'")
+                color, shape = MARKS[model]
+                plots.append(f"$o_{kind}_{model} using 1:2 with points pointtype {shape} pointsize 1.3 linecolor '{color}' title 'here, {model}'")
         tics = ", ".join(f"'{plain(label)}' {place}" for place, label in enumerate(labels))
         title = "throughput, times the base" if kind == "speed" else "times fewer bytes"
         panels.append((len(labels), "\n".join([

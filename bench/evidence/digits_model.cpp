@@ -14,7 +14,7 @@ namespace {
 class digits_model final : public model {
  public:
   explicit digits_model(replica_setting const& with)
-      : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
+      : data_(digits::split_and_standardize(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
         net_({digits::num_pixels, with.small ? 24 : 960, with.small ? 24 : 960, digits::num_classes},
              with.seed),
         own_test_(share_of(data_.test, with.rank, with.workers)),
@@ -31,7 +31,7 @@ class digits_model final : public model {
     }
   }
 
-  gq::adapt::layout const& layers() const override { return layers_; }
+  gq::adapt::model_layout const& layers() const override { return layers_; }
   std::span<float> differentiate(std::uint64_t step) override {
     net_.differentiate(dealer_.deal(step));
     return {net_.gradient().data(), static_cast<std::size_t>(net_.gradient().size())};
@@ -44,7 +44,7 @@ class digits_model final : public model {
   std::span<float const> parameters() override {
     return {net_.parameters().data(), static_cast<std::size_t>(net_.parameters().size())};
   }
-  judgement evaluate() override {
+  judgment evaluate() override {
     double const count = static_cast<double>(own_test_.count());
     return {count == 0 ? 0 : count * net_.evaluate(own_test_).accuracy, count};
   }
@@ -56,7 +56,7 @@ class digits_model final : public model {
   digits::batch_dealer dealer_;
   Eigen::VectorXf velocity_;
   std::uint64_t steps_;
-  gq::adapt::layout layers_;
+  gq::adapt::model_layout layers_;
 };
 
 }  // namespace

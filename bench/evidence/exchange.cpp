@@ -148,7 +148,7 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
   source_ = known->source;
   gq::named::named_operator const asked = gq::named::read_operator(operator_);
   if (schedule_.empty()) schedule_ = asked.schedule;
-  if (by_layers_ && !asked.only_quantises()) refuse(text_, "does more than quantise", "leave out layers:");
+  if (by_layers_ && !asked.only_quantizes()) refuse(text_, "does more than quantize", "leave out layers:");
 }
 
 std::unique_ptr<exchange> method::make(setting const& with) const {

@@ -6,7 +6,7 @@
 
 #include "workers.hpp"
 
-#include <globalq/train/adapt/layout.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 
 #include <globalq/named/operators.hpp>
 
@@ -29,7 +29,7 @@ class exchange {
 
   virtual void operator()(std::span<float> gradient, std::uint64_t step) = 0;
 
-  /// Whether it wants to be told of every step of the optimiser.
+  /// Whether it wants to be told of every step of the optimizer.
   virtual bool observes() const { return false; }
   /// @brief Is told of a step, on all workers alike, where it observes().
   /// @param squared  ||x^k - x^(k-1)||^2 of all parameters x
@@ -40,7 +40,7 @@ class exchange {
 /// @brief What an exchange is made for; the same on every worker, but for the endpoint. All of it outlives the exchange.
 struct setting {
   workers& all;
-  gq::adapt::layout const& layers;
+  gq::adapt::model_layout const& layers;
   std::uint64_t seed = 1;
   std::uint64_t steps =
       150;  ///< that it will be called; levels are learned and bits chosen at fixed shares of them

@@ -45,9 +45,9 @@ class language final : public torch_model {
     return false;
   }  // Adam's have one length whatever the gradient's
 
-  judgement evaluate() override {
+  judgment evaluate() override {
     torch::NoGradGuard const none;
-    judgement own;
+    judgment own;
     for (int k = with_.rank; k < 8; k += with_.workers) {
       lm::batch const b =
           text_.draw_held_out(static_cast<std::uint64_t>(k), with_.small ? 1 : 16, shape_.context);

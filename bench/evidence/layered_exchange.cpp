@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: an operator for every layer, with biases and normalisations in float32 as CGX has it; and CGX's rules and
+/// @brief evidence: an operator for every layer, with biases and normalizations in float32 as CGX has it; and CGX's rules and
 /// L-GreCo, which choose the bits of each layer while it trains.
 
 #include "exchange.hpp"

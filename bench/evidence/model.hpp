@@ -6,7 +6,7 @@
 ///
 /// To add one: a source with a class derived from model, and a line in the table of model.cpp.
 
-#include <globalq/train/adapt/layout.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -20,11 +20,11 @@ namespace evidence {
 namespace gq = globalq;
 
 /// @brief A part of what a model is judged by: a sum, and what it is to be divided by when those of all workers are added.
-struct judgement {
+struct judgment {
   double sum = 0, weight = 0;
 };
 
-/// @brief One worker's replica, with its part of the data and its optimiser. Used by one thread at a time.
+/// @brief One worker's replica, with its part of the data and its optimizer. Used by one thread at a time.
 class model {
  public:
   model() = default;
@@ -33,11 +33,11 @@ class model {
   virtual ~model() = default;
 
   /// Named layers of the gradient.
-  virtual gq::adapt::layout const& layers() const = 0;
+  virtual gq::adapt::model_layout const& layers() const = 0;
   /// @brief Computes the gradient of this worker's batch of a step; the caller may write to it.
   /// @returns layers().length() values, the same memory at every call
   virtual std::span<float> differentiate(std::uint64_t step) = 0;
-  /// @brief Takes a step of the optimiser along what is in the gradient now: the mean over the workers.
+  /// @brief Takes a step of the optimizer along what is in the gradient now: the mean over the workers.
   virtual void update(std::uint64_t step) = 0;
   /// The learning rate of a step.
   virtual double rate(std::uint64_t step) const = 0;
@@ -46,7 +46,7 @@ class model {
   /// All parameters, in the order of the gradient; the same memory always.
   virtual std::span<float const> parameters() = 0;
   /// What the model is judged by (see model_kind), on this worker's share of the data that nobody trains on.
-  virtual judgement evaluate() = 0;
+  virtual judgment evaluate() = 0;
 };
 
 /// @brief What a replica is made for. Initial parameters and data follow from the seed, the same on every worker.

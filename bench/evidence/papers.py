@@ -8,7 +8,7 @@ import figures
 from results import results
 
 ROWS = json.loads((pathlib.Path(__file__).resolve().parent / "published.json").read_text())["rows"]
-TITLES = {"speed": "Speed", "bytes": "Bytes", "share": "What quantising costs", "accuracy": "Accuracy"}
+TITLES = {"speed": "Speed", "bytes": "Bytes", "share": "What quantizing costs", "accuracy": "Accuracy"}
 NONE = "not measured"
 
 

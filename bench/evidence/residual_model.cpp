@@ -19,7 +19,7 @@ constexpr double highest_rate = 0.1;
 class residual final : public torch_model {
  public:
   explicit residual(replica_setting const& with)
-      : data_(digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
+      : data_(digits::split_and_standardize(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42)),
         own_test_(tt::tensors_of(share_of(data_.test, with.rank, with.workers))),
         dealer_(data_.train, with.small ? 4 : 16, with.rank, with.workers, with.seed),
         steps_(with.steps) {
@@ -36,7 +36,7 @@ class residual final : public torch_model {
     sgd_->step();
   }
   double rate(std::uint64_t step) const override { return highest_rate * share_of_rate(step, steps_); }
-  judgement evaluate() override {
+  judgment evaluate() override {
     double const count = static_cast<double>(own_test_.digits.size(0));
     return {count == 0 ? 0 : count * tt::judge(net_, own_test_).accuracy, count};
   }

@@ -42,9 +42,9 @@ void combine(workers& all, std::vector<double>& mine, bool largest) {
 }
 
 /// What all workers together judge.
-double value_of(std::vector<judgement> const& parts) {
-  judgement whole;
-  for (judgement const& j : parts) {
+double value_of(std::vector<judgment> const& parts) {
+  judgment whole;
+  for (judgment const& j : parts) {
     whole.sum += j.sum;
     whole.weight += j.weight;
   }

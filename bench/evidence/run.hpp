@@ -50,9 +50,9 @@ struct timing {
       method;  ///< what a thread computed in the exchange, but not in the transport; mean of the workers
 };
 
-/// @brief Measures methods in turn, so that all meet the same neighbours; the first rounds warm up and are not kept.
+/// @brief Measures methods in turn, so that all meet the same neighbors; the first rounds warm up and are not kept.
 ///
-/// The optimiser's step is taken along a gradient of zeros, after the exchange, so that all methods meet the model as it
+/// The optimizer's step is taken along a gradient of zeros, after the exchange, so that all methods meet the model as it
 /// was at the start.
 std::vector<timing> measure(workers& all, model_kind const& what, std::vector<method> const& methods,
                             replica_setting with, std::uint64_t rounds, std::uint64_t warm_up);

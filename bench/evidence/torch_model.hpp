@@ -22,7 +22,7 @@ inline std::mutex& torch_generator() {
 
 class torch_model : public model {
  public:
-  gq::adapt::layout const& layers() const override { return layers_; }
+  gq::adapt::model_layout const& layers() const override { return layers_; }
 
   std::span<float> differentiate(std::uint64_t step) override {
     gradient_.zero_();
@@ -38,7 +38,7 @@ class torch_model : public model {
   /// The loss of this worker's batch of a step.
   virtual torch::Tensor loss(std::uint64_t step) = 0;
 
-  /// Moves the parameters of a module into one vector; before optimisers are made of them.
+  /// Moves the parameters of a module into one vector; before optimizers are made of them.
   void take(torch::nn::Module& module) {
     torch::NoGradGuard const none;
     std::int64_t length = 0;
@@ -60,7 +60,7 @@ class torch_model : public model {
   }
 
  private:
-  gq::adapt::layout layers_;
+  gq::adapt::model_layout layers_;
   torch::Tensor values_, gradient_;
 };
 

@@ -28,7 +28,7 @@ void encode_int8(benchmark::State& state, point at, any_quantizer const& op) {
 
   codec.decode({frame, 1, 0});
   for (std::size_t i = 0; i < y.size(); ++i) y(i) *= workers;  // the mean, the others having brought nothing
-  if (!(op.facts().evenly_spaced ? near(x, y, unit / codec.levels()) : neighbours_in_powers(x, y)))
+  if (!(op.facts().evenly_spaced ? near(x, y, unit / codec.levels()) : neighbors_in_powers(x, y)))
     return fail(state, "decoded values are not next to what was encoded");
 
   narrow_floor<stored<Value>> const floor{words_of(x), frame.data(), static_cast<float>(127 / unit)};

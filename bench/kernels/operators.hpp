@@ -101,7 +101,7 @@ bool near(values<X> const& x, values<Y> const& y, double gap) {
 
 /// Whether y is a power of two times @p unit next to x, for every value.
 template <class X>
-bool neighbours_in_powers(values<X> const& x, values<float> const& y) {
+bool neighbors_in_powers(values<X> const& x, values<float> const& y) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     double const a = static_cast<double>(static_cast<float>(x(i))), b = static_cast<double>(y(i));
     double const ratio = a == 0 ? (b == 0 ? 1.0 : 0.0) : b / a;

@@ -37,7 +37,7 @@ void reduce(benchmark::State& state, point at, any_quantizer const& op) {
   }
   codec.decode({out, 2, 0});
   // Uniform codes add exactly: at most two roundings of the largest value apart.
-  if (!(op.facts().evenly_spaced ? near(sum, y, 0x1p-22 * unit) : neighbours_in_powers(sum, y)))
+  if (!(op.facts().evenly_spaced ? near(sum, y, 0x1p-22 * unit) : neighbors_in_powers(sum, y)))
     return fail(state, "the decoded sum is not next to the sum of the decoded");
 
   sum_floor const floor{frame[0].data(), frame[1].data(), out.data()};

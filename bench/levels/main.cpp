@@ -216,7 +216,7 @@ void closed_forms(std::vector<setting> const& settings, table& out) {
     row("ALQ, 10 sweeps",
         learn::coordinate_descent{.size = s.size(), .zero_free = s.zero_free, .max_sweeps = 10}(f).levels);
     row("ALQG", learn::gradient_descent{.size = s.size(), .zero_free = s.zero_free}(f).levels);
-    learn::bins const b = learn::discretise(f, learn::histogram(learn::histogram_shape{16, 9}).edges());
+    learn::bins const b = learn::discretize(f, learn::histogram(learn::histogram_shape{16, 9}).edges());
     row("optimal", learn::optimal{.size = s.size(), .zero_free = s.zero_free, .sweeps = 20}(b).levels);
   }
 }
@@ -237,7 +237,7 @@ void held(std::vector<example> const& gradients, setting const& s, table& out) {
 }
 
 /// Prints what an update takes two workers with each solver: norms, histogram, exchange, solution. Solvers take turns, so
-/// that all meet the same neighbours on the machine.
+/// that all meet the same neighbors on the machine.
 void time_updates(std::vector<float> const& x) {
   constexpr int times = 51;
   using learner = learn::level_learner<norm::local<2>>;

@@ -10,7 +10,7 @@
 #include <globalq/train/adapt/error_table.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
 #include <globalq/train/adapt/overlapped_mean.hpp>
-#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/quantizer_errors.hpp>
 #include <globalq/train/adapt/time_weights.hpp>
 #include <globalq/transport/collectives.hpp>
 
@@ -46,7 +46,7 @@ template <Transport T>
 void time_buckets(T& workers, backward_pass const& pass) {
   using clock = std::chrono::steady_clock;
   bool const speaks = workers.rank() == 0;
-  adapt::layout model;
+  adapt::model_layout model;
   for (std::size_t l = 0; l < pass.layers; ++l) model.add("layer " + std::to_string(l), {pass.values});
   std::vector<adapt::bits_and_bucket> const candidates = adapt::bits_and_buckets(2, 8, 64, 1024);
   std::vector<any_quantizer> operators;
@@ -66,7 +66,7 @@ void time_buckets(T& workers, backward_pass const& pass) {
     whole.insert(whole.end(), gradients[l].begin(), gradients[l].end());
   }
   sum.add(std::span<float const>(whole));
-  adapt::choice_table const table = adapt::measure(sum, adapt::quantisers(operators));
+  adapt::choice_table const table = adapt::measure(sum, adapt::quantizers(operators));
 
   adapt::overlapped_mean mean{workers, model, std::vector<any_quantizer>(pass.layers, operators[four_bits]),
                               schedule::sra{}};

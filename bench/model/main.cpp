@@ -264,7 +264,7 @@ void region(settings chosen) {
 }
 
 void scale() {
-  // a home's uplink, a campus and a data centre
+  // a home's uplink, a campus and a data center
   std::vector<model::link> const kinds{{.latency = 0.03, .up = 5e6, .down = 2e7},
                                        {.latency = 0.02, .up = 5e7, .down = 5e7},
                                        {.latency = 0.01, .up = 1e8, .down = 1e8}};

@@ -102,7 +102,7 @@ def torch_peers(torch, n, threads):
 
     yield Peer("PyTorch: cast to bfloat16", cast, lambda: relative_error(x, half.float()), 1e-4)
 
-    quantised, made = [None], [None]
+    quantized, made = [None], [None]
 
     def cast_anew():
         made[0] = x.to(torch.bfloat16)
@@ -110,10 +110,10 @@ def torch_peers(torch, n, threads):
     yield Peer("PyTorch: cast to bfloat16, a new vector", cast_anew, lambda: relative_error(x, made[0].float()), 1e-4)
 
     def nearest():
-        quantised[0] = torch.quantize_per_tensor(x, norm / 127, 0, torch.qint8)
+        quantized[0] = torch.quantize_per_tensor(x, norm / 127, 0, torch.qint8)
 
     yield Peer("PyTorch: quantize_per_tensor, nearest", nearest,
-               lambda: relative_error(x, quantised[0].dequantize()), 0.01)
+               lambda: relative_error(x, quantized[0].dequantize()), 0.01)
 
     def uniform():
         torch.rand(n, out=u)
@@ -152,10 +152,10 @@ def piquant_peers(torch, piquant, n, threads):
         return relative_error(x, y)
 
     for mode in (piquant.RoundMode.NEAREST, piquant.RoundMode.STOCHASTIC):
-        def quantise(mode=mode):
+        def quantize(mode=mode):
             context.quantize_ptr(x.data_ptr(), f32, codes.data_ptr(), u8, n, scale, zero, mode)
 
-        yield Peer(f"pypiquant: encode 8 bits, {mode.name.lower()}", quantise, error, 0.01)
+        yield Peer(f"pypiquant: encode 8 bits, {mode.name.lower()}", quantize, error, 0.01)
 
 
 def fbgemm_peers(torch, n, threads):
@@ -163,10 +163,10 @@ def fbgemm_peers(torch, n, threads):
     x = gradient(torch, n).view(-1, columns)
     made = [None]
 
-    def quantise():
+    def quantize():
         made[0] = torch.ops.fbgemm.FloatToFused8BitRowwiseQuantized(x)
 
-    yield Peer(f"FBGEMM: encode 8 bits, nearest, rows of {columns} with their norms", quantise,
+    yield Peer(f"FBGEMM: encode 8 bits, nearest, rows of {columns} with their norms", quantize,
                lambda: relative_error(x, torch.ops.fbgemm.Fused8BitRowwiseQuantizedToFloat(made[0])), 0.01)
 
 

@@ -98,7 +98,7 @@ std::uint32_t random_word(std::uint32_t i) {
   return i ^ (i >> 16);
 }
 
-/// Xin et al. (Global-QSGD), appendix B, Algorithm 2: comparisons of integers and no branch, so compilers vectorise it. A
+/// Xin et al. (Global-QSGD), appendix B, Algorithm 2: comparisons of integers and no branch, so compilers vectorize it. A
 /// code is its sign times e, and zero is 0. k > difference is p < 2^-difference, p being @p word / 2^31, as the text has it.
 std::int8_t add_exponential(std::int8_t a, std::int8_t b, std::uint32_t word) {
   int const sign1 = a < 0 ? -1 : 1, sign2 = b < 0 ? -1 : 1;

@@ -16,7 +16,7 @@ namespace globalq::bench {
 template <class Value>
 using values = Kokkos::View<Value*, Kokkos::HostSpace>;
 
-/// 64 bits that depend on all bits of @p x (the finaliser of SplitMix64: Steele, Lea and Flood 2014).
+/// 64 bits that depend on all bits of @p x (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
 inline std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;

@@ -6,7 +6,7 @@
 /// A kernel is measured against the loop that reads and writes the same bytes and does as little as possible between.
 /// The buffers are the kernel's own, but codes begin at their aligned start instead of behind the header of a frame.
 /// Values of 16 bits are shifted and added as integers: portable conversions would cost more than the kernel's own.
-/// Each works on a block of 4,096 values, written so that a compiler vectorises it.
+/// Each works on a block of 4,096 values, written so that a compiler vectorizes it.
 
 #include <globalq/core/arithmetic.hpp>
 

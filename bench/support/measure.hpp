@@ -56,7 +56,7 @@ struct amount {
   std::uint64_t bytes;  ///< read and written, by the kernel and by its floor alike
 };
 
-/// Times kernel, floor, kernel, floor, ... and reports the medians, so that both meet the same neighbours, clock rate and
+/// Times kernel, floor, kernel, floor, ... and reports the medians, so that both meet the same neighbors, clock rate and
 /// caches.
 ///
 /// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (how far the quartiles of this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Quantised iterates: random shift, coin flips and rounding to nearest, and whether theory holds.
+/// Quantized iterates: random shift, coin flips and rounding to nearest, and whether theory holds.
 
 #include "iterates.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// The quantiser for gradient descent: the signs of the largest values, times the norm of the vector.
+/// The quantizer for gradient descent: the signs of the largest values, times the norm of the vector.
 
 #include <globalq/core/error.hpp>
 #include <globalq/wire/coded.hpp>

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   convex::gradient_descent_options for_descent;
   convex::iterates_options for_iterates;
 
-  CLI::App app{"Quantised methods on strongly convex problems, held against their theorems."};
+  CLI::App app{"Quantized methods on strongly convex problems, held against their theorems."};
   app.require_subcommand(1);
   auto* const qsvrg = app.add_subcommand("qsvrg", "QSGD with variance reduction: converges linearly");
   add_common(*qsvrg, for_qsvrg, 16129);  // levels sqrt(n) are at most 127

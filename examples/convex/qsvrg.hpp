@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// QSVRG: stochastic gradient descent with variance reduction, whose updates travel quantised.
+/// QSVRG: stochastic gradient descent with variance reduction, whose updates travel quantized.
 
 #include "regression.hpp"
 
@@ -28,7 +28,7 @@ struct qsvrg_plan {
 
 /// @brief What theory says about QSVRG on f of strong convexity l whose f_j are L-smooth.
 ///
-/// An update u is the mean of K workers' quantised u_i with E u = grad f(x) and E||Q(v)||^2 <= B ||v||^2, so with the gaps
+/// An update u is the mean of K workers' quantized u_i with E u = grad f(x) and E||Q(v)||^2 <= B ||v||^2, so with the gaps
 /// g(x) = f(x) - f*: E||u||^2 <= 2 L (1 - 1/K) g(x) + (B/K) 4 L (g(x) + g(y)), where the last factor is that of SVRG
 /// (Johnson and Zhang 2013). Summed over the T steps of an epoch that starts at y,
 /// E g(next y) <= (2 / (l T) + step^2 L q) / (2 step - step^2 L r) g(y), q = 4 B / K, r = q + 2 (1 - 1/K).
@@ -81,12 +81,12 @@ struct qsvrg_bits {
   }
 };
 
-/// @brief Levels for which a quantised vector of n values has at most 5/4 of the squared norm, on average.
+/// @brief Levels for which a quantized vector of n values has at most 5/4 of the squared norm, on average.
 inline std::uint32_t levels_of(Index values) {
   return static_cast<std::uint32_t>(std::ceil(std::sqrt(static_cast<double>(values))));
 }
 
-/// @brief QSGD's quantiser with sqrt(n) levels and its Elias code.
+/// @brief QSGD's quantizer with sqrt(n) levels and its Elias code.
 inline auto dense_qsgd(Index values) {
   return globalq::operators::qsgd<8, 2, globalq::wire::elias<>>(0, levels_of(values));
 }
@@ -109,7 +109,7 @@ enum class update {
 /// draws from all, which a worker does not have); the workers' shares are equal, and the bound is the same.
 /// @tparam Float    what travels: float or double; points are kept in double
 /// @param transport  this worker's endpoint
-/// @param op         how updates are quantised
+/// @param op         how updates are quantized
 /// @returns          the start, then each epoch
 /// @source Alistarh et al. 2017 (QSGD), section 3.3
 template <class Float, class Transport, class Operator>
@@ -123,7 +123,7 @@ std::vector<epoch> run_epochs(Transport& transport, regression const& f, Operato
   std::mt19937_64 draw(seeds);
 
   std::vector<Float> message(size), messages(size * workers);
-  auto const broadcast_mean = [&](VectorXd const& mine) {  // unquantised; added in rank order
+  auto const broadcast_mean = [&](VectorXd const& mine) {  // unquantized; added in rank order
     for (std::size_t k = 0; k < size; ++k) message[k] = static_cast<Float>(mine(static_cast<Index>(k)));
     globalq::transport::allgather(transport, std::as_bytes(std::span(message)),
                                   std::as_writable_bytes(std::span(messages)));

@@ -6,7 +6,7 @@
 //! [dithered]
 #include <globalq/core/concepts.hpp>
 
-/// Negative values see the complement of the word, so that all values are rounded towards the same side.
+/// Negative values see the complement of the word, so that all values are rounded toward the same side.
 struct dithered {
   static constexpr char const* name = "dithered";
   static constexpr bool unbiased = true;             // a value's expected level is the value

@@ -19,7 +19,7 @@ struct funnel {
   }
 
   template <globalq::Transport T>
-  void operator()(T& t, globalq::codec& c, globalq::layout const& cut, globalq::frame_pool& frames) const {
+  void operator()(T& t, globalq::codec& c, globalq::partition const& cut, globalq::frame_pool& frames) const {
     int const n = t.size(), root = 0;
     auto const done = [&t](typename T::request posted) { t.wait(posted); };
     for (std::uint64_t chunk = 0; chunk < cut.rounds(); ++chunk) {

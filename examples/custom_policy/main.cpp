@@ -54,7 +54,7 @@ bool take_turns_sums_up(std::vector<std::vector<float>> const& input) {
   constexpr std::uint64_t turns = 5;
   std::vector<float> sum(length);
   gq::transport::threads{workers}.run([&](auto& endpoint) {
-    take_turns part{gq::adapt::layout{}.add("all", {length}), turns, {.seed = 1}};
+    take_turns part{gq::adapt::model_layout{}.add("all", {length}), turns, {.seed = 1}};
     std::vector<float> mean(length);
     for (std::uint64_t step = 0; step < turns; ++step) {
       part.reduce(endpoint, input[static_cast<std::size_t>(endpoint.rank())], mean, {}, step);

@@ -17,14 +17,14 @@ struct minifloat {
   GLOBALQ_FUNCTION std::uint32_t max_code() const { return (Exponents << Mantissa) + 1; }
 
   /// A float32 has the code in front and the fraction behind: nothing is rounded, so nothing is biased.
-  GLOBALQ_FUNCTION globalq::neighbours locate(float t) const {
+  GLOBALQ_FUNCTION globalq::neighbors locate(float t) const {
     std::uint32_t const bits = globalq::bits_of(t);
     auto const below = static_cast<std::int32_t>(bits >> dropped) - lowest;
     std::uint32_t const fraction = bits << (32 - dropped);
     // between zero and the smallest: t over it; cut below 1, where it is not used
     float const share = t * globalq::power_of_two_float(Exponents);
     auto const small = static_cast<std::uint32_t>((share < 1 ? share : 0) * 0x1p32F);
-    return below < 0 ? globalq::neighbours{0, 1, small} : globalq::neighbours{below + 1, below + 2, fraction};
+    return below < 0 ? globalq::neighbors{0, 1, small} : globalq::neighbors{below + 1, below + 2, fraction};
   }
 
   GLOBALQ_FUNCTION float value(std::uint32_t code) const {

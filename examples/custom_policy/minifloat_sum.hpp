@@ -24,7 +24,7 @@ struct minifloat_sum {
 
   GLOBALQ_FUNCTION static std::int32_t add(std::int32_t a, std::int32_t b, std::uint32_t word) {
     float const sum = value(a) + value(b);  // exact: few digits, and exponents that are close
-    globalq::neighbours const c = levels().locate(sum < 0 ? -sum : sum);
+    globalq::neighbors const c = levels().locate(sum < 0 ? -sum : sum);
     std::int32_t const code = word < c.threshold ? c.upper : c.lower;
     return sum < 0 ? -code : code;
   }

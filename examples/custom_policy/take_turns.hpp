@@ -11,11 +11,11 @@
 
 class take_turns {
  public:
-  take_turns(globalq::adapt::layout layers, std::uint64_t every, globalq::options settings)
+  take_turns(globalq::adapt::model_layout layers, std::uint64_t every, globalq::options settings)
       : layers_(std::move(layers)), every_(every), settings_(settings) {
     settings_.seed += every;  // workers compare seeds
   }
-  globalq::adapt::layout const& layers() const { return layers_; }
+  globalq::adapt::model_layout const& layers() const { return layers_; }
 
   template <class Transport>
   globalq::baseline::outcome reduce(Transport& workers, std::span<float const> x, std::span<float> mean,
@@ -42,7 +42,7 @@ class take_turns {
   }
 
  private:
-  globalq::adapt::layout layers_;
+  globalq::adapt::model_layout layers_;
   std::uint64_t every_;
   globalq::options settings_;
   std::vector<float> sent_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Station data: pictures of digits from a CSV file to standardised batches, the same on every worker.
+/// Station data: pictures of digits from a CSV file to standardized batches, the same on every worker.
 
 #include <Eigen/Dense>
 
@@ -97,7 +97,7 @@ inline pictures read_pictures(std::string const& path) {
   return result;
 }
 
-/// @brief Splits into train and test, the same share of every digit in both, then centres and scales the pixels.
+/// @brief Splits into train and test, the same share of every digit in both, then centers and scales the pixels.
 ///
 /// Each pixel loses its mean, and one deviation divides them all: pixels that are hardly ever lit stay unimportant.
 /// Mean and deviation come from the training pictures alone.
@@ -105,7 +105,7 @@ inline pictures read_pictures(std::string const& path) {
 /// @param test_share  share of each digit that goes to test; dimensionless, in (0, 1)
 /// @param seed        of the shuffle before the split
 /// @determinism       a pure function of its arguments
-inline dataset split_and_standardise(pictures const& all, double test_share, std::uint64_t seed) {
+inline dataset split_and_standardize(pictures const& all, double test_share, std::uint64_t seed) {
   std::array<std::vector<std::size_t>, num_classes> by_digit;
   for (std::size_t i : permutation(all.labels.size(), seed))
     by_digit[static_cast<std::size_t>(all.labels[i])].push_back(i);
@@ -132,7 +132,7 @@ inline dataset split_and_standardise(pictures const& all, double test_share, std
 
 /// @brief Deals batches: the training pictures in a new random order each epoch, without a gap between epochs.
 ///
-/// In a step the workers take neighbouring pieces of `batch` pictures each, so together they see what one worker with a
+/// In a step the workers take neighboring pieces of `batch` pictures each, so together they see what one worker with a
 /// batch of workers * batch would see.
 class batch_dealer {
  public:

@@ -252,7 +252,7 @@ int work(Transport& workers, digits::dataset const& data, options const& chosen)
 
 digits::dataset load(options const& chosen) {
   constexpr double test_share = 1.0 / 3.0;
-  return digits::split_and_standardise(digits::read_pictures(chosen.data), test_share, chosen.training.seed);
+  return digits::split_and_standardize(digits::read_pictures(chosen.data), test_share, chosen.training.seed);
 }
 
 int run_on_threads(digits::dataset const& data, options const& chosen) {

@@ -121,8 +121,8 @@ inline void write_csv(std::string const& path, std::vector<result> const& runs) 
 /// @throws std::runtime_error  when the file cannot be written
 inline void write_chart(std::string const& path, std::string const& image, std::vector<result> const& runs,
                         int num_workers) {
-  // Okabe and Ito's palette, told apart by colour-blind readers; black is the baseline.
-  constexpr std::array colours{"#000000", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"};
+  // Okabe and Ito's palette, told apart by color-blind readers; black is the baseline.
+  constexpr std::array colors{"#000000", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"};
   constexpr std::array markers{7, 5, 9, 11, 13, 4, 6};  // gnuplot's numbers: filled ones first
   constexpr std::size_t smoothed_steps = 8;
 
@@ -149,7 +149,7 @@ inline void write_chart(std::string const& path, std::string const& image, std::
 
   auto const style = [&](std::size_t r) {
     return detail::format(" linewidth %d pointtype %d pointsize 0.9 linecolor '%s'", r == 0 ? 3 : 2,
-                          markers[r % markers.size()], colours[r % colours.size()]);
+                          markers[r % markers.size()], colors[r % colors.size()]);
   };
   std::uint64_t const steps = runs.front().curve.size();
   file << "set terminal pngcairo size 1400,600 enhanced font 'DejaVu Sans,12' background '#ffffff'\n"

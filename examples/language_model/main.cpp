@@ -30,7 +30,7 @@ namespace {
 
 struct settings {
   lm::shape model;
-  lm::adam optimiser;
+  lm::adam optimizer;
   std::vector<std::string> text{GLOBALQ_LANGUAGE_MODEL_TEXT};
   std::vector<std::string> precisions{"float32",      "W8G8",         "W4G4",
                                       "W4G4 nearest", "W4G4 learned", "W4G4 descent"};
@@ -103,7 +103,7 @@ result train(settings const& s, lm::text const& text, lm::precision const& p) {
       model->zero_grad();
       model->loss(b.input, b.next).backward();
       if (learns_at(step)) shards.learn_levels(step);
-      shards.update(s.optimiser, step);
+      shards.update(s.optimizer, step);
     }
     std::uint64_t const sent = workers.bytes_sent() - before;
     shards.gather(s.steps);
@@ -183,7 +183,7 @@ int run(settings const& s) {
 
 int main(int argc, char** argv) {
   settings s;
-  CLI::App app{"Trains a small transformer on text with sharded, quantised weights and gradients"};
+  CLI::App app{"Trains a small transformer on text with sharded, quantized weights and gradients"};
   app.add_option("--text", s.text, "files of text");
   app.add_option("--precision", s.precisions, "float32, W8G8, W4G4, \"W4G4 nearest\", ..")->take_all();
   app.add_option("--workers", s.workers, "threads")->check(CLI::Range(1, 64));
@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", s.batch, "pieces of text a worker and step")->check(CLI::PositiveNumber);
   app.add_option("--width", s.model.width, "width of the model, a multiple of 4")->check(CLI::PositiveNumber);
   app.add_option("--blocks", s.model.blocks, "blocks of the model")->check(CLI::PositiveNumber);
-  app.add_option("--rate", s.optimiser.rate, "Adam's rate")->check(CLI::PositiveNumber);
+  app.add_option("--rate", s.optimizer.rate, "Adam's rate")->check(CLI::PositiveNumber);
   app.add_option("--seed", s.seed, "seed of everything that is drawn");
   app.add_option("--gap", s.gap, "fail when W8G8, W32G8, W8G32 end more percent above float32")
       ->check(CLI::PositiveNumber);

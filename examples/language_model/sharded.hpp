@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// A model whose parameters are split over workers, as FSDP does: each worker keeps the exact weights and the optimiser's
-/// state of its shards only. Before a step the weights are gathered, quantised; after it each worker gets its shards of the
+/// A model whose parameters are split over workers, as FSDP does: each worker keeps the exact weights and the optimizer's
+/// state of its shards only. Before a step the weights are gathered, quantized; after it each worker gets its shards of the
 /// mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/operator/any_quantizer.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/operators.hpp>
 #include <globalq/train/adapt/filter.hpp>
 #include <globalq/train/learn/agree.hpp>
@@ -66,11 +66,11 @@ inline gq::any_quantizer weight_operator(int bits, scheme by) {
   gq::norm::local<gq::infinity> const norm{bucket};
   gq::levels::table const even = gq::learn::uniform_levels(7).table();
   if (bits == 4 && by == scheme::stochastic)
-    return gq::centred{gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
+    return gq::centered{gq::quantizer{norm, even, gq::rounding::stochastic{}, gq::wire::packed<4>{}}};
   if (bits == 4 && by != scheme::shifted)
-    return gq::centred{gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}}};
-  if (bits == 4) return gq::centred{gq::operators::qsdp<4>(bucket)};
-  if (bits == 8) return gq::centred{gq::operators::qsdp<8>(bucket)};
+    return gq::centered{gq::quantizer{norm, even, gq::rounding::nearest{}, gq::wire::packed<4>{}}};
+  if (bits == 4) return gq::centered{gq::operators::qsdp<4>(bucket)};
+  if (bits == 8) return gq::centered{gq::operators::qsdp<8>(bucket)};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
@@ -80,11 +80,11 @@ inline gq::any_quantizer gradient_operator(int bits, bool learns) {
   gq::norm::local<gq::infinity> const norm{bucket};
   gq::rounding::stochastic const dice;
   if (bits == 4 && learns)
-    return gq::centred{
+    return gq::centered{
         gq::quantizer{norm, gq::learn::uniform_levels(7).table(), dice, gq::wire::packed<4>{}}};
   if (bits == 4)
-    return gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}};
-  if (bits == 8) return gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}}};
+    return gq::centered{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}};
+  if (bits == 8) return gq::centered{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}}};
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
@@ -219,12 +219,12 @@ class sharded_parameter {
   }
 
   /// Values as an operator sees them: around the midpoints of buckets, and the largest magnitude of each bucket.
-  struct centred {
+  struct centered {
     std::vector<float> values;
     std::vector<double> norms;
   };
-  static centred centred_of(std::span<float const> x) {
-    centred c{{x.begin(), x.end()}, {}};
+  static centered centered_of(std::span<float const> x) {
+    centered c{{x.begin(), x.end()}, {}};
     for (std::size_t from = 0; from < x.size(); from += bucket) {
       auto const part = std::span(c.values).subspan(from, std::min<std::size_t>(bucket, x.size() - from));
       auto const [low, high] = std::minmax_element(part.begin(), part.end());
@@ -247,7 +247,7 @@ class sharded_parameter {
 
   /// QSDP's algorithm goes through values one by one, so all workers take those of all shards, in the same order.
   gq::learn::level_set descended() {
-    centred const c = centred_of(weights_);
+    centered const c = centered_of(weights_);
     std::vector<float> mine(shards_[0].count, -1.0F), all(mine.size() * shards_.size());
     for (std::size_t i = 0; i < c.values.size(); ++i)
       if (double const norm = c.norms[i / bucket]; norm > 0)
@@ -264,13 +264,13 @@ class sharded_parameter {
   template <class Solver>
   std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
                                                 std::uint64_t step) {
-    centred const c = centred_of(x);
+    centered const c = centered_of(x);
     gq::kernel::host_executor const on{Kokkos::Serial()};
     gq::learn::histogram mine;
     mine.add(on, {c.values.data(), gq::dtype::float32}, c.values.size(), bucket, c.norms);
     auto const agreed =
         gq::learn::agree(workers_, mine, solver, {.step = step, .length = length(), .bucket = bucket});
-    if (agreed.what != gq::learn::outcome::learned) return std::nullopt;
+    if (agreed.what != gq::learn::learning_status::learned) return std::nullopt;
     return agreed.found.levels;
   }
 
@@ -293,7 +293,7 @@ template <class Workers>
 class sharded_model {
  public:
   sharded_model(Workers& workers, torch::nn::Module& model, precision const& p, std::uint64_t seed) {
-    gq::adapt::layout named;
+    gq::adapt::model_layout named;
     for (auto const& item : model.named_parameters()) {
       auto const sizes = item.value().sizes();
       named.add(item.key(), {sizes.begin(), sizes.end()});

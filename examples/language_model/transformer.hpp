@@ -20,7 +20,7 @@ struct shape {
   std::int64_t blocks = 2;
 };
 
-/// Attention to what came before, then two layers, each beside a path around it (Vaswani et al. 2017; normalised first).
+/// Attention to what came before, then two layers, each beside a path around it (Vaswani et al. 2017; normalized first).
 class block_impl : public torch::nn::Module {
  public:
   explicit block_impl(shape const& s)

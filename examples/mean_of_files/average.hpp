@@ -10,7 +10,7 @@
 #include "report.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/clip.hpp>
 
 #include <globalq/named/level_learning.hpp>
@@ -112,7 +112,7 @@ class worker {
   /// Refuses what cannot work.
   void prepare() {
     globalq::any_quantizer op = globalq::named::make(chosen_.words);
-    if (chosen_.centred) op = globalq::centred{op};
+    if (chosen_.centered) op = globalq::centered{op};
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {
@@ -143,8 +143,8 @@ class worker {
     report_.length = values.size();
     report_.bits_per_value = plan.bits_per_value;
     report_.bytes_sent = plan.bytes_sent;
-    report_.bytes_modelled = plan.bytes_modelled;
-    if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.centred) report_.theta_bound = plan.theta;
+    report_.bytes_modeled = plan.bytes_modeled;
+    if (!std::isnan(plan.theta) && chosen_.clip == 0 && !chosen_.centered) report_.theta_bound = plan.theta;
 
     bool const brought = !all_finite(values);
     std::uint64_t most_bytes = 0;
@@ -159,7 +159,7 @@ class worker {
     if (seconds.size() > 1) seconds.erase(seconds.begin());
     report_.seconds = median(seconds);
     // less than planned where nothing had to be sent: all values zero, or the result all NaN
-    if (!report_.bytes_modelled) report_.bytes_sent = most_bytes;
+    if (!report_.bytes_modeled) report_.bytes_sent = most_bytes;
     check_plan(plan, result);
     output_.resize(sums_.size());
     for (std::size_t i = 0; i < sums_.size(); ++i)
@@ -233,7 +233,7 @@ class worker {
     // of codes of variable length the plan knows the most
     bool const as_planned =
         plan.bytes_are_most ? report_.bytes_sent <= plan.bytes_sent : report_.bytes_sent == plan.bytes_sent;
-    if (sent_frames && !plan.bytes_modelled && !as_planned)
+    if (sent_frames && !plan.bytes_modeled && !as_planned)
       throw std::logic_error{"the plan says " + std::to_string(plan.bytes_sent) + " bytes, and " +
                              std::to_string(report_.bytes_sent) + " were sent"};
 #else

@@ -19,7 +19,7 @@ struct ending {
 ending run_on_threads(settings const& chosen);
 
 /// @brief Runs this process as one worker of MPI_COMM_WORLD; does not return when others may be waiting for it.
-/// @pre MPI is initialised
+/// @pre MPI is initialized
 ending run_on_mpi(settings const& chosen);
 
 }  // namespace mean_of_files

@@ -66,7 +66,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
       ->capture_default_str();
-  app.add_option("--tail", chosen.words.tail, "own|float32: a short last bucket's scale, or no quantisation")
+  app.add_option("--tail", chosen.words.tail, "own|float32: a short last bucket's scale, or no quantization")
       ->capture_default_str();
   app.add_option(
       "--levels", chosen.words.levels,
@@ -77,7 +77,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
       ->capture_default_str();
   app.add_option("--wire", chosen.words.wire, "int8|int16|int32|packed:B|elias|huffman|sparse")
       ->capture_default_str();
-  app.add_option("--reduce", chosen.words.reduce, "auto|sum|exponential|requantise")->capture_default_str();
+  app.add_option("--reduce", chosen.words.reduce, "auto|sum|exponential|requantize")->capture_default_str();
   app.add_option("--schedule", chosen.schedule,
                  "ring|tree|sra (scatter_reduce_allgather)|allgather|native|hierarchical:NODE")
       ->capture_default_str();
@@ -128,7 +128,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     chosen.words = named.words;
     chosen.words.reduce = reduce;
     chosen.clip = named.clip;
-    chosen.centred = named.centred;
+    chosen.centered = named.centered;
     chosen.learns = named.learns;
     if (app.count("--schedule") == 0) chosen.schedule = named.schedule;
   }

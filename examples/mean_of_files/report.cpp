@@ -19,7 +19,7 @@ std::string as_json(report const& numbers) {
   object["workers"] = numbers.workers;
   object["length"] = numbers.length;
   object["bytes_sent"] = numbers.bytes_sent;
-  if (numbers.bytes_modelled) object["bytes_modelled"] = true;
+  if (numbers.bytes_modeled) object["bytes_modeled"] = true;
   object["bits_per_value"] = numbers.bits_per_value;
   object["seconds"] = numbers.seconds;
   object["identical"] = numbers.identical;
@@ -47,7 +47,7 @@ std::string as_text(report const& numbers) {
   for (double const each : numbers.levels) levels += (levels.empty() ? "" : " ") + real(each);
   return line("workers", std::to_string(numbers.workers)) + line("length", std::to_string(numbers.length)) +
          line("bytes sent",
-              std::to_string(numbers.bytes_sent) + (numbers.bytes_modelled ? " (modelled)" : "")) +
+              std::to_string(numbers.bytes_sent) + (numbers.bytes_modeled ? " (modeled)" : "")) +
          line("bits a value", real(numbers.bits_per_value)) + line("seconds", real(numbers.seconds)) +
          line("identical", numbers.identical ? "yes" : "NO") +
          (numbers.non_finite ? line("non-finite", "YES: every value is NaN") : "") +

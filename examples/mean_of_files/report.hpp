@@ -16,7 +16,7 @@ struct report {
   int workers = 1;
   std::uint64_t length = 0;      ///< values of a vector
   std::uint64_t bytes_sent = 0;  ///< by the busiest worker in a call
-  bool bytes_modelled = false;   ///< bytes_sent is a model: the transport's library decides
+  bool bytes_modeled = false;    ///< bytes_sent is a model: the transport's library decides
   double bits_per_value = 0;     ///< of one worker's encoded vector
   double seconds = 0;            ///< median over calls of the maximum over workers
   bool identical = true;         ///< all workers' results agreed bit for bit in every call

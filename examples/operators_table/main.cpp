@@ -84,13 +84,13 @@ double energy(vectors const& x) {
 
 /// E||result - mean||^2 over the calls, all roundings on the way included.
 double measured(gq::named::named_operator const& op, vectors const& x) {
-  gq::any_quantizer const quantiser = gq::named::operator_of(op);
+  gq::any_quantizer const quantizer = gq::named::operator_of(op);
   double error = 0;
   gq::transport::threads cluster{workers};
   cluster.run([&](auto& endpoint) {
     auto const rank = static_cast<std::size_t>(endpoint.rank());
     gq::schedule::any const schedule{op.schedule};
-    gq::allreduce_mean mean{endpoint, quantiser, schedule, {.seed = 7}};
+    gq::allreduce_mean mean{endpoint, quantizer, schedule, {.seed = 7}};
     std::vector<float> result(length);
     for (std::uint64_t step = 0; step < calls; ++step) {
       mean(x[rank], result, step);
@@ -107,8 +107,8 @@ double measured(gq::named::named_operator const& op, vectors const& x) {
 }
 
 /// Bits of a value where frames differ in length: of frames of normal values, on average.
-double measured_bits(gq::any_quantizer const& quantiser) {
-  gq::vector_codec codec{quantiser, Kokkos::Serial(), gq::frame_checksum::none};
+double measured_bits(gq::any_quantizer const& quantizer) {
+  gq::vector_codec codec{quantizer, Kokkos::Serial(), gq::frame_checksum::none};
   vectors const x = inputs(distributions[0]);
   std::vector<std::byte> frame(codec.frame_bytes(length));
   double bytes = 0;
@@ -130,10 +130,10 @@ std::string cells(std::initializer_list<std::string> columns) {
 }
 
 /// The schedules on which the operator fits with this many workers; its own in bold.
-std::string schedules(gq::named::named_operator const& op, gq::any_quantizer const& quantiser) {
+std::string schedules(gq::named::named_operator const& op, gq::any_quantizer const& quantizer) {
   std::string list;
   for (char const* name : {"ring", "tree", "sra", "allgather", "native"}) {
-    if (!gq::plan_for(quantiser, gq::schedule::any{name}, workers, length).fits) continue;
+    if (!gq::plan_for(quantizer, gq::schedule::any{name}, workers, length).fits) continue;
     bool const own = op.schedule == name;
     list += std::string(list.empty() ? "" : ", ") + (own ? "**" : "") + name + (own ? "**" : "");
   }
@@ -156,12 +156,12 @@ std::string levels(gq::named::named_operator const& op, gq::plan const& plan) {
 
 std::string row(std::string_view example) {
   gq::named::named_operator const op = gq::named::read_operator(example);
-  gq::any_quantizer const quantiser = gq::named::operator_of(op);
-  gq::plan const plan = gq::plan_for(quantiser, gq::schedule::any{op.schedule}, workers, length);
-  gq::plan const single = gq::plan_for(quantiser, gq::schedule::any{"allgather"}, 1, length);
-  double bits = plan.bytes_are_most ? measured_bits(quantiser) : plan.bits_per_value;
+  gq::any_quantizer const quantizer = gq::named::operator_of(op);
+  gq::plan const plan = gq::plan_for(quantizer, gq::schedule::any{op.schedule}, workers, length);
+  gq::plan const single = gq::plan_for(quantizer, gq::schedule::any{"allgather"}, 1, length);
+  double bits = plan.bytes_are_most ? measured_bits(quantizer) : plan.bits_per_value;
   bool const plain = op.words.levels == "none";
-  double const fixed = quantiser.facts().fixed_unit;
+  double const fixed = quantizer.facts().fixed_scale;
   std::string shares[std::size(distributions)], omega = "none", theta = "none";
   if (!std::isnan(plan.theta)) omega = text("%.3g", single.theta), theta = text("%.3g", plan.theta);
   for (std::size_t k = 0; k < std::size(distributions); ++k) {
@@ -173,7 +173,7 @@ std::string row(std::string_view example) {
       bound = length * delta * delta / 12 / workers;
       omega = theta = "gap^2 / 12";
     }
-    if (op.centred) {  // a bound by the range, which is no share of the energy
+    if (op.centered) {  // a bound by the range, which is no share of the energy
       bound = std::nan("");
       omega = op.words.rounding == "random-shift" ? "gap^2 / 12" : "gap^2 / 4";
       theta = "none";
@@ -187,12 +187,12 @@ std::string row(std::string_view example) {
   }
   if (plain) omega = theta = "0";
   std::string norm = op.words.norm;
-  if (op.centred) norm = "min-max";
+  if (op.centered) norm = "min-max";
   if (op.words.bucket != 0) norm += ", buckets of " + std::to_string(op.words.bucket);
   if (op.words.tail != "own") norm += ", tail " + op.words.tail;
   return cells({"`" + std::string(example) + "`", levels(op, plan), plain ? "none" : norm,
                 plain ? "none" : op.words.rounding, text("%.4g", bits), plain ? "float32" : op.words.wire,
-                gq::name_of(plan.reduce), schedules(op, quantiser), omega, theta, shares[0], shares[1],
+                gq::name_of(plan.reduce), schedules(op, quantizer), omega, theta, shares[0], shares[1],
                 shares[2]});
 }
 
@@ -207,7 +207,7 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
 
 - *bits*: of a value on the wire, scales and header included; measured on normal values where frames differ in length.
 - *reduce*: on the schedule in bold, the one that the operator is meant for; the other schedules fit, too.
-- *norm*: with a tail of float32 a short last bucket (here 96 values) is not quantised; any operator with buckets takes
+- *norm*: with a tail of float32 a short last bucket (here 96 values) is not quantized; any operator with buckets takes
   `tail=float32`.
 - *levels*: those of `alq` and `amq` are given here; without them they are learned while running.
 - *omega*: bound on the relative variance of one encoding of one vector; or on the variance of a value, in terms of the gap
@@ -230,7 +230,7 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
   out += R"(
 ## What they are
 
-Bounds on omega, with D values under one scale, s levels above zero, r the largest ratio of neighbouring levels, and
+Bounds on omega, with D values under one scale, s levels above zero, r the largest ratio of neighboring levels, and
 c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2); see @ref theory. *Errata* are what a reader of the papers would trip over.
 
 )";

@@ -70,7 +70,7 @@ struct choice {
 choice choice_of(std::string const& name) {
   if (name == "float32") return {};
   gq::named::named_operator const found = gq::named::read_operator(name);
-  if (!found.only_quantises())
+  if (!found.only_quantizes())
     throw gq::configuration_error(
         "torch_trainer: operator \"" + name +
         "\" clips or learns levels, which examples/digits shows; give it without that (or with levels of its "
@@ -97,9 +97,10 @@ std::vector<exception> exceptions_of(std::vector<std::string> const& texts) {
 }
 
 // [operators]
-/// CGX's rule: biases and normalisations travel as float32. All other layers have an operator, most of them the same.
+/// CGX's rule: biases and normalizations travel as float32. All other layers have an operator, most of them the same.
 /// @throws gq::configuration_error for an exception that is none
-std::vector<gq::any_quantizer> operators_for(gq::adapt::layout const& layers, gq::any_quantizer const& op,
+std::vector<gq::any_quantizer> operators_for(gq::adapt::model_layout const& layers,
+                                             gq::any_quantizer const& op,
                                              std::vector<exception> const& exceptions) {
   for (exception const& other : exceptions)
     if (std::none_of(layers.begin(), layers.end(), [&](gq::adapt::layer const& layer) {
@@ -118,7 +119,7 @@ std::vector<gq::any_quantizer> operators_for(gq::adapt::layout const& layers, gq
 struct result {
   std::uint64_t bytes_a_step = 0;
   double milliseconds = 0;
-  tt::judgement end;
+  tt::judgment end;
   bool replicas_agree = true;
 };
 
@@ -133,7 +134,7 @@ result train(Workers& workers, digits::dataset const& data, choice const& chosen
   lock.unlock();
   tt::copy_from_first(workers, *model);
 
-  torch::optim::SGD optimiser(model->parameters(), torch::optim::SGDOptions(s.rate).momentum(s.momentum));
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(s.rate).momentum(s.momentum));
   digits::batch_dealer dealer(data.train, s.batch, workers.rank(), workers.size(), s.seed);
 
   tt::module_gradients gradients(*model);
@@ -152,7 +153,7 @@ result train(Workers& workers, digits::dataset const& data, choice const& chosen
   for (std::uint64_t step = 0; step < s.steps; ++step) {
     tt::batch const b = tt::tensors_of(dealer.deal(step));
     auto const began = clock::now();
-    optimiser.zero_grad();
+    optimizer.zero_grad();
     torch::Tensor const loss = torch::nn::functional::cross_entropy(model->forward(b.pictures), b.digits);
     if (overlapped) {
       overlapped->begin(step);
@@ -164,8 +165,8 @@ result train(Workers& workers, digits::dataset const& data, choice const& chosen
       mean(gradients.group(), step);
     }
     double const left = 1 - static_cast<double>(step) / static_cast<double>(s.steps);
-    static_cast<torch::optim::SGDOptions&>(optimiser.param_groups()[0].options()).lr(s.rate * left);
-    optimiser.step();
+    static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options()).lr(s.rate * left);
+    optimizer.step();
     milliseconds.push_back(std::chrono::duration<double, std::milli>(clock::now() - began).count());
   }
 
@@ -227,7 +228,7 @@ int run_on_threads(digits::dataset const& data, settings const& s) {
 int run(settings const& s, bool uses_mpi) {
   constexpr double test_share = 1.0 / 3.0;
   digits::dataset const data =
-      digits::split_and_standardise(digits::read_pictures(s.data), test_share, s.seed);
+      digits::split_and_standardize(digits::read_pictures(s.data), test_share, s.seed);
   // One thread a worker: workers on one machine share its cores.
   Kokkos::ScopeGuard const kokkos{
       Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};

@@ -5,7 +5,7 @@
 /// and a backward pass that hands each over as soon as it is there. A file to copy.
 
 #include <globalq/call/vector_group.hpp>
-#include <globalq/train/adapt/layout.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 #include <globalq/transport/collectives.hpp>
 
 #include <torch/torch.h>
@@ -62,7 +62,7 @@ class module_gradients {
   module_gradients& operator=(module_gradients const&) = delete;
   ~module_gradients() { pass_->ready = nullptr; }  // hooks may live as long as the parameters
 
-  gq::adapt::layout const& layers() const { return layers_; }
+  gq::adapt::model_layout const& layers() const { return layers_; }
 
   /// @brief Views of all gradients, one vector a layer: valid until gradients are made anew.
   gq::vector_group const& group() {
@@ -138,7 +138,7 @@ class module_gradients {
     }
   }
 
-  gq::adapt::layout layers_;
+  gq::adapt::model_layout layers_;
   std::vector<torch::Tensor> parameters_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::shared_ptr<pass> pass_ = std::make_shared<pass>();

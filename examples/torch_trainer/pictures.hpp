@@ -26,12 +26,12 @@ inline batch tensors_of(digits::pictures const& from) {
 }
 
 /// Mean cross-entropy in nats, and the share that is classified correctly.
-struct judgement {
+struct judgment {
   double loss = 0, accuracy = 0;
 };
 
 template <class Model>
-judgement judge(Model& model, batch const& of) {
+judgment judge(Model& model, batch const& of) {
   torch::NoGradGuard const none;
   torch::Tensor const scores = model->forward(of.pictures);
   return {torch::nn::functional::cross_entropy(scores, of.digits).template item<double>(),

@@ -12,12 +12,12 @@
 namespace torch_trainer {
 
 struct residual_shape {
-  std::int64_t colours = 1;  ///< of a picture
+  std::int64_t colors = 1;  ///< of a picture
   std::int64_t classes = 10;
   std::int64_t width = 16;  ///< channels of the first stage; a multiple of groups
   std::int64_t stages = 3;  ///< each but the first halves the picture and doubles the channels
   std::int64_t blocks = 1;  ///< a stage
-  std::int64_t groups = 4;  ///< of channels that are normalised together
+  std::int64_t groups = 4;  ///< of channels that are normalized together
 };
 
 inline torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::int64_t size,
@@ -26,7 +26,7 @@ inline torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::in
       torch::nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false));
 }
 
-/// Two convolutions beside a path around them. Normalisation is of groups of channels (Wu and He 2018): unlike that of
+/// Two convolutions beside a path around them. Normalization is of groups of channels (Wu and He 2018): unlike that of
 /// batches it keeps no running statistics, which would differ from worker to worker.
 class residual_block_impl : public torch::nn::Module {
  public:
@@ -55,7 +55,7 @@ TORCH_MODULE_IMPL(residual_block, residual_block_impl);
 class residual_net_impl : public torch::nn::Module {
  public:
   explicit residual_net_impl(residual_shape const& s)
-      : stem_(register_module("stem", convolution(s.colours, s.width, 3, 1))),
+      : stem_(register_module("stem", convolution(s.colors, s.width, 3, 1))),
         norm_(register_module("norm", torch::nn::GroupNorm(s.groups, s.width))) {
     std::int64_t channels = s.width;
     for (std::int64_t stage = 0; stage < s.stages; ++stage)
@@ -69,7 +69,7 @@ class residual_net_impl : public torch::nn::Module {
     head_ = register_module("head", torch::nn::Linear(channels, s.classes));
   }
 
-  /// @shape pictures: n x colours x height x width; result: n x classes
+  /// @shape pictures: n x colors x height x width; result: n x classes
   torch::Tensor forward(torch::Tensor const& pictures) {
     torch::Tensor x = torch::relu(norm_(stem_(pictures)));
     for (auto& block : blocks_) x = block(x);

@@ -8,7 +8,7 @@
 #include "collective/allreduce_mean.hpp"
 #include "collective/reduce_scatter_mean.hpp"
 #include "operator/any_quantizer.hpp"
-#include "operator/centred.hpp"
+#include "operator/centered.hpp"
 #include "operator/clip.hpp"
 #include "operator/float32_tail.hpp"
 #include "operator/kernels.hpp"

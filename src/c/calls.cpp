@@ -158,7 +158,7 @@ class mean_of_vectors final : public globalq_call {
   mean_of_vectors(globalq_workers& w, choice const& c, gq::learn::update_schedule const& learn_at,
                   gq::schedule::any const& schedule, gq::options o, bool errors, Space const& space)
       : globalq_call(w, errors), name_(c.name) {
-    if (!c.asked.only_quantises()) before_.emplace(c.asked, learn_at, gq::kernel::host_executor(space));
+    if (!c.asked.only_quantizes()) before_.emplace(c.asked, learn_at, gq::kernel::host_executor(space));
     o.telemetry = &seen;
     mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
   }
@@ -173,7 +173,8 @@ class mean_of_vectors final : public globalq_call {
     }
     with_type(all[0], [&]<class T>(T) {
       auto x = input_of<T>(all[0], all[0].length);
-      if (before_ && x.size() <= gq::adapt::layout::most) x = (*before_)(*behind->endpoint, x, step, *mean_);
+      if (before_ && x.size() <= gq::adapt::model_layout::most)
+        x = (*before_)(*behind->endpoint, x, step, *mean_);
       auto const y = output_of<T>(all[0], all[0].length);
       (*mean_)(x, y, step);
     });
@@ -189,7 +190,7 @@ class mean_of_vectors final : public globalq_call {
 
 /// What the layers of a mean travel by: an operator, or a compressor with others that have the same.
 struct layer_choices {
-  gq::adapt::layout model, quantized;
+  gq::adapt::model_layout model, quantized;
   std::vector<choice> chosen;        ///< of the layers in quantized
   std::vector<std::size_t> numbers;  ///< of the same, among all
   std::vector<std::string> names;    ///< of compressors, by layer; empty: an operator
@@ -262,7 +263,7 @@ class mean_of_layers final : public globalq_call {
     for (std::size_t k = 0; k < what_.chosen.size(); ++k) {
       choice const& c = what_.chosen[k];
       operators.push_back(c.op);
-      if (!c.asked.only_quantises()) before_[k].emplace(c.asked, learn_at, on);
+      if (!c.asked.only_quantizes()) before_[k].emplace(c.asked, learn_at, on);
     }
     if (compressors_.size() != 1 || !operators.empty())
       mean_.emplace(workers, what_.quantized, operators, schedule, o, space);
@@ -414,7 +415,7 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
     refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
-  if (kind != GLOBALQ_MEAN && !usual.asked.only_quantises())
+  if (kind != GLOBALQ_MEAN && !usual.asked.only_quantizes())
     refuse(operation,
            "operator \"" + std::string(s.operator_name) + "\" clips or learns levels, which means only do",
            "give it without clipping, or with levels of its own, such as \"alq:3,levels=0:0.1:1\"");
@@ -534,7 +535,7 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
           globalq_report{0, r.calls, r.failed, r.non_finite, r.non_finite_rank, r.uncompressed, r.values,
                          r.bytes_sent, r.seconds, r.in(gq::phase::norm), r.in(gq::phase::opening),
                          r.in(gq::phase::encode), r.in(gq::phase::reduce), r.in(gq::phase::decode),
-                         r.in(gq::phase::transfer), r.normalised_error(), r.zero_fraction()},
+                         r.in(gq::phase::transfer), r.normalized_error(), r.zero_fraction()},
           report);
   });
 }

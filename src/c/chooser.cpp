@@ -9,7 +9,7 @@
 #include <globalq/named/text.hpp>
 #include <globalq/train/adapt/cgx.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
-#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/quantizer_errors.hpp>
 #include <globalq/train/adapt/selector.hpp>
 
 #include <cstdint>
@@ -100,7 +100,7 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
   for (std::string const& name : made->candidates) {
     gq::named::named_operator const asked = gq::named::read_operator(name);
     gq::any_quantizer const op = gq::named::operator_of(asked);
-    if (!asked.only_quantises() || asked.centred || op.facts().plain || !op.facts().local)
+    if (!asked.only_quantizes() || asked.centered || op.facts().plain || !op.facts().local)
       refuse(creating,
              "the error of operator \"" + name +
                  "\" cannot be measured by one worker: it clips, centers, learns levels, shares norms or "
@@ -109,7 +109,7 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
     operators.push_back(op);
     settings = gq::detail::hash(settings, name);
   }
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   std::vector<std::uint32_t> begin;
   std::uint32_t const usual = place_of(made->candidates, reference, "the reference");
   for (globalq_layer const& l : layers) {
@@ -125,7 +125,7 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
     settings = gq::detail::hash(settings, begin.back());
   }
   made->choices.emplace(
-      model, gq::adapt::selector_options{.of = gq::adapt::quantisers(operators, space),
+      model, gq::adapt::selector_options{.of = gq::adapt::quantizers(operators, space),
                                          .compress = nullptr,
                                          .reference = usual,
                                          .alpha = s.alpha == 0 ? 1 : s.alpha,

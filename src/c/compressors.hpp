@@ -9,7 +9,7 @@
 #include <globalq/kernel/executor.hpp>
 #include <globalq/named/compressors.hpp>
 #include <globalq/schedule/any.hpp>
-#include <globalq/train/adapt/layout.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 #include <globalq/transport/endpoint.hpp>
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class compressor {
 struct compressor_parts {
   gq::named::named_compressor how;
   std::vector<std::size_t> numbers = {};  ///< of the layers in the call
-  gq::adapt::layout layers = {};
+  gq::adapt::model_layout layers = {};
   std::vector<bool> plain =
       {};  ///< layers that travel as float32; with PowerSGD, which sends such layers anyway
 

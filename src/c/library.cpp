@@ -113,7 +113,7 @@ void start_kokkos() {
   static std::mutex once;
   std::scoped_lock const lock(once);
   if (Kokkos::is_finalized())
-    refuse("globalq", "Kokkos was finalised in this process", "use globalq before that");
+    refuse("globalq", "Kokkos was finalized in this process", "use globalq before that");
   if (!Kokkos::is_initialized())
     Kokkos::initialize(Kokkos::InitializationSettings{}.set_disable_warnings(true));
 }

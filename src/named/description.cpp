@@ -137,8 +137,8 @@ way read_reduce(std::string const& text) {
   if (text == "auto") return way::automatic;
   if (text == "sum") return way::sum;
   if (text == "exponential") return way::exponential;
-  if (text == "requantise") return way::requantise;
-  refuse("reduce", text, "is no way to add codes", "give auto, sum, exponential or requantise");
+  if (text == "requantize") return way::requantize;
+  refuse("reduce", text, "is no way to add codes", "give auto, sum, exponential or requantize");
 }
 
 /// The number of levels after the colon; 0 where there is none: as many as fit.
@@ -186,19 +186,19 @@ void check_fit(description const& words, parts const& with) {
   if (with.reduce == way::sum && !uniform)
     refuse("reduce", words.reduce, "cannot add codes of levels " + words.levels,
            "uniform levels pair with sum, exponential levels of base 2 with exponential, all levels with "
-           "requantise");
+           "requantize");
   if (with.reduce == way::exponential && !exponential)
     refuse("reduce", words.reduce,
            "cannot add codes of levels " + (words.levels.empty() ? "uniform" : words.levels),
-           "it adds powers of two: use levels exponential with base 2, or reduce requantise");
+           "it adds powers of two: use levels exponential with base 2, or reduce requantize");
   if (adds && varying)
     refuse("reduce", words.reduce,
            "cannot add codes of wire " + words.wire + ", whose frames differ in length",
-           "use reduce requantise, or wire int8 or packed:8");
+           "use reduce requantize, or wire int8 or packed:8");
   if (with.norm.is_local && adds)
     refuse("reduce", words.reduce,
            "cannot add codes that are scaled by different norms, and the norm is " + words.norm,
-           "use a global norm, or reduce requantise");
+           "use a global norm, or reduce requantize");
 }
 
 gq::any_quantizer make_none(description const& words) {
@@ -243,7 +243,7 @@ levels_choice read_levels(description const& words) {
   refuse("levels", words.levels, "are no levels", levels_allowed);
 }
 
-/// The operator of all that is quantised.
+/// The operator of all that is quantized.
 gq::any_quantizer make_whole(description const& words) {
   gq::norm::any const norm = read_norm(words);
   rounding_choice const rounding = read_rounding(words.rounding);

@@ -7,7 +7,7 @@
 
 #include <globalq/named/text.hpp>
 
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/operators.hpp>
 
 #include <algorithm>
@@ -118,8 +118,8 @@ constexpr parameter bucket_of(std::string_view usual) {
 }
 constexpr std::string_view tails[] = {"own", "float32"};
 constexpr parameter tail_parameter{"tail", "own", "own or float32",
-                                   "of a short last bucket: a scale of its own, or unquantised"};
-constexpr parameter normalised_parameter{"normalised", "no", "yes or no",
+                                   "of a short last bucket: a scale of its own, or unquantized"};
+constexpr parameter normalized_parameter{"normalized", "no", "yes or no",
                                          "the -N variant: buckets count alike, not by their squared norms"};
 constexpr parameter order_of(std::string_view usual) {
   return {"q", usual, "1 to 64 or inf", "order of the norm within a worker"};
@@ -309,10 +309,10 @@ constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), rounding_pa
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
 named_operator make_cgx(arguments const& with) {
   std::size_t const rounding = with.one_of("rounding", roundings);
-  bool const centred = with.one_of("scale", scales) == 1;
+  bool const centered = with.one_of("scale", scales) == 1;
   std::string const wire = short_wire(with);
   std::string levels = "uniform";
-  if (std::uint64_t const bits = with.number("bits", 2, 8); centred && bits < 8) {
+  if (std::uint64_t const bits = with.number("bits", 2, 8); centered && bits < 8) {
     std::vector<double>
         odd;  // all 2^bits points between minimum and maximum: 1, 3, .. of 2^bits - 1 either way
     for (std::uint64_t k = 1; k < (1ULL << bits); k += 2)
@@ -322,7 +322,7 @@ named_operator make_cgx(arguments const& with) {
   return {{"local:inf", levels, std::string{roundings[rounding]}, wire, "auto", bucket_in(with)},
           "sra",
           0,
-          centred};
+          centered};
 }
 
 /// Powers of 1/2 up to 1, from which levels are learned; of 3/4 where those would be too small.
@@ -332,11 +332,11 @@ std::vector<double> first_levels(std::uint64_t bits, std::uint32_t size) {
 
 /// What is to be learned, which has no meaning where levels were given.
 learning learns(arguments const& with, learning::way what, bool given) {
-  bool const normalised = with.one_of("normalised", yes_no) == 1;
-  if (given && normalised)
+  bool const normalized = with.one_of("normalized", yes_no) == 1;
+  if (given && normalized)
     with.refuse_together("gives levels, and says how they are to be learned",
-                         "leave out normalised, or let the levels be learned");
-  return {given ? learning::way::none : what, normalised};
+                         "leave out normalized, or let the levels be learned");
+  return {given ? learning::way::none : what, normalized};
 }
 
 constexpr parameter alq_parameters[] = {
@@ -346,7 +346,7 @@ constexpr parameter alq_parameters[] = {
     bucket_of("8192"),
     order_of("2"),
     code_parameter,
-    normalised_parameter,
+    normalized_parameter,
     tail_parameter};
 constexpr std::string_view alq_examples[] = {"alq:3,levels=0:0.008:0.02:1",
                                              "alq:3,levels=0:0.008:0.02:1,code=huffman"};
@@ -379,7 +379,7 @@ constexpr parameter amq_parameters[] = {
      "p: levels are +-1, +-p, +-p^2, ..; learned while running, from 1/2 on, or as given"},
     bucket_of("8192"),
     order_of("2"),
-    normalised_parameter,
+    normalized_parameter,
     tail_parameter};
 constexpr std::string_view amq_examples[] = {"amq:3,multiplier=0.25"};
 named_operator make_amq(arguments const& with) {
@@ -470,7 +470,7 @@ constexpr entry registry[] = {
      natural_dithering_parameters, natural_dithering_examples, make_natural_dithering},
     {"qsdp", "nearest point of a grid that is shifted at random, once a bucket",
      "Markov 2024 (thesis), chapter 5",
-     "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s); min-max: the same of the centred vector",
+     "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s); min-max: the same of the centered vector",
      "Lemma 5 prints the variance delta^2 sum {v/delta} (1 - {v/delta}); that of Definition 1, which shifts "
      "back, is delta^2 / 12 a value, and the printed one belongs to shift-back=no.",
      qsdp_parameters, qsdp_examples, make_qsdp},
@@ -492,7 +492,7 @@ constexpr entry registry[] = {
      make_mxfp6},
     {"mxfp8", "the same with FP8 (E4M3, E5M2)", mx_source, mx_bound, "", mxfp8_parameters, mxfp8_examples,
      make_mxfp8},
-    {"float32", "no quantisation; what to compare with", "", "0", "", {}, float32_examples, make_float32},
+    {"float32", "no quantization; what to compare with", "", "0", "", {}, float32_examples, make_float32},
 };
 
 std::string names() {
@@ -507,7 +507,7 @@ std::span<entry const> operators() { return registry; }
 
 globalq::any_quantizer operator_of(named_operator const& asked) {
   globalq::any_quantizer op = make(asked.words);
-  if (asked.centred) op = globalq::centred{op};
+  if (asked.centered) op = globalq::centered{op};
   return op;
 }
 

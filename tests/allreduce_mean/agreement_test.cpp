@@ -154,7 +154,7 @@ void gathered(endpoint& workers, arguments const& a, vector& y, std::vector<doub
   gather(std::span(y).first(a.length), a.step);
 }
 void layered(endpoint& workers, arguments const& a, vector& y, std::vector<double>& z) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   std::vector<std::uint64_t> shape = a.shape;
   if (shape.size() == 1) shape = {a.cut};
   model.add(a.layer, shape).add("b", {a.length - a.cut}, a.type);
@@ -367,10 +367,10 @@ TEST(Agreement, of_every_parameter_of_every_call_is_checked_and_both_values_are_
 TEST(OwnPolicies, have_the_bits_and_the_plan_of_built_in_ones_that_do_the_same) {
   auto const with = [](auto wire) {
     return gq::any_quantizer(
-        gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, wire, gq::reduce::requantise{}});
+        gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, wire, gq::reduce::requantize{}});
   };
   gq::any_quantizer const own = with(byte_wire{}), int8 = with(gq::wire::int8{});
-  EXPECT_EQ(own.facts().name, "linf uniform:7 stochastic bytes:8 requantise");
+  EXPECT_EQ(own.facts().name, "linf uniform:7 stochastic bytes:8 requantize");
   gq::schedule::any const ring{"ring"};
   EXPECT_EQ(gq::plan_for(own, ring, 3, 600).bytes_sent, gq::plan_for(int8, ring, 3, 600).bytes_sent);
   support::on_threads(3, [&](endpoint& workers) {
@@ -395,8 +395,8 @@ TEST(Agreement, of_a_tail_is_checked) {
                         });
 }
 
-gq::adapt::layout two_layers(char const* first = "a", std::uint64_t size = 20) {
-  gq::adapt::layout l;
+gq::adapt::model_layout two_layers(char const* first = "a", std::uint64_t size = 20) {
+  gq::adapt::model_layout l;
   l.add(first, {size, 30}).add("b", {most - size * 30});
   return l;
 }
@@ -419,7 +419,7 @@ TEST(Agreement, of_every_parameter_of_compressors_is_checked) {
                             });
   };
   auto const top_k = [](cp::top_k_options how = {}, gq::options settings = {},
-                        gq::adapt::layout l = two_layers()) {
+                        gq::adapt::model_layout l = two_layers()) {
     return cp::top_k{std::move(l), how, settings};
   };
   differ(
@@ -582,7 +582,7 @@ TEST(Refusal, of_too_many_values_is_told_to_the_others) {
 
 TEST(Refusal, of_vectors_that_are_no_layers_is_told_to_the_others) {
   auto const make = [](endpoint& workers) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {400}).add("b", {200});
     using mean = gq::adapt::layered_mean<endpoint, gq::schedule::any>;
     return std::make_unique<mean>(workers, model,
@@ -618,7 +618,7 @@ TEST(Refusal, of_vectors_that_are_no_layers_is_told_to_the_others) {
 
 TEST(Refusal, by_a_compressor_is_told_to_the_others) {
   auto const make = [](endpoint& workers, auto const& call) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {600});
     return [&workers, call, c = cp::sign_sgd{model}](bool refused) mutable {
       vector x(600, 1.0F), y(600, 0.5F);

@@ -189,8 +189,8 @@ scenario shards() {
           }};
 }
 
-gq::adapt::layout model_of_three() {
-  gq::adapt::layout model;
+gq::adapt::model_layout model_of_three() {
+  gq::adapt::model_layout model;
   model.add("a", {60, 50}).add("b", {100}).add("c", {900});
   return model;
 }
@@ -199,7 +199,7 @@ scenario layers() {
   return {
       "layered_mean", {1, 3}, [](endpoint& workers, steps const& step) {
         using mean_of_layers = gq::adapt::layered_mean<endpoint, gq::schedule::any>;
-        std::optional<gq::adapt::layout> model;
+        std::optional<gq::adapt::model_layout> model;
         std::optional<mean_of_layers> mean;
         step([&] { model = model_of_three(); });
         step([&] {
@@ -381,7 +381,7 @@ scenario histograms() {
 scenario overlapped() {
   return {"overlapped_mean", {1}, [](endpoint& workers, steps const& step) {
             using overlapped_mean = gq::adapt::overlapped_mean<endpoint, gq::schedule::any>;
-            gq::adapt::layout const model = model_of_three();
+            gq::adapt::model_layout const model = model_of_three();
             std::optional<overlapped_mean> mean;
             std::vector<values> layers;
             for (gq::adapt::layer const& l : model) layers.push_back(input(0, l.size));
@@ -401,7 +401,7 @@ scenario overlapped() {
 /// What is kept in several lists that belong together.
 scenario lists() {
   return {"lists", {1}, [](endpoint&, steps const& step) {
-            gq::adapt::layout model;
+            gq::adapt::model_layout model;
             gq::adapt::choice_table table;
             gq::adapt::time_regression times{2};
             for (std::uint64_t k = 0; k < 6; ++k) {
@@ -433,7 +433,7 @@ std::vector<scenario> scenarios() {
   all.push_back(lists());
   for (char const* op : {"int8", "local", "sparse"}) all.push_back(frames(op));
   auto const layers = [] {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {90, 100}).add("b", {1000});
     return model;
   };
@@ -645,7 +645,7 @@ TEST(LaterCalls, of_layers_shards_groups_of_workers_and_codecs_allocate_nothing)
   gq::transport::threads cluster{3, {.deadline = deadline}};
   cluster.run([&](endpoint& workers) {
     gq::schedule::any const sra{"sra"};
-    gq::adapt::layout const model = model_of_three();
+    gq::adapt::model_layout const model = model_of_three();
     gq::adapt::layered_mean layered{
         workers, model, {operator_of("int8"), gq::uncompressed{}, operator_of("local")}, sra};
     expect_steady<float>(workers, "layered_mean", model.length(), [&](auto x, auto y) {

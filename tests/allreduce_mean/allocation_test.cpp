@@ -59,7 +59,7 @@ TEST(Allocation, nothing_is_allocated_after_the_first_call_with_a_length) {
     for (char const* norm : {"linf", "l:2,2", "local:2", "plain"})
       for (std::uint64_t bucket : {0U, 128U})
         for (char const* levels : {"uniform:7", "exponential:3", "table:0,0.1,0.4,1"})
-          for (char const* reduce : {"sum", "exponential", "requantise", "auto"}) {
+          for (char const* reduce : {"sum", "exponential", "requantize", "auto"}) {
             composition const c{norm, bucket, levels, "stochastic", "int8", reduce, schedule};
             std::optional<gq::any_quantizer> op;
             if (c.norm == "plain") {

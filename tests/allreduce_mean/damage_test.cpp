@@ -60,7 +60,7 @@ static_assert(gq::Transport<damaging> && gq::transport::OwnRetain<damaging>);
 
 std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;
-  gq::reduce::requantise const again;
+  gq::reduce::requantize const again;
   return {
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::huffman<>{}, again},
       gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform{3}, dice, gq::wire::elias<>{},

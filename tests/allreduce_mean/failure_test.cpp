@@ -66,7 +66,7 @@ std::vector<composition> const kinds = {
     {"l:2,2", 128, "exponential", "stochastic", "int8", "auto", "tree"},
     {"local:2", 100, "table:0,0.1,0.4,1", "stochastic", "packed:3", "auto", "sra"},
     {"local:inf", 0, "symmetric:0.1,0.3,0.6,1", "nearest", "packed:3", "auto", "allgather"},
-    {"l:3,inf", 0, "uniform", "random-shift", "packed:6", "requantise", "ring"},
+    {"l:3,inf", 0, "uniform", "random-shift", "packed:6", "requantize", "ring"},
     {"plain", 0, "", "", "", "", "ring"},
     {"plain", 0, "", "", "", "", "native"}};
 
@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
         difference{"ring_or_native", same, [](call& c) { c.what.schedule = "native"; }, "the schedule"},
         difference{"number_of_levels", same, [](call& c) { c.what.levels = "uniform:6"; }, "the operator"},
         difference{"levels_that_fit", same, [](call& c) { c.what.levels = "uniform"; }, "the operator"},
-        difference{"level_scheme", [](call& c) { c.what.reduce = "requantise"; },
+        difference{"level_scheme", [](call& c) { c.what.reduce = "requantize"; },
                    [](call& c) { c.what.levels = "exponential:7"; }, "the operator"},
         difference{"values_of_a_table",
                    [](call& c) { c.what.levels = "table:0,0.1,1", c.what.reduce = "auto"; },
@@ -288,12 +288,12 @@ INSTANTIATE_TEST_SUITE_P(
                    [](call& c) { c.what.levels = "exponential:7:1.6"; }, "the operator"},
         difference{"order_of_the_norm", [](call& c) { c.what.norm = "l:2,2"; },
                    [](call& c) { c.what.norm = "l:2,1"; }, "the operator"},
-        difference{"global_or_local_norm", [](call& c) { c.what.reduce = "requantise"; },
+        difference{"global_or_local_norm", [](call& c) { c.what.reduce = "requantize"; },
                    [](call& c) { c.what.norm = "local:inf"; }, "the operator"},
         difference{"bucket", same, [](call& c) { c.what.bucket = 128; }, "the operator"},
         difference{"size_of_the_bucket", [](call& c) { c.what.bucket = 100; },
                    [](call& c) { c.what.bucket = 128; }, "the operator"},
-        difference{"fixed_unit", [](call& c) { c.fixed = 4; }, [](call& c) { c.fixed = 4.000001; },
+        difference{"fixed_scale", [](call& c) { c.fixed = 4; }, [](call& c) { c.fixed = 4.000001; },
                    "the operator"},
         difference{"rounding", same, [](call& c) { c.what.rounding = "nearest"; }, "the operator"},
         difference{"shift", [](call& c) { c.what.rounding = "random-shift"; },
@@ -302,8 +302,8 @@ INSTANTIATE_TEST_SUITE_P(
         difference{"bits", [](call& c) { c.what.wire = "packed:8"; },
                    [](call& c) { c.what.wire = "packed:7"; }, "the operator"},
         difference{"int8_or_packed8", same, [](call& c) { c.what.wire = "packed:8"; }, "the operator"},
-        difference{"reduce", same, [](call& c) { c.what.reduce = "requantise"; }, "the operator"},
-        difference{"quantised_or_not", same, [](call& c) { c.what.norm = "plain"; }, "the operator"}),
+        difference{"reduce", same, [](call& c) { c.what.reduce = "requantize"; }, "the operator"},
+        difference{"quantized_or_not", same, [](call& c) { c.what.norm = "plain"; }, "the operator"}),
     [](auto const& each) { return std::string(each.param.name); });
 
 TEST(Failure, the_same_objects_work_again_after_a_disagreement) {
@@ -517,18 +517,18 @@ TEST(Extremes, the_largest_number_averages_to_itself_with_any_number_of_levels) 
     run(gq::bfloat16(), reduce, schedule, wire, most);
   };
   all_types("sum", "ring", "int8", 127);
-  all_types("requantise", "ring", "packed:8", 127);
+  all_types("requantize", "ring", "packed:8", 127);
   all_types("auto", "allgather", "int16", 300);
 }
 
 TEST(Extremes, sums_beyond_the_range_have_means_within_it) {
   std::vector<composition> const list = {
-      {"linf", 0, "uniform", "stochastic", "int16", "requantise", "ring"},
-      {"linf", 0, "uniform", "stochastic", "int16", "requantise", "tree"},
-      {"linf", 128, "uniform", "stochastic", "int16", "requantise", "sra"},
+      {"linf", 0, "uniform", "stochastic", "int16", "requantize", "ring"},
+      {"linf", 0, "uniform", "stochastic", "int16", "requantize", "tree"},
+      {"linf", 128, "uniform", "stochastic", "int16", "requantize", "sra"},
       {"linf", 0, "uniform", "stochastic", "int16", "auto", "allgather"},
       {"linf", 0, "uniform", "stochastic", "int16", "sum", "native"},
-      {"local:inf", 0, "uniform", "stochastic", "int16", "requantise", "ring"},
+      {"local:inf", 0, "uniform", "stochastic", "int16", "requantize", "ring"},
       {"plain", 0, "", "", "", "", "ring"},
       {"plain", 0, "", "", "", "", "tree"},
       {"plain", 0, "", "", "", "", "sra"},
@@ -558,7 +558,7 @@ TEST(Extremes, scales_from_the_smallest_to_the_largest_number_are_kept) {
   std::vector<composition> const list = {
       {"linf", 0, "uniform:8191", "stochastic", "int16", "sum", "ring"},
       {"l:2,2", 0, "uniform:8191", "stochastic", "int32", "auto", "tree"},
-      {"linf", 100, "uniform:8191", "stochastic", "int16", "requantise", "sra"},
+      {"linf", 100, "uniform:8191", "stochastic", "int16", "requantize", "sra"},
       {"local:inf", 0, "uniform:8191", "stochastic", "int16", "auto", "allgather"},
       {"local:2", 100, "uniform:8191", "stochastic", "int16", "auto", "ring"},
       {"plain", 0, "", "", "", "", "ring"}};

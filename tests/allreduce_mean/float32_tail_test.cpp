@@ -34,7 +34,7 @@ std::vector<gq::named::description> const operators = {
     {"local:2", "uniform:7", "stochastic", "packed:4", "auto", bucket},
     {"linf", "uniform:9", "stochastic", "int8", "auto", bucket},
     {"linf", "exponential:7", "stochastic", "int8", "auto", bucket},
-    {"l:2,2", "table:0,0.1,1", "stochastic", "packed:3", "requantise", bucket},
+    {"l:2,2", "table:0,0.1,1", "stochastic", "packed:3", "requantize", bucket},
     {"shared-exponent", "e2m1", "stochastic", "packed:4", "auto", bucket},
     {"local:inf", "uniform:7", "stochastic", "huffman", "auto", bucket},
 };
@@ -92,12 +92,12 @@ void expect_exact_tails(std::initializer_list<std::size_t> lengths, std::initial
           gq::options const chunked{.seed = 6, .chunk_values = length % 2 == 0 ? 512U : 0U};
           auto const tailed = results(n, with_tail(words), schedule, x, chunked);
           auto const plain = results(n, gq::uncompressed{}, schedule, rests);
-          auto const quantised = results(n, own(words), schedule, x, chunked);
+          auto const quantized = results(n, own(words), schedule, x, chunked);
           std::string const what = words.levels + " " + words.wire + " on " + schedule +
                                    ", n = " + std::to_string(n) + ", " + std::to_string(length) + " values";
           for (auto const& y : tailed) expect_same(y, tailed[0], what);
           expect_same(tail_of(tailed[0]), plain[0], what + ": the tail");
-          expect_same(whole_of(tailed[0]), whole_of(quantised[0]), what + ": whole buckets");
+          expect_same(whole_of(tailed[0]), whole_of(quantized[0]), what + ": whole buckets");
           if (testing::Test::HasFailure()) return;
         }
       }
@@ -220,7 +220,7 @@ TEST(Float32Tail, goes_through_shards_and_groups) {
     }
 }
 
-TEST(Float32Tail, is_not_centred_and_goes_between_nodes) {
+TEST(Float32Tail, is_not_centered_and_goes_between_nodes) {
   constexpr std::size_t length = 537;
   auto x = inputs<float>(4, length);
   for (auto& v : x)
@@ -236,10 +236,10 @@ TEST(Float32Tail, is_not_centred_and_goes_between_nodes) {
       if (nodes)
         gq::allreduce_mean{workers, op, gq::schedule::hierarchical<gq::schedule::float32_sum>{2}}(mine, 0);
       else
-        gq::allreduce_mean{workers, gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"sra"}}(mine, 0);
+        gq::allreduce_mean{workers, gq::any_quantizer{gq::centered{op}}, gq::schedule::any{"sra"}}(mine, 0);
     });
     for (auto const& each : y) expect_same(each, y[0], "workers");
-    expect_same(tail_of(y[0]), exact, nodes ? "nodes" : "centred");
+    expect_same(tail_of(y[0]), exact, nodes ? "nodes" : "centered");
   }
 }
 

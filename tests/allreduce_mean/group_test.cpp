@@ -33,7 +33,7 @@ std::vector<gq::any_quantizer> operators() {
       gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::table{0, 0.1, 1}, dice,
                     gq::wire::packed<3>{}},
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::huffman<>{}},
-      gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
+      gq::quantizer{gq::norm::fixed{.scale = 8}, gq::levels::uniform{7}, dice, gq::wire::int8{}},
       gq::uncompressed{},
   };
 }
@@ -295,7 +295,7 @@ TEST(Group, that_differs_in_a_type_is_an_error_on_all) {
   for (std::string const& text : texts) EXPECT_THAT(text, testing::HasSubstr("the type of the values"));
 }
 
-TEST(Group, with_a_value_beyond_a_fixed_unit_is_an_error_on_all) {
+TEST(Group, with_a_value_beyond_a_fixed_scale_is_an_error_on_all) {
   auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
     gq::allreduce_mean mean{workers, operators()[6], gq::schedule::ring{}};
     std::vector<float> x(5), y(7);
@@ -303,7 +303,7 @@ TEST(Group, with_a_value_beyond_a_fixed_unit_is_an_error_on_all) {
     mean(gq::vector_group{}.add(x).add(y), 0);
   });
   for (std::string const& text : texts)
-    EXPECT_THAT(text, testing::HasSubstr("a value is 1.500000 times the unit of norm::fixed"));
+    EXPECT_THAT(text, testing::HasSubstr("a value is 1.500000 times the scale of norm::fixed"));
 }
 
 TEST(Group, may_use_all_steps_and_none_beyond) {

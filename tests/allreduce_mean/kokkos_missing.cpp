@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief A call before Kokkos is initialised is an error that names the remedy. A program of its own: all other tests
+/// @brief A call before Kokkos is initialized is an error that names the remedy. A program of its own: all other tests
 ///        run inside a Kokkos session.
 
 #include <globalq/globalq.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
-#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/quantizer_errors.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -38,6 +38,6 @@ int main() {
   good = says_so("vector_codec", [&] { gq::vector_codec codec{op}; }) && good;
   good = says_so("vector_codec on Serial", [&] { gq::vector_codec codec{op, Kokkos::Serial()}; }) && good;
   good = says_so("stream_vector_codec", [&] { gq::stream_vector_codec codec{op}; }) && good;
-  good = says_so("quantiser_error", [&] { gq::adapt::quantiser_error error{op}; }) && good;
+  good = says_so("quantizer_error", [&] { gq::adapt::quantizer_error error{op}; }) && good;
   return good ? 0 : 1;
 }

@@ -28,7 +28,7 @@ inline std::vector<composition> const& product() {
             for (char const* wire :
                  {"int8", "int16", "int32", "packed:1", "packed:2", "packed:3", "packed:4", "packed:5",
                   "packed:6", "packed:7", "packed:8", "elias", "huffman", "sparse"})
-              for (char const* reduce : {"auto", "sum", "exponential", "requantise"})
+              for (char const* reduce : {"auto", "sum", "exponential", "requantize"})
                 for (char const* schedule :
                      {"ring", "tree", "sra", "allgather", "native", "hierarchical:2", "hierarchical:3"}) {
                   composition c{norm, bucket, levels, rounding, wire, reduce, schedule};
@@ -128,7 +128,7 @@ inline std::vector<trial> sample(std::vector<int> const& sizes, std::size_t stri
 
 // ---- what a result must be near to
 
-/// The widest gap between neighbouring levels, as a fraction of the norm.
+/// The widest gap between neighboring levels, as a fraction of the norm.
 inline double widest_gap(composition const& c, std::uint32_t levels) {
   if (c.levels.starts_with("uniform")) return 1.0 / levels;
   if (c.levels == "exponential:4:1.5") return 1.0 / 3;  // 1 - 1/1.5, above 1.5^-3
@@ -285,7 +285,7 @@ void run_as(T& workers, gq::any_quantizer const& op, trial const& t, spaces cons
     std::vector<double> units;
     for (auto const& v : inputs_of) units.push_back(norm_of(v, first, end, q));
     if (t.what.norm == "fixed")
-      std::fill(units.begin(), units.end(), fixed_unit / back);
+      std::fill(units.begin(), units.end(), fixed_scale / back);
     else if (!local)
       std::fill(units.begin(), units.end(), norm_of(units, 0, units.size(), p));
     double const error = hard_bound(t.what, how, gap, units, static_cast<double>(end - first));
@@ -332,11 +332,11 @@ inline std::vector<composition> one_for_each_policy() {
       {"l:2,2", 0, "exponential", "stochastic", "int8", "auto", "tree"},
       {"l:1,1", 128, "uniform:7", "random-shift", "packed:4", "auto", "sra"},
       {"l:3,inf", 100, "table:0,0.1,0.4,1", "nearest", "packed:3", "auto", "allgather"},
-      {"local:2", 0, "symmetric:0.1,0.3,0.6,1", "random-shift-unshifted", "packed:3", "requantise", "ring"},
-      {"local:inf", 100, "exponential:4:1.5", "stochastic", "packed:8", "requantise", "tree"},
+      {"local:2", 0, "symmetric:0.1,0.3,0.6,1", "random-shift-unshifted", "packed:3", "requantize", "ring"},
+      {"local:inf", 100, "exponential:4:1.5", "stochastic", "packed:8", "requantize", "tree"},
       {"fixed", 0, "uniform:7", "stochastic", "packed:5", "auto", "sra"},
       {"linf", 128, "exponential:3", "stochastic", "packed:6", "exponential", "sra"},
-      {"linf", 0, "uniform:1", "stochastic", "packed:2", "requantise", "ring"},
+      {"linf", 0, "uniform:1", "stochastic", "packed:2", "requantize", "ring"},
       {"linf", 0, "uniform", "stochastic", "packed:7", "sum", "tree"},
       {"linf", 0, "symmetric:0.1,0.3,0.6,1", "stochastic", "int32", "auto", "sra"},
       {"local:2", 128, "table:0,0.1,0.4,1", "stochastic", "packed:3", "auto", "hierarchical:2"},

@@ -103,7 +103,7 @@ bool a_remedy_works(composition const& c, int workers, std::string const& refusa
       return true;
   for (char const* schedule : {"ring", "tree", "sra", "allgather"})
     if (names(schedule) && with([&](composition& d) { d.schedule = schedule; })) return true;
-  for (char const* reduce : {"requantise", "exponential"})
+  for (char const* reduce : {"requantize", "exponential"})
     if (names(reduce) && with([&](composition& d) { d.reduce = reduce; })) return true;
   // "whatever fits" instead of the levels named
   return (names("global norm") && with([&](composition& d) { d.norm = "linf"; })) ||

@@ -7,7 +7,7 @@
 
 #include <globalq/call/detail/group_plan.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/plan/plan.hpp>
 #include <globalq/schedule/detail/shards.hpp>
@@ -34,8 +34,8 @@ composition linf(char const* levels, char const* wire, char const* reduce, char 
 TEST(Plan, its_bytes_are_those_of_the_busiest_worker) {
   std::vector<composition> const list = {
       linf("uniform:7", "int8", "auto", ""),
-      linf("exponential:3", "packed:5", "requantise", ""),
-      linf("uniform:1", "packed:2", "requantise", ""),
+      linf("exponential:3", "packed:5", "requantize", ""),
+      linf("uniform:1", "packed:2", "requantize", ""),
       {"l:2,2", 100, "uniform:7", "stochastic", "int16", "auto", ""},
       {"local:2", 0, "uniform:7", "stochastic", "packed:4", "auto", ""},
       {"local:inf", 128, "uniform:7", "stochastic", "packed:7", "auto", ""},
@@ -64,7 +64,7 @@ TEST(Plan, its_bytes_are_those_of_the_busiest_worker) {
               EXPECT_EQ(expected.bytes_sent, most)
                   << c.text() << ", n = " << n << ", d = " << d << ", chunks of " << chunk << ", "
                   << gq::name_of(gq::dtype_of<T>::value);
-              EXPECT_FALSE(expected.bytes_modelled);
+              EXPECT_FALSE(expected.bytes_modeled);
             };
             measure(float{});
             if (n % 3 == 0) measure(double{});
@@ -81,7 +81,7 @@ void expect_the_run(gq::detail::operator_facts const& facts, S const& s, int n, 
   gq::detail::resolution const r = gq::detail::resolve(facts, s.facts(n), n);
   if (!r.fits()) return;
   gq::dtype const type = n % 2 == 0 ? gq::dtype::float64 : gq::dtype::float32;
-  gq::layout const cut(d, s.parts(n), gq::detail::grain_of(facts), gq::detail::chunk_of(facts, r, chunk));
+  gq::partition const cut(d, s.parts(n), gq::detail::grain_of(facts), gq::detail::chunk_of(facts, r, chunk));
   gq::detail::counting_codec codec(facts, r.size, type);
   std::uint64_t sent = 0, held = 0;
   for (int rank = 0; rank < n; ++rank) {
@@ -115,7 +115,7 @@ std::vector<gq::detail::operator_facts> counted_operators() {
           facts(gq::quantizer{gq::norm::linf{.bucket = 64}, one, dice, gq::wire::elias<>{}}),
           facts(gq::float32_tail{
               gq::quantizer{gq::norm::local<2>{.bucket = 1000}, one, dice, gq::wire::packed<2>{}}}),
-          facts(gq::centred{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100})};
+          facts(gq::centered{gq::quantizer{gq::norm::linf{}, one, dice, gq::wire::int8{}}, 100})};
 }
 
 TEST(Plan, its_numbers_are_those_of_every_worker_run) {
@@ -201,7 +201,7 @@ TEST(Plan, of_a_group_counts_each_piece) {
     gq::detail::counting_group const group(places, operators, codecs, varying);
     for (int parts : {1, 2, 3, 7, 400})
       for (std::uint64_t chunk : {0U, 256U, 768U, 1024U, 5000U}) {
-        gq::layout const cut(places.length(), parts, 256, chunk);
+        gq::partition const cut(places.length(), parts, 256, chunk);
         auto const sizes = group.sizes(cut, parts);
         std::uint64_t all = 0, largest = 0;
         for (int p = 0; p < parts; ++p) {
@@ -291,14 +291,14 @@ TEST(Plan, theta_of_tables_is_the_least_of_all_bounds) {
     }
 }
 
-TEST(Plan, of_the_native_schedule_is_modelled) {
+TEST(Plan, of_the_native_schedule_is_modeled) {
   gq::plan const p = plan_of(linf("uniform:7", "int8", "auto", "native"), 4, 8000);
-  EXPECT_TRUE(p.bytes_modelled);
+  EXPECT_TRUE(p.bytes_modeled);
   EXPECT_EQ(p.bytes_sent, 8000U * 2 * 3 / 4 + 64 * 3);
 }
 
 TEST(Plan, counts_the_bits_of_a_value_with_header_and_scales) {
-  EXPECT_DOUBLE_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), 4, 8000).bits_per_value,
+  EXPECT_DOUBLE_EQ(plan_of(linf("uniform:7", "packed:4", "requantize", "ring"), 4, 8000).bits_per_value,
                    8.0 * (16 + 4000) / 8000);
   EXPECT_DOUBLE_EQ(plan_of(linf("uniform:7", "int16", "auto", "ring"), 4, 100).bits_per_value,
                    8.0 * (16 + 200) / 100);
@@ -310,16 +310,16 @@ TEST(Plan, counts_the_bits_of_a_value_with_header_and_scales) {
                            gq::dtype::float64)
                        .bits_per_value,
                    8.0 * (16 + 80 + 500) / 1000);
-  EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), 4, 0).bits_per_value, 0);
+  EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantize", "ring"), 4, 0).bits_per_value, 0);
 }
 
 TEST(Plan, counts_the_roundings_on_the_longest_path) {
   for (int n : {1, 2, 3, 8, 9}) {
     int const height = n == 1 ? 0 : (n == 2 ? 1 : (n == 3 ? 2 : (n == 8 ? 3 : 4)));
     EXPECT_EQ(plan_of(linf("uniform:7", "int8", "sum", "ring"), n, 10).rounding_steps, 1);
-    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "ring"), n, 10).rounding_steps, n);
-    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "tree"), n, 10).rounding_steps, 1 + height);
-    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantise", "sra"), n, 10).rounding_steps,
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantize", "ring"), n, 10).rounding_steps, n);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantize", "tree"), n, 10).rounding_steps, 1 + height);
+    EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "requantize", "sra"), n, 10).rounding_steps,
               n == 1 ? 1 : 2);
     EXPECT_EQ(plan_of(linf("uniform:7", "packed:4", "auto", "allgather"), n, 10).rounding_steps, 1);
     EXPECT_EQ(plan_of(linf("exponential:3", "int8", "auto", "tree"), n, 10).rounding_steps, 1 + height);
@@ -368,16 +368,16 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
   // on a tree of 4: pairs, then both pairs
   EXPECT_NEAR(plan_of(linf("exponential:10", "int8", "exponential", "tree"), 4, 100).theta,
               (w + (1 + w) / 8 * (2 * 9.0 / 8 + 4)) / 4, 1e-12);
-  // requantised once: the sum is one vector of 100 values with scale 4, and E||sum||^2 <= 4 + w times that of the inputs
+  // requantized once: the sum is one vector of 100 values with scale 4, and E||sum||^2 <= 4 + w times that of the inputs
   double const u = 400.0 / 196;
   double const once = std::min(100.0 * 16 / 196, std::sqrt(100 * (4 + u)) * 4 / 7);
-  EXPECT_NEAR(plan_of(linf("uniform:7", "packed:4", "requantise", "sra"), 4, 100).theta, (u + once) / 4,
+  EXPECT_NEAR(plan_of(linf("uniform:7", "packed:4", "requantize", "sra"), 4, 100).theta, (u + once) / 4,
               1e-12);
 
   // more roundings on the way never promise less variance, and more levels never more
   for (char const* levels : {"uniform:7", "exponential:5", "table:0,0.1,0.4,1"}) {
     auto const of = [&](char const* schedule) {
-      return plan_of(linf(levels, "int8", "requantise", schedule), 8, 1000).theta;
+      return plan_of(linf(levels, "int8", "requantize", schedule), 8, 1000).theta;
     };
     double const none = plan_of(linf(levels, "int8", "auto", "allgather"), 8, 1000).theta;
     EXPECT_LT(none, of("sra")) << levels;
@@ -388,7 +388,7 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
     double before = 1e300;
     for (int s = 1; s <= 127; ++s) {
       double const t =
-          plan_of({"linf", 0, "uniform:" + std::to_string(s), "stochastic", "int8", "requantise", schedule},
+          plan_of({"linf", 0, "uniform:" + std::to_string(s), "stochastic", "int8", "requantize", schedule},
                   8, 1000)
               .theta;
       EXPECT_LE(t, before);
@@ -404,7 +404,7 @@ TEST(Plan, of_thousands_of_workers_fits) {
   for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:64"}) {
     gq::plan const p = plan_of(linf("uniform:1", "int16", "auto", schedule), 4096, 100'000'000);
     gq::plan const q = plan_of(
-        {"l:2,2", 128, "exponential:3", "stochastic", "packed:5", "requantise", schedule}, 4096, 100'000'000);
+        {"l:2,2", 128, "exponential:3", "stochastic", "packed:5", "requantize", schedule}, 4096, 100'000'000);
     EXPECT_TRUE(p.fits) << p.refusal;
     EXPECT_TRUE(q.fits) << q.refusal;
     EXPECT_GT(q.theta, 0);
@@ -432,12 +432,12 @@ TEST(Plan, knows_the_method_the_levels_and_the_memory) {
   EXPECT_EQ(how("uniform", "int8", "ring"), gq::method::sum);
   EXPECT_EQ(how("uniform", "int8", "native"), gq::method::sum);
   EXPECT_EQ(how("uniform", "int8", "allgather"), gq::method::none);
-  EXPECT_EQ(how("uniform", "packed:8", "ring"), gq::method::requantise);
+  EXPECT_EQ(how("uniform", "packed:8", "ring"), gq::method::requantize);
   EXPECT_EQ(how("exponential", "int8", "ring"), gq::method::exponential);
   EXPECT_EQ(how("exponential", "packed:4", "tree"), gq::method::exponential);
-  EXPECT_EQ(how("exponential", "int8", "sra"), gq::method::requantise);
-  EXPECT_EQ(how("exponential:5:1.5", "int8", "ring"), gq::method::requantise);
-  EXPECT_EQ(how("table:0,1", "int8", "tree"), gq::method::requantise);
+  EXPECT_EQ(how("exponential", "int8", "sra"), gq::method::requantize);
+  EXPECT_EQ(how("exponential:5:1.5", "int8", "ring"), gq::method::requantize);
+  EXPECT_EQ(how("table:0,1", "int8", "tree"), gq::method::requantize);
   EXPECT_EQ(plan_of(linf("uniform", "int8", "auto", "ring"), 4, 10).levels, 31U);
   EXPECT_EQ(plan_of(linf("uniform", "packed:4", "auto", "ring"), 4, 10).levels, 7U);
   EXPECT_EQ(plan_of(linf("uniform", "int32", "auto", "ring"), 4, 10).levels, 1U << 24);

@@ -64,7 +64,7 @@ TEST_P(Reference, gives_the_same_bits_for_every_method_and_schedule) {
   for (std::size_t l = 0; l < schemes.size(); ++l)
     for (int r = 0; r < 4; ++r)
       for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2", "hierarchical:3"})
-        for (char const* reduce : {"auto", "sum", "exponential", "requantise"})
+        for (char const* reduce : {"auto", "sum", "exponential", "requantize"})
           for (std::uint64_t bucket : {0U, 100U}) {
             std::uint64_t const id = support::mix(
                 l * 1000 + static_cast<std::uint64_t>(r), static_cast<std::uint64_t>(n),

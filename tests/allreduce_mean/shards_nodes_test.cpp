@@ -93,10 +93,10 @@ TEST(ShardsOfNodes, do_not_depend_on_chunks) {
 }
 
 // Codes in frames of different lengths are not added as they are: sums of nodes are encoded again, as with wire::int8.
-TEST(ShardsOfNodes, in_frames_of_different_lengths_have_the_bits_of_requantised_ones) {
+TEST(ShardsOfNodes, in_frames_of_different_lengths_have_the_bits_of_requantized_ones) {
   auto const check = [](auto const& norm, auto const& levels) {
     gq::any_quantizer const fixed =
-        gq::quantizer{norm, levels, dice, gq::wire::int8{}, gq::reduce::requantise{}};
+        gq::quantizer{norm, levels, dice, gq::wire::int8{}, gq::reduce::requantize{}};
     for (gq::any_quantizer const& op :
          std::vector<gq::any_quantizer>{gq::quantizer{norm, levels, dice, gq::wire::elias<>{}},
                                         gq::quantizer{norm, levels, dice, gq::wire::huffman<>{}},
@@ -106,7 +106,7 @@ TEST(ShardsOfNodes, in_frames_of_different_lengths_have_the_bits_of_requantised_
           hierarchical<> const nodes{split};
           gq::reduce_scatter_mean mean{workers, op, nodes, {.seed = 3}},
               expected{workers, fixed, nodes, {.seed = 3}};
-          EXPECT_EQ(mean.reduce(), gq::method::requantise);
+          EXPECT_EQ(mean.reduce(), gq::method::requantize);
           std::vector<float> x = values(3001, workers.rank()), y = x;
           mean(x, 7);
           expected(y, 7);
@@ -298,7 +298,7 @@ TEST(ShardsOfNodes, have_room_for_the_workers_of_a_node_and_roundings_of_a_node)
     EXPECT_EQ(plan(uniform, 3).levels, 127U / 3);
     EXPECT_EQ(plan(exponential, 4).reduce, gq::method::exponential);
     EXPECT_EQ(plan(exponential, 4).headroom, 3U);
-    EXPECT_EQ(plan(local, 4).reduce, gq::method::requantise);
+    EXPECT_EQ(plan(local, 4).reduce, gq::method::requantize);
     EXPECT_EQ(plan(local, 4).rounding_steps, 2);
     double const flat = gq::reduce_scatter_mean{workers, local}.plan(1 << 16).theta;
     EXPECT_GT(plan(local, 4).theta, flat);
@@ -344,7 +344,7 @@ TEST(ShardsOfNodes, that_do_not_fit_are_refused_with_remedies_that_work) {
     EXPECT_THAT(text, HasSubstr("126 levels and a headroom of 3"));
     EXPECT_THAT(
         text,
-        HasSubstr("use at most 124 levels, or use wire int16, or use reduce::requantise, or use no nodes"));
+        HasSubstr("use at most 124 levels, or use wire int16, or use reduce::requantize, or use no nodes"));
   }
   EXPECT_THAT(with(exponential(124), nodes), testing::Each(""));
   EXPECT_THAT(with(exponential(126)), testing::Each(""));
@@ -404,7 +404,7 @@ TEST(ShardsOfNodes, with_a_worker_that_never_calls_end_by_the_deadline) {
     }
 }
 
-/// Workers 0 and 1, and 2 and 3 are nodes; the shard of worker 0 has worker 2 as its deputy in the other.
+/// Workers 0 and 1, and 2 and 3 are nodes; the shard of worker 0 has worker 2 as its relay in the other.
 TEST(ShardsOfNodes, that_are_damaged_on_the_way_name_who_sent_them) {
   for (std::size_t which : {std::size_t{0}, std::size_t{5}})  // frames of one length, and of others
     for (bool gathers : {false, true}) {

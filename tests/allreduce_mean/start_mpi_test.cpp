@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 namespace {
 
-auto quantised() {
+auto quantized() {
   return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
                        gq::wire::packed<4>{}};
 }
@@ -39,7 +39,7 @@ std::string transport_failure(gq::started_call const& call) {
 
 TEST(StartMpi, calls_give_the_bits_of_calls_that_are_waited_for) {
   gq::transport::mpi workers{MPI_COMM_WORLD};
-  gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 1}};
+  gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {.seed = 1}};
   std::vector<std::vector<float>> direct, started;
   for (int k = 0; k < 6; ++k)
     direct.push_back(values(700 + 431 * static_cast<std::size_t>(k), workers.rank() + 10 * k));
@@ -58,7 +58,7 @@ TEST(StartMpi, a_dead_worker_is_an_error_of_all_others_by_the_deadline) {
   {
     gq::transport::mpi workers{MPI_COMM_WORLD, {.deadline = deadline}};
     if (workers.size() > 1 && workers.rank() != workers.size() - 1) {  // the last one never calls
-      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 1}};
+      gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {.seed = 1}};
       std::vector<float> x = values(3000, workers.rank()), y = x;
       auto const begin = steady_clock::now();
       gq::started_call const first = mean.start(x, 0), behind = mean.start(y, 1);
@@ -71,7 +71,7 @@ TEST(StartMpi, a_dead_worker_is_an_error_of_all_others_by_the_deadline) {
     MPI_Barrier(MPI_COMM_WORLD);
   }
   gq::transport::mpi again{MPI_COMM_WORLD};  // those that live can go on
-  gq::allreduce_mean mean{again, quantised(), gq::schedule::ring{}, {.seed = 1}};
+  gq::allreduce_mean mean{again, quantized(), gq::schedule::ring{}, {.seed = 1}};
   std::vector<float> x = values(3000, again.rank());
   EXPECT_NO_THROW(mean.start(x, 2).wait());
 }

@@ -26,7 +26,7 @@ using support::values;
 
 namespace {
 
-auto quantised() {
+auto quantized() {
   return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
                        gq::wire::packed<4>{}};
 }
@@ -36,7 +36,7 @@ auto quantised() {
 TEST(Start, calls_give_the_bits_of_calls_that_are_waited_for_whatever_their_timing) {
   for (int n : {1, 2, 3, 5})
     on_threads(n, std::chrono::seconds{20}, [](auto& workers) {
-      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
+      gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
       constexpr int layers = 6;
       std::vector<std::vector<float>> direct, started;
       for (int k = 0; k < layers; ++k)
@@ -64,7 +64,7 @@ TEST(Start, calls_give_the_bits_of_calls_that_are_waited_for_whatever_their_timi
 
 TEST(Start, a_direct_call_waits_for_those_that_were_started) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
-    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {.seed = 4}, Kokkos::Serial()};
     std::vector<float> a = values(100000, workers.rank()), b = a, c = a, d = a;
     gq::started_call const first = mean.start(a, 0);
     mean(b, 1);
@@ -103,9 +103,9 @@ TEST(Start, calls_keep_the_levels_that_they_were_started_with) {
 TEST(Start, calls_of_several_operators_share_a_queue_and_a_transport) {
   on_threads(3, std::chrono::seconds{20}, [](auto& workers) {
     auto const queue = std::make_shared<gq::call_queue>();
-    gq::allreduce_mean mean{workers, quantised(), gq::schedule::sra{}, {.seed = 4}, Kokkos::Serial()};
-    gq::reduce_scatter_mean shard{workers, quantised(), {.seed = 5}, Kokkos::Serial()};
-    gq::all_gather gather{workers, quantised(), {.seed = 6}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), gq::schedule::sra{}, {.seed = 4}, Kokkos::Serial()};
+    gq::reduce_scatter_mean shard{workers, quantized(), {.seed = 5}, Kokkos::Serial()};
+    gq::all_gather gather{workers, quantized(), {.seed = 6}, Kokkos::Serial()};
     std::vector<float> a = values(3000, workers.rank()), b = a, c = a, x = a, y = a, z = a;
     mean(x, 0);
     shard(y, 0);
@@ -125,7 +125,7 @@ TEST(Start, calls_of_several_operators_share_a_queue_and_a_transport) {
 
 TEST(Start, an_error_is_thrown_by_the_handle_and_the_next_calls_run) {
   on_threads(3, std::chrono::seconds{20}, [](auto& workers) {
-    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
     std::vector<float> a(workers.rank() == 1 ? 300 : 299), b = values(300, workers.rank()),
                                                            c(workers.rank() == 2 ? 5 : 6);
     gq::started_call const wrong = mean.start(a, 0), right = mean.start(b, 1);
@@ -148,7 +148,7 @@ TEST(Start, a_worker_that_never_calls_is_an_error_of_the_others_by_the_deadline)
   try {
     cluster.run([&](auto& workers) {
       if (workers.rank() == 1) return;  // dead
-      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
       std::vector<float> a = values(3000, 1);
       try {
         mean.start(a, 0).wait();
@@ -168,7 +168,7 @@ TEST(Start, a_handle_may_outlive_its_call_s_object) {
     std::vector<float> a = values(20000, workers.rank()), b(workers.rank() == 0 ? 3 : 4);
     gq::started_call fine, wrong;
     {
-      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
       fine = mean.start(a, 0);
       wrong = mean.start(b, 1);
     }
@@ -211,7 +211,7 @@ TEST(Start, an_error_that_nothing_waits_for_is_written_to_standard_error) {
 
 TEST(Start, calls_have_one_type_for_all_operators_and_go_on_where_their_object_is_moved) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
-    std::vector<gq::any_quantizer> const ops{quantised(), gq::uncompressed{}, gq::centred{quantised()}};
+    std::vector<gq::any_quantizer> const ops{quantized(), gq::uncompressed{}, gq::centered{quantized()}};
     std::vector<gq::allreduce_mean<>> means;
     std::vector<std::vector<float>> direct(ops.size(), values(20000, workers.rank())), started = direct;
     auto const queue = std::make_shared<gq::call_queue>();
@@ -248,7 +248,7 @@ struct named_ring : gq::schedule::ring {
 
 TEST(Start, texts_of_a_schedule_are_those_of_the_one_that_the_call_keeps) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
-    gq::allreduce_mean mean{workers, quantised(), named_ring{}, {.seed = 4}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), named_ring{}, {.seed = 4}, Kokkos::Serial()};
     gq::allreduce_mean const moved = std::move(mean);
     std::vector<float> x(10);
     EXPECT_THAT(support::refusal<gq::configuration_error>(
@@ -291,10 +291,10 @@ TEST(Start, an_object_that_goes_waits_for_its_calls) {
   on_threads(2, std::chrono::seconds{20}, [](auto& workers) {
     std::vector<float> a = values(200000, workers.rank()), b = a;
     {
-      gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+      gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
       mean.start(a, 0);
     }
-    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
     mean(b, 0);
     EXPECT_TRUE(same_bits(a, b));
   });
@@ -304,7 +304,7 @@ TEST(Start, an_object_that_goes_waits_for_its_calls) {
 TEST(Start, nothing_is_allocated_once_as_many_calls_were_under_way) {
   std::size_t before = 0, after = 0;
   on_threads(2, std::chrono::seconds{20}, [&](auto& workers) {
-    gq::allreduce_mean mean{workers, quantised(), gq::schedule::ring{}, {}, Kokkos::Serial()};
+    gq::allreduce_mean mean{workers, quantized(), gq::schedule::ring{}, {}, Kokkos::Serial()};
     std::vector<float> a = values(5000, workers.rank()), b = a;
     auto const two_calls = [&](std::uint64_t step) {
       gq::started_call const one = mean.start(a, step), two = mean.start(b, step + 1);

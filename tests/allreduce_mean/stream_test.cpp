@@ -131,7 +131,7 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                       gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
         {"seventh order",
          gq::quantizer{gq::norm::l<7, 3>{}, gq::levels::uniform<>{}, dice, gq::wire::int16{}}},
-        {"fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+        {"fixed", gq::quantizer{gq::norm::fixed{.scale = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
                                 gq::wire::int16{}}},
 #endif
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
@@ -308,11 +308,11 @@ TEST(Stream, workers_that_disagree_hear_of_it_before_anything_is_sent) {
   });
 }
 
-TEST(Stream, a_value_beyond_a_fixed_unit_is_an_error_on_all) {
+TEST(Stream, a_value_beyond_a_fixed_scale_is_an_error_on_all) {
   gq::transport::threads cluster{2};
   cluster.run([&](auto& workers) {
     staged device{workers, stream_of(workers)};
-    gq::quantizer const op{gq::norm::fixed{.unit = 1}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    gq::quantizer const op{gq::norm::fixed{.scale = 1}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
     std::vector<float> before(100, 0.5F);
     if (workers.rank() == 1) before[7] = -3;
     on_device<float> const x(before);

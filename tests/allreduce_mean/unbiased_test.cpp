@@ -18,14 +18,14 @@ using namespace support;
 
 namespace {
 
-/// Results of many steps: for each coordinate their mean and their mean square distance from a centre.
+/// Results of many steps: for each coordinate their mean and their mean square distance from a center.
 struct moments {
   std::vector<double> mean, square;
   gq::plan plan;
 };
 
 template <class T>
-moments sample(composition const& c, std::vector<std::vector<T>> const& x, std::vector<double> const& centre,
+moments sample(composition const& c, std::vector<std::vector<T>> const& x, std::vector<double> const& center,
                int steps) {
   int const n = static_cast<int>(x.size());
   std::size_t const d = x[0].size();
@@ -42,7 +42,7 @@ moments sample(composition const& c, std::vector<std::vector<T>> const& x, std::
       mean(x[r], y, static_cast<std::uint64_t>(k));
       if (r != 0) continue;
       for (std::size_t i = 0; i < d; ++i) {
-        double const e = to_double(y[i]) - centre[i];
+        double const e = to_double(y[i]) - center[i];
         m.mean[i] += e / steps;
         m.square[i] += e * e / steps;
       }
@@ -149,17 +149,17 @@ std::vector<composition> const many_roundings = {
     {"linf", 0, "exponential:6", "stochastic", "packed:8", "exponential", "tree"},
     {"linf", 100, "exponential:3", "stochastic", "packed:5", "exponential", "sra"},
     {"linf", 0, "exponential", "stochastic", "int8", "auto", "hierarchical:2"},
-    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "hierarchical:2"},
+    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "hierarchical:2"},
     {"local:2", 100, "uniform:7", "stochastic", "packed:4", "auto", "hierarchical:3"},
-    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "ring"},
-    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "tree"},
-    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "sra"},
-    {"linf", 0, "uniform:7", "random-shift-unshifted", "packed:4", "requantise", "sra"},
-    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantise", "ring"},
-    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantise", "tree"},
-    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantise", "sra"},
-    {"local:inf", 4, "uniform:7", "random-shift", "packed:4", "requantise", "ring"},
-    {"linf", 0, "exponential", "stochastic", "packed:4", "requantise", "ring"},
+    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "ring"},
+    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "tree"},
+    {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "sra"},
+    {"linf", 0, "uniform:7", "random-shift-unshifted", "packed:4", "requantize", "sra"},
+    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantize", "ring"},
+    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantize", "tree"},
+    {"linf", 0, "uniform:7", "random-shift", "packed:4", "requantize", "sra"},
+    {"local:inf", 4, "uniform:7", "random-shift", "packed:4", "requantize", "ring"},
+    {"linf", 0, "exponential", "stochastic", "packed:4", "requantize", "ring"},
     {"linf", 0, "exponential:4:1.5", "stochastic", "packed:4", "auto", "tree"},
     {"linf", 0, "table:0,0.1,0.4,1", "stochastic", "packed:3", "auto", "sra"},
     {"linf", 0, "symmetric:0.1,0.3,0.6,1", "stochastic", "packed:3", "auto", "ring"},
@@ -181,7 +181,7 @@ void check(composition const& c, data<T> const& s, moments const& m, int steps,
     total += m.square[i];
     expected += variance.empty() ? 0 : variance[i];
     double const v = variance.empty() ? m.square[i] : variance[i];
-    // the result is rounded to its type, and t and the result to float32, towards either side
+    // the result is rounded to its type, and t and the result to float32, toward either side
     double const rounding = std::abs(s.mean[i]) * std::exp2(-traits<T>::digits - 1) +
                             std::sqrt(v) * std::exp2(-traits<T>::digits) + 0x1p-21;
     EXPECT_LE(std::abs(m.mean[i]), z * std::sqrt(v / steps) + rounding)
@@ -278,10 +278,10 @@ TEST(UnbiasedRare, small_coordinates_survive_many_roundings) {
   std::vector<composition> const cases = {
       {"linf", 0, "exponential:12", "stochastic", "int8", "exponential", "ring"},
       {"linf", 0, "exponential:12", "stochastic", "int8", "exponential", "tree"},
-      {"linf", 0, "exponential:12", "stochastic", "packed:5", "requantise", "ring"},
-      {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "sra"},
-      {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "tree"},
-      {"local:inf", 0, "uniform:7", "stochastic", "packed:4", "requantise", "ring"}};
+      {"linf", 0, "exponential:12", "stochastic", "packed:5", "requantize", "ring"},
+      {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "sra"},
+      {"linf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "tree"},
+      {"local:inf", 0, "uniform:7", "stochastic", "packed:4", "requantize", "ring"}};
   double const z = threshold(static_cast<double>(cases.size()));
   for (composition const& c : cases) {
     std::vector<std::vector<float>> x(n, std::vector<float>(d, 0x1p-14F));
@@ -304,7 +304,7 @@ TEST(UnbiasedTop, values_as_large_as_the_norm_stay_unbiased) {
   for (char const* schedule : {"ring", "tree", "sra", "allgather"})
     for (char const* rounding : {"stochastic", "random-shift", "random-shift-unshifted"})
       for (char const* norm : {"linf", "local:inf"})
-        list.push_back({norm, 4, "uniform:3", rounding, "packed:4", "requantise", schedule});
+        list.push_back({norm, 4, "uniform:3", rounding, "packed:4", "requantize", schedule});
   double const z = threshold(static_cast<double>(list.size()));
   for (composition const& c : list) {
     std::vector<std::vector<float>> x(n, std::vector<float>(d, 2.0F));

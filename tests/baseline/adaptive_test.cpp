@@ -29,8 +29,8 @@ using testing::HasSubstr;
 namespace {
 
 /// Layers whose largest values hold very different shares of the whole: L-GreCo gives them different densities.
-gq::adapt::layout model() {
-  gq::adapt::layout m;
+gq::adapt::model_layout model() {
+  gq::adapt::model_layout m;
   m.add("spiky", {300}).add("none", {0}).add("flat", {20, 30}).add("steep", {16, 25});
   return m;
 }

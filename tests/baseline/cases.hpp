@@ -92,8 +92,8 @@ inline void expect_mean_of_messages(std::vector<vector> const& x, results const&
 }
 
 /// One layer of all values.
-inline gq::adapt::layout one_layer(std::uint64_t d) {
-  gq::adapt::layout l;
+inline gq::adapt::model_layout one_layer(std::uint64_t d) {
+  gq::adapt::model_layout l;
   l.add("all", {d});
   return l;
 }
@@ -160,7 +160,7 @@ void expect_manners(Make const& make) {
   differ(
       "grouping",
       [&](int r) {
-        gq::adapt::layout l;
+        gq::adapt::model_layout l;
         l.add("a", {r == 2 ? d - 100 : d - 99}).add("b", {r == 2 ? 100UL : 99UL});
         return l;
       },
@@ -191,7 +191,7 @@ void expect_manners(Make const& make) {
        }))
     EXPECT_NE(t.find("2^48"), t.npos) << t;
   // layers of another type
-  gq::adapt::layout half;
+  gq::adapt::model_layout half;
   half.add("half", {8}, gq::dtype::float16);
   EXPECT_THROW(make(half, gq::options{}), gq::configuration_error);
 }

@@ -23,13 +23,13 @@ using testing::HasSubstr;
 
 namespace {
 
-gq::adapt::layout two_layers() {
-  gq::adapt::layout model;
+gq::adapt::model_layout two_layers() {
+  gq::adapt::model_layout model;
   model.add("a", {30}).add("b", {10, 7});
   return model;
 }
 
-cp::rand_k<> sparse(gq::adapt::layout const& model) {
+cp::rand_k<> sparse(gq::adapt::model_layout const& model) {
   return cp::rand_k{model, {.density = 0.1, .unbiased = false}};
 }
 
@@ -136,7 +136,7 @@ TEST(ErrorFeedback, a_compressor_that_leaves_more_than_it_is_given_is_refused) {
 }
 
 /// The states of n workers after some steps.
-std::vector<cp::state> states_of(int n, gq::adapt::layout const& model) {
+std::vector<cp::state> states_of(int n, gq::adapt::model_layout const& model) {
   std::vector<cp::state> saved(static_cast<std::size_t>(n));
   support::on_threads(n, [&](auto& workers) {
     cp::error_feedback ef{sparse(model)};
@@ -177,7 +177,7 @@ TEST(ErrorFeedback, training_goes_on_bit_for_bit_from_saved_bytes) {
 
 TEST(ErrorFeedback, layers_are_found_by_name_wherever_they_lie) {
   auto const saved = states_of(1, two_layers());
-  gq::adapt::layout moved;
+  gq::adapt::model_layout moved;
   moved.add("b", {70}).add_at(80, "a", {30});
   cp::error_feedback ef{sparse(moved)};
   ef.load(saved, 1, 0);
@@ -277,7 +277,7 @@ TEST(ErrorFeedback, states_that_do_not_belong_together_are_refused_and_change_no
   EXPECT_THAT(refusal({cp::state(many, 0)}, 2, 0), HasSubstr("worker 1 of 2147483647 is missing"));
   EXPECT_THAT(refusal({cp::state(many, 7)}, 2, 0), HasSubstr("worker 0 of 2147483647 is missing"));
   EXPECT_THAT(refusal({cp::state(many, many - 1)}, many, 5), HasSubstr("load the own one"));
-  gq::adapt::layout other;
+  gq::adapt::model_layout other;
   other.add("a", {31}).add("c", {2});
   cp::error_feedback strange{sparse(other)};
   EXPECT_THROW(strange.load(two, 2, 0), gq::frame_error);

@@ -16,7 +16,7 @@ using cases::vector;
 
 namespace {
 
-TEST(IntSgd, rounds_without_bias_and_with_the_variance_of_two_neighbours) {
+TEST(IntSgd, rounds_without_bias_and_with_the_variance_of_two_neighbors) {
   std::uint64_t const d = 50;
   vector const x = cases::values(d, 4, 30);
   support::on_threads(1, [&](auto& workers) {

@@ -23,8 +23,8 @@ using cases::vector;
 
 namespace {
 
-gq::adapt::layout network() {
-  gq::adapt::layout m;
+gq::adapt::model_layout network() {
+  gq::adapt::model_layout m;
   m.add("first", {40, 100}).add("bias", {100}).add_at(4500, "last", {30, 33});
   return m;
 }
@@ -59,31 +59,35 @@ void expect_those_of_threads(Make const& make) {
 
 TEST(CompressorsOverMpi, selections) {
   for (auto scope : {cp::scope::layer, cp::scope::whole}) {
-    expect_those_of_threads([=](gq::adapt::layout m) {
+    expect_those_of_threads([=](gq::adapt::model_layout m) {
       return cp::error_feedback(cp::top_k(std::move(m), {.density = 0.03, .scope = scope}));
     });
-    expect_those_of_threads([=](gq::adapt::layout m) {
+    expect_those_of_threads([=](gq::adapt::model_layout m) {
       return cp::rand_k(std::move(m), {.density = 0.1, .scope = scope}, {.seed = 8});
     });
   }
-  expect_those_of_threads([](gq::adapt::layout m) {
+  expect_those_of_threads([](gq::adapt::model_layout m) {
     return cp::rand_k(std::move(m), {.density = 0.1, .shared = false}, {.seed = 8});
   });
-  expect_those_of_threads([](gq::adapt::layout m) { return cp::send_first(std::move(m), {.gamma = 5}); });
+  expect_those_of_threads(
+      [](gq::adapt::model_layout m) { return cp::send_first(std::move(m), {.gamma = 5}); });
 }
 
 TEST(CompressorsOverMpi, signs_and_integers) {
-  expect_those_of_threads([](gq::adapt::layout m) { return cp::sign_sgd(std::move(m), {}, {.seed = 3}); });
-  expect_those_of_threads([](gq::adapt::layout m) { return cp::error_feedback(cp::one_bit(std::move(m))); });
-  expect_those_of_threads([](gq::adapt::layout m) { return cp::int_sgd(std::move(m), {}, {.seed = 3}); });
+  expect_those_of_threads(
+      [](gq::adapt::model_layout m) { return cp::sign_sgd(std::move(m), {}, {.seed = 3}); });
+  expect_those_of_threads(
+      [](gq::adapt::model_layout m) { return cp::error_feedback(cp::one_bit(std::move(m))); });
+  expect_those_of_threads(
+      [](gq::adapt::model_layout m) { return cp::int_sgd(std::move(m), {}, {.seed = 3}); });
   for (int bits : {2, 4, 8})
     expect_those_of_threads(
-        [=](gq::adapt::layout m) { return cp::thc(std::move(m), {.bits = bits}, {.seed = 3}); });
+        [=](gq::adapt::model_layout m) { return cp::thc(std::move(m), {.bits = bits}, {.seed = 3}); });
 }
 
 #if defined(GLOBALQ_HAS_EIGEN)
 TEST(CompressorsOverMpi, low_rank) {
-  expect_those_of_threads([](gq::adapt::layout m) {
+  expect_those_of_threads([](gq::adapt::model_layout m) {
     return cp::error_feedback(cp::power_sgd(std::move(m), {.rank = 2}, {.seed = 3}));
   });
 }

@@ -21,8 +21,8 @@ namespace {
 constexpr auto gather = cp::one_bit_exchange::gather;
 
 /// Two layers with values between them, which belong to none.
-gq::adapt::layout uneven_layers() {
-  gq::adapt::layout model;
+gq::adapt::model_layout uneven_layers() {
+  gq::adapt::model_layout model;
   model.add("a", {30}).add_at(35, "b", {10, 17});
   return model;
 }
@@ -235,7 +235,7 @@ TEST(OneBit, sums_over_steps_are_those_of_the_vectors_minus_the_last_errors_of_b
 }
 
 TEST(OneBit, a_worker_sends_two_shares_of_a_message_and_gathering_all_of_it_to_everyone) {
-  auto const sent = [](int n, gq::adapt::layout const& model, cp::one_bit_options const& how) {
+  auto const sent = [](int n, gq::adapt::model_layout const& model, cp::one_bit_options const& how) {
     std::vector<std::uint64_t> bytes(static_cast<std::size_t>(n));
     support::on_threads(n, [&](auto& workers) {
       cp::one_bit c{model, how};
@@ -255,7 +255,7 @@ TEST(OneBit, a_worker_sends_two_shares_of_a_message_and_gathering_all_of_it_to_e
     for (std::uint64_t const b : sent(static_cast<int>(n), cases::one_layer(d), {.exchange = gather}))
       EXPECT_EQ(b, (n - 1) * (opening + d / 8 + 8 * d / 512));
     // buckets of many sizes: the same together, and each within the largest bucket
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("w", {40, 65}).add("bias", {1000}).add_at(5000, "v", {7, 300}).add("none", {0, 5});
     std::uint64_t const frame = cp::one_bit{model, {.bucket = 0}}.frame_bytes();
     EXPECT_EQ(frame, 40 * 8 * (1 + 2) + 8 * (1 + 16) + 7 * 8 * (1 + 5U));
@@ -349,7 +349,7 @@ vector given(int rank, std::uint64_t step) {
                        static_cast<unsigned>(rank) + 20 * static_cast<unsigned>(step));
 }
 
-cp::error_feedback<cp::one_bit> fed_back(gq::adapt::layout const& model) {
+cp::error_feedback<cp::one_bit> fed_back(gq::adapt::model_layout const& model) {
   return cp::error_feedback{cp::one_bit{model, {.bucket = 16}}};
 }
 
@@ -411,7 +411,7 @@ TEST(OneBit, another_number_of_workers_begins_without_second_errors) {
 
 TEST(OneBit, a_state_is_taken_up_by_layer_name_or_not_at_all) {
   auto const saved = states_of(2);
-  gq::adapt::layout moved;  // of 13 buckets the first 6 or 7 are a worker's, now those of b
+  gq::adapt::model_layout moved;  // of 13 buckets the first 6 or 7 are a worker's, now those of b
   moved.add("b", {10, 17}).add_at(300, "a", {30});
   std::size_t taken = 0;
   for (int r = 0; r < 2; ++r) {

@@ -19,8 +19,8 @@ using cases::vector;
 
 namespace {
 
-gq::adapt::layout matrix(std::uint64_t rows, std::uint64_t columns) {
-  gq::adapt::layout l;
+gq::adapt::model_layout matrix(std::uint64_t rows, std::uint64_t columns) {
+  gq::adapt::model_layout l;
   l.add("w", {rows, columns});
   return l;
 }
@@ -36,7 +36,7 @@ vector of_rank(std::uint64_t rows, std::uint64_t columns, std::uint64_t rank, un
 }
 
 TEST(Orthogonal, columns_become_orthonormal_and_dependent_ones_zero) {
-  cp::detail::orthogonaliser orthogonal;
+  cp::detail::orthogonalizer orthogonal;
   for (int rank : {1, 2, 5, 16}) {
     for (std::uint64_t rows : {16UL, 100UL, 1000UL}) {
       auto const r = static_cast<std::uint64_t>(rank);
@@ -148,7 +148,7 @@ TEST(PowerSgd, matrices_that_vanish_begin_anew_and_small_ones_do_not_fade) {
 }
 
 TEST(PowerSgd, layers_that_would_not_become_shorter_are_averaged_in_float32) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("bias", {100})
       .add("small", {4, 4})
       .add_at(130, "large", {30, 40})
@@ -299,8 +299,8 @@ TEST(PowerSgd, a_mean_within_float32_is_found_whatever_its_products_are) {
   for (float v : beyond.rest[0]) EXPECT_EQ(v, -77.0F);
 }
 
-gq::adapt::layout three_layers() {
-  gq::adapt::layout m;
+gq::adapt::model_layout three_layers() {
+  gq::adapt::model_layout m;
   m.add("a", {40, 30}).add("bias", {30}).add("b", {30, 50}).add("c", {20, 20});
   return m;
 }

@@ -19,7 +19,7 @@ using cases::vector;
 namespace {
 
 TEST(SendFirst, the_first_values_of_each_layer_are_averaged_and_the_others_kept) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("a", {10}).add_at(12, "b", {3, 3}).add("c", {1});
   for (int n : {1, 2, 5}) {
     auto const x = cases::inputs(n, 22);
@@ -144,7 +144,7 @@ TEST(RandK, without_scaling_a_share_of_1_minus_k_over_d_is_left) {
 
 TEST(RandK, contracts_where_the_expected_rest_is_shorter_than_the_vector) {
   // unbiased: d/k - 1 times the square, so k of 10 above 5; of layers the worst one decides
-  gq::adapt::layout two;
+  gq::adapt::model_layout two;
   two.add("a", {1}).add("b", {10}).add("none", {0});
   for (auto const& [density, wanted] : {std::pair{0.1, false}, {0.5, false}, {0.6, true}, {1.0, true}}) {
     EXPECT_EQ((cp::rand_k{two, {.density = density}}.contracts()), wanted) << density;
@@ -198,7 +198,7 @@ TEST(RandK, any_schedule_gives_sums_of_integers_the_same_bits) {
 }
 
 TEST(RandK, the_whole_scope_chooses_out_of_layers_only) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add_at(50, "later", {40}).add_at(3, "first", {20}).add_at(30, "none", {0}).add_at(23, "next", {4});
   cp::rand_k c{model, {.density = 0.5, .scope = cp::scope::whole}};
   std::vector<int> seen(90);

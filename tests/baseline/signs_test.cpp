@@ -102,7 +102,7 @@ TEST(SignSgd, all_worlds_and_lengths_agree_with_a_count) {
 }
 
 TEST(SignSgd, scaled_signs_have_the_mean_magnitude_of_their_layer) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("a", {3}).add_at(10, "b", {70});
   std::vector<vector> x(2, vector(80));
   x[0] = cases::values(80, 1);

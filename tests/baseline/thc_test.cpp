@@ -39,7 +39,7 @@ double integral(double a, double b, int pieces, std::function<double(double)> co
   return sum;
 }
 
-/// E e^2 and E e^4 of the error e of a normal variable: rounded at random to its neighbours, cut off beyond the ends.
+/// E e^2 and E e^4 of the error e of a normal variable: rounded at random to its neighbors, cut off beyond the ends.
 struct errors {
   double second = 0, fourth = 0;
 };
@@ -180,7 +180,7 @@ TEST(Thc, tables_are_those_of_the_authors) {
   EXPECT_EQ(table_of(8, 255, 3), even);
 }
 
-TEST(Thc, a_cell_tells_both_neighbours_and_a_position_its_index) {
+TEST(Thc, a_cell_tells_both_neighbors_and_a_position_its_index) {
   for (auto [bits, g] :
        {std::pair(2, 3), std::pair(2, 31), std::pair(4, 30), std::pair(8, 300), std::pair(8, 1023)}) {
     cp::detail::position_table const table(bits, g, 2);

@@ -55,7 +55,7 @@ TEST(TopK, of_equal_values_the_contraction_is_attained) {
 }
 
 TEST(TopK, chooses_out_of_each_layer_or_out_of_all_and_never_between_layers) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add_at(60, "large", {20}).add_at(5, "small", {40}).add_at(45, "none", {0});
   vector x(80, 1000.0F);
   for (std::size_t i = 5; i < 45; ++i) x[i] = static_cast<float>(i);
@@ -78,7 +78,7 @@ TEST(TopK, chooses_out_of_each_layer_or_out_of_all_and_never_between_layers) {
 }
 
 TEST(TopK, densities_of_layers_may_differ_and_change_between_calls) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("many", {40}).add("none", {0}).add("few", {20});
   vector x(60);
   for (std::size_t i = 0; i < 60; ++i) x[i] = static_cast<float>(i + 1);

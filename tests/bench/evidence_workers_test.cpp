@@ -79,7 +79,7 @@ TEST(EvidenceWorkers, it_sends_what_the_transport_sends) {
 }
 
 TEST(EvidenceExchange, steps_are_told_to_the_methods_that_observe_them_and_to_no_others) {
-  gq::adapt::layout layers;
+  gq::adapt::model_layout layers;
   layers.add("all", {100});
   evidence_harness::run(1, patient, [&](evidence::workers& all) {
     evidence::setting const with{all, layers};

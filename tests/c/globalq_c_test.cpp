@@ -238,7 +238,7 @@ TEST(C, layers_have_operators_and_types_of_their_own) {
   std::vector<std::vector<float>> right(2);
   std::vector<double> right_wide;
   gq::transport::threads(workers).run([&](auto& w) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {30, 40}).add("b", {7}).add("c", {12, 100}, gq::dtype::float64);
     auto const of = [](char const* name) { return gq::named::operator_of(gq::named::read_operator(name)); };
     gq::adapt::layered_mean mean{w,
@@ -289,7 +289,7 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
   };
   std::vector<std::vector<float>> right[steps];
   gq::transport::threads(workers).run([&](auto& w) {
-    gq::adapt::layout a, c;
+    gq::adapt::model_layout a, c;
     a.add("a", {30, 40}), c.add("c", {12, 100});
     gq::baseline::error_feedback thin{gq::baseline::power_sgd{a, {.rank = 2}, {.seed = 9}}};
     gq::baseline::error_feedback largest{gq::baseline::top_k{c, {.density = 0.1}, {.seed = 9}}};
@@ -547,7 +547,7 @@ TEST(C, each_layer_learns_levels_of_its_own_also_in_a_call_that_is_made_anew) {
   gq::transport::threads(2).run([&](auto& w) {
     auto const asked = gq::named::read_operator("alq:3,bucket=256");
     auto const op = gq::named::operator_of(asked);
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {32, 32}).add("b", {32, 32});
     gq::adapt::layered_mean mean{
         w, model, {op, op}, gq::schedule::any{asked.schedule}, {.call = {.seed = 9}}};
@@ -689,7 +689,7 @@ TEST(C, operators_of_layers_are_chosen_as_by_the_library) {
     for (int workers : {1, 3}) {
       std::vector<std::string> right;
       gq::transport::threads(workers).run([&](auto& w) {
-        gq::adapt::layout model;
+        gq::adapt::model_layout model;
         model.add("a", {64, 64}).add("b", {64, 64}).add("c", {64, 64});
         gq::adapt::chooser chosen{model,
                                   gq::adapt::filter{},

@@ -48,7 +48,7 @@ gq::quantizer const refused{gq::norm::linf{}, gq::levels::exponential<>{}, gq::r
                             gq::wire::int8{}};
 #endif
 
-// A tail is what an operator does not quantise; uncompressed quantises nothing.
+// A tail is what an operator does not quantize; uncompressed quantizes nothing.
 [[maybe_unused]] gq::float32_tail const tail{gq::quantizer{
     gq::norm::linf{.bucket = 128}, gq::levels::uniform{7}, gq::rounding::stochastic{}, gq::wire::int8{}}};
 #ifdef CASE_TAIL_OF_UNCOMPRESSED  // expect-error: globalq: all of an uncompressed vector is float32 already

@@ -59,7 +59,7 @@ struct half_and_one {
 #endif
   float extent() const { return 1; }
   std::uint32_t max_code() const { return 2; }
-  gq::neighbours locate(float t) const {
+  gq::neighbors locate(float t) const {
     std::int32_t const below = t < 0.5F ? 0 : 1;
     return {below, below + 1, static_cast<std::uint32_t>((2 * t - static_cast<float>(below)) * 0x1p31F)};
   }

@@ -16,16 +16,16 @@ auto composed(Norm norm, Levels levels, Reduce reduce) {
 using gq::norm::linf;
 using gq::norm::local;
 using gq::reduce::exponential;
-using gq::reduce::requantise;
+using gq::reduce::requantize;
 using gq::reduce::sum;
 namespace levels = gq::levels;
 
 [[maybe_unused]] auto const uniform_sum = composed(linf{}, levels::uniform{7}, sum{});
 [[maybe_unused]] auto const exponents = composed(linf{}, levels::exponential{7}, exponential{});
-[[maybe_unused]] auto const again = composed(linf{}, levels::exponential<>{}, requantise{});
-[[maybe_unused]] auto const of_table = composed(linf{}, levels::table{0, 0.5, 1}, requantise{});
-[[maybe_unused]] auto const of_local = composed(local<2>{}, levels::uniform{7}, requantise{});
-[[maybe_unused]] auto const exponents_of_local = composed(local<>{}, levels::exponential<>{}, requantise{});
+[[maybe_unused]] auto const again = composed(linf{}, levels::exponential<>{}, requantize{});
+[[maybe_unused]] auto const of_table = composed(linf{}, levels::table{0, 0.5, 1}, requantize{});
+[[maybe_unused]] auto const of_local = composed(local<2>{}, levels::uniform{7}, requantize{});
+[[maybe_unused]] auto const exponents_of_local = composed(local<>{}, levels::exponential<>{}, requantize{});
 
 // Integer sums need evenly spaced levels.
 #ifdef CASE_SUM_OF_EXPONENTIAL  // expect-error: globalq: reduce::sum cannot add codes of this level scheme

@@ -26,10 +26,10 @@ int main(int argc, char** argv) {
     mean(x, 0);
     good = x == std::array<float, 2>{1, static_cast<float>(n / 2) / static_cast<float>(n)};
 
-    gq::transport::shared_memory neighbours{MPI_COMM_WORLD};
+    gq::transport::shared_memory neighbors{MPI_COMM_WORLD};
     std::vector<std::byte> ranks(static_cast<std::size_t>(n));
-    std::byte const mine{static_cast<unsigned char>(neighbours.rank())};
-    neighbours.allgather({&mine, 1}, ranks);
+    std::byte const mine{static_cast<unsigned char>(neighbors.rank())};
+    neighbors.allgather({&mine, 1}, ranks);
     for (std::size_t r = 0; r < ranks.size(); ++r) good = good && ranks[r] == std::byte(r);
     if (workers.rank() == 0) std::printf("what %d exchange is %s\n", n, good ? "right" : "wrong");
   }

@@ -346,7 +346,7 @@ TEST(Store, halves_are_rounded_by_the_loop_as_by_the_function) {
   for (std::uint64_t b = 0; b < std::uint64_t{1} << 32; b += 4093)
     dense.push_back(gq::float_of(static_cast<std::uint32_t>(b)));
   for (std::uint32_t h = 0; h < 0x10000U;
-       ++h)  // the halves, and the middles between them and their neighbours
+       ++h)  // the halves, and the middles between them and their neighbors
     for (std::uint32_t half_way : {0U, 0x0fffU, 0x1000U, 0x1001U})
       dense.push_back(gq::float_of(gq::bits_of(float16::widen(static_cast<std::uint16_t>(h))) + half_way));
   std::vector<std::uint16_t> out(dense.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Four bytes in a register: what each function does to every byte, beside every neighbour that could carry into it.
+/// @brief Four bytes in a register: what each function does to every byte, beside every neighbor that could carry into it.
 
 #include <globalq/core/quad.hpp>
 
@@ -10,18 +10,18 @@ namespace quad = globalq::quad;
 
 namespace {
 
-/// The bytes of @p x with @p a at place @p k, between neighbours of all ones or of none.
-std::uint32_t among(std::uint32_t neighbours, std::uint32_t a, int k) {
-  return (neighbours & ~(0xffU << (8 * k))) | (a << (8 * k));
+/// The bytes of @p x with @p a at place @p k, between neighbors of all ones or of none.
+std::uint32_t among(std::uint32_t neighbors, std::uint32_t a, int k) {
+  return (neighbors & ~(0xffU << (8 * k))) | (a << (8 * k));
 }
 std::uint32_t byte_of(std::uint32_t x, int k) { return (x >> (8 * k)) & 0xffU; }
 
-/// f(word, byte, place) for every byte at every place beside each kind of neighbour.
+/// f(word, byte, place) for every byte at every place beside each kind of neighbor.
 template <class F>
 void for_each_byte(F const& f) {
-  for (std::uint32_t neighbours : {0U, ~0U, 0x80808080U, 0x7f7f7f7fU, 0x01010101U})
+  for (std::uint32_t neighbors : {0U, ~0U, 0x80808080U, 0x7f7f7f7fU, 0x01010101U})
     for (std::uint32_t a = 0; a < 256; ++a)
-      for (int k = 0; k < 4; ++k) f(among(neighbours, a, k), a, k);
+      for (int k = 0; k < 4; ++k) f(among(neighbors, a, k), a, k);
 }
 
 }  // namespace
@@ -47,9 +47,9 @@ TEST(Quad, magnitudes_and_their_signs) {
 
 TEST(Quad, sums_do_not_carry) {
   for_each_byte([](std::uint32_t x, std::uint32_t a, int k) {
-    for (std::uint32_t neighbours : {0U, ~0U})
+    for (std::uint32_t neighbors : {0U, ~0U})
       for (std::uint32_t b : {0U, 1U, 127U, 128U, 200U, 255U})
-        ASSERT_EQ(byte_of(quad::add(x, among(neighbours, b, k)), k), (a + b) & 0xffU);
+        ASSERT_EQ(byte_of(quad::add(x, among(neighbors, b, k)), k), (a + b) & 0xffU);
   });
 }
 

@@ -16,7 +16,7 @@ namespace gq = globalq;
 
 namespace {
 
-using compiled_kernels::executor, compiled_kernels::level_table, compiled_kernels::one_word,
+using compiled_kernels::executor, compiled_kernels::level_table, compiled_kernels::shared_draw,
     compiled_kernels::space, compiled_kernels::stochastic;
 
 /// Memory that the host and kernels reach.
@@ -57,7 +57,7 @@ TEST(DeviceShape, int8) {
   compare_on(on_device{}, gq::levels::uniform<>{5}, stochastic{}, gq::wire::int8{}, false, "uniform, int8");
 }
 TEST(DeviceShape, int16_and_one_shift) {
-  compare_on(on_device{}, gq::levels::uniform<>{5}, one_word{true, false}, gq::wire::int16{}, false,
+  compare_on(on_device{}, gq::levels::uniform<>{5}, shared_draw{true, false}, gq::wire::int16{}, false,
              "uniform, shift, int16");
 }
 TEST(DeviceShape, exponential) {

@@ -38,7 +38,7 @@ void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_
                         gq::kernel::device::write_mean<__VA_ARGS__, true> const&)
 
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::int8>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, one_word, gq::wire::int16>);
+GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, shared_draw, gq::wire::int16>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::exponential,
                        operands<gq::levels::exponential<>, stochastic, gq::wire::int8>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>);

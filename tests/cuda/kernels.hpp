@@ -12,7 +12,7 @@
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
-#include <globalq/rounding/one_word.hpp>
+#include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/frame.hpp>
 #include <globalq/wire/integer.hpp>
@@ -31,7 +31,7 @@ using operands = gq::kernel::device::operands<gq::kernel::device::levels_on_devi
 
 using gq::levels::detail::level_table;
 using gq::rounding::stochastic;
-using gq::rounding::detail::one_word;
+using gq::rounding::detail::shared_draw;
 
 /// Puts a body on the stream. Headers of sources stand in front of their scales, and say the terms and o.count.
 /// @param frame     to begin, or null

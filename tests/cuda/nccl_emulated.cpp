@@ -38,7 +38,7 @@ TEST(NcclEmulated, a_step_of_a_schedule_is_one_group) {
       gq::schedule::any const schedule{each.name};
       sum_of_int32 numbers{t.rank(), 4096};
       gq::frame_pool frames;
-      schedule(t, numbers, gq::layout(4096, schedule.parts(n), 256, 0), frames);
+      schedule(t, numbers, gq::partition(4096, schedule.parts(n), 256, 0), frames);
     });
     EXPECT_EQ(emulator::nccl_launches() - before, each.groups_of_all + n) << each.name;  // n connected
   }

@@ -306,7 +306,7 @@ TEST(NcclSchedules, every_schedule_ends_with_the_sum_on_every_worker) {
             gq::schedule::any const schedule{name};
             sum_of_int32 numbers{t.rank(), length};
             gq::frame_pool frames;
-            schedule(t, numbers, gq::layout(length, schedule.parts(t.size()), 256, chunk), frames);
+            schedule(t, numbers, gq::partition(length, schedule.parts(t.size()), 256, chunk), frames);
             std::vector<std::int32_t> expected(length);
             for (std::size_t i = 0; i < length; ++i)
               for (int rank = 0; rank < t.size(); ++rank) expected[i] += lane<std::int32_t>(rank, i);
@@ -320,7 +320,7 @@ TEST(NcclSchedules, native_refuses_16_bit_integers_and_says_what_to_use) {
     sum_of_int16 numbers{0, 10};
     gq::frame_pool frames;
     EXPECT_EQ(
-        refusal([&] { gq::schedule::native{}(t, numbers, gq::layout(10, 1, 256, 0), frames); }),
+        refusal([&] { gq::schedule::native{}(t, numbers, gq::partition(10, 1, 256, 0), frames); }),
         "globalq: allreduce_sum: rank 0 of 1: NCCL cannot add 16-bit integers; use wire::int8 or wire::int32 "
         "with schedule::native, or schedule::ring, tree, scatter_reduce_allgather or allgather, which add on "
         "the device themselves");

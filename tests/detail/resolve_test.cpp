@@ -108,38 +108,38 @@ std::vector<remedy> remedies(setup const& s, std::string const& refusal) {
     list.push_back({text, after});
   };
   auto const has = [&](char const* text) { return clause.find(text) != std::string::npos; };
-  bool const both = has("levels with reduce::requantise");  // remedies that are one only together
-  bool const requantise_and_wire = has("reduce::requantise with wire"),
+  bool const both = has("levels with reduce::requantize");  // remedies that are one only together
+  bool const requantize_and_wire = has("reduce::requantize with wire"),
              wire_and_levels = has(" and at most ");
   std::smatch m;
   if (std::regex_search(clause, m, std::regex("at most ([0-9]+) level")) ||
       std::regex_search(clause, m, std::regex("use at most ([0-9]+)")))
     offer(m.str(0), [&](setup& a) {
       a.size = static_cast<std::uint32_t>(std::stoul(m.str(1)));
-      if (both) a.reduce = request::requantise;
-      if (both && has("requantise on schedule ring")) a.schedule = "ring";
-      if (requantise_and_wire) a.reduce = request::requantise;
+      if (both) a.reduce = request::requantize;
+      if (both && has("requantize on schedule ring")) a.schedule = "ring";
+      if (requantize_and_wire) a.reduce = request::requantize;
       if (wire_and_levels) a.wire = names_in(clause.substr(clause.find("wire")), "int8|int16|int32").front();
     });
   if (has("wire") && !wire_and_levels)
     for (std::string const& w : names_in(clause.substr(clause.find("wire")), "int8|int16|int32"))
       offer("wire " + w, [&](setup& a) {
         a.wire = w;
-        if (requantise_and_wire) a.reduce = request::requantise;
+        if (requantize_and_wire) a.reduce = request::requantize;
       });
   if (std::regex_search(clause, m, std::regex("packed with ([0-9]) bits or more")))
     offer(m.str(0), [&](setup& a) { a.wire = "packed:" + m.str(1); });
-  std::size_t const on = clause.find("reduce::requantise on schedule");
+  std::size_t const on = clause.find("reduce::requantize on schedule");
   if (has("schedule"))
     for (std::string const& name :
          names_in(clause.substr(clause.find("schedule")), "ring|tree|sra|allgather"))
       offer("schedule " + name, [&](setup& a) {
         a.schedule = name;
-        if (on != std::string::npos) a.reduce = request::requantise;
+        if (on != std::string::npos) a.reduce = request::requantize;
         if (both) a.size = static_cast<std::uint32_t>(std::stoul(clause.substr(clause.find("at most ") + 8)));
       });
-  if (has("reduce::requantise") && on == std::string::npos && !both && !requantise_and_wire)
-    offer("reduce::requantise", [](setup& a) { a.reduce = request::requantise; });
+  if (has("reduce::requantize") && on == std::string::npos && !both && !requantize_and_wire)
+    offer("reduce::requantize", [](setup& a) { a.reduce = request::requantize; });
   if (has("levels::uniform")) offer("levels::uniform", [](setup& a) { a.kind = levels::uniform; });
   if (has("levels::exponential with base 2")) offer("base 2", [](setup& a) { a.kind = levels::exponential; });
   if (has("global norm")) offer("global norm", [](setup& a) { a.local = false; });
@@ -181,7 +181,7 @@ bool check(setup const& s, bool expect_numbers, int faults = 1) {
 template <class F>
 void for_all_policies(F const& f) {
   for (levels kind : {levels::uniform, levels::exponential, levels::table, levels::symmetric})
-    for (request reduce : {request::automatic, request::sum, request::exponential, request::requantise})
+    for (request reduce : {request::automatic, request::sum, request::exponential, request::requantize})
       for (bool local : {false, true})
         for (char const* wire : {"int8", "int16", "int32", "packed:8"})
           for (char const* schedule : schedules) f(setup{kind, 3, wire, reduce, local, false, schedule, 4});
@@ -219,22 +219,22 @@ TEST(ChooseMethod, automatic_follows_the_table) {
   for (char const* schedule : {"ring", "tree", "sra"}) {
     for (char const* wire : {"int8", "int16", "int32"})
       EXPECT_EQ(chosen(levels::uniform, wire, false, schedule), method::sum);
-    EXPECT_EQ(chosen(levels::uniform, "packed:4", false, schedule), method::requantise);
-    EXPECT_EQ(chosen(levels::uniform, "int8", true, schedule), method::requantise);
-    EXPECT_EQ(chosen(levels::table, "int8", false, schedule), method::requantise);
-    EXPECT_EQ(chosen(levels::symmetric, "int8", false, schedule), method::requantise);
-    EXPECT_EQ(chosen(levels::exponential, "int8", true, schedule), method::requantise);
+    EXPECT_EQ(chosen(levels::uniform, "packed:4", false, schedule), method::requantize);
+    EXPECT_EQ(chosen(levels::uniform, "int8", true, schedule), method::requantize);
+    EXPECT_EQ(chosen(levels::table, "int8", false, schedule), method::requantize);
+    EXPECT_EQ(chosen(levels::symmetric, "int8", false, schedule), method::requantize);
+    EXPECT_EQ(chosen(levels::exponential, "int8", true, schedule), method::requantize);
   }
   EXPECT_EQ(chosen(levels::exponential, "int8", false, "ring"), method::exponential);
   EXPECT_EQ(chosen(levels::exponential, "packed:4", false, "tree"), method::exponential);
-  EXPECT_EQ(chosen(levels::exponential, "int8", false, "sra"), method::requantise);
+  EXPECT_EQ(chosen(levels::exponential, "int8", false, "sra"), method::requantize);
 }
 
 TEST(ChooseMethod, what_was_asked_for_is_taken) {
   for (char const* schedule : {"ring", "tree", "sra"})
     for (auto const& [asked, taken] :
          {std::pair{request::sum, method::sum}, std::pair{request::exponential, method::exponential},
-          std::pair{request::requantise, method::requantise}}) {
+          std::pair{request::requantize, method::requantize}}) {
       setup const s{levels::exponential, 3, "int8", asked, false, false, schedule, 4};
       EXPECT_EQ(gq::detail::choose_method(s.facts(), facts_of_schedule(schedule, 4)), taken);
     }
@@ -298,13 +298,13 @@ TEST(Resolve, exponential_levels_leave_the_headroom_of_the_schedule) {
     }
 }
 
-TEST(Resolve, requantised_levels_need_no_room_for_the_workers) {
+TEST(Resolve, requantized_levels_need_no_room_for_the_workers) {
   for (int n : many_workers)
     for (std::uint32_t bits = 2; bits <= 8; ++bits) {
       std::string const wire = "packed:" + std::to_string(bits);
       resolution const r =
           setup{levels::uniform, 0, wire, request::automatic, false, false, "ring", n}.resolved();
-      EXPECT_EQ(r.how, method::requantise);
+      EXPECT_EQ(r.how, method::requantize);
       EXPECT_EQ(r.size, (1U << (bits - 1)) - 1);
     }
   // one bit with zero has no level; without zero it has one
@@ -328,8 +328,8 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& f) { f.name = "another"; },
       [](auto& f) { f.plain = true; },
       [](auto& f) { f.plain_tail = true; },
-      [](auto& f) { f.centred = [](auto&, auto&, auto, auto, auto, auto) {}; },
-      [](auto& f) { f.centre = 1; },
+      [](auto& f) { f.centered = [](auto&, auto&, auto, auto, auto, auto) {}; },
+      [](auto& f) { f.center = 1; },
       [](auto& f) { f.evenly_spaced = false; },
       [](auto& f) { f.binary = true; },
       [](auto& f) { f.zero_free = true; },
@@ -341,7 +341,7 @@ TEST(Fingerprint, changes_with_every_field) {
       [](auto& f) { f.p = 1; },
       [](auto& f) { f.bucket = 1; },
       [](auto& f) { f.local = true; },
-      [](auto& f) { f.fixed_unit = 0x1p-1074; },
+      [](auto& f) { f.fixed_scale = 0x1p-1074; },
       [](auto& f) { f.unbiased = false; },
       [](auto& f) { f.shifts = true; },
       [](auto& f) { f.integer_wire = false; },
@@ -412,7 +412,7 @@ TEST(Fingerprint, tells_policies_apart) {
 }
 
 // Codes in frames of different lengths are never added as they are, whatever the levels and the schedule.
-TEST(Resolve, codes_of_different_lengths_are_requantised) {
+TEST(Resolve, codes_of_different_lengths_are_requantized) {
   auto const expect = [](auto const& levels) {
     for (gq::detail::operator_facts const& f :
          {gq::detail::facts_of(
@@ -428,7 +428,7 @@ TEST(Resolve, codes_of_different_lengths_are_requantised) {
         s.one_addition = one_addition;
         resolution const r = gq::detail::resolve(f, s, 3);
         EXPECT_EQ(r.refusal, "");
-        EXPECT_EQ(r.how, method::requantise) << f.name;
+        EXPECT_EQ(r.how, method::requantize) << f.name;
       }
   };
   expect(gq::levels::exponential{6});
@@ -484,7 +484,7 @@ TEST(Refusal, of_codes_that_the_wire_does_not_hold_has_numbers_and_remedies_that
       for (char const* schedule : {"ring", "sra", "allgather"})
         for (char const* wire : {"int8", "int16", "int32", "packed:1", "packed:2", "packed:5", "packed:8"}) {
           if (size == 0 && kind >= levels::table) continue;
-          setup const s{kind, size, wire, request::requantise, false, false, schedule, 200};
+          setup const s{kind, size, wire, request::requantize, false, false, schedule, 200};
           refused += check(s, true) ? 1 : 0;
         }
   EXPECT_GT(refused, 100);
@@ -502,16 +502,16 @@ TEST(Refusal, of_sums_that_no_integer_holds_has_a_remedy_that_works) {
     check({levels::uniform, 1U << 24, "int8", request::automatic, false, false, schedule, 200}, true);
 }
 TEST(Refusal, of_levels_on_one_bit_with_zero_has_remedies_that_work) {
-  check({levels::uniform, 5, "packed:1", request::requantise, false, false, "ring", 4}, true);
-  check({levels::uniform, 1000, "packed:1", request::requantise, false, false, "ring", 4}, true);
+  check({levels::uniform, 5, "packed:1", request::requantize, false, false, "ring", 4}, true);
+  check({levels::uniform, 1000, "packed:1", request::requantize, false, false, "ring", 4}, true);
   check({levels::exponential, 0, "packed:1", request::exponential, false, false, "ring", 200}, true);
-  check({levels::uniform, (1U << 24) + 1, "packed:1", request::requantise, false, false, "ring", 4}, true);
+  check({levels::uniform, (1U << 24) + 1, "packed:1", request::requantize, false, false, "ring", 4}, true);
 }
 
 TEST(Refusal, of_shifting_back_on_uneven_levels_has_remedies_that_work) {
   for (levels kind : {levels::exponential, levels::table, levels::symmetric})
-    EXPECT_TRUE(check({kind, 3, "int8", request::requantise, false, true, "ring", 4}, false));
-  EXPECT_FALSE(check({levels::uniform, 3, "int8", request::requantise, false, true, "ring", 4}, false));
+    EXPECT_TRUE(check({kind, 3, "int8", request::requantize, false, true, "ring", 4}, false));
+  EXPECT_FALSE(check({levels::uniform, 3, "int8", request::requantize, false, true, "ring", 4}, false));
 }
 
 TEST(Refusal, of_orders_and_units_says_what_is_possible) {
@@ -530,10 +530,10 @@ TEST(Refusal, of_orders_and_units_says_what_is_possible) {
   }
   for (double unit :
        {-1.0, 2e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    f.fixed_unit = unit;
+    f.fixed_scale = unit;
     EXPECT_THAT(refusal(), HasSubstr("norm::fixed needs a unit above 0 and at most 1e300"));
   }
-  f.fixed_unit = 1e-300;
+  f.fixed_scale = 1e-300;
   EXPECT_EQ(refusal(), "");
 }
 
@@ -577,8 +577,8 @@ TEST(Facts, of_real_operators_are_the_ones_used_here) {
                               gq::reduce::exponential{}}),
        {levels::exponential, 7, "packed:5", request::exponential});
   same(facts_of(gq::quantizer{all, gq::levels::table{0.0, 0.5, 1.0}, coin, gq::wire::packed<>{2},
-                              gq::reduce::requantise{}}),
-       {levels::table, 2, "packed:2", request::requantise});
+                              gq::reduce::requantize{}}),
+       {levels::table, 2, "packed:2", request::requantize});
   same(facts_of(gq::quantizer{all, gq::levels::symmetric{0.5, 1.0}, coin, gq::wire::packed<2>{}}),
        {levels::symmetric, 2, "packed:2"});
   same(facts_of(

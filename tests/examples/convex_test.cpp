@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief The mathematics of examples/convex: optima, contractions, quantisers and long runs against what they are by definition.
+/// @brief The mathematics of examples/convex: optima, contractions, quantizers and long runs against what they are by definition.
 
 #include "examples/convex/iterates.hpp"
 #include "examples/convex/largest_signs.hpp"

@@ -39,7 +39,7 @@ outcome train(std::string const& name) {
   s.steps = steps;
   s.learning_rate = 0.05F;
   static digits::dataset const data =
-      digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, s.seed);
+      digits::split_and_standardize(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, s.seed);
   gq::named::named_operator const asked = gq::named::read_operator(name);
   outcome all;
   gq::transport::threads cluster{num_workers, {.deadline = std::chrono::seconds{60}}};
@@ -99,7 +99,7 @@ TEST(LearnedOperators, amq_learns_while_the_demo_trains) {
 }
 
 TEST(LearnedOperators, weights_codes_and_tails_go_with_learning) {
-  outcome const usual = train("alq:3,bucket=512"), equal = train("alq:3,bucket=512,normalised=yes"),
+  outcome const usual = train("alq:3,bucket=512"), equal = train("alq:3,bucket=512,normalized=yes"),
                 tailed = train("alq:3,bucket=512,tail=float32"),
                 coded = train("alq:3,bucket=512,code=huffman");
   for (outcome const* each : {&equal, &tailed}) {
@@ -124,7 +124,7 @@ TEST(LearnedOperators, nothing_is_learned_from_zeros_or_nan_and_all_workers_know
     auto const learns = [&](std::uint64_t step) {
       return learning.update(workers, std::span<float const>{x}, step, mean);
     };
-    x[35] = 1;  // in the tail, which is not quantised
+    x[35] = 1;  // in the tail, which is not quantized
     EXPECT_FALSE(learns(0));
     x[3] = workers.rank() == 1 ? std::nanf("") : 1.0F;
     EXPECT_FALSE(learns(1));

@@ -127,13 +127,13 @@ class Folder:
         result.values = array.array("f")
         result.values.frombytes(contents[0])
         report = result.report
-        equal([k for k in report if k not in ("bytes_modelled", "levels", "non_finite_rank")], KEYS)
+        equal([k for k in report if k not in ("bytes_modeled", "levels", "non_finite_rank")], KEYS)
         equal(report["non_finite"], any(map(math.isnan, result.values)))
         equal(result.err.count("mean_of_files: warning: "), 1 if report["non_finite"] else 0, result.err)
         expect(report["non_finite"] or not result.err, "nothing on stderr:", result.err)
         equal("levels" in report, any(name.startswith(LEARNED) and "levels=" not in name and "multiplier=" not in name
                                       for name in arguments))
-        equal(report.get("bytes_modelled"), True if "native" in arguments else None)
+        equal(report.get("bytes_modeled"), True if "native" in arguments else None)
         equal(report["workers"], count)
         equal(report["length"], len(self.vectors[0]))
         equal(len(result.values), len(self.vectors[0]))
@@ -191,7 +191,7 @@ COMPOSITIONS = [
     (["--schedule", "native", "--wire", "int32", "--in-place"], 32),
     (["--levels", "exponential"], 8),
     (["--levels", "exponential:10", "--schedule", "tree", "--reduce", "exponential"], 8),
-    (["--levels", "exponential:7", "--wire", "packed:4", "--reduce", "requantise"], 4),
+    (["--levels", "exponential:7", "--wire", "packed:4", "--reduce", "requantize"], 4),
     (["--levels", "exponential:7:2", "--wire", "packed:4", "--schedule", "allgather"], 4),
     (["--levels", "exponential:12:1.5", "--wire", "packed:5", "--schedule", "sra"], 5),
     (["--levels", "table:0,0.1,0.3,1", "--wire", "packed:3", "--schedule", "sra"], 3),
@@ -199,8 +199,8 @@ COMPOSITIONS = [
     (["--levels", "symmetric:0.1,0.3,0.6,1", "--wire", "packed:3", "--schedule", "tree"], 3),
     (["--levels", "symmetric:1", "--wire", "packed:1", "--schedule", "allgather"], 1),
     (["--rounding", "random-shift", "--levels", "uniform:20"], 8),
-    (["--rounding", "random-shift", "--wire", "packed:6", "--bucket", "32", "--reduce", "requantise"], 6),
-    (["--rounding", "random-shift-unshifted", "--levels", "exponential", "--reduce", "requantise"], 8),
+    (["--rounding", "random-shift", "--wire", "packed:6", "--bucket", "32", "--reduce", "requantize"], 6),
+    (["--rounding", "random-shift-unshifted", "--levels", "exponential", "--reduce", "requantize"], 8),
     (["--rounding", "nearest", "--levels", "uniform:25"], 8),
     (["--reduce", "sum", "--levels", "uniform:3", "--wire", "packed:6"], 6),
     (["--norm", "local:2", "--wire", "packed:4", "--schedule", "allgather"], 4),
@@ -210,7 +210,7 @@ COMPOSITIONS = [
     (["--dtype", "f64", "--in-place"], 8),
     (["--dtype", "f16", "--levels", "exponential"], 8),
     (["--dtype", "bf16", "--schedule", "tree", "--in-place"], 8),
-    (["--chunk-values", "100", "--levels", "uniform:7", "--wire", "packed:4", "--reduce", "requantise"], 4),
+    (["--chunk-values", "100", "--levels", "uniform:7", "--wire", "packed:4", "--reduce", "requantize"], 4),
     (["--execution", "openmp", "--repeat", "2"], 8),
     (["--norm", "l:1,3", "--levels", "e2m3", "--wire", "packed:6", "--bucket", "100"], 6),
     (["--levels", "none"], 32),
@@ -287,7 +287,7 @@ def bytes_of_the_ring():
 
 
 @case
-def bytes_of_native_are_modelled():
+def bytes_of_native_are_modeled():
     """2 S (n-1)/n, the opening exchange apart."""
     with Folder(*gaussian(4, 1000)) as folder:
         report = folder.run("--schedule", "native", "--wire", "int16").report
@@ -308,7 +308,7 @@ def the_mean_is_unbiased():
             ["--levels", "table:0,0.2,0.5,1", "--schedule", "tree"],
             ["--levels", "symmetric:0.3,1", "--wire", "packed:2"],
             ["--levels", "uniform:3", "--rounding", "random-shift", "--bucket", "12"],
-            ["--levels", "exponential:4", "--rounding", "random-shift-unshifted", "--bucket", "12", "--reduce", "requantise"],
+            ["--levels", "exponential:4", "--rounding", "random-shift-unshifted", "--bucket", "12", "--reduce", "requantize"],
             ["--norm", "local:2", "--levels", "uniform:7", "--bucket", "60"],
             ["--norm", "l:2,2", "--levels", "uniform:7", "--schedule", "native"],
         ):
@@ -488,7 +488,7 @@ REFUSALS = [
     (["--wire", "int4"], "int8, int16, int32, packed:B"),
     (["--wire", "packed:0"], "packed:0"),
     (["--wire", "packed:9"], "packed:9"),
-    (["--reduce", "add"], "auto, sum, exponential or requantise"),
+    (["--reduce", "add"], "auto, sum, exponential or requantize"),
     (["--levels", "none", "--wire", "int8"], "levels none"),
     (["--levels", "none", "--rounding", "stochastic"], "levels none"),
     (["--levels", "none", "--norm", "linf"], "levels none"),
@@ -507,7 +507,7 @@ REFUSALS = [
     (["--wire", "packed:4", "--schedule", "native"], "int8, int16 or int32"),
     # what does not fit, with the numbers and a remedy
     (["--levels", "uniform:50"], "3 workers x 50 levels sum to 150; int8 holds codes up to 127; use at most 42 levels"),
-    (["--levels", "uniform:16777217", "--wire", "int32", "--reduce", "requantise"], "use at most 16777216"),
+    (["--levels", "uniform:16777217", "--wire", "int32", "--reduce", "requantize"], "use at most 16777216"),
     (["--levels", "uniform:8", "--wire", "packed:4"], "use at most 7 levels"),
     (["--levels", "exponential:126"], "a headroom of 2"),
     (["--wire", "packed:1"], "no level fits"),
@@ -525,7 +525,7 @@ REFUSALS = [
     (["--operator", "qsgd", "--reduce", "sum"], "different norms"),
     (["--operator", "cgx", "--schedule", "native"], "native"),
     (["--operator", "terngrad:-1"], "give a number above 0, such as 2.5; 0: no clipping"),
-    (["--operator", "qsdp-grid:0.25"], "exceeds the unit"),
+    (["--operator", "qsdp-grid:0.25"], "exceeds the scale"),
     (["--tail", "float32"], "give a bucket, or leave the tail out"),
     (["--tail", "float16", "--bucket", "5"], "give own or float32"),
     (["--tail", "float32", "--levels", "none"], "has no meaning with levels none"),
@@ -601,8 +601,8 @@ def levels_are_learned_from_the_inputs_before_the_mean(mpi):
     heavy = [[value ** 3 for value in v] for v in gaussian(3, 1000)]
     with Folder(*heavy) as folder:
         for name, given, count in (("alq:3", "levels=0:0.25:0.5:1", 4), ("amq:3", "multiplier=0.5", 4),
-                                   ("alq:4,code=huffman", None, 8), ("alq:3,normalised=yes", None, 4),
-                                   ("amq:3,normalised=yes,tail=float32", None, 4)):
+                                   ("alq:4,code=huffman", None, 8), ("alq:3,normalized=yes", None, 4),
+                                   ("amq:3,normalized=yes,tail=float32", None, 4)):
             learned = folder.run("--operator", f"{name},bucket=128", "--repeat", "3", mpi=mpi).report
             levels = learned["levels"]
             equal(len(levels), count, name)

@@ -127,7 +127,7 @@ void average(T& over, golden_case const& c, std::span<Value> x, std::uint64_t st
     gq::allreduce_mean{over, op, schedule, settings, on_one_core}(gq::vector_group{}.add(first).add(rest),
                                                                   step);
   } else if (c.call == "layered_mean") {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     gq::dtype const type = gq::dtype_of<Value>::value;
     std::size_t const d = x.size();
     model.add("a", {d / 2}, type).add("b", {d / 5}, type).add("c", {d - d / 2 - d / 5}, type);

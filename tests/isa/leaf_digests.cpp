@@ -14,7 +14,7 @@
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/table.hpp>
 #include <globalq/levels/uniform.hpp>
-#include <globalq/rounding/one_word.hpp>
+#include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/elias.hpp>
 #include <globalq/wire/huffman.hpp>
@@ -127,7 +127,7 @@ template <class Lane, class Levels>
 void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::lane_set<Lane> const& lane,
           int kind, Levels const& levels, bool tiles) {
   gq::rounding::stochastic const stochastic{};
-  gq::rounding::detail::one_word const shift{true, false}, nearest{false, true};
+  gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   struct {
     char const* name;
     void const* policy;

@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, level_table>> tables() {
       list.emplace_back("symmetric of " + name, gq::levels::symmetric(std::span(levels).subspan(1)));
     }
   for (int s : {1, 7, 15, 31, 94}) list.emplace_back("base 1.5", gq::levels::exponential(s, 1.5));
-  // neighbours so near that lines are no good
+  // neighbors so near that lines are no good
   list.emplace_back("near",
                     gq::levels::table{0.0, 0.5, static_cast<double>(std::nextafter(0.5F, 1.0F)), 1.0});
   list.emplace_back("nearer zero", gq::levels::table{0.0, 0x1p-90, 0x1.000002p-90, 0.25, 1.0});
@@ -119,7 +119,7 @@ void expect_codes_by_definition(level_table const& levels, Rounding const& round
                                             differences.data(), portable.data());
   for (std::size_t i = 0; i < z.size(); ++i) {
     float const t = std::fmin(std::fabs(z[i]) * gain, levels.extent());
-    gq::neighbours const c = levels.locate(t);
+    gq::neighbors const c = levels.locate(t);
     bool const negative = std::signbit(z[i]);
     std::uint32_t const word = Rounding::word_per_coordinate ? words[i] : shared;
     int const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
@@ -142,10 +142,10 @@ TEST(CodesByTable, are_those_of_one_value_after_the_other) {
       expect_codes_by_definition<std::int16_t>(levels, gq::rounding::stochastic{}, gain, z, words, 0, name);
       for (std::uint32_t shared : {0U, 0x12345678U, 0x7fffffffU, 0xffffffffU}) {
         expect_codes_by_definition<std::int8_t>(
-            levels, gq::rounding::detail::one_word(gq::rounding::random_shift<false>{}), gain, z, words,
+            levels, gq::rounding::detail::shared_draw(gq::rounding::random_shift<false>{}), gain, z, words,
             shared, name);
         expect_codes_by_definition<std::int32_t>(
-            levels, gq::rounding::detail::one_word(gq::rounding::nearest{}), gain, z, words, shared, name);
+            levels, gq::rounding::detail::shared_draw(gq::rounding::nearest{}), gain, z, words, shared, name);
       }
     }
   }

@@ -10,7 +10,7 @@
 #include <globalq/levels/exponential.hpp>
 #include <globalq/levels/minifloat.hpp>
 #include <globalq/levels/table.hpp>
-#include <globalq/rounding/one_word.hpp>
+#include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 
 #include <gtest/gtest.h>
@@ -35,11 +35,11 @@ using named_tables = std::vector<std::pair<std::string, level_table>>;
 /// Random ones: uniform, or in clusters that are up to 2^20 times denser.
 std::vector<double> random_levels(std::mt19937& draw, int s, bool clustered) {
   std::vector<double> levels{0.0, 1.0};
-  double centre = 0.5;
+  double center = 0.5;
   while (static_cast<int>(levels.size()) < s + 1) {
     double const u = static_cast<double>(draw()) * 0x1p-32;
-    if (draw() % 8 == 0) centre = u;
-    double const v = clustered ? centre + (u - 0.5) * std::ldexp(1.0, -static_cast<int>(draw() % 20)) : u;
+    if (draw() % 8 == 0) center = u;
+    double const v = clustered ? center + (u - 0.5) * std::ldexp(1.0, -static_cast<int>(draw() % 20)) : u;
     auto const as_float = static_cast<double>(static_cast<float>(v));
     if (as_float > 0 && as_float < 1 && std::find(levels.begin(), levels.end(), as_float) == levels.end())
       levels.push_back(as_float);
@@ -77,7 +77,7 @@ named_tables with_cells() {
   return list;
 }
 
-/// Tables whose neighbours are nearly equal.
+/// Tables whose neighbors are nearly equal.
 named_tables without_cells() {
   double const half = static_cast<double>(std::nextafter(0.5F, 1.0F));
   return {{"near", gq::levels::table{0.0, 0.5, half, 1.0}},
@@ -132,7 +132,7 @@ float clipped(float z) {
 
 template <class Rounding>
 int defined_code(level_table const& levels, Rounding const& rounding, float z, std::uint32_t word) {
-  gq::neighbours const c = levels.locate(clipped(z));
+  gq::neighbors const c = levels.locate(clipped(z));
   bool const negative = (gq::bits_of(z) & gq::float_sign) != 0;
   int const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
   return negative ? -code : code;
@@ -203,7 +203,7 @@ TEST(DeviceTable, codes_are_those_of_the_definition) {
 TEST(DeviceTable, codes_with_one_word_are_those_of_the_definition) {
   for (auto const& [name, levels] : all_tables())
     for (bool complement : {false, true}) {
-      expect_definition(name, levels, gq::rounding::detail::one_word{complement, false});
+      expect_definition(name, levels, gq::rounding::detail::shared_draw{complement, false});
       if (HasFailure()) return;
     }
 }
@@ -216,7 +216,7 @@ TEST(DeviceTable, locate_and_value_are_those_of_the_definition) {
     EXPECT_EQ(view.max_code(), levels.max_code());
     std::mt19937 draw(5);
     for (float z : values_of_interest(levels, draw)) {
-      gq::neighbours const a = view.locate(clipped(z)), b = levels.locate(clipped(z));
+      gq::neighbors const a = view.locate(clipped(z)), b = levels.locate(clipped(z));
       ASSERT_TRUE(a.lower == b.lower && a.upper == b.upper && a.threshold == b.threshold)
           << name << ": " << std::hexfloat << z;
     }

@@ -86,7 +86,7 @@ namespace {
 TEST(ExponentialLevels, base_2_is_another_type_than_the_bases_given_as_a_number) {
   static_assert(std::is_same_v<decltype(gq::levels::exponential{7}), binary_levels>);
   static_assert(std::is_same_v<decltype(gq::levels::exponential{7, 1.5}), other_base>);
-  static_assert(binary_levels::is_binary);
+  static_assert(binary_levels::base_two);
   static_assert(binary_levels{}.size() == 0 && binary_levels{}.resized(5).size() == 5);
 }
 

@@ -52,7 +52,7 @@ struct scheme_case {
     return list;
   }
 
-  /// Floats of the gap above level k: its ends, their neighbours and a spread between them; none negative.
+  /// Floats of the gap above level k: its ends, their neighbors and a spread between them; none negative.
   std::vector<float> inside(std::uint64_t k) const {
     float const a = std::max(0.0F, static_cast<float>(level(k))), c = static_cast<float>(level(k + 1));
     std::vector<float> list{a, std::nextafter(a, c), std::nextafter(c, a), (a + c) / 2,
@@ -93,7 +93,7 @@ TYPED_TEST_P(level_scheme_suite, the_value_of_a_code_is_its_level) {
 TYPED_TEST_P(level_scheme_suite, a_value_as_large_as_the_norm_gets_the_last_level_whatever_the_word) {
   for (auto const& c : TypeParam::all()) {
     ASSERT_EQ(static_cast<long double>(c.scheme.extent()), c.level(c.count - 1)) << c.name;
-    gq::neighbours const n = c.scheme.locate(c.scheme.extent());
+    gq::neighbors const n = c.scheme.locate(c.scheme.extent());
     ASSERT_EQ(n.lower, c.code(c.count - 1)) << c.name;
     ASSERT_EQ(n.threshold, 0U) << c.name;
   }
@@ -104,7 +104,7 @@ TYPED_TEST_P(level_scheme_suite, max_code_is_the_largest_code_that_locate_gives)
     std::uint32_t largest = 0;
     for (std::uint64_t k : c.gaps())
       for (float t : c.inside(k)) {
-        gq::neighbours const n = c.scheme.locate(t);
+        gq::neighbors const n = c.scheme.locate(t);
         largest = std::max({largest, static_cast<std::uint32_t>(std::abs(n.lower)),
                             static_cast<std::uint32_t>(std::abs(n.upper))});
       }
@@ -116,7 +116,7 @@ TYPED_TEST_P(level_scheme_suite, a_level_is_located_as_itself_with_threshold_0) 
   for (auto const& c : TypeParam::all())
     for (std::uint64_t k : c.gaps()) {
       if (c.level(k) < 0) continue;
-      gq::neighbours const n = c.scheme.locate(static_cast<float>(c.level(k)));
+      gq::neighbors const n = c.scheme.locate(static_cast<float>(c.level(k)));
       ASSERT_EQ(n.lower, c.code(k)) << c.name << ": level " << k;
       ASSERT_EQ(n.threshold, 0U) << c.name << ": level " << k;
     }
@@ -130,7 +130,7 @@ TYPED_TEST_P(level_scheme_suite, between_two_levels_the_threshold_is_the_fractio
   for (auto const& c : TypeParam::all())
     for (std::uint64_t k : c.gaps())
       for (float t : c.inside(k)) {
-        gq::neighbours const n = c.scheme.locate(t);
+        gq::neighbors const n = c.scheme.locate(t);
         ASSERT_EQ(n.lower, c.code(k)) << c.name << ": t " << t;
         ASSERT_EQ(n.upper, c.code(k + 1)) << c.name << ": t " << t;
         long double const fraction =
@@ -146,7 +146,7 @@ TYPED_TEST_P(level_scheme_suite, the_expected_level_rises_with_the_magnitude) {
     long double before = -1;
     for (std::uint64_t k : c.gaps())
       for (float t : c.inside(k)) {
-        gq::neighbours const n = c.scheme.locate(t);
+        gq::neighbors const n = c.scheme.locate(t);
         long double const a = c.value(n.lower);
         long double const expected =
             a + (c.value(n.upper) - a) * (static_cast<long double>(n.threshold) * 0x1p-32L);
@@ -158,7 +158,7 @@ TYPED_TEST_P(level_scheme_suite, the_expected_level_rises_with_the_magnitude) {
 
 TYPED_TEST_P(level_scheme_suite, zero_stays_zero_or_is_undecided_between_minus_and_plus_the_first_level) {
   for (auto const& c : TypeParam::all()) {
-    gq::neighbours const n = c.scheme.locate(0.0F);
+    gq::neighbors const n = c.scheme.locate(0.0F);
     ASSERT_EQ(n.lower, c.code(0)) << c.name;
     ASSERT_EQ(n.threshold, c.level(0) < 0 ? 0x80000000U : 0U) << c.name;
   }

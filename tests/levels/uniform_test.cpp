@@ -63,7 +63,7 @@ TEST(UniformLevels, no_number_means_as_many_as_fit_and_resized_gives_the_number)
 
 TEST(UniformLevels, every_float_between_two_levels_of_a_large_scheme_has_its_exact_fraction) {
   // between 2^22 and 2^22 + 1 floats are halves; between 2^24 - 1 and 2^24 there is none
-  gq::neighbours const half = uniform{1 << 24}.locate(0x1p22F + 0.5F);
+  gq::neighbors const half = uniform{1 << 24}.locate(0x1p22F + 0.5F);
   EXPECT_EQ(half.lower, 1 << 22);
   EXPECT_EQ(half.threshold, 0x80000000U);
   EXPECT_EQ(std::nextafter(0x1p24F - 1, 0x1p25F), 0x1p24F);
@@ -73,7 +73,7 @@ TEST(UniformLevels, every_float_between_two_levels_of_a_large_scheme_has_its_exa
 struct good {
   float extent() const { return 1; }
   std::uint32_t max_code() const { return 1; }
-  gq::neighbours locate(float) const { return {0, 1, 0}; }
+  gq::neighbors locate(float) const { return {0, 1, 0}; }
   float value(std::uint32_t code) const { return static_cast<float>(code); }
 };
 struct owns_memory : good {

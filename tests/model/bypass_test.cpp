@@ -149,7 +149,7 @@ TEST(Bypass, serves_groups_and_started_calls_and_shows_in_telemetry) {
 
 TEST(Bypass, decides_for_the_layers_of_a_model) {
   constexpr int n = 2;
-  gq::adapt::layout small, large;
+  gq::adapt::model_layout small, large;
   small.add("w", {20, 10});
   large.add("w", {1000, 1000}).add("b", {1000});
   gq::transport::threads cluster{n};

@@ -187,7 +187,7 @@ TEST_P(Calibrate, gives_all_workers_the_same_numbers_that_can_be_predicted_from)
     auto const m = model::calibrate_operator(workers, "uniform4", uniform4, little, Kokkos::Serial());
     EXPECT_EQ(c.net.workers(), n);
     EXPECT_EQ(c.repeats, n == 1 ? 0 : 2);
-    EXPECT_TRUE(m.costs_of(gq::method::requantise));
+    EXPECT_TRUE(m.costs_of(gq::method::requantize));
     EXPECT_TRUE(m.costs_of(gq::method::none));
     EXPECT_FALSE(m.costs_of(gq::method::sum));
     EXPECT_GT(m.costs_of(gq::method::none)->encode, 0);

@@ -41,7 +41,7 @@ constexpr std::uint64_t grain = 256;
 model::timing sum(model::network const& net, std::string_view name, std::uint64_t values,
                   model::work const& w = {}, std::uint64_t chunk = 0, int bits = 32) {
   gq::schedule::any const schedule{name};
-  gq::layout const cut(values, schedule.parts(net.workers()), grain, chunk);
+  gq::partition const cut(values, schedule.parts(net.workers()), grain, chunk);
   gq::frame_pool frames = gq::frame_pool::counting();
   plain_sizes const sizes{bits};
   return model::simulate(net, [&](model::recorder& t) {

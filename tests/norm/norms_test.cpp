@@ -28,7 +28,7 @@ struct said {
 
 template <gq::NormScheme Norm>
 constexpr said of(Norm const& n) {
-  return {Norm::is_local, n.inner(), n.outer(), n.fixed_unit(), n.bucket};
+  return {Norm::is_local, n.inner(), n.outer(), n.fixed_scale(), n.bucket};
 }
 
 constexpr std::uint32_t maximum = gq::infinity;
@@ -46,7 +46,7 @@ static_assert(of(power_of_two<linf>{{.bucket = 9}}) == of(linf{.bucket = 9}));
 static_assert(of(power_of_two<local<>>{{.q = 3}}) == of(local<3>{}));
 static_assert(of(power_of_two<l<2, maximum>>{}) == of(l<2, maximum>{}));
 static_assert(power_of_two<linf>::rounds_up);
-static_assert(of(fixed{.unit = 0.25}) == said{false, maximum, maximum, 0.25, 0});
+static_assert(of(fixed{.scale = 0.25}) == said{false, maximum, maximum, 0.25, 0});
 
 TEST(Norms, a_scale_is_the_norm_or_the_power_of_two_above_it) {
   order const plain = 2, rounds{2, 1.0F};
@@ -67,9 +67,9 @@ TEST(Norms, a_scale_is_the_norm_or_the_power_of_two_above_it) {
 
 TEST(Norms, a_fixed_scale_that_is_none_is_not_a_number) {
   for (double unit : {0.0, -0.0, -1.0, double{NAN}})
-    EXPECT_TRUE(std::isnan(fixed{.unit = unit}.fixed_unit())) << unit;
-  EXPECT_EQ(fixed{}.fixed_unit(), 1);
-  EXPECT_EQ(fixed{.unit = 5e-324}.fixed_unit(), 5e-324);
+    EXPECT_TRUE(std::isnan(fixed{.scale = unit}.fixed_scale())) << unit;
+  EXPECT_EQ(fixed{}.fixed_scale(), 1);
+  EXPECT_EQ(fixed{.scale = 5e-324}.fixed_scale(), 5e-324);
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ TEST(OwnNorm, gives_the_same_bits_in_every_kind_of_call) {
   expect_bits(grouped(own), grouped(theirs));
   auto const wrapped = [](auto const& op) {
     return results<float>(3, 1050, 1, [&](auto& t, auto& y, std::uint64_t step) {
-      gq::allreduce_mean around{t, gq::centred{op}, gq::schedule::sra{}, {.seed = 3}};
+      gq::allreduce_mean around{t, gq::centered{op}, gq::schedule::sra{}, {.seed = 3}};
       gq::allreduce_mean tail{t, gq::float32_tail{op}, gq::schedule::ring{}, {.seed = 4}};
       around(y, step);
       tail(y, step);

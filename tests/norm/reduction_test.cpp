@@ -172,7 +172,7 @@ TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_over_several_levels_of_n
 
 INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, 7U, gq::infinity));
 
-TEST(BucketStatistics, of_a_bucket_do_not_depend_on_its_neighbours) {
+TEST(BucketStatistics, of_a_bucket_do_not_depend_on_its_neighbors) {
   std::vector<double> values = values_up_to(2.0, 9000, 5, 9);
   std::vector<statistic> const before = statistics(in_order{}, {dtype::float32, values}, 9000, 4500, 2);
   values[4499] = 1e30;

@@ -39,7 +39,7 @@ TEST(Chosen, a_norm_is_what_it_was_made_of) {
   expect_same(gq::norm::l<>{.q = 3, .p = 5, .bucket = 64});
   expect_same(gq::norm::local<2>{});
   expect_same(gq::norm::local<>{.q = gq::infinity, .bucket = 9});
-  expect_same(gq::norm::fixed{.unit = 0.5});
+  expect_same(gq::norm::fixed{.scale = 0.5});
   expect_same(gq::norm::shared_exponent<gq::levels::e2m1>{});
   expect_same(gq::norm::power_of_two<gq::norm::linf>{{.bucket = 32}});
   expect_same(gq::norm::power_of_two<gq::norm::local<2>>{});
@@ -54,7 +54,7 @@ TEST(Chosen, a_way_to_reduce_is_what_it_was_made_of) {
   using gq::reduce::way;
   expect_same(gq::reduce::automatic{}, {});
   expect_same(gq::reduce::sum{}, {way::sum});
-  expect_same(gq::reduce::requantise{}, {way::requantise});
+  expect_same(gq::reduce::requantize{}, {way::requantize});
   EXPECT_EQ(
       fingerprint(gq::norm::linf{}, gq::levels::exponential<>{}, gq::wire::int8{}, gq::reduce::exponential{}),
       fingerprint(gq::norm::linf{}, gq::levels::exponential<>{}, gq::wire::int8{},

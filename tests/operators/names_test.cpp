@@ -148,7 +148,7 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
               HasSubstr("127 levels of multiplier 0.100000 reach below 2^-94; use"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:0.25:1"), HasSubstr("levels must ascend strictly"));
   EXPECT_THAT(refusal("float32:1"), HasSubstr("no parameter=value"));
-  EXPECT_THAT(refusal("alq:3,levels=0:0.5:1,normalised=yes"), HasSubstr("leave out normalised"));
+  EXPECT_THAT(refusal("alq:3,levels=0:0.5:1,normalized=yes"), HasSubstr("leave out normalized"));
   EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("give a bucket, or leave the tail out"));
   EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("give own or float32"));
   EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("give e4m3 or e5m2"));
@@ -173,8 +173,8 @@ TEST(OperatorNames, levels_are_learned_unless_they_are_given) {
   using way = gq::named::learning::way;
   EXPECT_EQ(learns("alq:3").what, way::levels);
   EXPECT_EQ(learns("amq:4,bucket=64").what, way::multiplier);
-  EXPECT_FALSE(learns("amq").normalised);
-  EXPECT_TRUE(learns("amq,normalised=yes").normalised);
+  EXPECT_FALSE(learns("amq").normalized);
+  EXPECT_TRUE(learns("amq,normalized=yes").normalized);
   for (char const* name : {"alq:3,levels=0:0.5:1", "amq:3,multiplier=0.3", "qsgd", "float32"})
     EXPECT_FALSE(learns(name)) << name;
 }

@@ -63,7 +63,7 @@ struct moments {
 moments sample(gq::named::description const& words, std::string const& schedule, vectors const& x,
                int steps) {
   std::size_t const d = x[0].size();
-  std::vector<double> const centre = mean_of(x);
+  std::vector<double> const center = mean_of(x);
   moments m;
   m.mean.assign(d, 0);
   m.square.assign(d, 0);
@@ -80,7 +80,7 @@ moments sample(gq::named::description const& words, std::string const& schedule,
       if (k == 0) bytes[r] = workers.bytes_sent() - before;
       if (r != 0) continue;
       for (std::size_t i = 0; i < d; ++i) {
-        double const e = static_cast<double>(y[i]) - centre[i];
+        double const e = static_cast<double>(y[i]) - center[i];
         m.mean[i] += e / steps;
         m.square[i] += e * e / steps;
         m.nonzero += y[i] != 0 ? 1.0 / steps : 0.0;
@@ -349,7 +349,7 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
   constexpr std::size_t d = 3000;
   for (std::string const& name : all_examples()) {
     auto const op = gq::named::read_operator(name);
-    gq::any_quantizer const quantiser = gq::named::make(op.words);
+    gq::any_quantizer const quantizer = gq::named::make(op.words);
     for (int n : worker_counts) {
       vectors const x = bell(n, d);
       moments const m = sample(op.words, op.schedule, x, 1);
@@ -361,15 +361,15 @@ TEST(Theory, what_is_sent_is_what_the_plan_and_the_format_say) {
       EXPECT_EQ(m.bytes, m.plan.bytes_sent) << name << " with " << n;
       moments const all = sample(op.words, "allgather", x, 1);
       // header, scales of local norms padded to 16 bytes, codes
-      int const bits = op.words.levels == "none" ? 32 : quantiser.facts().wire_bits;
+      int const bits = op.words.levels == "none" ? 32 : quantizer.facts().wire_bits;
       std::uint64_t const buckets =
-          !quantiser.facts().local ? 0
+          !quantizer.facts().local ? 0
                                    : (op.words.bucket == 0 ? 1 : (d + op.words.bucket - 1) / op.words.bucket);
       std::uint64_t const scale_bytes = op.words.norm == "shared-exponent" ? 1 : 4;
       std::uint64_t const frame =
           16 + (scale_bytes * buckets + 15) / 16 * 16 + (d * static_cast<std::uint64_t>(bits) + 7) / 8;
       EXPECT_EQ(all.plan.bits_per_value, 8.0 * static_cast<double>(frame) / d) << name;
-      bool const exchanged = op.words.bucket != 0 && !quantiser.facts().local;
+      bool const exchanged = op.words.bucket != 0 && !quantizer.facts().local;
       if (!exchanged) {
         EXPECT_EQ(all.bytes, static_cast<std::uint64_t>(n - 1) * (frame + 64)) << name << " with " << n;
       }
@@ -426,7 +426,7 @@ TEST(NaturalCompression, below_the_last_level_values_are_rounded_to_zero_or_to_i
     ASSERT_TRUE(y[i] == 0 || y[i] == 0x1p-126F) << i << ": " << y[i];
     hits += y[i] != 0 ? 1 : 0;
   }
-  // of 8,191 with probability 1/4; neighbours of four share a word, so at most four times the variance
+  // of 8,191 with probability 1/4; neighbors of four share a word, so at most four times the variance
   EXPECT_NEAR(hits, 8191 / 4.0, 6 * std::sqrt(4 * 8191 * 3.0 / 16));
 }
 

@@ -19,7 +19,7 @@ def values(length, rank, dtype="float32"):
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_mean_without_quantisation_is_exact(workers, dtype):
+def test_mean_without_quantization_is_exact(workers, dtype):
     def work(w):
         x = values(1003, w.rank, dtype)
         return globalq.Mean(w)(x, 0)
@@ -172,7 +172,7 @@ def test_outputs_groups_and_layers():
     for k in range(6):
         assert all((r[k] == results[0][k]).all() for r in results), k
     exact = sum(values(300, r, "float64") for r in range(3)) / 3
-    assert np.abs(results[0][3].ravel() - exact).max() < 1e-5, "the warm-up is not quantised"
+    assert np.abs(results[0][3].ravel() - exact).max() < 1e-5, "the warm-up is not quantized"
     assert results[0][6] > 0
 
 

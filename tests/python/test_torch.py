@@ -126,8 +126,8 @@ model, ddp, hook = make(exclude=["second.*"], min_size=3000)
 why = {name: reason for name, _, _, reason in hook.report()}
 assert why["second.weight"] == "its name matches second.*", why
 assert why["head.weight"] == "its 2560 values are fewer than 3000", why
-quantised = [name for name, reason in why.items() if not reason]
-assert quantised == ["third.weight", "first.weight"], quantised
+quantized = [name for name, reason in why.items() if not reason]
+assert quantized == ["third.weight", "first.weight"], quantized
 for step in range(4):
     rows = own_gradients(model, step)
     ddp.zero_grad()
@@ -135,7 +135,7 @@ for step in range(4):
     for name, p in model.named_parameters():
         r = rows[name].double()
         error, rounding = (p.grad - r.mean(0)).abs(), size * 2.0**-23 * r.abs().sum(0) + 1e-37
-        if name in quantised:  # sent and summed codes are each off by less than a level, 1/7 of the largest of a bucket
+        if name in quantized:  # sent and summed codes are each off by less than a level, 1/7 of the largest of a bucket
             assert (error <= 2 / 7 * r.abs().max() + rounding).all() and (error > rounding).any(), name
         else:
             assert (error <= rounding).all(), name
@@ -167,11 +167,11 @@ def train(delay, **settings):
         return future
 
     ddp.register_comm_hook(None, average)
-    optimiser = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     for step in range(6):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(ddp, step).backward()
-        optimiser.step()
+        optimizer.step()
     found = gather(bits_of(model.parameters()))
     assert len(set(found)) == 1, "replicas differ"
     hook.close()
@@ -256,12 +256,12 @@ def test_accumulated_gradients_are_averaged_once(run_processes):
 TRAIN = PREAMBLE + """
 operator, named, accumulate = sys.argv[1], sys.argv[2] == "named", int(sys.argv[3])
 model, ddp, hook = make(operator, named=named)
-optimiser = torch.optim.SGD(model.parameters(), 0.1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
 draw = torch.Generator().manual_seed(5)
 teacher = torch.randn(64, 10, generator=draw)
 first = last = 0
 for step in range(30):
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     total = 0
     for k in range(accumulate):
         x = torch.randn(32, 64, generator=torch.Generator().manual_seed(10000 * rank + 100 * k + step))
@@ -274,7 +274,7 @@ for step in range(30):
             part = nn.functional.cross_entropy(ddp(x), y) / accumulate
             part.backward()
         total += float(part)
-    optimiser.step()
+    optimizer.step()
     first, last = (total if step == 0 else first), total
 assert hook.step == 29
 expect_alike(model)
@@ -309,12 +309,12 @@ def train(seed, operator, factor):
     if operator:
         hook = globalq.torch.DDPHook(operator, ddp, seed=seed, deadline=30)
         ddp.register_comm_hook(None, hook)
-    optimiser, curve = torch.optim.SGD(net.parameters(), 0.3 * factor), []  # a mean that is wrong by a factor is such a rate
+    optimizer, curve = torch.optim.SGD(net.parameters(), 0.3 * factor), []  # a mean that is wrong by a factor is such a rate
     for step in range(1, 81):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         x = torch.randn(32, 64, generator=torch.Generator().manual_seed(10000 * seed + 100 * rank + step))
         nn.functional.cross_entropy(ddp(x), (x @ teacher).argmax(1)).backward()
-        optimiser.step()
+        optimizer.step()
         if step % 20 == 0:
             with torch.no_grad():
                 curve.append(nn.functional.cross_entropy(net(unseen), (unseen @ teacher).argmax(1)).item())
@@ -344,15 +344,15 @@ def test_curves_are_within_the_spread_of_seeds_without_a_hook(run_processes):
 GOES_ON = PREAMBLE + """
 def train(steps, state=None):
     model, ddp, hook = make("cgx:2")
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     if state is not None:
         model.load_state_dict(state[0])
         hook.load_state_dict(state[1])
         assert hook.step == state[1]["step"]
     for step in steps:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(ddp, step).backward()
-        optimiser.step()
+        optimizer.step()
     saved = {k: v.clone() for k, v in model.state_dict().items()}, hook.state_dict()
     hook.close()
     return saved
@@ -378,15 +378,15 @@ def train(operator, steps, state=None, cap=0.25, forget=()):
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap)
     hook = globalq.torch.DDPHook(operator, ddp, deadline=30, layers={"second.*": "float32"} if operator == "top-k:0.05" else None)
     ddp.register_comm_hook(None, hook)
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     if state is not None:
         model.load_state_dict(state[0])
         hook.load_state_dict(state[1])
         assert bits_of(hook.state_dict()["compressors"]) == bits_of(state[1]["compressors"])
     for step in steps:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(ddp, step).backward()
-        optimiser.step()
+        optimizer.step()
         if step in forget:
             hook.load_state_dict({"step": hook.step})
     saved = {k: v.clone() for k, v in model.state_dict().items()}, hook.state_dict()
@@ -721,13 +721,13 @@ def train(weights=None, gradients=None, dtype=torch.float32, divide=None, rate=0
     for layer in (model[0], model[2], model) if divide else ():
         layer.set_gradient_divide_factor(divide)
     sharded = globalq.torch.shard(model, weights, gradients, deadline=30) if weights else None
-    optimiser = torch.optim.SGD(model.parameters(), rate)
+    optimizer = torch.optim.SGD(model.parameters(), rate)
     for step in range(60):
         x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1000 * step + rank))
         loss = nn.functional.cross_entropy(model(x.to(dtype)).float(), x[:, :10].argmax(1))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     shards = [p.to_local().detach().clone() for p in model.parameters()]
     used = []
     for layer in (model[0], model[2]):

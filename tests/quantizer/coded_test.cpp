@@ -30,7 +30,7 @@ std::vector<float> values(std::size_t count, std::uint32_t seed) {
 template <class Wire>
 std::vector<gq::any_quantizer> with_wire(Wire wire) {
   gq::rounding::stochastic const dice;
-  gq::reduce::requantise const again;
+  gq::reduce::requantize const again;
   return {
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, wire, again},
       gq::quantizer{gq::norm::l<2, 2>{.bucket = 300}, gq::levels::exponential{5}, dice, wire, again},

@@ -101,7 +101,7 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                 gq::wire::packed<3>{}}},
         {"shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300},
                                   gq::rounding::random_shift<>{}, gq::wire::int16{}}},
-        {"fixed", gq::quantizer{gq::norm::fixed{.unit = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+        {"fixed", gq::quantizer{gq::norm::fixed{.scale = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
                                 gq::wire::int16{}}},
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
         {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000},
@@ -194,12 +194,12 @@ TEST(StreamVectorCodec, what_has_no_scale_makes_an_invalid_frame_and_is_told_onc
               std::string::npos)
         << "the next call throws";
   }
-  gq::quantizer const fixed{gq::norm::fixed{.unit = 0.5}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+  gq::quantizer const fixed{gq::norm::fixed{.scale = 0.5}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
   gq::stream_vector_codec other{fixed, space()};
   x[700] = -3;
   device<std::byte> const one("frame", other.frame_bytes(1000));
   other.encode(on_device(x), {}, one);
-  EXPECT_NE(text_of<gq::configuration_error>([&] { other.wait(); }).find("exceeds the unit 0.5"),
+  EXPECT_NE(text_of<gq::configuration_error>([&] { other.wait(); }).find("exceeds the scale 0.5"),
             std::string::npos);
 }
 

@@ -54,7 +54,7 @@ std::vector<gq::any_quantizer> operators() {
       gq::quantizer{gq::norm::linf{.bucket = 32}, gq::levels::uniform{5}, gq::rounding::random_shift<>{},
                     gq::wire::int16{}},
       gq::quantizer{gq::norm::linf{}, table, gq::rounding::random_shift<false>{}, gq::wire::packed<5>{}},
-      gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}},
+      gq::quantizer{gq::norm::fixed{.scale = 8}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}},
       gq::quantizer{gq::norm::l<2, 2>{.bucket = 128}, gq::levels::uniform{3}, dice, gq::wire::elias<>{}},
       gq::quantizer{gq::norm::linf{}, gq::levels::exponential{7}, dice, gq::wire::huffman<>{}},
       gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{9}, dice, gq::wire::sparse<std::int16_t>{}},
@@ -420,7 +420,7 @@ TEST(VectorCodec, a_frame_of_another_form_of_scales_is_refused) {
   for (gq::any_quantizer const& op : operators()) {
     gq::detail::operator_facts const facts = op.facts();
     bool const sizes = facts.bucket != 0;  // of frames with many scales differ
-    if (facts.fixed_unit == 0) {
+    if (facts.fixed_scale == 0) {
       EXPECT_THAT((error_between<float, double>(op, op)),
                   testing::HasSubstr(sizes ? " bytes instead of " : "scales of 4 bytes instead of 8 bytes"));
       EXPECT_THAT((error_between<double, float>(op, op)),
@@ -438,7 +438,8 @@ TEST(VectorCodec, a_frame_of_another_operator_with_the_same_wire_format_is_refus
                          gq::wire::int8{}};
   };
   auto const fixed = [&](double unit) -> gq::any_quantizer {
-    return gq::quantizer{gq::norm::fixed{.unit = unit}, gq::levels::uniform{63}, dice, gq::wire::packed<7>{}};
+    return gq::quantizer{gq::norm::fixed{.scale = unit}, gq::levels::uniform{63}, dice,
+                         gq::wire::packed<7>{}};
   };
   auto const table = [&](float second) -> gq::any_quantizer {
     return gq::quantizer{gq::norm::local<1>{}, gq::levels::table{0, second, 0.5, 1}, dice,
@@ -530,7 +531,7 @@ TEST(VectorCodec, several_frames_decode_to_their_mean) {
 }
 
 TEST(VectorCodec, what_cannot_be_encoded_is_refused) {
-  gq::vector_codec codec{gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform{4},
+  gq::vector_codec codec{gq::quantizer{gq::norm::fixed{.scale = 1}, gq::levels::uniform{4},
                                        gq::rounding::stochastic{}, gq::wire::int8{}}};
   std::vector<float> x{0.5F, 2.0F};
   std::vector<std::byte> frame(codec.frame_bytes(2));

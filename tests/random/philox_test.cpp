@@ -57,7 +57,7 @@ TEST(Philox, ten_rounds_are_the_default) {
   EXPECT_EQ(w.word[0], ten_rounds[2].word[0]);
 }
 
-// For one key Philox is a bijection of the counters, so neighbours in any of the four words must differ.
+// For one key Philox is a bijection of the counters, so neighbors in any of the four words must differ.
 TEST(Philox, different_counters_give_different_blocks) {
   std::set<std::array<std::uint32_t, 4>> seen;
   int blocks = 0;

@@ -53,9 +53,9 @@ double z_of(std::vector<std::uint32_t> const& counts, double n) {
 std::uint32_t byte_of(words4 const& w, int i) { return (w.word[i / 4] >> (8 * (i % 4))) & 0xffU; }
 
 /// The streams next to one: what changes from call to call, worker to worker, use to use, block to block.
-using neighbour = std::function<words4(stream, std::uint64_t)>;
+using neighbor = std::function<words4(stream, std::uint64_t)>;
 template <int Rounds>
-std::vector<neighbour> neighbours() {
+std::vector<neighbor> neighbors() {
   return {
       [](stream s, std::uint64_t g) { return block<Rounds>(s, g + 1); },
       [](stream s, std::uint64_t g) { return block<Rounds>((++s.step, s), g); },
@@ -65,12 +65,12 @@ std::vector<neighbour> neighbours() {
   };
 }
 
-/// Bits of a block against bits of its neighbours: each of the 128 must change with probability 1/2.
+/// Bits of a block against bits of its neighbors: each of the 128 must change with probability 1/2.
 template <int Rounds>
 double change_of_bits() {
   constexpr std::uint64_t n = 1U << 15;
   double worst = 0;
-  for (neighbour const& next : neighbours<Rounds>()) {
+  for (neighbor const& next : neighbors<Rounds>()) {
     std::array<std::uint64_t, 128> changed{}, set{};
     stream const s{42, 0, 0, purpose::encode};
     for (std::uint64_t g = 0; g < n; ++g) {
@@ -87,13 +87,13 @@ double change_of_bits() {
   return worst;
 }
 
-/// Pairs of bytes, of one block and its neighbours, in 65,536 bins.
+/// Pairs of bytes, of one block and its neighbors, in 65,536 bins.
 template <int Rounds>
 double pairs_of_bytes() {
   constexpr std::uint64_t n = 1U << 19;
   double worst = 0;
-  stream const s{7, 3, 1, purpose::requantise};
-  for (neighbour const& next : neighbours<Rounds>())
+  stream const s{7, 3, 1, purpose::requantize};
+  for (neighbor const& next : neighbors<Rounds>())
     for (int i : {0, 5, 10, 15}) {
       std::vector<std::uint32_t> across(65536, 0), within(65536, 0);
       for (std::uint64_t g = 0; g < n; ++g) {

@@ -21,13 +21,13 @@ using gq::kernel::fill_words;
 using gq::random::purpose;
 using gq::random::stream;
 
-constexpr purpose all_purposes[] = {purpose::encode, purpose::reduce, purpose::requantise, purpose::shift,
-                                    purpose::shift_requantise};
+constexpr purpose all_purposes[] = {purpose::encode, purpose::reduce, purpose::requantize, purpose::shift,
+                                    purpose::shift_requantize};
 
 // The words of a share of Lanes groups: row w holds values 64 w + 4 lane ... of the tile.
 template <int Lanes>
 void expect_fill_is_word() {
-  stream const s{0x0123456789abcdefULL, 123456789012345ULL, 17, purpose::requantise};
+  stream const s{0x0123456789abcdefULL, 123456789012345ULL, 17, purpose::requantize};
   for (std::uint64_t tile :
        {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1000003}, (std::uint64_t{1} << 40) - 1}) {
     for (int lane = 0; lane + Lanes <= 16; lane += Lanes) {
@@ -98,8 +98,8 @@ TEST(Stream, golden_words_never_change) {
       {42, 7, 3, purpose::encode, 255, 0x50c5a31aU},
       {42, 7, 3, purpose::encode, 256, 0xad9d9db6U},
       {42, 7, 3, purpose::reduce, 1000003, 0xf2de8ee3U},
-      {42, 7, 3, purpose::requantise, 1000003, 0x8a7eebacU},
-      {0x0123456789abcdefULL, gq::random::max_step, 0xffffffffU, purpose::shift_requantise,
+      {42, 7, 3, purpose::requantize, 1000003, 0x8a7eebacU},
+      {0x0123456789abcdefULL, gq::random::max_step, 0xffffffffU, purpose::shift_requantize,
        gq::random::max_length - 1, 0x5ce4c451U},
       {0x0123456789abcdefULL, (std::uint64_t{1} << 33) + 5, 12, purpose::shift, (std::uint64_t{1} << 40) + 77,
        0x0219359fU},
@@ -169,7 +169,7 @@ TEST(Stream, bytes_of_every_position_are_uniform) {
   }
 }
 
-// --- Four neighbours share a word --------------------------------------------------------------------------
+// --- Four neighbors share a word --------------------------------------------------------------------------
 
 // How many of the 2^32 words w have w < a and rotl(w, shift) < b. With x the top `shift` bits of w and y the
 // others, w < a compares (x, y) with a's halves (xa, ya) and the rotated word compares (y, x) with b's halves
@@ -288,9 +288,9 @@ TEST(SharedWord, the_covariance_of_two_decisions_is_at_most_one_1024th) {
     }
 }
 
-// What the mapping promises: the correlations above are those of neighbours, and other coordinates share
+// What the mapping promises: the correlations above are those of neighbors, and other coordinates share
 // nothing.
-TEST(SharedWord, neighbours_see_rotations_of_one_word) {
+TEST(SharedWord, neighbors_see_rotations_of_one_word) {
   stream const s{1, 2, 3, purpose::encode};
   for (std::uint64_t i = 0; i < 1024; i += 4)
     for (int r = 1; r < 4; ++r)

@@ -122,7 +122,7 @@ struct exponential_again : gq::reduce::exponential {
   static constexpr char const* name() { return "exponential-again"; }
   static constexpr bool unbiased = true;
   template <class Levels>
-  static constexpr bool adds = Levels::is_binary;
+  static constexpr bool adds = Levels::base_two;
   static std::uint64_t largest_code(std::uint32_t max_code, std::uint32_t, std::uint32_t height) {
     return std::uint64_t{max_code} + height;
   }
@@ -152,7 +152,7 @@ TEST(OwnReduce, a_table_has_no_codes_above_its_largest_level) {
                             gq::wire::int8{}, table_sum{}};
   EXPECT_THAT(gq::plan_for(table, gq::schedule::ring{}, 3, 9).refusal,
               AllOf(HasSubstr("no code of these levels stands for more than the norm"),
-                    HasSubstr("use reduce::requantise")));
+                    HasSubstr("use reduce::requantize")));
 }
 
 /// Says that sums need no room.

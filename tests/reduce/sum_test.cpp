@@ -39,7 +39,7 @@ TEST(SumReduce, the_ends_of_each_lane_are_reached) {
 TEST(Reduces, have_the_names_that_messages_use) {
   EXPECT_EQ(std::string(gq::reduce::automatic::name()), "auto");
   EXPECT_EQ(std::string(gq::reduce::sum::name()), "sum");
-  EXPECT_EQ(std::string(gq::reduce::requantise::name()), "requantise");
+  EXPECT_EQ(std::string(gq::reduce::requantize::name()), "requantize");
 }
 
 struct with_state {
@@ -48,7 +48,7 @@ struct with_state {
 };
 struct nameless {};
 static_assert(gq::ReduceOperator<sum> && gq::ReduceOperator<gq::reduce::automatic> &&
-              gq::ReduceOperator<gq::reduce::requantise>);
+              gq::ReduceOperator<gq::reduce::requantize>);
 static_assert(!gq::ReduceOperator<with_state>, "what a reduce does may depend on its arguments only");
 static_assert(!gq::ReduceOperator<nameless> && !gq::ReduceOperator<int>);
 

@@ -41,7 +41,7 @@ TEST(Nearest, exponential_levels_have_their_halves_in_the_arithmetic_middle) {
   EXPECT_EQ(code_of(levels, nearest{}, std::nextafter(0.125F, 0.0F), 0), 0);
 }
 
-TEST(Nearest, symmetric_levels_without_zero_round_towards_the_sign) {
+TEST(Nearest, symmetric_levels_without_zero_round_toward_the_sign) {
   gq::levels::symmetric const levels{0.5, 1.0};
   EXPECT_EQ(code_of(levels, nearest{}, 0.1F, 0), 1);
   EXPECT_EQ(code_of(levels, nearest{}, -0.1F, 0), -1);

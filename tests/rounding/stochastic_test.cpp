@@ -51,7 +51,7 @@ TEST(Stochastic, the_smallest_fraction_that_32_bits_hold_rounds_up_for_exactly_o
 }
 
 // Between a and c the variance is (c - y)(y - a). On a grid of M words that holds i/M up-words exactly.
-TEST(Stochastic, the_variance_is_the_product_of_the_distances_to_the_neighbours) {
+TEST(Stochastic, the_variance_is_the_product_of_the_distances_to_the_neighbors) {
   constexpr int M = 1024;
   gq::levels::uniform<> const levels(7);
   for (int i : {0, 1, 100, 512, 1000, 1023})

@@ -67,7 +67,7 @@ TYPED_TEST_SUITE_P(unbiased_rounding_suite);
 
 TYPED_TEST_P(rounding_scheme_suite, is_a_rounding_scheme) { static_assert(gq::RoundingScheme<TypeParam>); }
 
-TYPED_TEST_P(rounding_scheme_suite, a_code_is_one_of_the_two_neighbours) {
+TYPED_TEST_P(rounding_scheme_suite, a_code_is_one_of_the_two_neighbors) {
   TypeParam const rounding{};
   gq::levels::uniform<> const levels(15);
   for (float x = -15.0F; x <= 15.0F; x += 0.171875F)
@@ -170,7 +170,7 @@ TYPED_TEST_P(unbiased_rounding_suite, the_mean_over_a_grid_of_words_is_the_value
   for (int i = -8; i <= 8; ++i) ASSERT_EQ(mean(symmetric, static_cast<float>(i) / 32), i / 32.0);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(rounding_scheme_suite, is_a_rounding_scheme, a_code_is_one_of_the_two_neighbours,
+REGISTER_TYPED_TEST_SUITE_P(rounding_scheme_suite, is_a_rounding_scheme, a_code_is_one_of_the_two_neighbors,
                             a_level_keeps_its_code_whatever_the_word,
                             a_value_beyond_the_norm_gets_the_last_level,
                             many_values_get_the_codes_of_one_at_a_time);

@@ -284,7 +284,7 @@ TEST(Float32Sum, rounding_modes_of_the_caller_change_no_bit) {
   }
 }
 
-TEST(Float32Sum, groups_and_centred_operators_go_through_it) {
+TEST(Float32Sum, groups_and_centered_operators_go_through_it) {
   on_threads(5, [](auto& workers) {
     gq::any_quantizer const op = operators()[1];
     auto const nodes = sums_in(std::vector<int>{3, 2}, "allgather");
@@ -296,11 +296,11 @@ TEST(Float32Sum, groups_and_centred_operators_go_through_it) {
     mean(b2, 5);
     EXPECT_EQ(a, a2);
     EXPECT_EQ(b, b2);
-    gq::allreduce_mean centred{workers, gq::any_quantizer{gq::centred{op}}, nodes, {.seed = 5}};
+    gq::allreduce_mean centered{workers, gq::any_quantizer{gq::centered{op}}, nodes, {.seed = 5}};
     std::vector<float> far(300, 1000.0F + static_cast<float>(workers.rank()));
     far[7] += 1;
     auto const exact = 1000.0 + 2.0;
-    centred(far, 6);
+    centered(far, 6);
     for (std::size_t i = 0; i < far.size(); ++i)  // buckets of equal values are exact
       EXPECT_NEAR(static_cast<double>(far[i]), exact + (i == 7 ? 1 : 0), i < 128 ? 1.0 : 1e-3) << i;
   });

@@ -52,7 +52,7 @@ class Curves(unittest.TestCase):
 
 class Times(unittest.TestCase):
     def test_a_speed_up_compares_steps_of_the_same_round(self):
-        # the neighbours slow down the second round: both take twice as long, and the ratio stays
+        # the neighbors slow down the second round: both take twice as long, and the ratio stays
         base, other = timing([2, 4, 2], [], [], []), timing([1, 2, 1], [], [], [])
         self.assertEqual(figures.speed_up(base, other), 2)
         self.assertEqual(figures.step_seconds(base), 2)

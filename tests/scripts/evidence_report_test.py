@@ -92,7 +92,7 @@ class Report(unittest.TestCase):
         row = next(line for line in self.section(text, "published").splitlines() if "times fewer bytes | 3.00 (digits)" in line)
         self.assertIn("+0.00 to -10.00 (digits)", row)
 
-    def test_quantising_adds_what_float32_does_not_compute(self):
+    def test_quantizing_adds_what_float32_does_not_compute(self):
         times = {"compute": [0.008] * 3}
         _, _, text = self.report([timing("float32", "1gbit", 0.02, **times, method_compute=[0.002] * 3),
                                   timing("layers:cgx:4", "1gbit", 0.02, **times, method_compute=[0.003] * 3)])

@@ -45,12 +45,12 @@ struct composition {
 };
 
 /// The unit of "fixed": above every value of the inputs that are used with it.
-inline constexpr double fixed_unit = 64;
+inline constexpr double fixed_scale = 64;
 
 /// What of a composition its operator needs; kept, since many compositions share one.
 inline gq::any_quantizer make_operator(composition const& c) {
   if (c.norm == "fixed") {  // no word of named: uniform levels, int8 and packed stand for all
-    gq::norm::fixed const unit{fixed_unit, c.bucket};
+    gq::norm::fixed const unit{fixed_scale, c.bucket};
     std::uint32_t const s =
         c.levels == "uniform" ? 0 : static_cast<std::uint32_t>(std::stoul(c.levels.substr(8)));
     if (c.wire == "int8")

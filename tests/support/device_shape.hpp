@@ -15,7 +15,7 @@
 #include <globalq/levels/uniform.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/reduce/reduce.hpp>
-#include <globalq/rounding/one_word.hpp>
+#include <globalq/rounding/shared_draw.hpp>
 #include <globalq/rounding/stochastic.hpp>
 #include <globalq/wire/frame.hpp>
 #include <globalq/wire/integer.hpp>
@@ -209,7 +209,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
                     return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
                   });
           both(
-              "requantise", bytes, code_off,
+              "requantize", bytes, code_off,
               [&](on_host const& h, std::byte* out) {
                 return gq::kernel::host::add_values<lane>{h, out, scales[2].data()};
               },
@@ -284,7 +284,7 @@ template <class Wire>
 void compare_all(Wire const& wire, bool small, char const* name) {
   using table = gq::levels::detail::level_table;
   std::uint32_t const s = small ? 1 : 5;
-  gq::rounding::detail::one_word const shift{true, false}, nearest{false, true};
+  gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   compare(gq::levels::uniform<>{s}, gq::rounding::stochastic{}, wire, false, name);
   compare(gq::levels::uniform<>{s}, shift, wire, false, name);
   if (small) return;

@@ -71,7 +71,7 @@ struct levels {
 };
 
 enum class rounding { stochastic, random_shift, random_shift_unshifted, nearest };
-enum class method { none, sum, exponential, requantise };
+enum class method { none, sum, exponential, requantize };
 
 /// Everything a call depends on.
 struct problem {
@@ -90,7 +90,7 @@ class solver {
   explicit solver(problem const& p) : p_(p), how_(p.how) {
     p.scheme.list(values_, codes_);
     // a shifted value may lie beyond the norm, where the next encoding would cut it off: not shifted back then
-    if (p.reduce == method::requantise && how_ == rounding::random_shift)
+    if (p.reduce == method::requantize && how_ == rounding::random_shift)
       how_ = rounding::random_shift_unshifted;
   }
 
@@ -129,11 +129,11 @@ class solver {
 
   /// The word that a decision is taken with.
   std::uint32_t decision(bool again, int worker, std::uint64_t i) const {
-    if (how_ == rounding::stochastic) return word(again ? purpose::requantise : purpose::encode, worker, i);
+    if (how_ == rounding::stochastic) return word(again ? purpose::requantize : purpose::encode, worker, i);
     if (how_ == rounding::nearest) return 0x7fffffffU;
     // group b is that of coordinate 256 (b / 16) + 4 (b % 16), whose word is not rotated
     std::uint64_t const b = p_.bucket == 0 ? 0 : i / p_.bucket;
-    return word(again ? purpose::shift_requantise : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
+    return word(again ? purpose::shift_requantize : purpose::shift, worker, 256 * (b / 16) + 4 * (b % 16));
   }
 
   /// The amount that was taken off before rounding, in gaps.
@@ -201,7 +201,7 @@ class solver {
   partial combine(int at, std::vector<partial> const& with, std::uint64_t i) const {
     partial result = leaf(at, i);
     if (with.empty()) return result;
-    if (p_.reduce == method::requantise) {
+    if (p_.reduce == method::requantize) {
       float sum = own(at, i);
       int terms = 1;
       for (partial const& s : with) {

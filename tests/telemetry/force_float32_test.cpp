@@ -8,7 +8,7 @@
 
 #include <globalq/baseline/error_feedback.hpp>
 #include <globalq/baseline/top_k.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/telemetry/telemetry.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
@@ -184,9 +184,9 @@ TEST(ForceFloat32, shards_stay_where_they_were) {
     gq::transport::barrier(workers);
     gq::reduce_scatter_mean scatter{workers, nine_levels};
     gq::all_gather gather{workers, nine_levels};
-    gq::any_quantizer const around{gq::centred{nine_levels}};
-    gq::reduce_scatter_mean centred_scatter{workers, around};
-    gq::all_gather centred_gather{workers, around};
+    gq::any_quantizer const around{gq::centered{nine_levels}};
+    gq::reduce_scatter_mean centered_scatter{workers, around};
+    gq::all_gather centered_gather{workers, around};
     gq::segment const own = scatter.shard(length), was = before.shard(length);
     EXPECT_EQ(own.first, was.first);
     EXPECT_EQ(own.count, was.count);
@@ -198,11 +198,11 @@ TEST(ForceFloat32, shards_stay_where_they_were) {
                                   expected.begin() + static_cast<std::ptrdiff_t>(own.first + own.count));
     for (std::size_t i = 0; i < mine.size(); ++i)
       EXPECT_NEAR(shard[i], mine[i], 1e-6 * std::abs(mine[i]) + 1e-9);
-    std::vector<float> centred(own.count), all(length), again(length);
-    centred_scatter(values(length, workers.rank()), centred, 1);
-    EXPECT_TRUE(same_bits(shard, centred)) << "midpoints were taken off";
+    std::vector<float> centered(own.count), all(length), again(length);
+    centered_scatter(values(length, workers.rank()), centered, 1);
+    EXPECT_TRUE(same_bits(shard, centered)) << "midpoints were taken off";
     gather(shard, all, 2);
-    centred_gather(shard, again, 2);
+    centered_gather(shard, again, 2);
     EXPECT_TRUE(same_bits(all, again));
     EXPECT_TRUE(same_bits(shard, {all.begin() + static_cast<std::ptrdiff_t>(own.first),
                                   all.begin() + static_cast<std::ptrdiff_t>(own.first + own.count)}))
@@ -213,19 +213,19 @@ TEST(ForceFloat32, shards_stay_where_they_were) {
   });
 }
 
-TEST(ForceFloat32, layers_centred_means_nodes_and_compressors) {
+TEST(ForceFloat32, layers_centered_means_nodes_and_compressors) {
   forced const now;
   on_threads(n, [&](auto& workers) {
     auto const x = values(length, workers.rank());
     auto const expected = plain(workers, x, "sra", 1);
     auto y = x;
 
-    gq::allreduce_mean centred{workers, gq::any_quantizer{gq::centred{nine_levels, 1000}},
-                               gq::schedule::any{"sra"}};
-    centred(y, 1);
-    EXPECT_TRUE(same_bits(y, expected)) << "centred";
+    gq::allreduce_mean centered{workers, gq::any_quantizer{gq::centered{nine_levels, 1000}},
+                                gq::schedule::any{"sra"}};
+    centered(y, 1);
+    EXPECT_TRUE(same_bits(y, expected)) << "centered";
 
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("weight", {40, 100}).add("head", {1000});
     std::vector<gq::any_quantizer> const ops{nine_levels, learned};
     gq::adapt::layered_mean layers{workers, model, ops, gq::schedule::any{"allgather"}, {}};

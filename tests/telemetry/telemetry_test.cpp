@@ -18,7 +18,7 @@
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/telemetry/telemetry.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/transport/staged.hpp>
@@ -73,7 +73,7 @@ TEST(Telemetry, bytes_are_those_of_the_plan_and_phases_are_parts_of_the_whole) {
         EXPECT_GT(r.in(gq::phase::transfer), 0);
         EXPECT_GT(r.in(gq::phase::decode), 0);
         EXPECT_LE(sum_of(r.phase_seconds), r.seconds);
-        EXPECT_TRUE(std::isnan(r.zero_fraction()) && std::isnan(r.normalised_error()));
+        EXPECT_TRUE(std::isnan(r.zero_fraction()) && std::isnan(r.normalized_error()));
         std::scoped_lock const lock(together);
         most = std::max(most, r.bytes_sent);
         planned = watched.plan(length).bytes_sent;
@@ -111,9 +111,9 @@ void expect_own_errors(auto const& op, std::size_t length, int exponent) {
     // sums of at most 5,000 terms in another order
     EXPECT_NEAR(r.energy, energy, 1e-12 * energy);
     EXPECT_NEAR(r.error_energy, error, 1e-12 * error);
-    EXPECT_NEAR(r.normalised_error(), error / energy, 1e-11 * error / energy);
+    EXPECT_NEAR(r.normalized_error(), error / energy, 1e-11 * error / energy);
     EXPECT_DOUBLE_EQ(r.zero_fraction(), static_cast<double>(zeros) / static_cast<double>(length));
-    EXPECT_GT(r.normalised_error(), 0);
+    EXPECT_GT(r.normalized_error(), 0);
     EXPECT_GT(zeros, 0U);
   });
 }
@@ -156,7 +156,7 @@ TEST(Telemetry, errors_of_all_workers_are_those_of_the_mean_where_frames_are_of_
 TEST(Telemetry, groups_and_layers_tell_of_all_their_values) {
   on_threads(3, [&](auto& workers) {
     gq::telemetry seen{{.errors = true}};
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("weight", {30, 40}).add("bias", {30}).add_at(2000, "head", {7, 100});
     std::vector<gq::any_quantizer> const ops{integers, gq::uncompressed{}, own_scales};
     gq::adapt::layered_mean mean{workers,
@@ -211,7 +211,7 @@ TEST(Telemetry, zeros_have_no_error_and_are_all_zero) {
     std::vector<float> x(300);
     mean(x, 0);
     EXPECT_EQ(seen.last().zero_fraction(), 1);
-    EXPECT_EQ(seen.last().normalised_error(), 0);
+    EXPECT_EQ(seen.last().normalized_error(), 0);
   });
 }
 
@@ -225,7 +225,7 @@ TEST(Telemetry, zeros_on_a_stream_are_counted_as_on_the_host) {
     mean.wait();
     EXPECT_EQ(seen.last().rounded, 300U);
     EXPECT_EQ(seen.last().zero_fraction(), 1);
-    EXPECT_EQ(seen.last().normalised_error(), 0);
+    EXPECT_EQ(seen.last().normalized_error(), 0);
   });
 }
 
@@ -247,14 +247,14 @@ TEST(Telemetry, sums_of_nodes_and_midpoints_are_bytes_and_no_errors) {
                              settings};
     expect_all([&] { nodes(x, 0); }, "float32_sum");
     EXPECT_EQ(seen.total().rounded, workers.rank() % 2 == 0 ? length : 0) << "leaders round";
-    gq::any_quantizer const around{gq::centred{own_scales}};
+    gq::any_quantizer const around{gq::centered{own_scales}};
     gq::allreduce_mean mean{workers, around, gq::schedule::any{"sra"}, settings};
-    expect_all([&] { mean(x, 1); }, "centred");
+    expect_all([&] { mean(x, 1); }, "centered");
     EXPECT_EQ(seen.total().rounded, length) << "midpoints are not rounded";
     gq::all_gather gather{workers, around, settings};
-    expect_all([&] { gather(x, 2); }, "centred all_gather");
+    expect_all([&] { gather(x, 2); }, "centered all_gather");
     gq::reduce_scatter_mean scatter{workers, around, settings};
-    expect_all([&] { scatter(x, 3); }, "centred reduce_scatter_mean");
+    expect_all([&] { scatter(x, 3); }, "centered reduce_scatter_mean");
   });
 }
 
@@ -265,7 +265,7 @@ TEST(Telemetry, squares_beyond_float64_are_no_error_of_zero) {
     for (double magnitude : {0x1p520, 0x1p-560}) {
       std::vector<double> x{magnitude, magnitude / 3, 0};
       mean(x, 0);
-      EXPECT_TRUE(std::isnan(seen.last().normalised_error())) << magnitude;
+      EXPECT_TRUE(std::isnan(seen.last().normalized_error())) << magnitude;
       EXPECT_EQ(seen.last().zeros, 1U);
     }
   });
@@ -310,8 +310,8 @@ TEST(Telemetry, a_call_that_throws_has_failed) {
   });
 }
 
-gq::adapt::layout one_matrix() {
-  gq::adapt::layout model;
+gq::adapt::model_layout one_matrix() {
+  gq::adapt::model_layout model;
   model.add_at(5, "weight", {100, 30}).add("bias", {30});
   return model;
 }
@@ -432,7 +432,7 @@ TEST(Telemetry, compressors_tell_what_their_messages_leave_out) {
             }
           EXPECT_EQ(r.rounded, count);
           EXPECT_EQ(r.zeros, zeros);
-          EXPECT_NEAR(r.normalised_error(), error / energy, 1e-12 * (1 + error / energy));
+          EXPECT_NEAR(r.normalized_error(), error / energy, 1e-12 * (1 + error / energy));
         } else {
           ++other;
         }

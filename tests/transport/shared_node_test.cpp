@@ -31,9 +31,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(transport_suite);
 namespace {
 
 using gq::transport::detail::shared_node;
-using gq::transport::detail::shared_outcome;
 using gq::transport::detail::shared_plan;
 using gq::transport::detail::shared_transfer;
+using gq::transport::detail::wait_result;
 
 constexpr auto alone = [] { return false; };      // no other library needs progress
 constexpr auto minute = std::chrono::minutes{1};  // far from any wait that ends well
@@ -109,7 +109,7 @@ TEST(SharedNode, messages_of_all_sizes_arrive_whatever_the_order_of_waits) {
           }
           for (std::size_t k = transfers.size(); k-- > 0;) {
             std::size_t const i = turn == 0 ? k : transfers.size() - 1 - k;
-            ASSERT_EQ(node.await(*transfers[i], peers[i], minute, alone), shared_outcome::done);
+            ASSERT_EQ(node.await(*transfers[i], peers[i], minute, alone), wait_result::done);
             node.give_back(*transfers[i]);
           }
           EXPECT_FALSE(node.busy());
@@ -141,7 +141,7 @@ TEST(SharedNode, a_long_stream_of_messages_never_stalls) {
           transfers.push_back(&node.send(peer, out[i]));
         }
         for (auto* each : transfers) {
-          ASSERT_EQ(node.await(*each, peer, minute, alone), shared_outcome::done);
+          ASSERT_EQ(node.await(*each, peer, minute, alone), wait_result::done);
           node.give_back(*each);
         }
         for (std::size_t i = 0; i < window; ++i) ASSERT_EQ(in[i], pattern(peer, turn % 60, in[i].size()));
@@ -157,7 +157,7 @@ TEST(SharedNode, allgathers_follow_each_other_without_mixing) {
       int culprit = 0;
       ASSERT_EQ(node.allgather(std::as_bytes(std::span{&mine, 1}), std::as_writable_bytes(std::span{all}),
                                minute, culprit, alone),
-                shared_outcome::done);
+                wait_result::done);
       for (std::uint64_t rank = 0; rank < 4; ++rank) ASSERT_EQ(all[rank], turn * 10 + rank);
     }
   });
@@ -177,7 +177,7 @@ TEST(SharedNode, bytes_of_a_sender_that_failed_do_not_count) {
     while (stage != 1) std::this_thread::yield();
     std::vector<std::byte> in(std::size_t{1} << 16);
     auto& transfer = node.receive(0, in);
-    EXPECT_EQ(node.await(transfer, 0, minute, alone), shared_outcome::failed);
+    EXPECT_EQ(node.await(transfer, 0, minute, alone), wait_result::failed);
     EXPECT_EQ(node.failed_rank(), 0);
     EXPECT_STREQ(node.failure_text(), "given up");
     node.fail(1, "because of rank 0");
@@ -199,7 +199,7 @@ TEST(SharedNode, what_arrived_counts_though_its_sender_failed) {
     }
     while (!sent) std::this_thread::yield();
     std::vector<std::byte> in(100);
-    EXPECT_EQ(node.await(node.receive(0, in), 0, minute, alone), shared_outcome::done);
+    EXPECT_EQ(node.await(node.receive(0, in), 0, minute, alone), wait_result::done);
     EXPECT_EQ(in, bytes);
   });
 }
@@ -215,7 +215,7 @@ TEST(SharedNode, sizes_that_differ_are_told_to_the_receiver) {
         return;
       }
       auto& transfer = node.receive(0, bytes);
-      EXPECT_EQ(node.await(transfer, 0, minute, alone), shared_outcome::mismatch);
+      EXPECT_EQ(node.await(transfer, 0, minute, alone), wait_result::mismatch);
       EXPECT_EQ(transfer.peer_bytes, sent);
       over = true;
     });
@@ -264,8 +264,8 @@ TEST(SharedNode, processes_exchange_messages) {
       std::vector<std::byte> in(bytes);
       auto& incoming = node.receive(1 - rank, in);
       auto& outgoing = node.send(1 - rank, out);
-      return node.complete() && node.await(incoming, 1 - rank, minute, alone) == shared_outcome::done &&
-             node.await(outgoing, 1 - rank, minute, alone) == shared_outcome::done &&
+      return node.complete() && node.await(incoming, 1 - rank, minute, alone) == wait_result::done &&
+             node.await(outgoing, 1 - rank, minute, alone) == wait_result::done &&
              in == pattern(1 - rank, rank, bytes);
     };
     // The child's verdict comes back in the memory that it shares with its parent.
@@ -294,9 +294,9 @@ TEST(SharedNode, a_process_that_died_is_missed_long_before_the_deadline) {
   std::byte first{}, second{};
   auto& incoming = node.receive(1, std::span{&first, 1});
   auto& missing = node.receive(1, std::span{&second, 1});
-  EXPECT_EQ(node.await(incoming, 1, minute, alone), shared_outcome::done);  // was sent before it died
+  EXPECT_EQ(node.await(incoming, 1, minute, alone), wait_result::done);  // was sent before it died
   EXPECT_EQ(first, std::byte{7});
-  EXPECT_EQ(node.await(missing, 1, minute, alone), shared_outcome::died);
+  EXPECT_EQ(node.await(missing, 1, minute, alone), wait_result::died);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{30});
 }
 
@@ -314,7 +314,7 @@ TEST(SharedNode, a_sender_that_died_in_the_middle_of_a_message_is_missed) {
     std::vector<std::byte> in(100000);
     std::this_thread::sleep_for(std::chrono::milliseconds{50});  // let it die
     auto const how = node.await(node.receive(1, in), 1, minute, alone);
-    EXPECT_TRUE(how == shared_outcome::died || how == shared_outcome::unreadable) << static_cast<int>(how);
+    EXPECT_TRUE(how == wait_result::died || how == wait_result::unreadable) << static_cast<int>(how);
   }
 }
 #endif

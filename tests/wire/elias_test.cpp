@@ -131,7 +131,7 @@ TEST(Elias, the_shorter_form_is_taken) {
 enum class input { normal, ones, one_hot, heavy, half };
 
 /// Codes of a vector: levels k / s of its l2 norm, stochastic rounding.
-std::vector<std::int16_t> quantised(input kind, std::size_t d, double s, std::mt19937_64& draw) {
+std::vector<std::int16_t> quantized(input kind, std::size_t d, double s, std::mt19937_64& draw) {
   std::normal_distribution<double> normal;
   std::vector<double> x(d);
   for (std::size_t i = 0; i < d; ++i) {
@@ -194,7 +194,7 @@ TEST(EliasLength, is_within_the_bound_of_the_theorem_for_few_and_many_levels_and
         constexpr int draws = 12;
         double mean = 0, square = 0, body_mean = 0;
         for (int k = 0; k < draws; ++k) {
-          auto const codes = quantised(kind, d, s, draw);
+          auto const codes = quantized(kind, d, s, draw);
           double const bits = published_bits(codes);
           mean += bits / draws;
           square += bits * bits / draws;
@@ -217,12 +217,12 @@ TEST(EliasLength, at_sqrt_d_levels_of_the_l2_norm_2_8_bits_hold_for_normals_but_
   std::mt19937_64 draw(12);
   std::size_t const d = 1 << 16;
   double const n = static_cast<double>(d), s = 256;
-  double const normal = published_bits(quantised(input::normal, d, s, draw));
+  double const normal = published_bits(quantized(input::normal, d, s, draw));
   EXPECT_LE(normal, 2.8 * n);
   EXPECT_NEAR(normal, 2.76 * n, 0.02 * n);  // a deviation of the sum is below 2 sqrt(D) = 0.008 D bits
-  EXPECT_EQ(published_bits(quantised(input::ones, d, s, draw)), 3 * n);
+  EXPECT_EQ(published_bits(quantized(input::ones, d, s, draw)), 3 * n);
   for (input kind : {input::normal, input::ones, input::one_hot, input::heavy, input::half})
-    EXPECT_LE(published_bits(quantised(kind, d, s, draw)), 37.0 / 12 * n);
+    EXPECT_LE(published_bits(quantized(kind, d, s, draw)), 37.0 / 12 * n);
 }
 
 // The constants of that bound: 1/3 + 3/4 t^2 is above the expected length of a level's word, where the t^2 sum to D; and

@@ -28,7 +28,7 @@ inline std::vector<int> row_counts() {
   return list;
 }
 
-/// n codes within the limit: both ends, their neighbours and everything between, zero only where it is
+/// n codes within the limit: both ends, their neighbors and everything between, zero only where it is
 /// allowed.
 template <class Wire>
 std::vector<typename Wire::lane> codes_for(Wire const& wire, int n, bool zero_free, int start) {

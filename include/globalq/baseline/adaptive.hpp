@@ -25,7 +25,7 @@ namespace GLOBALQ_ABI::baseline {
 template <class C>
 concept LayeredCompressor = std::copyable<C> &&
     requires(C& c, C const& fixed, std::span<typename C::parameter const> all, std::uint64_t step) {
-  { fixed.layers() } -> std::same_as<adapt::layout const&>;
+  { fixed.layers() } -> std::same_as<adapt::model_layout const&>;
   requires requires { c.assign(all); } || requires {
     c.assign(all, step);
   };
@@ -79,7 +79,7 @@ class adaptive {
     assign(0);
   }
 
-  adapt::layout const& layers() const { return feedback_.layers(); }
+  adapt::model_layout const& layers() const { return feedback_.layers(); }
 
   /// @brief See error_feedback::reduce.
   /// @throws as it does, and as selector::choose does

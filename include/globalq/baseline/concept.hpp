@@ -4,7 +4,7 @@
 /// @brief compressor: what the methods of other papers have in common, so that they can be compared and wrapped.
 
 #include "../call/options.hpp"
-#include "../train/adapt/layout.hpp"
+#include "../train/adapt/model_layout.hpp"
 #include "../transport/concept.hpp"
 
 #include <concepts>
@@ -39,7 +39,7 @@ template <class C, class T>
 concept Compressor = Transport<T> && std::movable<C> &&
     requires(C& c, C const& fixed, T& workers, std::span<float const> x, std::span<float> y,
              std::uint64_t step) {
-  { fixed.layers() } -> std::same_as<adapt::layout const&>;
+  { fixed.layers() } -> std::same_as<adapt::model_layout const&>;
   { c.reduce(workers, x, y, y, step) } -> std::same_as<outcome>;
 };
 

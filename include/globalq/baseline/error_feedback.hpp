@@ -57,7 +57,7 @@ class error_feedback {
             "without bound; give one that does not scale what it sends: rand_k with .unbiased = false");
   }
 
-  adapt::layout const& layers() const { return inner_.layers(); }
+  adapt::model_layout const& layers() const { return inner_.layers(); }
   C& inner() { return inner_; }
   C const& inner() const { return inner_; }
 

@@ -41,7 +41,7 @@ class int_sgd {
 
  public:
   /// @throws configuration_error unless 0 <= beta < 1 and epsilon > 0, and for a layer that is not float32
-  explicit int_sgd(adapt::layout layers, int_sgd_options const& how = {}, options const& settings = {},
+  explicit int_sgd(adapt::model_layout layers, int_sgd_options const& how = {}, options const& settings = {},
                    Schedule schedule = {})
       : schedule_(std::move(schedule)),
         how_(how),
@@ -53,7 +53,7 @@ class int_sgd {
                                 std::to_string(how.epsilon) + "; use 0 <= beta < 1 and epsilon > 0");
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
 
   /// @brief Tells how far the model has moved since the last call, and how far the next step will go.
   ///

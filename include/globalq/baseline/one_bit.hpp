@@ -54,13 +54,13 @@ struct one_bit_options {
 class one_bit {
  public:
   /// @throws configuration_error for a layer that is not float32
-  explicit one_bit(adapt::layout layers, one_bit_options const& how = {}, options const& settings = {})
+  explicit one_bit(adapt::model_layout layers, one_bit_options const& how = {}, options const& settings = {})
       : how_(how),
         caller_("one_bit", std::move(layers), settings,
                 globalq::detail::hash(how.bucket, static_cast<std::uint64_t>(how.exchange))),
         buckets_(caller_.layers(), how.bucket) {}
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
   /// Bytes of a message of all buckets. A worker sends about 2 (n-1)/n times as many; gather: n-1 times.
   std::size_t frame_bytes() const { return 8 * buckets_.words(); }
 
@@ -208,8 +208,8 @@ class one_bit {
                                 next_.data(), from_);
     schedule::scatter_reduce_allgather const sum;
     caller_.exchange(workers, sum, frames,
-                     globalq::layout(buckets_.words(), sum.parts(n), 1,
-                                     std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
+                     globalq::partition(buckets_.words(), sum.parts(n), 1,
+                                        std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
     return frames.within();
   }
 

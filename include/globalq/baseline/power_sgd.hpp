@@ -52,8 +52,8 @@ class power_sgd {
 
   /// @throws configuration_error for a rank that is not 1 to 256, ranks that are not one a layer, and layers that are
   ///         not float32
-  explicit power_sgd(adapt::layout layers, power_sgd_options const& how = {}, options const& settings = {},
-                     Schedule schedule = {})
+  explicit power_sgd(adapt::model_layout layers, power_sgd_options const& how = {},
+                     options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
         caller_("power_sgd", std::move(layers), settings, 0, schedule::detail::text_of(schedule_)) {
     places first = plan(how);
@@ -83,7 +83,7 @@ class power_sgd {
     take(std::move(next), std::move(start));
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
   /// float32 values that are summed over the workers: those of P, of Q, and of layers that are sent as they are.
   std::uint64_t count() const { return at_.first_count + at_.q_count; }
 
@@ -375,7 +375,7 @@ class power_sgd {
   std::vector<float> own_;    ///< Q transposed of this worker
   std::vector<float> sum_;    ///< of all workers
   std::vector<float> scaled_;
-  std::vector<detail::orthogonaliser> orthogonal_;  ///< one a thread
+  std::vector<detail::orthogonalizer> orthogonal_;  ///< one a thread
 };
 
 }  // namespace GLOBALQ_ABI::baseline

@@ -74,7 +74,7 @@ template <class Schedule = schedule::scatter_reduce_allgather>
 class rand_k {
  public:
   /// @throws configuration_error for a density that is no share, a layer that is not float32, and beyond 2^44 values
-  explicit rand_k(adapt::layout layers, rand_k_options const& how = {}, options const& settings = {},
+  explicit rand_k(adapt::model_layout layers, rand_k_options const& how = {}, options const& settings = {},
                   Schedule schedule = {})
       : schedule_(std::move(schedule)),
         how_(how),
@@ -101,7 +101,7 @@ class rand_k {
     bitmap_.resize(divide_up<std::uint64_t>(longest, 64));
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
   /// Values that a worker sends.
   std::uint64_t count() const { return count_; }
   /// Whether E ||x - C(x)||^2 < ||x||^2, as error feedback needs it: unscaled, or with d/k < 2 everywhere.

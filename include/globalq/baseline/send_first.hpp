@@ -27,8 +27,8 @@ template <class Schedule = schedule::scatter_reduce_allgather>
 class send_first {
  public:
   /// @throws configuration_error when gamma is below 1 or no number, or a layer is not float32
-  explicit send_first(adapt::layout layers, send_first_options const& how = {}, options const& settings = {},
-                      Schedule schedule = {})
+  explicit send_first(adapt::model_layout layers, send_first_options const& how = {},
+                      options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
         caller_("send_first", std::move(layers), settings, detail::hash_of(0, how.gamma),
                 schedule::detail::text_of(schedule_)) {
@@ -43,7 +43,7 @@ class send_first {
     }
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
   /// Values that are sent.
   std::uint64_t count() const { return total_; }
 

@@ -83,7 +83,8 @@ class vote_codec final : public codec {
 class sign_sgd {
  public:
   /// @throws configuration_error for a layer that is not float32
-  explicit sign_sgd(adapt::layout layers, sign_sgd_options const& how = {}, options const& settings = {})
+  explicit sign_sgd(adapt::model_layout layers, sign_sgd_options const& how = {},
+                    options const& settings = {})
       : how_(how), caller_("sign_sgd", std::move(layers), settings, static_cast<std::uint64_t>(how.scale)) {
     for (std::size_t k = 0; k < caller_.layers().size(); ++k) {
       adapt::layer const& l = caller_.layers()[k];
@@ -95,7 +96,7 @@ class sign_sgd {
     }
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
 
   /// See Compressor; but the mean is a vote, see above.
   template <Transport T>
@@ -135,8 +136,8 @@ class sign_sgd {
                              {caller_.settings().seed, step, 0, random::purpose::start});
     schedule::scatter_reduce_allgather const sum;
     caller_.exchange(workers, sum, votes,
-                     globalq::layout(words_, sum.parts(workers.size()), 1,
-                                     std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
+                     globalq::partition(words_, sum.parts(workers.size()), 1,
+                                        std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
   }
 
   /// The scale of each layer: of this worker, and of the mean.

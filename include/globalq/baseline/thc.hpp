@@ -189,7 +189,7 @@ class thc {
  public:
   /// @throws configuration_error for other bits, a block that is no power of two from 2 to 2^20, a granularity or a cut that
   ///         thc_options does not allow, and a layer that is not float32
-  explicit thc(adapt::layout layers, thc_options const& how = {}, options const& settings = {},
+  explicit thc(adapt::model_layout layers, thc_options const& how = {}, options const& settings = {},
                Schedule schedule = {})
       : schedule_(std::move(schedule)),
         how_(checked(how)),
@@ -208,7 +208,7 @@ class thc {
       }
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
 
   /// See Compressor.
   /// @throws configuration_error on all workers where a sum of their positions, workers times granularity, does not fit 16 bits
@@ -335,9 +335,10 @@ class thc {
     if (n > 1 && total_ != 0) {
       std::uint64_t const chunk = caller_.settings().chunk_values;
       detail::position_codec codes(on, positions_, table_);
-      caller_.exchange(workers, schedule_, codes,
-                       globalq::layout(total_, schedule_.parts(workers.size()), detail::position_codec::tile,
-                                       chunk != 0 ? chunk : detail::message_bytes(workers)));
+      caller_.exchange(
+          workers, schedule_, codes,
+          globalq::partition(total_, schedule_.parts(workers.size()), detail::position_codec::tile,
+                             chunk != 0 ? chunk : detail::message_bytes(workers)));
     }
     auto const timed = caller_.enter(phase::decode);
     decode(on, positions_, static_cast<std::uint32_t>(n), ranges, up);

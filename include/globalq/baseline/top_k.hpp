@@ -35,7 +35,7 @@ class top_k {
 
   /// @throws configuration_error for a density that is no share, densities that are not one a layer or are given to all layers
   ///         together, a layer that is not float32, and for 2^32 values or more
-  explicit top_k(adapt::layout layers, top_k_options const& how = {}, options const& settings = {})
+  explicit top_k(adapt::model_layout layers, top_k_options const& how = {}, options const& settings = {})
       : caller_("top_k", std::move(layers), settings, 0) {
     if (caller_.layers().length() >= selection::most)
       throw configuration_error("globalq: top_k: the layers have " +
@@ -53,7 +53,7 @@ class top_k {
     plan(how);
   }
 
-  adapt::layout const& layers() const { return caller_.layers(); }
+  adapt::model_layout const& layers() const { return caller_.layers(); }
   /// Values that a worker sends.
   std::uint64_t count() const { return count_; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief collective: every worker gets the shards of all, quantised: weights of a sharded trainer.
+/// @brief collective: every worker gets the shards of all, quantized: weights of a sharded trainer.
 
 #include "../schedule/detail/shards.hpp"
 #include "detail/collective.hpp"
@@ -26,7 +26,7 @@ namespace GLOBALQ_ABI {
 /// @endcode
 /// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
-/// @source Markov 2024 (thesis), chapter 5 (QSDP): quantised weights before each AllGather
+/// @source Markov 2024 (thesis), chapter 5 (QSDP): quantized weights before each AllGather
 /// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
 template <class Place = Kokkos::HostSpace>
 class all_gather : public detail::collective<Place> {
@@ -34,10 +34,10 @@ class all_gather : public detail::collective<Place> {
 
  public:
   /// @param workers  this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
-  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
   /// @param settings  globalq::options: {.seed = 42}
   /// @param space     execution-space instance that the kernels run on
-  /// @pre Kokkos is initialised
+  /// @pre Kokkos is initialized
   template <class Transport, class Operator, class Options = options, class Space = detail::transports_space>
   requires(!Schedule<Options>) all_gather(Transport&& workers, Operator const& op,
                                           Options const& settings = {}, Space const& space = {})

@@ -27,9 +27,9 @@ class allreduce_mean : public detail::collective<Place> {
 
  public:
   /// @param workers   this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
-  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
   /// @param space     execution-space instance that the kernels run on
-  /// @pre Kokkos is initialised
+  /// @pre Kokkos is initialized
   /// @param schedule  schedule::ring, tree, sra (scatter_reduce_allgather), allgather, native, hierarchical, any or your own
   /// @param settings  globalq::options: {.seed = 42}
   template <class Transport, class Operator, class Schedule = options, class Options = options,
@@ -47,7 +47,7 @@ class allreduce_mean : public detail::collective<Place> {
   /// of step + k, so the step after this call is step + group.size(). Over allgather, and where codes are added as integers,
   /// results are those of single calls with these steps under norms of buckets or maxima; elsewhere the workers add in
   /// another order, and only the distribution is the same. Vectors may be of several types. Random bits do not depend on what
-  /// else is in a group. Two things do: the sign of a zero where all of a vector is zero; and quantised float64 vectors where
+  /// else is in a group. Two things do: the sign of a zero where all of a vector is zero; and quantized float64 vectors where
   /// one has values above 2^900: their scales are in units of 2^128 then.
   /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native

@@ -15,7 +15,7 @@ namespace GLOBALQ_ABI {
 ///
 /// Workers may form nodes, as with schedule::hierarchical: each node sends its sum of a shard to the shard's owner, so
 /// between nodes of g workers go 1/g of the bytes. Sums are added as the operator's reduce says, with room for the workers
-/// of the largest node; requantised ones are a second rounding. Shards are the same, and so are all bits where codes
+/// of the largest node; requantized ones are a second rounding. Shards are the same, and so are all bits where codes
 /// are added as integers, no shifts are drawn, and the levels are as many. All workers in one node, or each
 /// alone, is the same as no nodes.
 ///
@@ -35,10 +35,10 @@ class reduce_scatter_mean : public detail::collective<Place> {
 
  public:
   /// @param workers  this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
-  /// @param op        quantizer, uncompressed, any_quantizer, centred or float32_tail
+  /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
   /// @param settings  globalq::options: {.seed = 42}
   /// @param space     execution-space instance that the kernels run on
-  /// @pre Kokkos is initialised
+  /// @pre Kokkos is initialized
   template <class Transport, class Operator, class Options = options, class Space = detail::transports_space>
   requires(!Schedule<Options>) reduce_scatter_mean(Transport&& workers, Operator const& op,
                                                    Options const& settings = {}, Space const& space = {})

@@ -105,11 +105,11 @@ class codec {
 /// How a vector is cut: n segments, at multiples of the grain, and each segment into chunks that are sent in turn.
 ///
 /// The segments depend on length, bucket and number of segments only. Chunks subdivide them and change no bit.
-class layout {
+class partition {
  public:
   /// @param grain  multiple of the random tile and the bucket, > 0
   /// @param chunk  values of a chunk, 0: a segment is one chunk; rounded up to the grain
-  layout(std::uint64_t length, int parts, std::uint64_t grain, std::uint64_t chunk)
+  partition(std::uint64_t length, int parts, std::uint64_t grain, std::uint64_t chunk)
       : length_(length),
         parts_(static_cast<std::uint64_t>(parts)),
         grain_(grain),

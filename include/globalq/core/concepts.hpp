@@ -5,7 +5,7 @@
 ///
 /// Users extend globalq by writing a type that satisfies one of these concepts; nothing is registered. Policies are
 /// small trivially copyable values whose member functions are scalar, branch-free and callable on host and device; the
-/// kernels supply the loop, the vectorisation and the memory traffic. Transport and Schedule have pages of their own.
+/// kernels supply the loop, the vectorization and the memory traffic. Transport and Schedule have pages of their own.
 /// A quantizer also wants levels, rounding and wire Named and Described, and that a rounding says whether it is unbiased.
 ///
 /// What is here is all that the library looks at: below each kind stands what it may offer besides. docs/extending.md has an example
@@ -59,7 +59,7 @@ concept SaysUnbiased = requires {
 /// The two codes around a magnitude: the upper one is right with probability threshold / 2^32.
 ///
 /// Codes are signed relative to the value: -1 is code 1 with the opposite sign (symmetric levels without zero).
-struct neighbours {
+struct neighbors {
   std::int32_t lower;
   std::int32_t upper;
   std::uint32_t threshold;
@@ -73,7 +73,7 @@ concept LevelScheme = std::is_trivially_copyable_v<L> &&
     requires(L const levels, float t, std::uint32_t code) {
   { levels.extent() } -> std::same_as<float>;            // t of a value as large as the norm
   { levels.max_code() } -> std::same_as<std::uint32_t>;  // largest code that encoding gives
-  { levels.locate(t) } -> std::same_as<neighbours>;
+  { levels.locate(t) } -> std::same_as<neighbors>;
   { levels.value(code) } -> std::same_as<float>;  // the level of a code, on the scale of extent()
 };
 
@@ -137,15 +137,15 @@ constexpr bool adds_as_integers() {
   if constexpr (requires { L::evenly_spaced; }) return L::evenly_spaced;
   return false;
 }
-/// Whether code e > 0 is 2^-e times a constant, `static constexpr bool is_binary`: reduce::exponential adds such codes.
+/// Whether code e > 0 is 2^-e times a constant, `static constexpr bool base_two`: reduce::exponential adds such codes.
 template <class L>
-constexpr bool is_binary() {
-  if constexpr (requires { L::is_binary; }) return L::is_binary;
+constexpr bool base_two() {
+  if constexpr (requires { L::base_two; }) return L::base_two;
   return false;
 }
 }  // namespace detail
 
-/// Decides between two neighbouring levels, and may take part in decoding (random shift).
+/// Decides between two neighboring levels, and may take part in decoding (random shift).
 template <class R>
 concept RoundingScheme = std::is_trivially_copyable_v<R> && requires(R const rounding, std::uint32_t word) {
   { R::word_per_coordinate } -> std::convertible_to<bool>;         // else one word a bucket
@@ -280,7 +280,7 @@ concept NormScheme = std::is_trivially_copyable_v<N> && requires(N const norm) {
   { norm.inner() } -> std::same_as<std::uint32_t>;        // q, order within a worker
   { norm.outer() } -> std::same_as<std::uint32_t>;        // p, order over the workers
   { N::is_local } -> std::convertible_to<bool>;           // each worker its own
-  { norm.fixed_unit() } -> std::same_as<double>;          // > 0: given, nothing is measured
+  { norm.fixed_scale() } -> std::same_as<double>;         // > 0: given, nothing is measured
 };
 
 // What a norm may offer besides.

@@ -70,7 +70,7 @@ static_assert(std::is_trivially_copyable_v<float16> && std::is_trivially_copyabl
 /// The type of a vector's values.
 enum class dtype : std::uint8_t { float32, float64, float16, bfloat16 };
 
-/// The dtype of a C++ type; specialise it for a layout-compatible type of your own.
+/// The dtype of a C++ type; specialize it for a layout-compatible type of your own.
 template <class T>
 struct dtype_of {};
 template <>

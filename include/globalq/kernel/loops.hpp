@@ -22,7 +22,7 @@ using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy
 template <class Levels, class Rounding>
 GLOBALQ_FUNCTION std::int32_t code_of(Levels const& levels, Rounding const& rounding, float m, bool negative,
                                       std::uint32_t word) {
-  neighbours const c = levels.locate(m);
+  neighbors const c = levels.locate(m);
   std::int32_t const code = rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;
   return negative ? -code : code;
 }

@@ -150,7 +150,7 @@ struct segment_call {
   }
 
   /// The scale of a frame in a bucket, in units of 2^wide.
-  GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b) const {
+  GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b) const {
     return read_scale(s.scales, scale_index(b), scale_form, s.terms);
   }
 
@@ -181,7 +181,7 @@ struct segment_call {
         if (word >> 23 == 0) continue;
         e = exponent_of_word(word);
       } else {
-        double const u = travelled_unit(sources[source + k], b);
+        double const u = traveled_unit(sources[source + k], b);
         if (!(u > 0)) continue;
         e = exponent_of(u);
       }
@@ -192,9 +192,9 @@ struct segment_call {
   }
 
   /// The scale of a frame in a bucket in units of 2^exponent.
-  GLOBALQ_FUNCTION double travelled_unit(source_view const& s, std::uint64_t b, int exponent) const {
+  GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b, int exponent) const {
     if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -exponent);
-    return travelled_unit(s, b) * power_of_two(-exponent);
+    return traveled_unit(s, b) * power_of_two(-exponent);
   }
 
   /// Largest code that a frame may hold.
@@ -224,7 +224,7 @@ struct segment_call {
   }
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms,
                                    int exponent) const {
-    if (local) return static_cast<float>(travelled_unit(s, b, exponent) / static_cast<double>(extent));
+    if (local) return static_cast<float>(traveled_unit(s, b, exponent) / static_cast<double>(extent));
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
@@ -235,7 +235,7 @@ struct segment_call {
   }
   GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales, int exponent) const {
     if (!local) return 1.0F / static_cast<float>(terms);
-    double const u = travelled_unit({nullptr, scales, terms, rank}, b, exponent);
+    double const u = traveled_unit({nullptr, scales, terms, rank}, b, exponent);
     return u > 0 ? static_cast<float>(static_cast<double>(extent) / u) : 0.0F;
   }
 
@@ -262,7 +262,7 @@ struct segment_operands : segment_call {
   GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
     if (rounding.word_per_coordinate) return 0;
-    random::purpose const use = again ? random::purpose::shift_requantise : random::purpose::shift;
+    random::purpose const use = again ? random::purpose::shift_requantize : random::purpose::shift;
     return rounding.word(stream(worker, use).group(b).word[0]);
   }
 

@@ -58,7 +58,7 @@ class stream_memory final : public byte_memory {
   bool keeps_outgrown() const override { return *captured_; }
 
  private:
-  /// A default one is that of the device that Kokkos was initialised with.
+  /// A default one is that of the device that Kokkos was initialized with.
   MemorySpace there() const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>)
@@ -197,7 +197,7 @@ class stream_executor : public device_executor<Space> {
         throw configuration_error(
             std::string("globalq: ") + operation + ": the vector is on GPU " + std::to_string(of.device) +
             " and the stream on GPU " + std::to_string(instance_.cuda_device()) +
-            "; let each process initialise Kokkos with the GPU of its rank (pass device_id in "
+            "; let each process initialize Kokkos with the GPU of its rank (pass device_id in "
             "Kokkos::InitializationSettings; Kokkos does not read LOCAL_RANK), or allocate the View with the "
             "instance of that stream");
     }

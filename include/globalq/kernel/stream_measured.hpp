@@ -326,7 +326,7 @@ struct measured_codes {
     typename rows::codes c;
     part.encode(z, words,
                 rows::draw(o, p.tile_of(k), lane_of(k), o.rank,
-                           Sum ? random::purpose::requantise : random::purpose::encode),
+                           Sum ? random::purpose::requantize : random::purpose::encode),
                 c);
     part.write(c, codes);
   }

@@ -25,7 +25,7 @@ class exponential {
 
  public:
   static constexpr bool evenly_spaced = false;
-  static constexpr bool is_binary = true;
+  static constexpr bool base_two = true;
   static constexpr char const* name = "exponential";
   static constexpr std::uint32_t limit = 127;
   static_assert(S <= limit,
@@ -42,13 +42,13 @@ class exponential {
   GLOBALQ_FUNCTION float extent() const { return power_of_two_float(stretch()); }
 
   /// Exact: the mantissa of t is the fraction between two powers of two; below the last level a power of two scales it.
-  GLOBALQ_FUNCTION neighbours locate(float t) const {
+  GLOBALQ_FUNCTION neighbors locate(float t) const {
     std::uint32_t const b = bits_of(t);
     std::int32_t const k =
         128 + stretch() + static_cast<std::int32_t>(headroom_) - static_cast<std::int32_t>(b >> 23);
     std::int32_t const last = static_cast<std::int32_t>(max_code());
     bool const below = k > last;
-    // t / (smallest level), exact; cut below 1 as an integer (unused there): a float select would not vectorise
+    // t / (smallest level), exact; cut below 1 as an integer (unused there): a float select would not vectorize
     std::uint32_t const part =
         bits_of(multiply(t, power_of_two_float(static_cast<int>(size()) - 1 - stretch())));
     std::uint32_t const small =

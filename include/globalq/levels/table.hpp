@@ -64,8 +64,8 @@ class level_table {
 
   /// Seven halvings; the fraction is taken in double, exact to 2^-52.
   /// @pre 0 <= t <= extent()
-  GLOBALQ_FUNCTION neighbours locate(float t) const {
-    std::int32_t k = 0;  // written out: an inner loop would keep the loop over values from being vectorised
+  GLOBALQ_FUNCTION neighbors locate(float t) const {
+    std::int32_t k = 0;  // written out: an inner loop would keep the loop over values from being vectorized
     k += level_[k + 64] <= t ? 64 : 0;
     k += level_[k + 32] <= t ? 32 : 0;
     k += level_[k + 16] <= t ? 16 : 0;
@@ -105,7 +105,7 @@ class level_table {
   };
   leading_bits const& cells() const { return cells_; }
 
-  /// How far a line in float32 may be off, in units of 2^-24 of a gap: a power of two. It is small unless neighbouring
+  /// How far a line in float32 may be off, in units of 2^-24 of a gap: a power of two. It is small unless neighboring
   /// levels are nearly equal: 2^6 for 7 even levels, 2^10 for 127.
   GLOBALQ_FUNCTION std::uint32_t slack() const { return slack_; }
 
@@ -135,7 +135,7 @@ class level_table {
     }
   }
 
-  /// Cells of 2^shift neighbouring floats, if they do.
+  /// Cells of 2^shift neighboring floats, if they do.
   void find_cells(int shift) {
     if (size_ > 8) return;
     leading_bits found;

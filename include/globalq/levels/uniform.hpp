@@ -34,7 +34,7 @@ class uniform {
   GLOBALQ_FUNCTION float extent() const { return static_cast<float>(size()); }
 
   /// Exact: t - floor(t) and its product with 2^32 are representable.
-  GLOBALQ_FUNCTION neighbours locate(float t) const {
+  GLOBALQ_FUNCTION neighbors locate(float t) const {
     std::int32_t const k = static_cast<std::int32_t>(t);
     return {k, k + 1, static_cast<std::uint32_t>((t - static_cast<float>(k)) * 0x1p32F)};
   }

@@ -89,7 +89,7 @@ inline void check(calibration_settings const& s) {
 
 /// @brief Measures the links of a transport while all workers use them.
 ///
-/// Messages to the right neighbour: of 64 bytes one after the other (alpha), and many at once (the overhead of each); long ones
+/// Messages to the right neighbor: of 64 bytes one after the other (alpha), and many at once (the overhead of each); long ones
 /// in streams of two lengths (beta, from the difference) and one by one (what they take longer to begin with); streams from
 /// all to all (how much of beta is left where they meet). Medians over the repeats of what the slowest worker took.
 /// @param t  endpoint of this worker, over host memory; all workers call with the same settings
@@ -197,7 +197,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
 /// @param space  where kernels run, as for allreduce_mean
 /// @returns  the same numbers on every worker
 /// @throws   configuration_error for settings that cannot be; transport_error
-/// @pre Kokkos is initialised
+/// @pre Kokkos is initialized
 template <Transport T, class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
 operator_model calibrate_operator(T& t, std::string name, Operator const& op,
                                   calibration_settings const& settings = {}, Space const& space = Space()) {

@@ -96,8 +96,8 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
                               name_of(p.plan.reduce) + " on schedule " + facts.name +
                               " are not known; measure them with model::calibrate_operator, or give them");
   globalq::detail::resolution const r = globalq::detail::resolve(op.facts, facts, n);
-  globalq::layout const cut(length, schedule.parts(n), globalq::detail::grain_of(op.facts),
-                            globalq::detail::chunk_of(op.facts, r, shape.chunk_values, shape.chunk_bytes));
+  globalq::partition const cut(length, schedule.parts(n), globalq::detail::grain_of(op.facts),
+                               globalq::detail::chunk_of(op.facts, r, shape.chunk_values, shape.chunk_bytes));
   globalq::detail::counting_codec const sizes(op.facts, r.size, shape.type);
   frame_pool frames = frame_pool::counting();
   p.time = simulate(net, [&](recorder& t) {

@@ -21,7 +21,7 @@ struct description {
                                         ///< empty: uniform
   std::string rounding = "stochastic";  ///< stochastic, random-shift, random-shift-unshifted or nearest
   std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
-  std::string reduce = "auto";  ///< auto, sum, exponential or requantise
+  std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
   std::string tail = "own";     ///< of a short last bucket: own (a scale like the others) or float32
 };
@@ -32,7 +32,7 @@ inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
 /// @brief Makes the operator that the words describe.
 ///
 /// `uniform` and `exponential` without a size have as many levels as fit. With levels `none` nothing is
-/// quantised, and all other words must be left as they are.
+/// quantized, and all other words must be left as they are.
 /// @throws globalq::configuration_error naming the option, its value and what is allowed, also where the
 ///         policies do not fit together; what depends on workers and schedule is refused by allreduce_mean
 globalq::any_quantizer make(description const& words);

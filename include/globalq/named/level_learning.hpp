@@ -40,7 +40,7 @@ class level_learning {
     options.settings = static_cast<std::uint32_t>(now_->values.size() * 4 + (now_->zero_free ? 2U : 0U) +
                                                   (how.what == learning::way::multiplier ? 1U : 0U));
     options.weights =
-        how.normalised ? globalq::learn::weighting::equal : globalq::learn::weighting::squared_norms;
+        how.normalized ? globalq::learn::weighting::equal : globalq::learn::weighting::squared_norms;
     learner_.emplace(globalq::norm::local<>{facts.q, facts.bucket}, solver(how.what), options);
   }
 
@@ -83,7 +83,7 @@ class level_learning {
     };
   }
 
-  std::uint64_t tail_of_ = 0;  ///< bucket whose left-over values are not quantised; 0: all are
+  std::uint64_t tail_of_ = 0;  ///< bucket whose left-over values are not quantized; 0: all are
   std::shared_ptr<globalq::learn::level_set> now_;
   std::optional<globalq::learn::level_learner<globalq::norm::local<>>> learner_;
 };

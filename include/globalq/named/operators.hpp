@@ -69,7 +69,7 @@ struct learning {
     levels,      ///< ALQ: each level, by coordinate descent
     multiplier,  ///< AMQ: the ratio of all levels, by gradient descent
   } what = way::none;
-  bool normalised = false;  ///< ALQ-N, AMQ-N: values count alike, whatever the norm of their bucket
+  bool normalized = false;  ///< ALQ-N, AMQ-N: values count alike, whatever the norm of their bucket
 
   explicit operator bool() const { return what != way::none; }
 };
@@ -77,16 +77,16 @@ struct learning {
 /// @brief An operator as it was asked for.
 struct named_operator {
   description words;
-  std::string schedule;  ///< the one that it is meant for
-  double clip = 0;       ///< standard deviations to clip vectors at before; 0: not at all
-  bool centred = false;  ///< around the midpoints of the buckets: globalq::centred
-  learning learns = {};  ///< from the levels in words on; what to do is in learning.hpp
+  std::string schedule;   ///< the one that it is meant for
+  double clip = 0;        ///< standard deviations to clip vectors at before; 0: not at all
+  bool centered = false;  ///< around the midpoints of the buckets: globalq::centered
+  learning learns = {};   ///< from the levels in words on; what to do is in learning.hpp
 
-  /// Whether a call by its quantiser is all there is to do, so that it can be that of a layer.
-  bool only_quantises() const { return clip == 0 && !learns; }
+  /// Whether a call by its quantizer is all there is to do, so that it can be that of a layer.
+  bool only_quantizes() const { return clip == 0 && !learns; }
 };
 
-/// @brief Its operator, centred where that was asked for.
+/// @brief Its operator, centered where that was asked for.
 globalq::any_quantizer operator_of(named_operator const& asked);
 
 /// @brief A named operator.

@@ -18,7 +18,7 @@ struct linf {
 
   constexpr std::uint32_t inner() const { return infinity; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 /// @brief The norm (sum_i ||x_i||_q^p)^(1/p) over all workers: q inside a worker, p over the workers.
@@ -32,7 +32,7 @@ struct l {
 
   constexpr std::uint32_t inner() const { return Q; }
   constexpr std::uint32_t outer() const { return P; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 /// @brief A global norm whose orders are given at run time.
@@ -45,7 +45,7 @@ struct l<dynamic, dynamic> {
 
   constexpr std::uint32_t inner() const { return q; }
   constexpr std::uint32_t outer() const { return p; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 /// @brief The norms of all values of all workers together: the sum of magnitudes, and the Euclidean norm.
@@ -61,7 +61,7 @@ struct local {
 
   constexpr std::uint32_t inner() const { return Q; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 /// @brief A local norm whose order is given at run time.
@@ -73,20 +73,20 @@ struct local<dynamic> {
 
   constexpr std::uint32_t inner() const { return q; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 /// @brief An absolute scale: nothing is measured or exchanged for it. A larger value anywhere is an error everywhere.
 /// @source the step of IntSGD and of QSDP's theory
 struct fixed {
-  double unit = 1;
+  double scale = 1;
   std::uint64_t bucket = 0;
   static constexpr bool is_local = false;
 
   constexpr std::uint32_t inner() const { return infinity; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const {
-    return unit > 0 ? unit : std::numeric_limits<double>::quiet_NaN();  // refused with the other parameters
+  constexpr double fixed_scale() const {
+    return scale > 0 ? scale : std::numeric_limits<double>::quiet_NaN();  // refused with the other parameters
   }
 };
 
@@ -105,7 +105,7 @@ struct shared_exponent {
 
   constexpr std::uint32_t inner() const { return infinity; }
   constexpr std::uint32_t outer() const { return infinity; }
-  constexpr double fixed_unit() const { return 0; }
+  constexpr double fixed_scale() const { return 0; }
 };
 
 namespace detail {
@@ -162,17 +162,17 @@ struct any {
         is_local(Norm::is_local),
         order_(order_of(norm)),
         outer_(norm.outer()),
-        unit_(norm.fixed_unit()) {}
+        fixed_scale_(norm.fixed_scale()) {}
 
   constexpr std::uint32_t inner() const { return order_.value; }
   constexpr std::uint32_t outer() const { return outer_; }
-  constexpr double fixed_unit() const { return unit_; }
+  constexpr double fixed_scale() const { return fixed_scale_; }
   constexpr order scales() const { return order_; }
 
  private:
   order order_;
   std::uint32_t outer_;
-  double unit_;
+  double fixed_scale_;
 };
 
 constexpr order order_of(any const& norm) { return norm.scales(); }

@@ -15,15 +15,15 @@
 #include "../wire/packed.hpp"
 
 // leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
-#define GLOBALQ_LEAVES_OF_LANE(leaf, levels, lane)                                          \
-  leaf(coding_leaves<lane>, coding_of, levels, rounding::stochastic, lane, false)           \
-      leaf(coding_leaves<lane>, coding_of, levels, rounding::detail::one_word, lane, false) \
+#define GLOBALQ_LEAVES_OF_LANE(leaf, levels, lane)                                             \
+  leaf(coding_leaves<lane>, coding_of, levels, rounding::stochastic, lane, false)              \
+      leaf(coding_leaves<lane>, coding_of, levels, rounding::detail::shared_draw, lane, false) \
           leaf(level_leaves<lane>, decoding_of, levels, lane)
-#define GLOBALQ_LEAVES_OF_LEVELS(leaf, levels)                                                           \
-  leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::stochastic, std::int8_t, true)           \
-      leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::detail::one_word, std::int8_t, true) \
-          GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int8_t)                                              \
-              GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int16_t)                                         \
+#define GLOBALQ_LEAVES_OF_LEVELS(leaf, levels)                                                              \
+  leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::stochastic, std::int8_t, true)              \
+      leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::detail::shared_draw, std::int8_t, true) \
+          GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int8_t)                                                 \
+              GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int16_t)                                            \
                   GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int32_t)
 #define GLOBALQ_LEAVES_OF_LANES(leaf)                                                         \
   leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<>)                                  \
@@ -54,7 +54,7 @@
                               composition(levels, rounding, wire::packed<8>)
 #define GLOBALQ_BUILT_IN_COMPOSITIONS(composition, levels)                      \
   GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::stochastic) \
-  GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::detail::one_word)
+  GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::detail::shared_draw)
 
 // code(code of blocks).
 #define GLOBALQ_BUILT_IN_CODES(code)                                                              \

@@ -10,18 +10,18 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief Whole buckets by an operator, and a short last bucket unquantised: the layout of network-wise buckets.
+/// @brief Whole buckets by an operator, and a short last bucket unquantized: the layout of network-wise buckets.
 ///
 /// The gradient of a network is one vector, cut into buckets without regard to layers; its last length % bucket values are
 /// averaged as `uncompressed` averages a vector, in float32 and in the order of the schedule. Whole buckets have the bits,
 /// and so the variance, that the operator by itself gives them, on every schedule. In a group each vector has a tail of its own.
 ///
 /// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
-/// reduce_scatter_mean, all_gather, groups, inside centred (the tail is not centred). Refused with the
+/// reduce_scatter_mean, all_gather, groups, inside centered (the tail is not centered). Refused with the
 /// remedy: schedule native, calls on a stream, vector_codec, operators without buckets.
 ///
 /// Wire: 32 bits for each value left over, and a header of 16 bytes in the frame that holds them. @n
-/// Bound: that of the operator; a vector that is shorter than a bucket is not quantised at all.
+/// Bound: that of the operator; a vector that is shorter than a bucket is not quantized at all.
 /// @code
 /// gq::allreduce_mean mean{workers, gq::float32_tail{gq::operators::alq(levels, 8192)}, gq::schedule::allgather{}};
 /// @endcode
@@ -30,7 +30,7 @@ namespace GLOBALQ_ABI {
 class float32_tail : public detail::paired_operator<detail::tail_codec> {
  public:
   /// @param op  a quantizer or any_quantizer, with a bucket
-  /// @throws configuration_error for a centred operator: that is centred{float32_tail{op}}
+  /// @throws configuration_error for a centered operator: that is centered{float32_tail{op}}
   template <class Operator>
   requires(!std::is_same_v<Operator, float32_tail>) float32_tail(Operator const& op)
       : paired_operator(op, with_tail(detail::facts_of(op))) {
@@ -40,10 +40,10 @@ class float32_tail : public detail::paired_operator<detail::tail_codec> {
 
  private:
   static detail::operator_facts with_tail(detail::operator_facts f) {
-    if (f.centred)
+    if (f.centered)
       throw configuration_error("globalq: float32_tail: " + f.name +
-                                ": a tail is left as it is before anything is centred; write "
-                                "centred{float32_tail{op}}");
+                                ": a tail is left as it is before anything is centered; write "
+                                "centered{float32_tail{op}}");
     f.plain_tail = true;
     f.name += ", tail float32";
     return f;

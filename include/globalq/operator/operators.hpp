@@ -174,13 +174,13 @@ quantizer<norm::local<Q>, levels::exponential<>, rounding::stochastic, Wire> nat
 /// @name Systems: CGX, QSDP
 /// @{
 
-/// @brief QSDP's random-shift quantiser: nearest point of a grid that is shifted by one random amount a bucket.
+/// @brief QSDP's random-shift quantizer: nearest point of a grid that is shifted by one random amount a bucket.
 ///
 /// Wire: @p Bits a value and 32 bits a bucket; the shift costs nothing. @n
 /// Bound: delta^2 / 12 a value when shifted back, whatever the value is (*erratum:* the published
 /// delta^2 sum {v/delta} (1 - {v/delta}) belongs to the variant that does not shift back, whose bound is that of QSGD
 /// with the same norm). With Q = infinity delta = max / s.
-/// The system scales by minimum and maximum: centred{qsdp<8>()}. Alone it scales by magnitude.
+/// The system scales by minimum and maximum: centered{qsdp<8>()}. Alone it scales by magnitude.
 /// @tparam ShiftBack  true: Definition 1; false: its proof
 /// @param bucket      values that share a shift and a scale; 1,024 in the paper
 /// @source Markov 2024 (thesis), chapter 5, Definition 1 and Lemmas 4 and 5
@@ -200,12 +200,12 @@ quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wir
   return {norm::fixed{unit}, globalq::levels::uniform<>{levels}, {}, wire};
 }
 
-/// @brief CGX's quantiser: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.
+/// @brief CGX's quantizer: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.
 ///
 /// Wire: @p Bits a value and 32 bits a bucket. @n
 /// Bound with stochastic rounding: omega = B / 4 s^2 an encoding. Rounding to nearest, CGX's default build, is biased, has
 /// no such bound, and needs error feedback: its error is at most delta / 2 a value.
-/// Scaling by minimum and maximum instead: centred{cgx<4>()}, and for 2^Bits levels with
+/// Scaling by minimum and maximum instead: centered{cgx<4>()}, and for 2^Bits levels with
 /// levels::symmetric{1/(2^Bits-1), 3/(2^Bits-1), .., 1} (docs/design.md, "Affine frames").
 /// @tparam Rounding  rounding::stochastic or rounding::nearest
 /// @param bucket     values that share a scale; 128, or 1,024 for convolutional networks
@@ -223,7 +223,7 @@ quantizer<norm::local<infinity>, levels::uniform<>, Rounding, Wire> cgx(std::uin
 /// @brief ALQ: any levels 0 = l_0 < ... < l_s = 1 of each bucket's own norm.
 ///
 /// Wire: @p Bits a value, which holds up to 2^(Bits-1) levels with zero, and 32 bits a bucket. @n
-/// Bound: omega = (r - 1)^2 / 4r + inf_p K_p (c l_1)^(2-p) B^((2-p)/2), r the largest ratio of neighbours (docs/theory.md);
+/// Bound: omega = (r - 1)^2 / 4r + inf_p K_p (c l_1)^(2-p) B^((2-p)/2), r the largest ratio of neighbors (docs/theory.md);
 /// theta = omega / n with allgather.
 /// @param levels  ascending from 0 to 1; see levels::table
 /// @param bucket  values that share a norm
@@ -281,7 +281,7 @@ quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(dou
 /// Sums are decoded, added in float32 and encoded again. @n
 /// Wire: the bits of the format, and 8 bits a block; the bytes are those of the format. @n
 /// Bound: that of general levels with c = 2 sqrt(32), since a scale is less than twice the largest magnitude; per value the
-/// variance is at most a quarter of the squared gap between its neighbours.
+/// variance is at most a quarter of the squared gap between its neighbors.
 /// @tparam Levels  levels::e2m1 (MXFP4), e2m3 or e3m2 (MXFP6), e4m3 or e5m2 (MXFP8)
 /// @param block    values that share a scale
 /// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0; scales are rounded up, so nothing is cut off

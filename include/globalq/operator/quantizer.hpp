@@ -26,14 +26,14 @@ namespace detail {
 template <class Op>
 inline constexpr bool is_reduce = std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
                                   std::is_same_v<Op, reduce::exponential> ||
-                                  std::is_same_v<Op, reduce::requantise> || std::is_same_v<Op, reduce::any>;
+                                  std::is_same_v<Op, reduce::requantize> || std::is_same_v<Op, reduce::any>;
 
 /// In place of a policy that was left out.
 struct missing_policy {};
 /// Whether it adds codes as they are.
 template <class Op>
 inline constexpr bool adds_codes =
-    !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantise> &&
+    !std::is_same_v<Op, reduce::automatic> && !std::is_same_v<Op, reduce::requantize> &&
     !std::is_same_v<Op, reduce::any>;
 /// Whether each worker has scales of its own, as far as the type of a norm tells.
 template <class Norm>
@@ -62,7 +62,7 @@ requires(!is_reduce<Op> &&
 /// Whether the policies fit together is asked here as far as types tell; the rest where workers and schedule are known.
 /// @tparam Norm      which norm scales the values; norm/norms.hpp
 /// @tparam Levels    which magnitudes have codes; levels/
-/// @tparam Rounding  how one of two neighbouring levels is chosen; rounding/
+/// @tparam Rounding  how one of two neighboring levels is chosen; rounding/
 /// @tparam Wire      how codes become bytes; wire/
 /// @tparam Reduce    how codes are added; reduce/; automatic: chosen from the others
 /// @source Xin et al. (Global-QSGD), Definition 3.1; Alistarh et al. 2017 (QSGD) with norm::local
@@ -96,10 +96,10 @@ struct quantizer {
       "levels, rounding, wire, and reduce if any");
   static_assert(ReduceOperator<Reduce> || std::is_same_v<Reduce, reduce::any>,
                 "globalq: quantizer: the fifth policy is no reduce operator (see ReduceOperator). Use "
-                "reduce::automatic, sum, exponential or requantise, or leave it out");
+                "reduce::automatic, sum, exponential or requantize, or leave it out");
 
   static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
-  static constexpr bool binary = detail::is_binary<Levels>();
+  static constexpr bool binary = detail::base_two<Levels>();
   static constexpr bool shifts_back = detail::may_shift_back<Rounding>();
 
   static_assert(!shifts_back || evenly_spaced,
@@ -108,15 +108,15 @@ struct quantizer {
   static_assert(
       !std::is_same_v<Reduce, reduce::sum> || evenly_spaced,
       "globalq: reduce::sum cannot add codes of this level scheme. Uniform levels pair with reduce::sum, "
-      "exponential levels of base 2 with reduce::exponential, all levels with reduce::requantise; see "
+      "exponential levels of base 2 with reduce::exponential, all levels with reduce::requantize; see "
       "docs/composing.md");
   static_assert(
       !std::is_same_v<Reduce, reduce::exponential> || binary,
       "globalq: reduce::exponential cannot add codes of this level scheme. It adds powers of two: use "
-      "levels::exponential with base 2, or reduce::requantise; see docs/composing.md");
+      "levels::exponential with base 2, or reduce::requantize; see docs/composing.md");
   static_assert(!detail::always_local<Norm>() || !detail::adds_codes<Reduce>,
                 "globalq: codes scaled by different norms cannot be added. Use a global norm, or "
-                "reduce::requantise; see "
+                "reduce::requantize; see "
                 "docs/composing.md");
   static_assert(
       detail::has_quantum_of<Norm, Levels>,
@@ -125,7 +125,7 @@ struct quantizer {
       "norm::shared_exponent<levels::e2m1> with levels::e2m1, and so on; see docs/composing.md");
   static_assert(
       !wire::BlockCode<Wire> || !detail::adds_codes<Reduce>,
-      "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantise or "
+      "globalq: codes in frames of different lengths are not added as they are. Use reduce::requantize or "
       "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
 
   // the same of a reduce operator of one's own, once it has all members
@@ -152,7 +152,7 @@ struct quantizer {
                 "workers compare. Give it std::uint64_t parameters() const; see docs/extending.md");
   static_assert(detail::may_add<Reduce, Levels>,
                 "globalq: this reduce operator says that it cannot add codes of this level scheme "
-                "(adds<Levels>). Use levels that it can add, or reduce::requantise; see docs/extending.md");
+                "(adds<Levels>). Use levels that it can add, or reduce::requantize; see docs/extending.md");
   // and of a norm of one's own
   static constexpr bool own_norm = HasStatistic<Norm>;
   static_assert(
@@ -214,7 +214,7 @@ quantizer(N, L, R, W) -> quantizer<N, L, R, W>;
 template <class N, class L, class R, class W, class Op>
 quantizer(N, L, R, W, Op) -> quantizer<N, L, R, W, Op>;
 
-/// @brief No quantisation: float32 on the wire, over the same schedules; the baseline to compare with.
+/// @brief No quantization: float32 on the wire, over the same schedules; the baseline to compare with.
 struct uncompressed {};
 
 }  // namespace GLOBALQ_ABI

@@ -5,7 +5,7 @@
 
 #include "../core/vector.hpp"
 #include "any_quantizer.hpp"
-#include "detail/alone.hpp"
+#include "detail/single_worker.hpp"
 #include "detail/stream_state.hpp"
 #include "vector_codec.hpp"
 
@@ -14,22 +14,22 @@ namespace GLOBALQ_ABI {
 namespace detail {
 
 /// The start of a call of stream_vector_codec.
-struct begin_alone {
+struct begin_single_worker {
   stream_state* state;
   call_step step;
   double* units;
-  double fixed_unit;
+  double fixed_scale;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     *state = stream_state{};
     state->agreed.writes = true;
-    units[0] = fixed_unit;
+    units[0] = fixed_scale;
     if (step() > random::max_step) word->note(stream_word::bad_step);
   }
 };
 
 /// The scales of buckets. Where a norm is beyond the range of float64, so is the largest magnitude then.
-struct scale_alone {
+struct scale_single_worker {
   scale_units scale;
   stream_state* state;
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
@@ -42,7 +42,7 @@ struct scale_alone {
 /// Makes a frame invalid whose values have no scale.
 struct conclude_encode {
   stream_state const* state;
-  double fixed_unit;
+  double fixed_scale;
   std::uint64_t* header;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
@@ -50,8 +50,8 @@ struct conclude_encode {
     std::uint32_t trouble = stream_word::fine;
     if (state->top >= double_infinity)
       trouble = stream_word::not_finite;
-    else if (fixed_unit > 0 && top > fixed_unit)
-      trouble = stream_word::beyond_unit;
+    else if (fixed_scale > 0 && top > fixed_scale)
+      trouble = stream_word::beyond_scale;
     if (trouble == stream_word::fine) return;
     header[0] = header[1] = 0;
     if (word->is_first(trouble)) word->top = top;
@@ -97,8 +97,8 @@ class stream_vector_codec {
   /// @throws configuration_error when the policies do not fit together
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
-      : on_(stream), facts_(detail::facts_alone(op)) {
-    detail::resolution const r = detail::resolve_alone(facts_);
+      : on_(stream), facts_(detail::single_worker_facts(op)) {
+    detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
     state_ = state_memory_.get_values<detail::stream_state>(1);
@@ -234,12 +234,12 @@ class stream_vector_codec {
       auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
       norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
                                &state_->top);
-      norm::statistic const* const measured = facts_.fixed_unit > 0 ? nullptr : statistics;
-      on_.items(buckets, detail::scale_alone{{state_, measured, facts_.q, type, units_}, state_});
+      norm::statistic const* const measured = facts_.fixed_scale > 0 ? nullptr : statistics;
+      on_.items(buckets, detail::scale_single_worker{{state_, measured, facts_.q, type, units_}, state_});
       codec_->begin(call_);
       codec_->combine(all, true, {}, out);
     }
-    on_.items(1, detail::conclude_encode{state_, facts_.fixed_unit,
+    on_.items(1, detail::conclude_encode{state_, facts_.fixed_scale,
                                          reinterpret_cast<std::uint64_t*>(out.data()), report_.word()});
   }
 
@@ -258,7 +258,7 @@ class stream_vector_codec {
     on_.expect_own_device("stream_vector_codec", in.data());
     begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
-    if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_unit > 0 && buckets > 1)
+    if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
       on_.items(buckets, detail::scale_units{state_, nullptr, facts_.q, type, units_});
     codec_->begin(call_);
     source const one{in, 1, static_cast<int>(key.worker)};
@@ -283,7 +283,7 @@ class stream_vector_codec {
     if (on_.capturing() && buckets > prepared_) refuse_unprepared_capture();
     prepared_ = std::max(prepared_, buckets);
     units_ = units_memory_.get_values<double>(buckets);
-    on_.items(1, detail::begin_alone{state_, step, units_, facts_.fixed_unit, report_.word()});
+    on_.items(1, detail::begin_single_worker{state_, step, units_, facts_.fixed_scale, report_.word()});
     call_ = {};
     call_.x = x;
     call_.y = y;
@@ -347,9 +347,9 @@ class stream_vector_codec {
              "the "
              "frame was made invalid",
              late});
-      case detail::stream_word::beyond_unit:
+      case detail::stream_word::beyond_scale:
         detail::fail<configuration_error>({"globalq: encode: a value of magnitude ", std::to_string(word.top),
-                                           " exceeds the unit ", std::to_string(facts_.fixed_unit),
+                                           " exceeds the scale ", std::to_string(facts_.fixed_scale),
                                            " of norm::fixed; the frame was made invalid", late});
       case detail::stream_word::beyond_range:
         detail::fail<non_finite_error>(

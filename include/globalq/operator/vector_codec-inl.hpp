@@ -44,10 +44,10 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
     facts_.own_norm->measure(on_, x, length, facts_.bucket, own_, own_parts_);
   }
   for (std::uint64_t b = 0; b < buckets; ++b) {
-    if (facts_.fixed_unit > 0 && statistics_[b].max() > facts_.fixed_unit)
+    if (facts_.fixed_scale > 0 && statistics_[b].max() > facts_.fixed_scale)
       detail::fail<configuration_error>({"globalq: encode: a value of magnitude ",
-                                         std::to_string(statistics_[b].max()), " exceeds the unit ",
-                                         std::to_string(facts_.fixed_unit), " of norm::fixed"});
+                                         std::to_string(statistics_[b].max()), " exceeds the scale ",
+                                         std::to_string(facts_.fixed_scale), " of norm::fixed"});
     if (facts_.own_norm != nullptr) {
       detail::own_scale const scale = facts_.own_norm->scale(own_[b]);
       units_[b] = facts_.own_norm->unit(scale, facts_.q, x.type, 0);
@@ -56,7 +56,7 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
       detail::fail<configuration_error>({"globalq: encode: ", detail::own_norm::refusal(facts_, b, scale)});
     }
     units_[b] =
-        facts_.fixed_unit > 0 ? facts_.fixed_unit : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
+        facts_.fixed_scale > 0 ? facts_.fixed_scale : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
     if (bits_of(units_[b]) >= double_infinity) {
       std::memset(frame.data(), 0, wire::header_bytes);
       detail::fail<non_finite_error>(
@@ -77,7 +77,7 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
     throw configuration_error(
         "globalq: vector_codec: the mean of no frames is not defined; give at least one");
   if (length == 0) return;
-  units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_unit);
+  units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_scale);
   prepare({nullptr, y.type}, y, length, key, static_cast<int>(frames.size()));
   bodies_.assign(frames.begin(), frames.end());
   for (source& s : bodies_) s.frame = without_checksum(s, length);

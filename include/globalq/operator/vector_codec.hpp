@@ -8,7 +8,7 @@
 #include "../kernel/reduction.hpp"
 #include "../wire/checksum.hpp"
 #include "any_quantizer.hpp"
-#include "detail/alone.hpp"
+#include "detail/single_worker.hpp"
 
 namespace GLOBALQ_ABI {
 
@@ -40,9 +40,9 @@ class vector_codec {
   explicit vector_codec(Operator const& op, Space const& space = Space(),
                         frame_checksum check = frame_checksum::appended)
       : on_(space),
-        facts_(detail::facts_alone(op)),
+        facts_(detail::single_worker_facts(op)),
         trailer_(check == frame_checksum::appended ? wire::checksum_bytes : 0) {
-    detail::resolution const r = detail::resolve_alone(facts_);
+    detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
   }

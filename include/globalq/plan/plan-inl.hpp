@@ -9,7 +9,7 @@ namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
                                     std::size_t bytes) {
-  if (op.local && op.bucket == 0 && r.how == method::requantise) return 0;
+  if (op.local && op.bucket == 0 && r.how == method::requantize) return 0;
   if (wanted != 0) return wanted;
   return 8 * std::uint64_t{bytes} / (op.plain ? 32U : static_cast<std::uint64_t>(op.wire_bits));
 }
@@ -20,7 +20,7 @@ GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const
   if (!op.plain && !(op.plain_tail && length < op.bucket)) {
     p.rounding_steps = 1;
     int const vectors = s.vectors(p.workers);
-    if (vectors > 1 && r.how == method::requantise)
+    if (vectors > 1 && r.how == method::requantize)
       p.rounding_steps = s.roundings != 0 ? s.roundings : (s.one_addition ? 2 : 1 + s.height);
     if (vectors > 1 && (r.how == method::exponential || r.how == method::own))
       p.rounding_steps = 1 + s.height;
@@ -52,13 +52,13 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   p.levels = r.size;
   p.headroom = r.headroom;
   int const parts = schedule.parts(workers);
-  layout const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
+  partition const cut(length, parts, grain_of(op), chunk_of(op, r, chunk, chunk_bytes));
   counting_codec c(op, r.size, type);
   opening_bytes before(workers);
   each_exchange(op, length, type, schedule.sums_in_nodes,
                 [&](std::uint64_t units, exchange_widths width) { before.add(units, width); });
   using schedule::detail::piece_sizes;
-  auto const sums_of = [](layout const& pieces, int count) {
+  auto const sums_of = [](partition const& pieces, int count) {
     return piece_sizes::of(pieces, count, counting_sums());
   };
   auto const most =
@@ -66,7 +66,7 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
                        call_bytes_before(schedule, workers, before, length, chunk_bytes, sums_of));
   p.bytes_sent = most.sent;
   p.workspace_bytes = most.held;
-  p.bytes_modelled = s.native;
+  p.bytes_modeled = s.native;
   p.bytes_are_most = op.most_bytes != nullptr;
   if (length > 0)
     p.bits_per_value = 8.0 * static_cast<double>(c.frame_bytes({0, length}, 1)) / static_cast<double>(length);

@@ -31,7 +31,7 @@ struct plan {
   std::uint32_t headroom = 0;       ///< codes that the exponential reduce, or one of your own, keeps free
   std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
   bool bytes_are_most = false;      ///< true where frames differ in length: no call sends more
-  bool bytes_modelled = false;      ///< true for native: 2 S (n-1)/n, the library's own count is unknown
+  bool bytes_modeled = false;       ///< true for native: 2 S (n-1)/n, the library's own count is unknown
   double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
   int rounding_steps = 0;           ///< roundings on the longest way from a worker's value to the mean
   double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
@@ -50,11 +50,11 @@ class counting_codec final : public codec {
   std::size_t frame_bytes(segment part, int) const override {
     if (part.empty()) return 0;
     if (op_.plain) return wire::header_bytes + 4 * part.count;
-    if (!op_.centred) return quantised_bytes(part);
+    if (!op_.centered) return quantized_bytes(part);
     std::uint64_t const last = part.first + part.count,
                         midpoints =
-                            op_.centre == 0 ? 1 : divide_up(last, op_.centre) - part.first / op_.centre;
-    return paired_codec::bytes(op_.most_bytes != nullptr, quantised_bytes(part), midpoints);
+                            op_.center == 0 ? 1 : divide_up(last, op_.center) - part.first / op_.center;
+    return paired_codec::bytes(op_.most_bytes != nullptr, quantized_bytes(part), midpoints);
   }
   void combine(segment, bool, std::span<source const>, std::span<std::byte>) override {}
   void finish(segment, std::span<source const>) override {}
@@ -71,10 +71,10 @@ class counting_codec final : public codec {
 
  private:
   /// Without midpoints.
-  std::size_t quantised_bytes(segment part) const {
+  std::size_t quantized_bytes(segment part) const {
     if (op_.plain_tail && part.count % op_.bucket != 0) {
       std::uint64_t const tail = part.count % op_.bucket;
-      std::size_t const whole = tail == part.count ? 0 : quantised_bytes({part.first, part.count - tail});
+      std::size_t const whole = tail == part.count ? 0 : quantized_bytes({part.first, part.count - tail});
       return paired_codec::bytes(op_.most_bytes != nullptr, whole, tail);
     }
     std::uint64_t const scales = !op_.local ? 0 : (op_.bucket == 0 ? 1 : divide_up(part.count, op_.bucket));
@@ -120,11 +120,11 @@ inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), size
 /// @param sums  whether nodes add before anything is encoded
 template <class F>
 void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
-  if (shares_unit(op)) f(std::uint64_t{1}, widths_of_units(dtype::float64));
+  if (shares_scale(op)) f(std::uint64_t{1}, widths_of_units(dtype::float64));
   if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_units(dtype::float64));
-  bool const measured = !op.plain && !op.local && op.fixed_unit == 0;
+  bool const measured = !op.plain && !op.local && op.fixed_scale == 0;
   if (std::uint64_t const units = buckets_of(op, length);
-      measured && units != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centred || sums))
+      measured && units != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centered || sums))
     f(units, op.own_norm != nullptr ? widths_of_own_norms : widths_of_units(type));
 }
 
@@ -171,7 +171,7 @@ struct opening_bytes final : schedule::detail::bytes_before {
  private:
   std::uint64_t others() const { return static_cast<std::uint64_t>(workers_ - 1); }
   std::uint64_t own_of(std::uint64_t buckets, int rank) const {
-    return layout(buckets, workers_, 1, 0).part(rank).count;
+    return partition(buckets, workers_, 1, 0).part(rank).count;
   }
 
   int workers_;
@@ -181,7 +181,7 @@ struct opening_bytes final : schedule::detail::bytes_before {
 /// What a call sends before its schedule: the opening, and float32 sums in nodes where the schedule has such.
 class call_bytes_before final : public schedule::detail::bytes_before {
  public:
-  /// @param sizes  sizes(layout, parts): of the frames of these sums
+  /// @param sizes  sizes(partition, parts): of the frames of these sums
   template <class Sizes>
   call_bytes_before(schedule::erased const& schedule, int workers, opening_bytes const& opening,
                     std::uint64_t length, std::size_t chunk_bytes, Sizes const& sizes)
@@ -190,8 +190,8 @@ class call_bytes_before final : public schedule::detail::bytes_before {
     nodes_ = schedule.nodes_among(workers);
     for (int size : nodes_.sizes)
       if (!of_size_.contains(size))
-        of_size_.emplace(size,
-                         sizes(layout(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
+        of_size_.emplace(
+            size, sizes(partition(length, size, random::tile_values, chunk_bytes / sizeof(float)), size));
   }
 
   std::uint64_t sent(int rank) const override {

@@ -11,7 +11,7 @@
 /// - coordinate i = 256 t + 64 w + 4 l + r (0 <= w < 4, 0 <= l < 16, 0 <= r < 4) takes word w of group 16 t + l,
 ///   rotated left by 8 r bits.
 ///
-/// So four neighbours share a word, each seeing a marginally uniform 32-bit number. Their decisions are nearly
+/// So four neighbors share a word, each seeing a marginally uniform 32-bit number. Their decisions are nearly
 /// independent. For up-probabilities with min(p, 1-p) >= 2^-24 the correlation of two of them is at most 1/256 when both
 /// are the same power of two, 2/257 when both are equal, and 1/16 + 1/256 + 2^-12 whatever they are (2^-12 and 2^-4 nest);
 /// the covariance is at most 2^-10 + 2^-26 + 2^-32 at any probabilities. Two events of probability 2^-k below 2^-24
@@ -26,11 +26,11 @@ namespace GLOBALQ_ABI::random {
 enum class purpose : std::uint32_t {
   encode = 0,            ///< a worker's own values
   reduce = 1,            ///< adding two exponential codes; keyed by the worker that sent the frame
-  requantise = 2,        ///< a partial sum
+  requantize = 2,        ///< a partial sum
   shift = 3,             ///< random shift of a worker's own values; group = bucket
-  shift_requantise = 4,  ///< random shift of a partial sum; group = bucket
+  shift_requantize = 4,  ///< random shift of a partial sum; group = bucket
   select = 5,            ///< which coordinates are sent (baseline::rand_k)
-  rotate = 6,            ///< signs of a randomised transform (baseline::thc)
+  rotate = 6,            ///< signs of a randomized transform (baseline::thc)
   start = 7  ///< where an iteration starts (baseline::power_sgd), and how a vote's ties fall (sign_sgd)
 };
 

@@ -30,18 +30,18 @@ struct sum {
 };
 
 /// Decode, add in float32, encode again: works for every level scheme and norm, one rounding a hop.
-struct requantise {
-  static constexpr char const* name() { return "requantise"; }
+struct requantize {
+  static constexpr char const* name() { return "requantize"; }
 };
 
 /// Which of the library's ways.
-enum class way : std::uint8_t { automatic, sum, exponential, requantise };
+enum class way : std::uint8_t { automatic, sum, exponential, requantize };
 
 /// @brief One of the library's ways, chosen at run time. Whether it fits the other policies is asked when a call is made, or planned.
 struct any {
   way which = way::automatic;
   constexpr char const* name() const {
-    constexpr char const* names[] = {"auto", "sum", "exponential", "requantise"};
+    constexpr char const* names[] = {"auto", "sum", "exponential", "requantize"};
     return names[static_cast<int>(which)];
   }
 };

@@ -3,14 +3,14 @@
 /// @file
 /// @brief rounding: to the nearest level, deterministic and biased.
 
-#include "one_word.hpp"
+#include "shared_draw.hpp"
 
 namespace GLOBALQ_ABI::rounding {
 
 /// @brief Rounds to the nearest level, halves away from zero. Biased: training with it needs error feedback.
-struct nearest : detail::one_word {
+struct nearest : detail::shared_draw {
   static constexpr bool unbiased = false;
-  constexpr nearest() : one_word{false, true} {}
+  constexpr nearest() : shared_draw{false, true} {}
 };
 
 }  // namespace GLOBALQ_ABI::rounding

@@ -27,17 +27,17 @@ struct allgather {
       frames.hold(n * k, n, all.run_of(0).largest(2, k));
   }
 
-  static void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+  static void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
                      std::vector<unsent>& all) {
     if (cut.rounds() != 0) all.push_back({cut.piece(0, 0), frame_in(cut, workers, 0, rank, c, frames)});
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
     auto const frame_of = [&](std::uint64_t round, int p) { return frame_in(cut, n, round, p, c, frames); };
     detail::transfers<T> under_way;
-    detail::neighbourhood const all{0, n};
+    detail::neighborhood const all{0, n};
     detail::exchange_rounds(
         under_way, t, all, c, cut.rounds(), frame_of,
         [&](std::uint64_t round, auto const& send) {
@@ -53,7 +53,7 @@ struct allgather {
   }
 
  private:
-  static std::span<std::byte> frame_in(layout const& cut, int workers, std::uint64_t round, int p,
+  static std::span<std::byte> frame_in(partition const& cut, int workers, std::uint64_t round, int p,
                                        codec const& c, frame_pool& frames) {
     return frames.get(static_cast<std::size_t>(p + workers * static_cast<int>(round % 2)),
                       c.frame_bytes(cut.piece(0, round), 1));

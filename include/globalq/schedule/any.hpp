@@ -58,7 +58,7 @@ class any {
   int parts(int workers) const {
     return std::visit([&](auto const& s) { return s.parts(workers); }, chosen_);
   }
-  void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+  void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
               std::vector<unsent>& all) const {
     std::visit([&](auto const& s) { globalq::detail::add_leaves(s, cut, workers, rank, c, frames, all); },
                chosen_);
@@ -75,7 +75,7 @@ class any {
 
   /// @throws configuration_error for native over a transport that does not add integers itself
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     std::visit(
         [&]<class S>(S const& s) {
           if constexpr (std::is_same_v<S, native> && !transport::OwnAllreduceSum<T, std::int8_t>)

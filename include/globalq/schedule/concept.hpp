@@ -9,11 +9,11 @@
 /// - `facts(workers)`: its height, and what it asks of an operator,
 /// - `parts(workers)`: into how many segments a vector is cut,
 /// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
-/// - `operator()(transport, codec, layout, frame_pool)`: the collective itself, for any Transport.
+/// - `operator()(transport, codec, partition, frame_pool)`: the collective itself, for any Transport.
 /// and, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp),
 /// - `sent(sizes, workers, rank)` and `hold(sizes, workers, rank, slots)`: bytes that a worker sends, and frames that it holds.
 /// and, where its first round begins with frames of own values alone, which can so be made before anything travels,
-/// - `leaves(layout, workers, rank, codec, frame_pool, list)`: adds these, where the collective will have them.
+/// - `leaves(partition, workers, rank, codec, frame_pool, list)`: adds these, where the collective will have them.
 /// It sees bytes only, and cuts them into chunks so that encoding, transfer, adding and decoding overlap: while one chunk
 /// is on its way, the next one is computed. Chunks change no bit. Every worker runs the same code with its own rank; a frame is finished by the worker that
 /// combined it and by all others from the same bytes, so all results are bit-identical.
@@ -45,21 +45,21 @@ concept SumsInNodes = requires {
   requires S::sums_in_nodes;
 };
 
-/// The part of its vector that a worker brings: all, unless the schedule says otherwise by `reads(layout, rank)`.
+/// The part of its vector that a worker brings: all, unless the schedule says otherwise by `reads(partition, rank)`.
 template <class S>
-segment reads_of(S const& schedule, layout const& cut, int rank) {
+segment reads_of(S const& schedule, partition const& cut, int rank) {
   if constexpr (requires { schedule.reads(cut, rank); }) return schedule.reads(cut, rank);
   return {0, cut.length()};
 }
-/// The part that it gets: all, unless the schedule says otherwise by `writes(layout, rank)`.
+/// The part that it gets: all, unless the schedule says otherwise by `writes(partition, rank)`.
 template <class S>
-segment writes_of(S const& schedule, layout const& cut, int rank) {
+segment writes_of(S const& schedule, partition const& cut, int rank) {
   if constexpr (requires { schedule.writes(cut, rank); }) return schedule.writes(cut, rank);
   return {0, cut.length()};
 }
 /// Adds the frames of own values alone that the first round begins with, if the schedule tells.
 template <class S>
-void add_leaves(S const& schedule, layout const& cut, int workers, int rank, codec const& c,
+void add_leaves(S const& schedule, partition const& cut, int workers, int rank, codec const& c,
                 frame_pool& frames, std::vector<unsent>& all) {
   if constexpr (requires { schedule.leaves(cut, workers, rank, c, frames, all); })
     schedule.leaves(cut, workers, rank, c, frames, all);

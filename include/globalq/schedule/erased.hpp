@@ -31,15 +31,16 @@ class erased {
   virtual int parts(int workers) const = 0;
   virtual std::vector<std::pair<int, int>> additions(int workers) const = 0;
   /// Parts of its vector that a worker brings and gets.
-  virtual segment reads(layout const& cut, int rank) const = 0;
-  virtual segment writes(layout const& cut, int rank) const = 0;
+  virtual segment reads(partition const& cut, int rank) const = 0;
+  virtual segment writes(partition const& cut, int rank) const = 0;
   /// The frames of own values alone that the first round begins with, if it does.
-  virtual void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+  virtual void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
                       std::vector<unsent>& all) const = 0;
-  virtual void operator()(transport::endpoint& t, codec& c, layout const& cut, frame_pool& frames) const = 0;
+  virtual void operator()(transport::endpoint& t, codec& c, partition const& cut,
+                          frame_pool& frames) const = 0;
 
   /// For plans. @param c  of the right sizes
-  virtual detail::busiest_worker busiest(int workers, layout const& cut, codec& c,
+  virtual detail::busiest_worker busiest(int workers, partition const& cut, codec& c,
                                          detail::piece_sizes const& sizes,
                                          detail::bytes_before const& before) const = 0;
 
@@ -67,27 +68,28 @@ class erased_as final : public erased {
   explicit erased_as(S schedule)
       : erased(
             globalq::detail::gathers<plain>,
-            requires(plain const& s, layout const& cut) { s.writes(cut, 0); }, sums),
+            requires(plain const& s, partition const& cut) { s.writes(cut, 0); }, sums),
         s_(std::forward<S>(schedule)) {}
 
   globalq::detail::schedule_facts facts(int workers) const override { return s_.facts(workers); }
   int parts(int workers) const override { return s_.parts(workers); }
   std::vector<std::pair<int, int>> additions(int workers) const override { return s_.additions(workers); }
-  segment reads(layout const& cut, int rank) const override {
+  segment reads(partition const& cut, int rank) const override {
     return globalq::detail::reads_of(s_, cut, rank);
   }
-  segment writes(layout const& cut, int rank) const override {
+  segment writes(partition const& cut, int rank) const override {
     return globalq::detail::writes_of(s_, cut, rank);
   }
-  void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+  void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
               std::vector<unsent>& all) const override {
     globalq::detail::add_leaves(static_cast<plain const&>(s_), cut, workers, rank, c, frames, all);
   }
   void operator()([[maybe_unused]] transport::endpoint& t, [[maybe_unused]] codec& c,
-                  [[maybe_unused]] layout const& cut, [[maybe_unused]] frame_pool& frames) const override {
+                  [[maybe_unused]] partition const& cut, [[maybe_unused]] frame_pool& frames) const override {
     if constexpr (Runs) s_(t, c, cut, frames);
   }
-  detail::busiest_worker busiest(int workers, layout const& cut, codec& c, detail::piece_sizes const& sizes,
+  detail::busiest_worker busiest(int workers, partition const& cut, codec& c,
+                                 detail::piece_sizes const& sizes,
                                  detail::bytes_before const& before) const override {
     return detail::busiest(static_cast<plain const&>(s_), workers, cut, c, sizes, before);
   }

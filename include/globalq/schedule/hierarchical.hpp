@@ -175,7 +175,7 @@ class hierarchical {
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     split::expect_single_messages(t, "use schedule ring");
     detail::node_map const& nodes = nodes_of(t.size());
     detail::node_codec<T, Inner, Outer> mine(t, c, frames, nodes);
@@ -210,7 +210,7 @@ class hierarchical {
     ranks.resize(static_cast<std::size_t>(nodes.size(node)));
     std::iota(ranks.begin(), ranks.end(), nodes.leader(node));
     transport::detail::renumbered<T> members(t, ranks, t.rank() - nodes.leader(node));
-    layout const cut(length, members.size(), random::tile_values, chunk_values);
+    partition const cut(length, members.size(), random::tile_values, chunk_values);
     scatter_reduce_allgather{}(members, c, cut, frames);
   }
 

@@ -13,7 +13,7 @@ namespace GLOBALQ_ABI::schedule {
 
 /// @brief Hands the codes to the transport's library, whose order of additions is its own.
 ///
-/// For integer sums only: a randomised addition would round differently on two workers. With globalq::uncompressed it is
+/// For integer sums only: a randomized addition would round differently on two workers. With globalq::uncompressed it is
 /// the library's float32 Allreduce, the only case in which bit-identical results are not promised.
 /// @complexity bytes sent: the library's; 2 S (n-1)/n is assumed
 struct native {
@@ -38,7 +38,7 @@ struct native {
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     static_assert(
         transport::OwnAllreduceSum<T, std::int8_t>,
         "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "

@@ -37,13 +37,13 @@ struct ring {
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank(), right = (r + 1) % n, left = (r + n - 1) % n;
     std::uint64_t const chunks = cut.rounds();
     // Work is a sequence of items: groups of chunks one after the other, in a group hop after hop, in a hop chunk after
     // chunk. Hop 0 encodes, hops 1 .. n-1 add what arrives and the last of these completes a segment; hops n .. 2n-2 pass
     // complete segments on. What an item waits for was sent one hop before, so while it travels the other chunks of the
-    // group are worked on. At least as many slots as chunks in a group: else all could wait for their right neighbours.
+    // group are worked on. At least as many slots as chunks in a group: else all could wait for their right neighbors.
     constexpr std::uint64_t most_slots = group + ahead + 1;
     std::uint64_t const slots = slots_of(chunks);
     std::uint64_t const hops = static_cast<std::uint64_t>(2 * n - 1), items = hops * chunks;

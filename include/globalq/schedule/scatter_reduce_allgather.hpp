@@ -9,7 +9,7 @@
 namespace GLOBALQ_ABI::schedule {
 
 /// @brief Two rounds of n-1 messages; all frames of a segment meet at one worker, so one encoding serves them all.
-/// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when requantising
+/// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when requantizing
 /// @source Markov 2024 (thesis), chapter 3 (CGX); Thakur et al. 2005
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
@@ -46,14 +46,14 @@ struct scatter_reduce_allgather {
     }
   }
 
-  static void leaves(layout const& cut, int workers, int rank, codec const& c, frame_pool& frames,
+  static void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
                      std::vector<unsent>& all) {
     for (int p = 0; p < workers; ++p)
       if (p != rank && cut.rounds() != 0) all.push_back(leaf_for(p, 0, cut, workers, c, frames));
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
     std::uint64_t const rounds = cut.rounds();
     detail::transfers<T> under_way;
@@ -89,7 +89,7 @@ struct scatter_reduce_allgather {
           if (p != r) all.push_back(unsent_to(p));
         c.encode_all(all);
       }
-      for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbour: no one is flooded
+      for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbor: no one is flooded
         int const p = (r + k) % n;
         unsent const each = unsent_to(p);
         if (!batches) c.combine(each.part, true, {}, each.frame);
@@ -163,7 +163,7 @@ struct scatter_reduce_allgather {
   static std::size_t slot_of(int workers, std::uint64_t round, int i) {
     return static_cast<std::size_t>(i + (2 * workers + 1) * static_cast<int>(round % 2));
   }
-  static unsent leaf_for(int p, std::uint64_t round, layout const& cut, int workers, codec const& c,
+  static unsent leaf_for(int p, std::uint64_t round, partition const& cut, int workers, codec const& c,
                          frame_pool& frames) {
     segment const part = cut.piece(p, round);
     return {part, frames.get(slot_of(workers, round, workers + p), c.frame_bytes(part, 1))};

@@ -49,7 +49,7 @@ struct tree {
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank();
     std::uint64_t const rounds = cut.rounds();
     int child[most], below[most], children = 0, terms = 1, parent = 1;

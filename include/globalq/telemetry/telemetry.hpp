@@ -63,7 +63,7 @@ struct call_report {
   }
   /// ||Q(x) - x||^2 / ||x||^2 of own values; 0 where all are zero, NaN where it was not measured, or where squares are beyond
   /// the range of float64.
-  double normalised_error() const {
+  double normalized_error() const {
     if (rounded == 0 || energy > std::numeric_limits<double>::max()) return unknown;
     if (energy == 0) return zeros == rounded ? 0.0 : unknown;
     return error_energy / energy;

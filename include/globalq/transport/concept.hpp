@@ -145,7 +145,7 @@ concept OwnChunkBytes = Transport<T> && requires(T const& t) {
 /// cost up to a tenth of the time, longer ones no longer fit a cache.
 inline constexpr std::size_t default_chunk_bytes = std::size_t{256} << 10;
 
-/// @brief Keeps a caller's buffers alive for transfers that can neither finish nor be cancelled.
+/// @brief Keeps a caller's buffers alive for transfers that can neither finish nor be canceled.
 ///
 /// A caller that gives up in the middle of a transfer hands its buffers over: `retain(buffers)`.
 template <class T>

@@ -39,7 +39,7 @@ GLOBALQ_DECL mpi::mpi(MPI_Comm communicator, options settings, std::size_t piece
 GLOBALQ_DECL mpi::~mpi() {
   if (outstanding_ != 0)
     for (auto& buffers : retained_) keep_forever(std::move(buffers));
-  if (broken_ == nullptr && !finalised()) MPI_Comm_free(&comm_);
+  if (broken_ == nullptr && !finalized()) MPI_Comm_free(&comm_);
 }
 
 GLOBALQ_DECL int mpi::shares_memory() const noexcept {
@@ -143,8 +143,8 @@ GLOBALQ_DECL void mpi::expect_threads() {
   int level = MPI_THREAD_SINGLE;
   check(MPI_Query_thread(&level), "MPI_Query_thread");
   if (level < MPI_THREAD_SERIALIZED)
-    refuse("MPI was not initialised for calls from other threads",
-           "initialise it with MPI_Init_thread and MPI_THREAD_MULTIPLE (MPI_THREAD_SERIALIZED where "
+    refuse("MPI was not initialized for calls from other threads",
+           "initialize it with MPI_Init_thread and MPI_THREAD_MULTIPLE (MPI_THREAD_SERIALIZED where "
            "nothing else uses "
            "MPI meanwhile)");
 }
@@ -156,9 +156,9 @@ GLOBALQ_DECL mpi::mpi(MPI_Comm communicator, options const& settings, std::size_
       piece_bytes_{piece_bytes} {
   int flag = 0;
   MPI_Initialized(&flag);
-  if (flag == 0) refuse("MPI is not initialised", "call MPI_Init before making the transport");
+  if (flag == 0) refuse("MPI is not initialized", "call MPI_Init before making the transport");
   MPI_Finalized(&flag);
-  if (flag != 0) refuse("MPI is finalised", "make the transport before MPI_Finalize");
+  if (flag != 0) refuse("MPI is finalized", "make the transport before MPI_Finalize");
   if (communicator == MPI_COMM_NULL)
     refuse("the communicator is MPI_COMM_NULL", "give one that has processes");
   if (piece_bytes < 1 || piece_bytes > largest_piece)
@@ -194,7 +194,7 @@ GLOBALQ_DECL void mpi::keep_forever(std::shared_ptr<void> buffers) noexcept {
   ::new (never_destroyed) std::shared_ptr<void>(std::move(buffers));
 }
 
-GLOBALQ_DECL bool mpi::finalised() noexcept {
+GLOBALQ_DECL bool mpi::finalized() noexcept {
   int flag = 0;
   MPI_Finalized(&flag);
   return flag != 0;
@@ -287,7 +287,7 @@ GLOBALQ_DECL void mpi::finish_collective(MPI_Request& transfer, char const* oper
   int code = MPI_SUCCESS;
   auto const how = poll(transfer, status, code, deadline_);
   if (how == ending::done) return check(code, call);
-  ++outstanding_;  // a collective cannot be cancelled
+  ++outstanding_;  // a collective cannot be canceled
   broken_ = "a collective was given up";
   if (staging_ != nullptr) retain(staging_);
   if (how == ending::failed) fail_because_of_another(operation);
@@ -353,7 +353,7 @@ GLOBALQ_DECL void mpi::give_up(request& transfer) noexcept {
     broken_ = "a request was destroyed before it was waited for";
     if (here_->node != nullptr) here_->node->fail(rank_, broken_);
   }
-  if (transfer.shared_ != nullptr || finalised()) return;
+  if (transfer.shared_ != nullptr || finalized()) return;
   bool ended = true;
   std::size_t const pieces = std::min(pieces_of(transfer.bytes_), transfer.more_.size() + 1);
   for (std::size_t i = 0; i < pieces; ++i) {

@@ -37,7 +37,7 @@ struct shared_problem;
 struct sharing {
   bool enabled = true;  ///< false: all messages go by MPI
 
-  /// At most so many processes of a node share memory, neighbours in rank; 0: all. With 2, a machine that runs
+  /// At most so many processes of a node share memory, neighbors in rank; 0: all. With 2, a machine that runs
   /// four processes looks like two nodes, which is what tests are after.
   int group = 0;
 
@@ -69,7 +69,7 @@ struct sharing {
 ///
 /// Where the sizes of a send and its receive differ, the receiver throws; the sender cannot know.
 ///
-/// Memory: what is given up within a node is not touched any more. Among nodes, a receive that is given up is cancelled. A send, or a transfer that is half done, cannot be: see
+/// Memory: what is given up within a node is not touched any more. Among nodes, a receive that is given up is canceled. A send, or a transfer that is half done, cannot be: see
 /// retain().
 class mpi {
  public:
@@ -137,7 +137,7 @@ class mpi {
   mpi(mpi const&) = delete;
   mpi& operator=(mpi const&) = delete;
 
-  /// @brief Frees the communicator, unless MPI is finalised or transfers may still be under way.
+  /// @brief Frees the communicator, unless MPI is finalized or transfers may still be under way.
   ~mpi();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -202,7 +202,7 @@ class mpi {
   template <SumLane Lane>
   void allreduce_sum(std::span<Lane> lanes);
 
-  /// Throws unless another thread than the one that initialised MPI may move messages (allreduce_mean's start()).
+  /// Throws unless another thread than the one that initialized MPI may move messages (allreduce_mean's start()).
   /// @throws configuration_error
   void expect_threads();
 
@@ -220,7 +220,7 @@ class mpi {
   /// MPI may still use these buffers: they live as long as the process. Allocates nothing.
   static void keep_forever(std::shared_ptr<void> buffers) noexcept;
 
-  static bool finalised() noexcept;
+  static bool finalized() noexcept;
 
   [[noreturn]] static void refuse(std::string const& what, std::string const& remedy);
 

@@ -191,7 +191,7 @@ GLOBALQ_DECL void named_memory::wait(request& transfer) {
   expect_usable(operation);
   detail::shared_transfer& t = *transfer.transfer_;
   auto const how = node_->await(t, transfer.peer_, deadline_, [] { return false; });
-  if (how == detail::shared_outcome::done) {
+  if (how == detail::wait_result::done) {
     node_->give_back(t);
     transfer.of_ = nullptr;
     return;
@@ -206,7 +206,7 @@ GLOBALQ_DECL void named_memory::allgather(std::span<std::byte const> mine, std::
   int peer = 0;
   auto const how =
       node_->allgather(mine, small ? all : std::span<std::byte>{}, deadline_, peer, [] { return false; });
-  if (how != detail::shared_outcome::done)
+  if (how != detail::wait_result::done)
     stop(detail::problem_of(*node_, how, mine.size(), peer, peer, deadline_));
   if (!small) return detail::allgather_by_messages(*this, mine, all);
   bytes_sent_ += mine.size() * (static_cast<std::size_t>(size_) - 1);

@@ -40,7 +40,7 @@ GLOBALQ_DECL nccl::~nccl() {
   if (!communicator_.exists()) return;
   detail::on_device const here{device_};
   bool const idle =
-      prepared_ && pending_.empty() && (detail::capturing(stream_) || !stream_outcome().late_or_failed());
+      prepared_ && pending_.empty() && (detail::capturing(stream_) || !status_of_stream().late_or_failed());
   if (!idle || (owned_ && communicator_.destroy() != ncclSuccess)) abort();
 }
 
@@ -285,8 +285,8 @@ GLOBALQ_DECL void nccl::refuse_capture(char const* operation) {
                 "call it before or after the capture; in a graph, exchange values in device memory")};
 }
 
-GLOBALQ_DECL nccl::outcome nccl::stream_outcome() const {
-  outcome seen;
+GLOBALQ_DECL nccl::stream_status nccl::status_of_stream() const {
+  stream_status seen;
   auto const until = std::chrono::steady_clock::now() + deadline_;
   for (unsigned turn = 0;; ++turn) {
     seen.cuda = detail::state_of(stream_);
@@ -303,7 +303,7 @@ GLOBALQ_DECL nccl::outcome nccl::stream_outcome() const {
 }
 
 GLOBALQ_DECL void nccl::await_stream() {
-  outcome const seen = stream_outcome();
+  stream_status const seen = status_of_stream();
   check(seen.cuda, "cudaStreamQuery");
   if (seen.nccl != ncclSuccess) fail(seen.nccl);
   if (seen.late) fail_late("the stream, where the last work needs ");

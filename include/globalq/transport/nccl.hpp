@@ -97,7 +97,7 @@ class nccl {
   /// (ncclCommInitRank) is revoked at the deadline where a peer never connects; with NCCL before 2.28.7, which cannot
   /// revoke, that hangs. One with ncclConfig_t::blocking = 0 needs neither. Where this constructor fails to connect the
   /// workers, the communicator is aborted too; before that (memory, what the communicator is) it is left alone.
-  /// @param communicator  initialised; all of its ranks make a transport
+  /// @param communicator  initialized; all of its ranks make a transport
   /// @param stream        of the communicator's device; outlives the transport
   /// @param settings      the deadline of each wait of the host; above 0, and counted as at most a year
   /// @throws              configuration_error; transport_error
@@ -212,7 +212,7 @@ class nccl {
   };
 
   /// How a wait for the stream ended.
-  struct outcome {
+  struct stream_status {
     cudaError_t cuda = cudaSuccess;
     ncclResult_t nccl = ncclSuccess;
     bool late = false;
@@ -270,7 +270,7 @@ class nccl {
   // ---- Waiting
 
   /// Waits, up to the deadline, until the stream is idle.
-  outcome stream_outcome() const;
+  stream_status status_of_stream() const;
 
   void await_stream();
 

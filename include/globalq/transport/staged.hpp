@@ -81,7 +81,7 @@ class staged {
 
   /// @param host   this worker's endpoint
   /// @param space  the stream
-  /// @pre          Kokkos is initialised
+  /// @pre          Kokkos is initialized
   explicit staged(Host& host, Space const& space = Space()) : host_{host}, on_{space} {}
   staged(staged const&) = delete;
   staged& operator=(staged const&) = delete;

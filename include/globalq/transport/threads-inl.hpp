@@ -56,23 +56,23 @@ GLOBALQ_DECL threads::endpoint::request threads::endpoint::recv_async(int peer, 
 }
 
 template <class Ready, class Gone>
-threads::endpoint::outcome threads::endpoint::await(Ready const& ready, Gone const& gone) {
+threads::endpoint::wait_result threads::endpoint::await(Ready const& ready, Gone const& gone) {
   for (int i = 0; i < polls_; ++i)
-    if (ready()) return outcome::ready;
+    if (ready()) return wait_result::ready;
   for (int i = 0; i < 50; ++i) {
-    if (ready()) return outcome::ready;
+    if (ready()) return wait_result::ready;
     std::this_thread::yield();
   }
   auto const until = std::chrono::steady_clock::now() + world_.deadline;
   std::unique_lock lock{self_.mutex};
   self_.asleep.store(true);
-  auto result = outcome::ready;
+  auto result = wait_result::ready;
   while (!ready()) {
     bool const failed = world_.failed.load();
     bool const left = gone();
     bool const late = std::chrono::steady_clock::now() >= until;
     if (failed || left || late) {
-      if (!ready()) result = failed ? outcome::failed : left ? outcome::left : outcome::late;
+      if (!ready()) result = failed ? wait_result::failed : left ? wait_result::left : wait_result::late;
       break;
     }
     self_.awake.wait_until(lock, until);
@@ -88,8 +88,8 @@ GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
     auto const state = op->state.load();
     return state == detail::progress::done || state == detail::progress::mismatch;
   };
-  outcome const result = await(finished, [this, op] { return world_.at(op->peer).gone.load(); });
-  if (result == outcome::ready && op->state.load() == detail::progress::done)
+  wait_result const result = await(finished, [this, op] { return world_.at(op->peer).gone.load(); });
+  if (result == wait_result::ready && op->state.load() == detail::progress::done)
     transfer.finish();
   else
     fail_transfer(*op, result);
@@ -259,12 +259,12 @@ GLOBALQ_DECL void threads::endpoint::stop_because_of_failure(char const* operati
        true);
 }
 
-GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, outcome result) {
+GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, wait_result result) {
   char const* const name = op.sends ? "send" : "recv";
   std::string const peer = globalq::detail::joined({"rank ", op.peer});
   std::string const bytes = globalq::detail::joined({op.bytes, " bytes"});
-  if (result == outcome::failed) stop_because_of_failure(name);
-  if (result == outcome::ready)
+  if (result == wait_result::failed) stop_because_of_failure(name);
+  if (result == wait_result::ready)
     stop(message(name,
                  op.sends ? globalq::detail::joined(
                                 {"sent ", bytes, " to ", peer, ", which expected ", op.peer_bytes})
@@ -274,7 +274,7 @@ GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, outcom
          false);
   std::string const missing =
       op.sends ? globalq::detail::joined({"receive ", bytes}) : globalq::detail::joined({"send ", bytes});
-  if (result == outcome::left)
+  if (result == wait_result::left)
     stop(message(name, globalq::detail::joined({peer, " left the run and did not ", missing}),
                  "let every worker make the same calls in the same order"),
          false);
@@ -291,18 +291,18 @@ GLOBALQ_DECL void threads::endpoint::meet(char const* operation) {
   self_.arrived.store(meeting);
   if (world_.arrivals.fetch_add(1) + 1 == all) return world_.wake_all();
   int missing = 0;
-  outcome const result = await([&] { return world_.arrivals.load() >= all; },
-                               [&] {
-                                 for (auto& each : world_.crew)
-                                   if (each.gone.load() && each.arrived.load() < meeting) {
-                                     missing = each.rank;
-                                     return true;
-                                   }
-                                 return false;
-                               });
-  if (result == outcome::ready) return;
-  if (result == outcome::failed) stop_because_of_failure(operation);
-  if (result == outcome::left)
+  wait_result const result = await([&] { return world_.arrivals.load() >= all; },
+                                   [&] {
+                                     for (auto& each : world_.crew)
+                                       if (each.gone.load() && each.arrived.load() < meeting) {
+                                         missing = each.rank;
+                                         return true;
+                                       }
+                                     return false;
+                                   });
+  if (result == wait_result::ready) return;
+  if (result == wait_result::failed) stop_because_of_failure(operation);
+  if (result == wait_result::left)
     stop(
         message(operation, globalq::detail::joined({"rank ", missing, " left the run and did not take part"}),
                 "let every worker make the same calls in the same order"),

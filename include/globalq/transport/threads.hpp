@@ -162,7 +162,7 @@ class threads::endpoint {
  private:
   friend class threads;
 
-  enum class outcome { ready, failed, left, late };
+  enum class wait_result { ready, failed, left, late };
 
   endpoint(detail::world& all, int rank);
 
@@ -173,7 +173,7 @@ class threads::endpoint {
   /// Blocks until `ready()`, or until that cannot happen any more. What is ready counts even when the run
   /// has failed meanwhile: workers that hold the same data then come to the same conclusion.
   template <class Ready, class Gone>
-  outcome await(Ready const& ready, Gone const& gone);
+  wait_result await(Ready const& ready, Gone const& gone);
 
   /// Tells the others, and makes sure that nobody touches this worker's bytes any more.
   void leave(std::string_view text) noexcept;
@@ -185,7 +185,7 @@ class threads::endpoint {
 
   [[noreturn]] void stop_because_of_failure(char const* operation);
 
-  [[noreturn]] void fail_transfer(detail::operation& op, outcome result);
+  [[noreturn]] void fail_transfer(detail::operation& op, wait_result result);
 
   /// Returns when every worker has come here as often as this one.
   void meet(char const* operation);

@@ -173,7 +173,7 @@ struct packed_loops {
   GLOBALQ_LOOP static void pack_as(std::int8_t const* lanes, int count, std::byte* out, int origin) {
     std::int8_t const* __restrict in = lanes;
     std::uint8_t* __restrict bytes = reinterpret_cast<std::uint8_t*>(out);
-    if constexpr (8 % Bits == 0) {  // whole codes in a byte: vectorises
+    if constexpr (8 % Bits == 0) {  // whole codes in a byte: vectorizes
       constexpr int each = 8 / Bits;
       int const whole = count / each;
       for (int j = 0; j < whole; ++j) {

@@ -119,7 +119,7 @@ TEST(InterpreterChecks, BarriersAndMasks) {
 TEST(InterpreterChecks, UndefinedBits) {
   // LOAD gives %r3 and BRANCH tests %r1. The 9th to 11th of 16 bytes are padding in one of these.
   expect_faults(R"(
-      ld.global.u32 %r1, [%d1]; BRANCH => uninitialised: bits that nobody wrote reach a branch
+      ld.global.u32 %r1, [%d1]; BRANCH => uninitialized: bits that nobody wrote reach a branch
       BRANCH => reach a branch || ld.global.u64 %d4, [%d1]; ld.global.u32 %r1, [%d4]; => reach an address
       ld.global.u64 %d4, [%d1]; st.u8 [%d4], 0; => reach an address
       @%p4 mov.u32 %r1, 0; => reach a guard || bar.warp.sync %r7; => reach a mask
@@ -151,7 +151,7 @@ TEST(InterpreterChecks, UndefinedBits) {
                 });
   device d{.block = {3}};
   EXPECT_THAT(message([&] { d.results("st.global.u32 [%d8], %r0;", 4); }),
-              HasSubstr("uninitialised: byte 12 of a copy to the host, 12 bytes into results"));
+              HasSubstr("uninitialized: byte 12 of a copy to the host, 12 bytes into results"));
   EXPECT_THAT(message([&] { d.results("st.global.u32 [%d8], %r9;", 3); }), HasSubstr("byte 0 of a copy"));
 }
 

@@ -42,7 +42,7 @@ struct storage {
 struct warp {
   uint32_t index = 0;                 // in its block
   uint32_t live = 0;                  // lanes that exist and have not ended
-  uint32_t epoch = 0;                 // how often the warp was synchronised
+  uint32_t epoch = 0;                 // how often the warp was synchronized
   std::vector<row> values{};          // of registers, then of constants
   std::vector<row> shadows{};         // bits that are undefined, of lanes that `undefined` names
   std::vector<uint32_t> undefined{};  // lanes, of each register
@@ -59,7 +59,7 @@ struct touch {
   uint32_t block_epoch = 0;  // from 1 on: 0 is nobody
   uint32_t warp_epoch = 0;
   uint16_t thread = 0;
-  bool synchronising = false;
+  bool synchronizing = false;
   bool many = false;     // several threads
   bool several = false;  // of several warps
 };
@@ -71,7 +71,7 @@ struct block {
   counts& count;
   uint32_t threads = 0;
   dimensions at{};     // in the grid
-  uint32_t epoch = 1;  // how often the block was synchronised
+  uint32_t epoch = 1;  // how often the block was synchronized
   std::vector<warp> warps{};
   storage shared{};
   std::vector<touch> written{};

@@ -153,7 +153,7 @@ void write_one_too_many() {
 
 TEST(EmulatedKokkos, LoopsAndReductions) { loops_and_reductions(); }
 TEST(EmulatedKokkos, Scans) { scans(); }
-// Kokkos 4.7.00, Kokkos_Cuda_Parallel_Range.hpp, lines 538 to 545: thread 0 initialises a value of several words, the next
+// Kokkos 4.7.00, Kokkos_Cuda_Parallel_Range.hpp, lines 538 to 545: thread 0 initializes a value of several words, the next
 // threads write all but the first of them, and nothing is between but that lanes use to go in step.
 TEST(EmulatedKokkos, AScanOfSeveralWordsHasARaceBeyondOneBlock) {
   EXPECT_EQ(scan_of_pairs(100).count, 100);

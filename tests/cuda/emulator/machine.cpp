@@ -160,7 +160,7 @@ void pass_block_barriers(block& b) {
     ++at.arrived;
     if (i.predicate != no_register) {
       if ((w.undefined_predicates[i.predicate] >> l & 1) != 0)
-        throw fault("uninitialised: a vote at a barrier");
+        throw fault("uninitialized: a vote at a barrier");
       bool const yes = ((w.predicates[i.predicate] >> l & 1) != 0) != i.predicate_negated;
       at.any |= yes;
       at.every &= yes;
@@ -250,7 +250,7 @@ special special_of(std::string_view name) {
 
 void step::fail_undefined(uint32_t bad, char const* uses) {
   culprit = static_cast<uint32_t>(std::countr_zero(bad));
-  throw fault("uninitialised: bits that nobody wrote reach ", uses);
+  throw fault("uninitialized: bits that nobody wrote reach ", uses);
 }
 
 void step::wait(uint32_t& waiting) {
@@ -269,7 +269,7 @@ loaded_module::loaded_module(std::string text, memory& in) : text_(std::move(tex
   for (auto const& [name, v] : text_.global) {
     uint64_t const bytes = std::max<uint64_t>(v.bytes, 1);
     uint64_t const address = in.allocate(bytes, "the variable " + name);
-    // What is not initialised is zero.
+    // What is not initialized is zero.
     in.fill(address, 0, bytes);
     in.write(address, v.initial.data(), v.initial.size());
     addresses_[name] = address;

@@ -80,7 +80,7 @@ void memory::read(void* to, uint64_t address, uint64_t bytes) const {
   auto const is_undefined = [&](std::byte b) { return b != static_cast<std::byte>(from.defined); };
   auto const undefined = std::find_if(from.shadow, from.shadow + bytes, is_undefined) - from.shadow;
   if (static_cast<uint64_t>(undefined) != bytes)
-    throw fault("uninitialised: byte ", undefined, " of a copy to the host, ",
+    throw fault("uninitialized: byte ", undefined, " of a copy to the host, ",
                 address - r.begin + static_cast<uint64_t>(undefined), " bytes into ", r.what);
   std::memcpy(to, from.data, bytes);
 }

@@ -25,7 +25,7 @@ void join(touch& to, touch now, block const& b) {
     now.several = to.several || to.thread / lanes != now.thread / lanes;
     bool const earlier = !now.several && to.warp_epoch != now.warp_epoch;
     now.many = !earlier && (to.many || to.thread != now.thread);
-    now.synchronising = now.synchronising && to.synchronising;
+    now.synchronizing = now.synchronizing && to.synchronizing;
   }
   to = now;
 }
@@ -36,10 +36,10 @@ void note_shared(step& s, instruction const& i, uint32_t lane, uint64_t offset, 
                  std::byte const* value) {
   block& b = s.of;
   auto const thread = static_cast<uint16_t>(s.w.index * lanes + lane);
-  touch const now{b.epoch, s.w.epoch, thread, i.synchronising};
+  touch const now{b.epoch, s.w.epoch, thread, i.synchronizing};
   auto const conflict = [&](touch const& before, char const* was) {
     if (ordered(before, thread, b, s.w)) return true;
-    if (before.synchronising && i.synchronising) return false;
+    if (before.synchronizing && i.synchronizing) return false;
     throw fault("race in shared memory: ", (writes ? "a write of" : "a read of"), " byte ", offset,
                 ", which thread ", before.thread, " has ", was, " with no barrier between");
   };
@@ -206,7 +206,7 @@ handler memory_handler(instruction& i, opcode const& op) {
             : op.has("param")                     ? space::parameter
             : op.has("global") || op.has("const") ? space::global
                                                   : space::generic;
-  i.synchronising =
+  i.synchronizing =
       is_atomic || op.has("volatile") || op.has("relaxed") || op.has("acquire") || op.has("release");
   if (!is_atomic) return !i.type ? nullptr : n == "st" ? store : load;
   i.variant = op.has("exch");

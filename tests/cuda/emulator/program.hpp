@@ -66,7 +66,7 @@ struct instruction {
   uint8_t moved = 0;
   uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
   uint8_t second_variant = 0;
-  bool synchronising = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
+  bool synchronizing = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
   uint64_t offset = 0;         ///< Of an address.
   uint32_t target = 0;         ///< Of a branch.
   std::string_view text{};     ///< As it was written.

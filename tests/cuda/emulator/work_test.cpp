@@ -43,10 +43,10 @@ class worker {
  public:
   template <class Op>
   worker(char const* name, Op const& op, bool local) : name_(name) {
-    inside::operator_facts facts = inside::facts_alone(op);
-    inside::resolution r = inside::resolve_alone(facts);
+    inside::operator_facts facts = inside::single_worker_facts(op);
+    inside::resolution r = inside::resolve_single_worker(facts);
     facts.local = local;
-    r.how = gq::method::requantise;
+    r.how = gq::method::requantize;
     codec_ = inside::make_codec(op, facts, r, on_);
     bucket_ = facts.bucket;
     q_ = facts.q;

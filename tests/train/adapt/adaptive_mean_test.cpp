@@ -32,15 +32,15 @@ using testing::HasSubstr;
 
 namespace {
 
-gq::adapt::layout uneven_layers() {
-  gq::adapt::layout m;
+gq::adapt::model_layout uneven_layers() {
+  gq::adapt::model_layout m;
   m.add("embedding.weight", {64, 100}).add("embedding.bias", {100}).add("conv.weight", {8, 3, 7, 7});
   m.add("norm.gain", {60}).add("attention.weight", {40, 40}).add("none", {0}).add("head.weight", {10, 40});
   return m;
 }
 
 /// Gradients whose layers differ by powers of ten for each value: large layers have small ones.
-std::vector<float> gradient(gq::adapt::layout const& model, int rank, std::uint64_t step) {
+std::vector<float> gradient(gq::adapt::model_layout const& model, int rank, std::uint64_t step) {
   std::vector<float> x = support::values(model.length(), rank + 17 * static_cast<int>(step));
   for (gq::adapt::layer const& l : model) {
     float const scale = std::pow(static_cast<float>(std::max<std::uint64_t>(l.size, 1)), -1.5F);
@@ -61,7 +61,7 @@ std::vector<named_rule> rules() {
 }
 
 TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_all_workers_alike) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   for (named_rule const& r : rules())
     for (int n : {1, 2, 3, 5}) {
       SCOPED_TRACE(std::string(r.name) + ", n = " + std::to_string(n));
@@ -97,7 +97,7 @@ TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_al
           std::vector<gq::any_quantizer> all;
           for (bits_and_bucket const& c : mean.chosen().options().candidates)
             all.push_back(gq::adapt::cgx_quantizer(c));
-          tables.push_back(measure(sum, gq::adapt::quantisers(all), [](gq::adapt::layer const& l) {
+          tables.push_back(measure(sum, gq::adapt::quantizers(all), [](gq::adapt::layer const& l) {
             return l.shape.size() > 1 && l.size != 0;
           }));
         }
@@ -106,8 +106,8 @@ TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_al
       ASSERT_EQ(choices.size(), static_cast<std::size_t>(n));
       for (auto const& c : choices) EXPECT_EQ(c, choices[0]);
       bits_and_bucket const plain{32, 0};
-      EXPECT_EQ(choices[0][1], plain) << "a bias is quantised";
-      EXPECT_EQ(choices[0][3], plain) << "a normalisation is quantised";
+      EXPECT_EQ(choices[0][1], plain) << "a bias is quantized";
+      EXPECT_EQ(choices[0][3], plain) << "a normalization is quantized";
       // errors of all workers' sums, and those of 4 bits in buckets of 128
       double error = 0, budget = 0, cost = 0, uniform_cost = 0;
       for (auto const& t : tables) {
@@ -128,7 +128,7 @@ TEST(AdaptiveMean, begins_with_the_reference_and_changes_within_the_budget_on_al
 }
 
 TEST(AdaptiveMean, workers_over_nodes_have_the_same_bits) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   std::vector<std::vector<float>> results(5);
   on_threads(5, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::hierarchical<>(2), {.every = 2}};
@@ -143,7 +143,7 @@ TEST(AdaptiveMean, workers_over_nodes_have_the_same_bits) {
 }
 
 TEST(AdaptiveMean, nothing_changes_where_a_worker_has_only_nan) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   on_threads(3, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.every = 2}};
     for (std::uint64_t step = 0; step < 4; ++step) {
@@ -160,7 +160,7 @@ TEST(AdaptiveMean, nothing_changes_where_a_worker_has_only_nan) {
 }
 
 TEST(AdaptiveMean, never_is_an_option) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   on_threads(2, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"ring"}, {.every = 0}};
     auto x = gradient(model, workers.rank(), 0);
@@ -171,7 +171,7 @@ TEST(AdaptiveMean, never_is_an_option) {
 }
 
 TEST(AdaptiveMean, workers_that_differ_in_the_budget_hear_of_it) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
     adaptive_mean mean{workers,
                        model,
@@ -184,7 +184,7 @@ TEST(AdaptiveMean, workers_that_differ_in_the_budget_hear_of_it) {
 }
 
 TEST(AdaptiveMean, a_budget_that_no_map_keeps_is_an_error_of_all) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
     adaptive_mean mean{workers, model, gq::schedule::any{"sra"}, {.choice = {.alpha = 1e-9}, .every = 1}};
     auto x = gradient(model, workers.rank(), 0);
@@ -202,18 +202,18 @@ TEST(Chooser, keeps_candidates_of_the_reference_s_bits_where_the_reference_is_on
 
 /// A worker that cannot measure must not leave the others waiting.
 TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_the_others) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   on_threads(3, [&](auto& workers) {
     gq::adapt::chooser_options options;
     options.make = [](bits_and_bucket const& p) -> gq::any_quantizer {
-      return gq::quantizer{gq::norm::fixed{.unit = 1}, gq::levels::uniform<>{}, gq::rounding::stochastic{},
+      return gq::quantizer{gq::norm::fixed{.scale = 1}, gq::levels::uniform<>{}, gq::rounding::stochastic{},
                            gq::wire::packed<>{p.bits}};
     };
     gq::adapt::chooser c(model, gq::adapt::filter::cgx(), options);
     std::vector<float> x(model.length(), workers.rank() == 1 ? 3.0F : 0.5F);
     c.add(x);
     if (workers.rank() == 1)
-      EXPECT_THAT(support::refusal([&] { c.choose(workers, 0); }), HasSubstr("exceeds the unit"));
+      EXPECT_THAT(support::refusal([&] { c.choose(workers, 0); }), HasSubstr("exceeds the scale"));
     else
       EXPECT_FALSE(c.choose(workers, 0));
   });
@@ -221,7 +221,7 @@ TEST(Chooser, a_table_that_one_worker_cannot_make_is_its_error_and_no_choice_of_
 
 /// Whatever a measure of one's own throws: the others must not wait until their deadline.
 TEST(Chooser, what_a_sensitivity_throws_is_thrown_on_its_worker_and_no_choice_of_the_others) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   for (int kind : {0, 1, 2})
     on_threads(3, [&](auto& workers) {
       gq::adapt::chooser_options options;
@@ -251,7 +251,7 @@ TEST(Chooser, what_a_sensitivity_throws_is_thrown_on_its_worker_and_no_choice_of
 }
 
 TEST(Chooser, what_a_rule_throws_is_an_error_of_all) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   for (bool standard : {true, false}) {
     auto const texts = support::complaints<gq::configuration_error>(3, [&](auto& workers) {
       gq::adapt::chooser_options options;
@@ -270,7 +270,7 @@ TEST(Chooser, what_a_rule_throws_is_an_error_of_all) {
 
 /// A sensitivity that calls one layer's errors far larger gives it the bits that the others lose.
 TEST(Chooser, measures_by_a_sensitivity_of_one_s_own) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   auto const choice_by = [&](gq::adapt::sensitivity const& measure_by) {
     std::vector<bits_and_bucket> all;
     on_threads(1, [&](auto& workers) {
@@ -301,7 +301,7 @@ TEST(Chooser, measures_by_a_sensitivity_of_one_s_own) {
 TEST(Chooser, chooses_by_time) {
   // Two layers alike in size and gradients; a byte of one takes a thousand times as long. With 1 level instead of 7 an error is
   // about 49 times as large, so 40 times the error of both, 80 of one, is enough for one of the two.
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("first", {64, 64}).add("second", {64, 64});
   for (bool swapped : {false, true})
     on_threads(2, [&](auto& workers) {
@@ -328,7 +328,7 @@ TEST(Chooser, chooses_by_time) {
 
 /// The first window is critical, so it runs with little compression where that is the reference.
 TEST(AccordionRule, begins_with_less_compression_where_that_is_the_reference) {
-  gq::adapt::layout const model = uneven_layers();
+  gq::adapt::model_layout const model = uneven_layers();
   for (bool with_lgreco : {false, true})
     on_threads(2, [&](auto& workers) {
       gq::adapt::rule const within = with_lgreco ? rule_of(gq::adapt::lgreco{}) : nullptr;
@@ -368,7 +368,7 @@ TEST(AccordionRule, begins_with_less_compression_where_that_is_the_reference) {
 }
 
 TEST(Selector, refuses_choices_of_other_layers_and_of_candidates_that_there_are_not) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("weight", {8, 8}).add("bias", {8});
   gq::adapt::selector s(model, {.of = gq::adapt::top_k({0.1, 0.5}),
                                 .compress = [](gq::adapt::layer const& l) { return l.name == "weight"; },

@@ -25,7 +25,7 @@ std::vector<float> values(std::size_t n, std::uint32_t seed = 1) {
 }
 
 TEST(GradientAccumulator, adds_layers_and_leaves_gaps_alone) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("a", {2}).add_at(3, "b", {2});
   ad::gradient_accumulator sum(model);
   float const nan = std::numeric_limits<float>::quiet_NaN();
@@ -43,7 +43,7 @@ TEST(GradientAccumulator, adds_layers_and_leaves_gaps_alone) {
 }
 
 TEST(GradientAccumulator, leaves_a_step_out_that_is_not_finite) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("a", {3});
   ad::gradient_accumulator sum(model);
   float const inf = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
@@ -58,7 +58,7 @@ TEST(GradientAccumulator, leaves_a_step_out_that_is_not_finite) {
 }
 
 TEST(GradientAccumulator, adds_layers_one_by_one) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("a", {2}).add("b", {3});
   ad::gradient_accumulator sum(model);
   std::vector<float> const b{1, 2, 3}, bad{1, std::numeric_limits<float>::quiet_NaN(), 3};
@@ -108,7 +108,7 @@ TEST(TopK, keeps_at_least_one_value_and_never_one_too_many_by_rounding) {
 }
 
 TEST(TopK, gives_a_candidate_for_each_density) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("a", {4}).add("none", {0}).add("bias", {2});
   ad::gradient_accumulator sum(model);
   sum.add(std::vector<float>{1, -4, 2, -3, 5, 6});
@@ -188,7 +188,7 @@ TEST(LowRank, keeps_numbers_whose_squares_no_float_holds) {
 }
 
 TEST(LowRank, candidates_that_save_nothing_are_float32) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("fc", {20, 50}).add("bias", {20});
   ad::gradient_accumulator sum(model);
   std::vector<float> all = matrix(20, 50, {5, 3});
@@ -206,7 +206,7 @@ TEST(LowRank, candidates_that_save_nothing_are_float32) {
 }
 
 TEST(Sensitivity, replaces_errors_and_keeps_costs) {
-  ad::layout model;
+  ad::model_layout model;
   model.add("a", {4}).add("b", {4});
   ad::gradient_accumulator sum(model);
   sum.add(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});

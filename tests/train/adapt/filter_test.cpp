@@ -11,14 +11,14 @@ using gq::adapt::filter;
 
 namespace {
 
-gq::adapt::layout resnet_like() {
-  gq::adapt::layout m;
+gq::adapt::model_layout resnet_like() {
+  gq::adapt::model_layout m;
   m.add("conv1.weight", {64, 3, 7, 7}).add("bn1.weight", {64}).add("bn1.bias", {64});
   m.add("fc.weight", {10, 512}).add("fc.bias", {10});
   return m;
 }
 
-std::string kept(gq::adapt::layout const& model, filter const& f) {
+std::string kept(gq::adapt::model_layout const& model, filter const& f) {
   std::string names;
   for (auto const& l : model)
     if (f(l)) names += l.name + " ";
@@ -34,7 +34,7 @@ TEST(Filter, names_are_shell_patterns_of_the_whole_name) {
             "bn1.weight bn1.bias fc.weight ");
 }
 
-TEST(Filter, sizes_and_dimensions_are_lower_bounds_of_what_is_quantised) {
+TEST(Filter, sizes_and_dimensions_are_lower_bounds_of_what_is_quantized) {
   EXPECT_EQ(kept(resnet_like(), filter{}.below(64)), "fc.bias ");
   EXPECT_EQ(kept(resnet_like(), filter{}.below(65)), "bn1.weight bn1.bias fc.bias ");
   EXPECT_EQ(kept(resnet_like(), filter{}.below_dimensions(2)), "bn1.weight bn1.bias fc.bias ");
@@ -44,7 +44,7 @@ TEST(Filter, sizes_and_dimensions_are_lower_bounds_of_what_is_quantised) {
 TEST(Filter, rules_of_the_papers) {
   EXPECT_EQ(kept(resnet_like(), filter::cgx()), "bn1.weight bn1.bias fc.bias ");
   EXPECT_EQ(kept(resnet_like(), filter::qsgd()), "conv1.weight bn1.weight bn1.bias fc.weight fc.bias ");
-  gq::adapt::layout m;
+  gq::adapt::model_layout m;
   m.add("h.0.ln_1.weight", {2, 8}).add("h.0.attn.weight", {100, 100}).add("encoder.layer_norm.gain", {4, 4});
   EXPECT_EQ(kept(m, filter::cgx()), "h.0.ln_1.weight encoder.layer_norm.gain ");
   EXPECT_EQ(kept(m, filter::qsgd()), "h.0.ln_1.weight encoder.layer_norm.gain ");
@@ -59,7 +59,7 @@ TEST(Filter, says_why) {
 }
 
 TEST(BucketOfWholeRows, is_the_longest_that_parts_no_row) {
-  gq::adapt::layout m;
+  gq::adapt::model_layout m;
   m.add("conv", {64, 3, 7, 7})
       .add("wide", {4, 1000})
       .add("vector", {777})

@@ -9,7 +9,7 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/values.hpp"
 
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 
 #include <gmock/gmock.h>
@@ -30,8 +30,8 @@ namespace {
 gq::rounding::stochastic const dice;
 
 /// Rows of 147 values, biases, a gap, a single value, nothing, and layers that chunks and segments end inside of.
-gq::adapt::layout network() {
-  gq::adapt::layout m;
+gq::adapt::model_layout network() {
+  gq::adapt::model_layout m;
   m.add("conv.weight", {13, 3, 7, 7}).add("conv.bias", {13}).add("norm.gain", {300});
   m.add_at(3000, "attention", {40, 25}).add("none", {0}).add("scale", {}).add("embedding", {33, 64});
   m.add("head.weight", {10, 77}).add("head.bias", {10}).add("fixed", {5, 100});
@@ -45,8 +45,8 @@ struct local_three_halves : three_halves {
   static constexpr bool is_local = true;
 };
 
-/// Sums of codes, requantised sums under own norms, tables, float32, codes of variable length, fixed units and norms of one's own.
-std::vector<gq::any_quantizer> operators(gq::adapt::layout const& model) {
+/// Sums of codes, requantized sums under own norms, tables, float32, codes of variable length, fixed units and norms of one's own.
+std::vector<gq::any_quantizer> operators(gq::adapt::model_layout const& model) {
   return gq::adapt::operators_of(
       model, gq::adapt::filter::cgx().below(2), [](gq::adapt::layer const& l) -> gq::any_quantizer {
         if (l.name == "conv.weight")
@@ -59,7 +59,7 @@ std::vector<gq::any_quantizer> operators(gq::adapt::layout const& model) {
           return gq::quantizer{gq::norm::l<2, 2>{.bucket = 1000}, gq::levels::table{0, 0.2, 1}, dice,
                                gq::wire::packed<3>{}};
         if (l.name == "fixed")
-          return gq::quantizer{gq::norm::fixed{.unit = 8}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
+          return gq::quantizer{gq::norm::fixed{.scale = 8}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
         if (l.name == "own")
           return gq::quantizer{three_halves{.bucket = 70}, gq::levels::uniform{7}, dice, gq::wire::int8{}};
         if (l.name == "own.local")
@@ -71,7 +71,7 @@ std::vector<gq::any_quantizer> operators(gq::adapt::layout const& model) {
 
 /// A call for each layer, as layered_mean promises to do.
 template <class Workers, class Schedule>
-std::vector<float> one_by_one(Workers& workers, gq::adapt::layout const& model,
+std::vector<float> one_by_one(Workers& workers, gq::adapt::model_layout const& model,
                               std::vector<gq::any_quantizer> const& ops, Schedule schedule,
                               std::vector<float> x, std::uint64_t step) {
   for (std::size_t k = 0; k < model.size(); ++k) {
@@ -82,7 +82,7 @@ std::vector<float> one_by_one(Workers& workers, gq::adapt::layout const& model,
 }
 
 TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_every_worker_decodes_all_frames) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   for (int n : {1, 2, 3, 5, 9})
     for (std::uint64_t chunk : {std::uint64_t{0}, std::uint64_t{256}})
       on_threads(n, [&](auto& workers) {
@@ -101,7 +101,7 @@ TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_every_worker_decod
 }
 
 TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_codes_are_added_as_integers) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   auto ops = operators(model);
   for (std::size_t k : {model.find("attention"), model.find("embedding"), model.find("own.local")})
     ops[k] = ops[0];
@@ -120,7 +120,7 @@ TEST(LayeredMean, has_the_bits_of_a_call_for_each_layer_where_codes_are_added_as
 }
 
 TEST(LayeredMean, gives_every_worker_the_same_bits_however_layers_are_given_and_leaves_gaps_alone) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"})
     for (int n : {1, 2, 3, 4, 7}) {
       std::vector<std::vector<float>> results(static_cast<std::size_t>(n));
@@ -161,7 +161,7 @@ TEST(LayeredMean, gives_every_worker_the_same_bits_however_layers_are_given_and_
 }
 
 TEST(LayeredMean, is_unbiased_for_every_layer) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   constexpr int draws = 400;
   on_threads(3, [&](auto& workers) {
     layered_mean mean{workers, model, operators(model), gq::schedule::sra{}, {.call = {.seed = 11}}};
@@ -198,7 +198,7 @@ TEST(LayeredMean, is_unbiased_for_every_layer) {
 }
 
 TEST(LayeredMean, warm_up_is_uncompressed_to_the_last_bit) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("a", {30, 50}).add("b", {7});
   for (int n : {1, 3})
     on_threads(n, [&](auto& workers) {
@@ -219,12 +219,12 @@ TEST(LayeredMean, warm_up_is_uncompressed_to_the_last_bit) {
 }
 
 TEST(LayeredMean, sends_what_its_plan_says) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   for (char const* schedule : {"ring", "tree", "sra", "allgather", "hierarchical:2"})
     for (int n : {1, 2, 3, 5}) {
       std::vector<std::uint64_t> sent(static_cast<std::size_t>(n)), planned = sent;
       std::vector<gq::any_quantizer> ops = operators(model);
-      if (n != 2) ops[model.find("fixed")] = gq::centred{ops[model.find("fixed")]};  // one exchange more
+      if (n != 2) ops[model.find("fixed")] = gq::centered{ops[model.find("fixed")]};  // one exchange more
       on_threads(n, [&](auto& workers) {
         layered_mean mean{
             workers, model, ops, gq::schedule::any{schedule}, {.call = {.chunk_values = n == 3 ? 256U : 0U}}};
@@ -244,7 +244,7 @@ TEST(LayeredMean, sends_what_its_plan_says) {
 }
 
 TEST(LayeredMean, takes_layers_of_several_types) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("a", {700}, gq::dtype::float64)
       .add("b", {3, 100}, gq::dtype::bfloat16)
       .add("c", {64}, gq::dtype::float32);
@@ -274,7 +274,7 @@ TEST(LayeredMean, takes_layers_of_several_types) {
 }
 
 TEST(LayeredMean, operators_and_levels_change_between_calls_and_stale_ones_are_an_error_on_all) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   std::size_t const k = model.find("embedding");
   gq::levels::table const other{0, 0.6, 1};
   on_threads(3, [&](auto& workers) {
@@ -324,7 +324,7 @@ TEST(LayeredMean, operators_and_levels_change_between_calls_and_stale_ones_are_a
 }
 
 TEST(LayeredMean, a_plan_knows_the_levels_that_were_set) {
-  gq::adapt::layout model;
+  gq::adapt::model_layout model;
   model.add("weight", {40, 50}).add("head", {10, 40});
   auto const of = [](gq::levels::table const& levels) {
     return gq::any_quantizer(
@@ -346,7 +346,7 @@ TEST(LayeredMean, a_plan_knows_the_levels_that_were_set) {
 }
 
 TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   on_threads(3, [&](auto& workers) {
     layered_mean mean{workers,
                       model,
@@ -365,7 +365,7 @@ TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
     mean(y, 3);
   });
   // layers that are float32 anyway do not differ
-  gq::adapt::layout two;
+  gq::adapt::model_layout two;
   two.add("bias", {10}).add("weight", {20, 30});
   on_threads(2, [&](auto& workers) {
     gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform{}, dice, gq::wire::int8{}};
@@ -386,7 +386,7 @@ TEST(LayeredMean, a_warm_up_that_ends_earlier_on_a_worker_is_an_error_of_all) {
 
 TEST(LayeredMean, layouts_that_differ_are_an_error_on_all) {
   auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add(workers.rank() == 2 ? "x" : "a", {30}).add("b", {7});
     layered_mean mean{workers, model, gq::adapt::operators_of(model, {}, gq::uncompressed{}),
                       gq::schedule::ring{}};
@@ -403,7 +403,7 @@ TEST(LayeredMean, a_model_without_layers_compares_what_it_is_told_to) {
     auto const run = [&] {
       cluster.run([&](auto& w) {
         gq::adapt::layered_mean mean{w,
-                                     gq::adapt::layout{},
+                                     gq::adapt::model_layout{},
                                      {},
                                      gq::schedule::sra{},
                                      {.alike = alike ? 7U : 7U + static_cast<unsigned>(w.rank())}};
@@ -419,7 +419,7 @@ TEST(LayeredMean, a_model_without_layers_compares_what_it_is_told_to) {
 
 TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
   on_threads(2, [&](auto& workers) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {30}).add("b", {7});
     gq::quantizer const wide{gq::norm::linf{}, gq::levels::uniform{100}, dice, gq::wire::int8{}};
     std::vector<gq::any_quantizer> const ops{gq::uncompressed{}, wide};
@@ -466,8 +466,8 @@ TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
   });
 }
 
-TEST(LayeredMean, with_a_value_that_is_not_finite_or_beyond_a_fixed_unit) {
-  gq::adapt::layout const model = network();
+TEST(LayeredMean, with_a_value_that_is_not_finite_or_beyond_a_fixed_scale) {
+  gq::adapt::model_layout const model = network();
   on_threads(3, [&](auto& workers) {
     layered_mean mean{workers, model, operators(model), gq::schedule::sra{}};
     std::vector<float> x = values(model.length(), workers.rank());
@@ -477,7 +477,7 @@ TEST(LayeredMean, with_a_value_that_is_not_finite_or_beyond_a_fixed_unit) {
       mean(x, 0);
       ADD_FAILURE();
     } catch (gq::configuration_error const& e) {
-      EXPECT_THAT(e.what(), HasSubstr("a value is 2.000000 times the unit of norm::fixed"));
+      EXPECT_THAT(e.what(), HasSubstr("a value is 2.000000 times the scale of norm::fixed"));
     }
     x = before;
     if (workers.rank() == 2) x[5] = std::numeric_limits<float>::quiet_NaN();
@@ -488,7 +488,7 @@ TEST(LayeredMean, with_a_value_that_is_not_finite_or_beyond_a_fixed_unit) {
 }
 
 TEST(LayeredMean, calls_that_are_started_have_the_bits_of_direct_ones) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   on_threads(3, [&](auto& workers) {
     layered_mean mean{workers, model, operators(model), gq::schedule::sra{}, {.warm_up = 1}};
     std::vector<float> const x = values(model.length(), workers.rank());
@@ -520,7 +520,7 @@ TEST(LayeredMean, calls_that_are_started_have_the_bits_of_direct_ones) {
 
 #if GLOBALQ_TEST_COUNTS_ALLOCATIONS
 TEST(LayeredMean, allocates_nothing_when_it_comes_again) {
-  gq::adapt::layout const model = network();
+  gq::adapt::model_layout const model = network();
   std::size_t before = 0, after = 0;
   on_threads(2, [&](auto& workers) {
     layered_mean mean{workers, model, operators(model), gq::schedule::sra{}, {}, Kokkos::Serial()};

@@ -262,7 +262,7 @@ TEST(Lgreco, what_it_proves_is_true_where_errors_are_finer_than_its_units) {
   EXPECT_EQ(not_proved, below_the_units);
 }
 
-/// At the price 1 / 49 an error of 49 * 2^k is cheaper by a rounding than what it saves, 2^k, so that all layers favour it:
+/// At the price 1 / 49 an error of 49 * 2^k is cheaper by a rounding than what it saves, 2^k, so that all layers favor it:
 /// together more than 2^63 units of 2^-60 of the budget, which has room for one layer.
 TEST(Lgreco, many_layers_of_the_same_price_do_not_overflow) {
   for (int layers = 9; layers < 80; ++layers) {

@@ -27,20 +27,20 @@ using testing::HasSubstr;
 
 namespace {
 
-gq::adapt::layout seven_layers() {
-  gq::adapt::layout m;
+gq::adapt::model_layout seven_layers() {
+  gq::adapt::model_layout m;
   m.add("a.weight", {30, 40}).add("a.bias", {30}).add("b.weight", {9, 300}).add("b.bias", {9});
   return m.add("none", {0}).add("c.weight", {600}).add("c.bias", {1});
 }
 
-std::vector<gq::any_quantizer> int8_operators(gq::adapt::layout const& model) {
+std::vector<gq::any_quantizer> int8_operators(gq::adapt::model_layout const& model) {
   return gq::adapt::operators_of(model, gq::adapt::filter{}.named("*.bias"),
                                  gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{9},
                                                gq::rounding::stochastic{}, gq::wire::int8{}});
 }
 
 using vectors = std::vector<std::vector<float>>;
-vectors layer_gradients(gq::adapt::layout const& model, int rank) {
+vectors layer_gradients(gq::adapt::model_layout const& model, int rank) {
   vectors g;
   for (auto const& l : model) g.push_back(values(l.size, rank * 50 + static_cast<int>(g.size())));
   return g;
@@ -49,7 +49,7 @@ vectors layer_gradients(gq::adapt::layout const& model, int rank) {
 TEST(OverlappedMean, buckets_are_filled_from_the_last_layer_on) {
   on_threads(
       1, [](auto& workers) {
-        gq::adapt::layout const model = seven_layers();
+        gq::adapt::model_layout const model = seven_layers();
         overlapped_mean mean{
             workers, model, int8_operators(model), gq::schedule::sra{}, {.bucket_bytes = 4 * 2709}};
         std::vector<std::size_t> at;
@@ -66,7 +66,7 @@ TEST(OverlappedMean, buckets_are_filled_from_the_last_layer_on) {
 }
 
 TEST(OverlappedMean, order_and_timing_change_no_bit) {
-  gq::adapt::layout const model = seven_layers();
+  gq::adapt::model_layout const model = seven_layers();
   for (std::uint64_t bytes : {1, 4 * 700, 1 << 20})
     for (int n : {1, 2, 3, 5}) {
       std::vector<vectors> results(static_cast<std::size_t>(n));
@@ -107,7 +107,7 @@ TEST(OverlappedMean, order_and_timing_change_no_bit) {
 // A backward pass that computes its other gradients only after the last layers' are means: it would wait for ever if buckets
 // were averaged in wait().
 TEST(OverlappedMean, a_full_bucket_is_averaged_while_the_backward_pass_goes_on) {
-  gq::adapt::layout const model = seven_layers();
+  gq::adapt::model_layout const model = seven_layers();
   on_threads(3, [&](auto& workers) {
     auto g = layer_gradients(model, workers.rank());
     gq::telemetry seen;
@@ -133,7 +133,7 @@ TEST(OverlappedMean, a_full_bucket_is_averaged_while_the_backward_pass_goes_on) 
 }
 
 TEST(OverlappedMean, sums_of_codes_have_the_bits_of_one_call_too) {
-  gq::adapt::layout const model = seven_layers();
+  gq::adapt::model_layout const model = seven_layers();
   std::vector<gq::any_quantizer> const ops(model.size(), int8_operators(model)[0]);
   for (char const* schedule : {"ring", "tree", "sra"})
     on_threads(3, [&](auto& workers) {
@@ -151,7 +151,7 @@ TEST(OverlappedMean, sums_of_codes_have_the_bits_of_one_call_too) {
 }
 
 TEST(OverlappedMean, operators_change_between_steps) {
-  gq::adapt::layout const model = seven_layers();
+  gq::adapt::model_layout const model = seven_layers();
   on_threads(2, [&](auto& workers) {
     auto ops = int8_operators(model);
     overlapped_mean mean{workers, model, ops, gq::schedule::allgather{}, {.bucket_bytes = 4 * 700}};
@@ -173,7 +173,7 @@ TEST(OverlappedMean, operators_change_between_steps) {
 
 TEST(OverlappedMean, misuse_is_told_with_the_layer_and_the_remedy) {
   on_threads(1, [](auto& workers) {
-    gq::adapt::layout model;
+    gq::adapt::model_layout model;
     model.add("a", {3}).add("b", {4});
     auto const ops = int8_operators(model);
     overlapped_mean mean{workers, model, ops, gq::schedule::sra{}};
@@ -201,7 +201,7 @@ TEST(OverlappedMean, misuse_is_told_with_the_layer_and_the_remedy) {
 }
 
 TEST(OverlappedMean, an_error_of_a_call_is_thrown_by_wait_and_the_next_step_goes_on) {
-  gq::adapt::layout const model = seven_layers();
+  gq::adapt::model_layout const model = seven_layers();
   on_threads(3, [&](auto& workers) {
     overlapped_mean mean{
         workers,

@@ -10,7 +10,7 @@
 #include <globalq/train/adapt/accordion.hpp>
 #include <globalq/train/adapt/cgx.hpp>
 #include <globalq/train/adapt/lgreco.hpp>
-#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/quantizer_errors.hpp>
 
 #include <globalq/named/description.hpp>
 
@@ -26,8 +26,8 @@ namespace {
 std::vector<Eigen::Index> const widths{digits::num_pixels, 192, 256, 192, 128, 128, 96, 64,
                                        digits::num_classes};
 
-ad::layout layout_of_model() {
-  ad::layout model;
+ad::model_layout layout_of_model() {
+  ad::model_layout model;
   for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
     auto const in = static_cast<std::uint64_t>(widths[l]), out = static_cast<std::uint64_t>(widths[l + 1]);
     model.add("fc" + std::to_string(l) + ".weight", {in, out});  // Eigen's columns are rows here
@@ -45,12 +45,12 @@ struct training {
 
   training() {
     digits::dataset const data =
-        digits::split_and_standardise(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42);
+        digits::split_and_standardize(digits::read_pictures(GLOBALQ_DIGITS_CSV), 1.0 / 3, 42);
     digits::mlp model{widths, 42};
     digits::batch_dealer dealer{data.train, 64, 0, 1, 42};
     Eigen::VectorXf velocity = Eigen::VectorXf::Zero(model.parameters().size());
     int const steps = 160, window = 20;
-    ad::layout const layers = layout_of_model();
+    ad::model_layout const layers = layout_of_model();
     for (int step = 0; step < steps; ++step) {
       static_cast<void>(model.differentiate(dealer.deal(static_cast<std::uint64_t>(step))));
       if (step % window == 0) windows.emplace_back(layers);
@@ -68,16 +68,16 @@ training const& trained() {
   return once;
 }
 
-gq::any_quantizer quantiser(ad::bits_and_bucket q) {
+gq::any_quantizer quantizer(ad::bits_and_bucket q) {
   return gq::named::make({.norm = "local:inf",
                           .levels = "uniform:" + std::to_string((1 << (q.bits - 1)) - 1),
                           .wire = "packed:" + std::to_string(q.bits),
                           .bucket = q.bucket});
 }
 
-std::vector<gq::any_quantizer> quantisers(std::vector<ad::bits_and_bucket> const& parameters) {
+std::vector<gq::any_quantizer> quantizers(std::vector<ad::bits_and_bucket> const& parameters) {
   std::vector<gq::any_quantizer> all;
-  for (ad::bits_and_bucket const& q : parameters) all.push_back(quantiser(q));
+  for (ad::bits_and_bucket const& q : parameters) all.push_back(quantizer(q));
   return all;
 }
 
@@ -88,11 +88,12 @@ std::vector<ad::layer_point> points_of(ad::gradient_accumulator const& g) {
   return p;
 }
 
-double full_size(ad::layout const& model) { return 4.0 * static_cast<double>(model.length()); }
+double full_size(ad::model_layout const& model) { return 4.0 * static_cast<double>(model.length()); }
 
 /// A row of docs/layers.md: bytes of float32 over bytes of the choice.
-void report(char const* what, std::size_t window, ad::choice_table const& table, ad::layout const& model,
-            std::vector<std::uint32_t> const& reference, std::vector<ad::selection> const& found) {
+void report(char const* what, std::size_t window, ad::choice_table const& table,
+            ad::model_layout const& model, std::vector<std::uint32_t> const& reference,
+            std::vector<ad::selection> const& found) {
   if (std::getenv("GLOBALQ_LAYERS_TABLE") == nullptr) return;
   std::printf("| %s | %s | %.2f |", what, window == 0 ? "first 20" : "last 20",
               full_size(model) / table.cost(reference));
@@ -157,7 +158,7 @@ TEST(RealGradients, bits_and_buckets_by_lgreco_are_smaller_at_the_same_error) {
     ad::gradient_accumulator const& g = trained().windows[w];
     // bits alone: whole bits for eight layers leave little to choose
     ad::choice_table const bits =
-        ad::measure(g, ad::quantisers(quantisers(of_bits), Kokkos::Serial()), is_weight);
+        ad::measure(g, ad::quantizers(quantizers(of_bits), Kokkos::Serial()), is_weight);
     auto const four_bits = ad::uniform_choice(bits, 2);
     double const budget = ad::budget_of(bits, four_bits);
     auto const few = all_rules(bits, g, budget, four_bits);
@@ -165,9 +166,9 @@ TEST(RealGradients, bits_and_buckets_by_lgreco_are_smaller_at_the_same_error) {
     report("bits 2 to 8, buckets of 128", w, bits, g.model(), four_bits, few);
 
     ad::choice_table const both =
-        ad::measure(g, ad::quantisers(quantisers(of_both), Kokkos::Serial()), is_weight);
+        ad::measure(g, ad::quantizers(quantizers(of_both), Kokkos::Serial()), is_weight);
     ad::choice_table const pairs = ad::measure(
-        g, ad::quantisers(quantisers(ad::bits_and_buckets(2, 8, 32, 1024)), Kokkos::Serial()), is_weight);
+        g, ad::quantizers(quantizers(ad::bits_and_buckets(2, 8, 32, 1024)), Kokkos::Serial()), is_weight);
     auto const reference = ad::uniform_choice(both, 2 * 6 + 2);
     ASSERT_EQ(ad::budget_of(both, reference), budget);
     auto many = all_rules(pairs, g, budget, {});
@@ -179,8 +180,8 @@ TEST(RealGradients, bits_and_buckets_by_lgreco_are_smaller_at_the_same_error) {
     report("bits 2 to 8, buckets of 32 to 1,024", w, bits, g.model(), four_bits, many);
 
     // 10 times 160,000 values: their sum of squares is known to 1 %
-    EXPECT_NEAR(sent_error(g, quantisers(of_both), many[0].choices) / many[0].error, 1, 0.04);
-    EXPECT_NEAR(sent_error(g, quantisers(of_bits), four_bits) / budget, 1, 0.04);
+    EXPECT_NEAR(sent_error(g, quantizers(of_both), many[0].choices) / many[0].error, 1, 0.04);
+    EXPECT_NEAR(sent_error(g, quantizers(of_bits), four_bits) / budget, 1, 0.04);
   }
 }
 

@@ -24,7 +24,7 @@ namespace globalq_test {
 namespace {
 
 using gq::transport::threads;
-using learn::outcome;
+using learn::learning_status;
 using ::testing::HasSubstr;
 
 gq::kernel::host_executor serial() { return gq::kernel::host_executor(Kokkos::Serial()); }
@@ -75,7 +75,7 @@ TEST(Agree, every_worker_gets_the_levels_of_all_values) {
         return learn::agree(workers, of(values(workers.rank(), 3000), weights), learn::optimal{.size = 7});
       });
       for (learn::agreement const& a : all) {
-        ASSERT_EQ(a.what, outcome::learned);
+        ASSERT_EQ(a.what, learning_status::learned);
         expect_same(a.found.levels, all[0].found.levels);
         EXPECT_EQ(a.found.variance, all[0].found.variance);
         // Added in another order, parts of smaller units may be rounded twice: 2^-31 of a mass. With equal units, exact.
@@ -114,7 +114,7 @@ TEST(Agree, normals_travel_too) {
     return learn::agree(workers, std::move(s), learn::multiplier{.size = 4});
   });
   for (learn::agreement const& a : all) {
-    ASSERT_EQ(a.what, outcome::learned);
+    ASSERT_EQ(a.what, learning_status::learned);
     expect_usable(a.found.levels, 4, "normals");
     EXPECT_TRUE(a.found.levels.zero_free);
     expect_same(a.found.levels, all[0].found.levels);
@@ -195,18 +195,18 @@ TEST(Agree, a_nan_or_nothing_at_all_is_seen_by_all) {
     if (workers.rank() == 1) x[500] = std::numeric_limits<float>::quiet_NaN();
     return learn::agree(workers, of(x), learn::optimal{});
   });
-  for (learn::agreement const& a : nan) EXPECT_EQ(a.what, outcome::non_finite);
+  for (learn::agreement const& a : nan) EXPECT_EQ(a.what, learning_status::non_finite);
   auto const zeros = on_workers(3, [&](auto& workers) {
     return learn::agree(workers, of(std::vector<float>(1000, 0.0F)), learn::optimal{});
   });
-  for (learn::agreement const& a : zeros) EXPECT_EQ(a.what, outcome::nothing_to_learn);
+  for (learn::agreement const& a : zeros) EXPECT_EQ(a.what, learning_status::nothing_to_learn);
   auto const some = on_workers(3, [&](auto& workers) {  // only worker 2 has values
     return learn::agree(workers, of(workers.rank() == 2 ? values(2, 1000) : std::vector<float>(1000, 0.0F)),
                         learn::optimal{.size = 3});
   });
   learn::solution const alone = learn::optimal{.size = 3}(of(values(2, 1000)).result());
   for (learn::agreement const& a : some) {
-    ASSERT_EQ(a.what, outcome::learned);
+    ASSERT_EQ(a.what, learning_status::learned);
     expect_same(a.found.levels, alone.levels);
   }
 }

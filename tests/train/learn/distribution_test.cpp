@@ -155,11 +155,11 @@ TEST(PiecewiseUniform, moments_rise_and_are_those_of_its_density) {
   }
 }
 
-TEST(Discretise, keeps_mass_and_mean_between_edges) {
+TEST(Discretize, keeps_mass_and_mean_between_edges) {
   learn::truncated_normal const f(0, 0.2);
   std::vector<double> edge;
   for (int k = 0; k <= 64; ++k) edge.push_back(k / 64.0);
-  learn::bins const b = learn::discretise(f, edge);
+  learn::bins const b = learn::discretize(f, edge);
   for (std::size_t k = 0; k < b.size(); ++k) {
     learn::moments const m = f.below(edge[k + 1]) - f.below(edge[k]);
     EXPECT_NEAR(b.mass[k], m.mass, 1e-14);

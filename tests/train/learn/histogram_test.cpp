@@ -356,7 +356,7 @@ TEST(Normals, find_mean_and_deviation_of_sampled_buckets) {
   EXPECT_EQ(two.parts()[1].norm, 2);
   // both the mixture of equal normals and their average are that normal
   std::vector<double> const edge = histogram{}.edges();
-  learn::bins const expected = learn::discretise(learn::truncated_normal(0.75, 0.25), edge);
+  learn::bins const expected = learn::discretize(learn::truncated_normal(0.75, 0.25), edge);
   for (auto const weights : {weighting::squared_norms, weighting::equal}) {
     learn::normals n(20, weights);
     n.measure(serial(), view(x), x.size(), 250, norms);

@@ -295,7 +295,7 @@ TEST(Solvers, find_the_one_level_that_is_known_in_closed_form) {
     EXPECT_NEAR(g.levels.values[1], known, 1e-5);
     std::vector<double> edge;
     for (int k = 0; k <= 4096; ++k) edge.push_back(k / 4096.0);
-    learn::solution const o = learn::optimal{.size = 2}(learn::discretise(f, edge));
+    learn::solution const o = learn::optimal{.size = 2}(learn::discretize(f, edge));
     EXPECT_NEAR(o.levels.values[1], known, 1.0 / 4096);
   };
   for (double k : {0.0, 1.0, 3.0}) expect(power_density{k}, std::pow(1 / (k + 2), 1 / (k + 1)));
@@ -311,7 +311,7 @@ std::vector<std::pair<std::string, learn::bins>> distributions() {
   for (int k = -1536; k <= 0; ++k) edge.push_back(std::exp2(k / 96.0));
   std::vector<std::pair<std::string, learn::bins>> list;
   auto const with = [&](std::string name, auto const& f) {
-    list.emplace_back(name, learn::discretise(f, edge));
+    list.emplace_back(name, learn::discretize(f, edge));
   };
   with("normal 0.3", learn::truncated_normal(0, 0.3));
   with("normal 1/128", learn::truncated_normal(0, 1 / 128.0));

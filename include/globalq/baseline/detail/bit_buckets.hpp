@@ -6,7 +6,7 @@
 #include "../../core/codec.hpp"
 #include "../../core/error.hpp"
 #include "../../kernel/executor.hpp"
-#include "../../train/adapt/layout.hpp"
+#include "../../train/adapt/model_layout.hpp"
 #include "two_means.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct bit_bucket {
 /// @brief The buckets of all layers, and the messages that have them.
 class bit_buckets {
  public:
-  bit_buckets(adapt::layout const& layers, std::uint64_t bucket) {
+  bit_buckets(adapt::model_layout const& layers, std::uint64_t bucket) {
     for (adapt::layer const& l : layers) {
       std::uint64_t const width = bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
       for (std::uint64_t at = 0; at < l.size; at += width) {
@@ -63,7 +63,9 @@ class bit_buckets {
     return {std::span(all_).subspan(a, b - a), word(a), word(b) - word(a), value(a), value(b) - value(a)};
   }
   /// The stripe of a worker.
-  range stripe(int workers, int rank) const { return in(globalq::layout(words_, workers, 1, 0).part(rank)); }
+  range stripe(int workers, int rank) const {
+    return in(globalq::partition(words_, workers, 1, 0).part(rank));
+  }
 
  private:
   std::vector<bit_bucket> all_;

@@ -5,7 +5,7 @@
 
 #include "../../core/arithmetic.hpp"
 #include "../../kernel/executor.hpp"
-#include "../../train/adapt/layout.hpp"
+#include "../../train/adapt/model_layout.hpp"
 #include "../../transport/concept.hpp"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct run {
 /// Values of a block: a piece of work of some microseconds.
 inline constexpr std::uint64_t block_values = std::uint64_t{1} << 14;
 
-/// The values of all layers, in order of their places; neighbours are one run.
-inline std::vector<run> runs_of(adapt::layout const& layers) {
+/// The values of all layers, in order of their places; neighbors are one run.
+inline std::vector<run> runs_of(adapt::model_layout const& layers) {
   std::vector<run> runs;
   for (adapt::layer const& l : layers)
     if (l.size != 0) runs.push_back({l.offset, l.size});

@@ -60,7 +60,7 @@ class caller {
   /// @param name        of the compressor, for errors and the fingerprint
   /// @param parameters  hash of all its parameters
   /// @param schedule    name of the schedule of its sums
-  caller(char const* name, adapt::layout layers, options const& settings, std::uint64_t parameters,
+  caller(char const* name, adapt::model_layout layers, options const& settings, std::uint64_t parameters,
          std::string_view schedule = {})
       : layers_(std::move(layers)),
         settings_(settings),
@@ -90,7 +90,7 @@ class caller {
                           : globalq::detail::hash(parameters, std::string_view(name_));
   }
 
-  adapt::layout const& layers() const { return layers_; }
+  adapt::model_layout const& layers() const { return layers_; }
   options const& settings() const { return settings_; }
   char const* name() const { return name_; }
   std::span<run const> runs() const { return runs_; }
@@ -136,7 +136,7 @@ class caller {
 
   /// @brief What all workers do together with frames of a codec, timed.
   template <Transport T, class Schedule>
-  void exchange(T& workers, Schedule const& schedule, codec& frames_of, globalq::layout const& cut) {
+  void exchange(T& workers, Schedule const& schedule, codec& frames_of, globalq::partition const& cut) {
     globalq::detail::run_metered(meter_, schedule, workers, frames_of, cut, memory_->frames);
   }
   /// @brief Every worker's numbers become their sum over all workers; the same bits everywhere.
@@ -146,7 +146,7 @@ class caller {
     lanes_codec<Lane> numbers(on, values);
     std::uint64_t const chunk = settings_.chunk_values;
     exchange(workers, schedule, numbers,
-             globalq::layout(
+             globalq::partition(
                  values.size(), schedule.parts(workers.size()), random::tile_values,
                  chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Lane), 1)));
   }
@@ -294,7 +294,7 @@ class caller {
     return who;
   }
 
-  adapt::layout layers_;
+  adapt::model_layout layers_;
   options settings_;
   char const* name_;
   std::string schedule_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: the randomised Hadamard transform of a block: signs, then sums and differences.
+/// @brief compressor: the randomized Hadamard transform of a block: signs, then sums and differences.
 
 #include "../../kernel/isa/halves_avx512.hpp"
 #include "../../random/stream.hpp"

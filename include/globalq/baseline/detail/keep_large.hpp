@@ -147,7 +147,7 @@ GLOBALQ_LOOP std::uint64_t count_from(float const* x, std::uint64_t count, std::
   return sum;
 }
 
-/// Counts the uppermost 11 bits of magnitudes, from bit @p shift on: in four tables, since neighbours often have equal ones.
+/// Counts the uppermost 11 bits of magnitudes, from bit @p shift on: in four tables, since neighbors often have equal ones.
 GLOBALQ_LOOP void count_digits(float const* x, std::uint64_t count, int shift, std::uint32_t* counts) {
   std::uint32_t* __restrict tables = counts;
   auto const digit = [=](std::uint64_t i) { return (bits_of(x[i]) & float_magnitude) >> shift; };

@@ -102,7 +102,7 @@ GLOBALQ_LOOP void whiten(float* p, std::uint64_t rows, int rank, float const* wh
 /// @shape p: rows x rank, row-major
 /// @determinism the same bits for any instruction set
 /// @source Fukaya et al. 2014 (CholeskyQR2)
-class orthogonaliser {
+class orthogonalizer {
  public:
   void operator()(float* p, std::uint64_t rows, int rank) {
     auto const n = static_cast<std::size_t>(rank);

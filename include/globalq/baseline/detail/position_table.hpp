@@ -29,9 +29,9 @@ inline double two_sided_quantile(double share) {
 /// @brief 2^bits of the grid's positions 0 .. granularity, 0 and granularity among them, that mirror each other.
 ///
 /// Of all such tables, the one with the least variance of a normal variable cut to [-t, t], the ends of the grid, when it is
-/// rounded without bias to one of its two neighbours in the table.
+/// rounded without bias to one of its two neighbors in the table.
 /// @complexity O(2^bits granularity^2) to make, by dynamic programming over the lower half
-/// @source     Li et al. 2024 (THC): what is minimised; the tables that come with the authors' code mirror themselves as well
+/// @source     Li et al. 2024 (THC): what is minimized; the tables that come with the authors' code mirror themselves as well
 class position_table {
  public:
   /// @pre 2 <= bits <= 8, 2^bits - 1 <= granularity < 2^15, t > 0
@@ -59,7 +59,7 @@ class position_table {
   std::span<std::uint16_t const> positions() const { return positions_; }
   /// By position, where a position is in the table.
   std::span<std::uint16_t const> indices() const { return indices_; }
-  /// By whole part of a place on the grid: the neighbour below, plus 2^16 times how far away the one above is.
+  /// By whole part of a place on the grid: the neighbor below, plus 2^16 times how far away the one above is.
   std::span<std::uint32_t const> cells() const { return cells_; }
 
  private:
@@ -74,7 +74,7 @@ class position_table {
     learn::moments const m = far.below - near.below;
     return (far.at + near.at) * m.first - far.at * near.at * m.mass - m.second;
   }
-  /// Of what lies between the middle and a place, when the place and its mirror image are neighbours.
+  /// Of what lies between the middle and a place, when the place and its mirror image are neighbors.
   static double around(place const& p) { return p.at * p.at * p.below.mass - p.below.second; }
 
   void fill_half(double t) {

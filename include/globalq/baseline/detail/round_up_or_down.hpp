@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: values to whole numbers, one of the two neighbours at random and without bias.
+/// @brief compressor: values to whole numbers, one of the two neighbors at random and without bias.
 
 #include "../../kernel/words.hpp"
 
@@ -25,9 +25,9 @@ GLOBALQ_LOOP void round_values(float const* x, int count, double gain, double of
   }
 }
 
-/// @brief out[i] = the neighbour of t = x[i] gain + offset below or above, among whole numbers that need not be consecutive;
+/// @brief out[i] = the neighbor of t = x[i] gain + offset below or above, among whole numbers that need not be consecutive;
 /// t is cut off at 0 and most. The probabilities are those of an unbiased rounding.
-/// @param cells  of 0 .. most: by the whole part of t, the neighbour below, plus 2^16 times how far away the one above is
+/// @param cells  of 0 .. most: by the whole part of t, the neighbor below, plus 2^16 times how far away the one above is
 GLOBALQ_LOOP void round_to_cells(float const* x, int count, double gain, double offset, double most,
                                  std::uint32_t const* cells, std::uint32_t const* words,
                                  std::uint16_t* __restrict out) {

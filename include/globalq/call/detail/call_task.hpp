@@ -23,10 +23,12 @@ struct call_task {
 
   dtype type() const { return members.empty() ? dtype::float32 : members[0].x.type; }
   /// Of a part of a vector alone, or all of a vector of a group.
-  segment of(std::size_t k, segment part) const { return ops.alone ? part : segment{0, members[k].length}; }
+  segment of(std::size_t k, segment part) const {
+    return ops.single_vector ? part : segment{0, members[k].length};
+  }
 
   /// Whether what is encoded of a vector is another one than the caller's, known once all workers have agreed.
-  bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || op.centred; }
+  bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || op.centered; }
   bool enters_others() const {
     return std::any_of(ops.slots.begin(), ops.slots.end(),
                        [this](group_slot const& s) { return enters_other(*s.facts); });
@@ -35,14 +37,14 @@ struct call_task {
   /// What scale follows from the records of a call of one vector.
   scale_rule rule_of(operator_facts const& op) const {
     scale_rule rule(op, type());
-    if (op.centred) rule.fixed_unit = 0;  // it is for values around midpoints
+    if (op.centered) rule.fixed_scale = 0;  // it is for values around midpoints
     // the norm is that of another vector than was measured so far: it is a bucket's at least
-    rule.by_bucket = rule.by_bucket || (enters_other(op) && !op.plain && rule.fixed_unit == 0);
+    rule.by_bucket = rule.by_bucket || (enters_other(op) && !op.plain && rule.fixed_scale == 0);
     return rule;
   }
   /// Whether the scale of a vector follows from the records.
   bool opening_has_norm(operator_facts const& op) const {
-    return ops.alone && op.fixed_unit == 0 && !rule_of(op).by_bucket;
+    return ops.single_vector && op.fixed_scale == 0 && !rule_of(op).by_bucket;
   }
 
   /// What of the call does not depend on its vectors.
@@ -79,7 +81,7 @@ struct call_task {
       default:
         break;
     }
-    if (ops.alone) return name_of(type());
+    if (ops.single_vector) return name_of(type());
     std::string list = "a group of";
     for (auto const& m : members) list += joined({" ", m.length, " ", name_of(m.x.type)});
     return list;

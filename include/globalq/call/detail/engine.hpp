@@ -34,8 +34,8 @@ class host_engine {
               std::unique_ptr<operator_codec> codec);
   ~host_engine();
 
-  void run(schedule::erased const& schedule, std::span<vector_group::member const> members, bool alone,
-           std::uint64_t step);
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+           bool single_vector, std::uint64_t step);
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step);
   [[noreturn]] void refuse(std::string const& why);

@@ -3,7 +3,7 @@
 /// @file
 /// @brief call: what is encoded in place of the caller's vectors: sums of nodes, and values around midpoints.
 
-#include "../../operator/detail/centred_codec.hpp"
+#include "../../operator/detail/centered_codec.hpp"
 #include "grouped_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -23,9 +23,9 @@ class entered_vectors {
   void add(const_vector x, std::uint64_t length, segment part, operator_facts const& op, bool sums) {
     item i{x, {}, length, part, &op};
     if (memory_.size() == items_.size()) memory_.emplace_back();
-    if (sums || op.centred != nullptr) {
-      i.room.type = centred_type(x.type);
-      std::uint64_t const values = op.centred != nullptr ? centred_places(op.centre, length).end : length;
+    if (sums || op.centered != nullptr) {
+      i.room.type = centered_type(x.type);
+      std::uint64_t const values = op.centered != nullptr ? centered_places(op.center, length).end : length;
       i.room.data = memory_[items_.size()].get(values * size_of(i.room.type)).data();
     }
     items_.push_back(i);
@@ -51,11 +51,11 @@ class entered_vectors {
     for (item& i : items_) i.x = {i.room.data, i.room.type};
   }
 
-  /// Takes the midpoints off where the operator is centred.
-  void centre() {
+  /// Takes the midpoints off where the operator is centered.
+  void center() {
     for (item& i : items_) {
-      if (i.op->centred == nullptr) continue;
-      i.op->centred(on_, *i.op, i.x, i.length, i.part, i.room);
+      if (i.op->centered == nullptr) continue;
+      i.op->centered(on_, *i.op, i.x, i.length, i.part, i.room);
       i.x = {i.room.data, i.room.type};
     }
   }

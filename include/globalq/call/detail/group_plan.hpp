@@ -25,7 +25,7 @@ class counting_group final : public codec {
     return bytes;
   }
   /// Chunks of which each lies in one vector are sized together, whatever their number.
-  schedule::detail::piece_sizes sizes(layout const& cut, int parts) const {
+  schedule::detail::piece_sizes sizes(partition const& cut, int parts) const {
     return {cut, parts, false, [&](segment piece, std::uint64_t rounds) {
               std::size_t const k = places_.vector_at(piece.first);
               group_places::cut_pieces const b = places_.inside(k, piece, rounds);

@@ -105,12 +105,12 @@ class grouped_codec final : public codec {
     entered_.assign(ops.slots.size(), members.size());
     varying_ = false;
     for (group_slot const& slot : ops.slots) varying_ = varying_ || slot.codec->head_bytes() != 0;
-    if (!ops.alone) return *this;
+    if (!ops.single_vector) return *this;
     beyond_ = 0;
     return enter(0);
   }
 
-  std::uint32_t faults() const { return ops_.alone ? ops_.slots[0].codec->faults() : faults_; }
+  std::uint32_t faults() const { return ops_.single_vector ? ops_.slots[0].codec->faults() : faults_; }
   /// The first vector that holds a value beyond its type's range, once faults() tells of one.
   std::size_t beyond_range() const { return beyond_; }
 

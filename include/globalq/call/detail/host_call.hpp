@@ -39,8 +39,8 @@ class host_call {
 
   /// One call.
   /// @param members  a group, or a vector alone (see group_operators::alone); vector k draws the random bits of step + k
-  void run(schedule::erased const& schedule, std::span<vector_group::member const> members, bool alone,
-           std::uint64_t step) {
+  void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
+           bool single_vector, std::uint64_t step) {
     group_slot const own{&setup_.facts, codec_.get()};
     run(schedule, members,
         {{&own, 1},
@@ -50,7 +50,7 @@ class host_call {
          setup_.chunk_values(),
          0,
          group_operators::unnamed,
-         alone},
+         single_vector},
         step);
   }
 
@@ -114,8 +114,8 @@ class host_call {
 
   void exchange(call_task const& t) {
     places_.place(t.members, t.ops);
-    layout const cut(t.ops.alone ? t.members[0].length : places_.length(), t.schedule.parts(workers_.size()),
-                     t.ops.grain, t.ops.chunk_values);
+    partition const cut(t.ops.single_vector ? t.members[0].length : places_.length(),
+                        t.schedule.parts(workers_.size()), t.ops.grain, t.ops.chunk_values);
     segment const brought = t.schedule.reads(cut, workers_.rank()),
                   written = t.schedule.writes(cut, workers_.rank());
     decision const d = open(t, brought);
@@ -135,11 +135,11 @@ class host_call {
       fill_results(true);
     };
     switch (d.what) {
-      case outcome::not_finite:
+      case call_status::not_finite:
         return not_finite(false);
-      case outcome::beyond_unit:
-        throw configuration_error(beyond_unit_text(setup_.operation, d.top, setup_.facts.fixed_unit));
-      case outcome::zero:
+      case call_status::beyond_scale:
+        throw configuration_error(beyond_scale_text(setup_.operation, d.top, setup_.facts.fixed_scale));
+      case call_status::zero:
         if (meter_.wants_errors() && !t.ops.plain()) note_zeros(t, brought);
         return fill_results(false);
       default:
@@ -167,10 +167,10 @@ class host_call {
               t.enters_other(op) ? infinity : call_setup::inner_order_of(op));
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
-      if (op.fixed_unit > 0 && !op.centred && !t.ops.alone)
+      if (op.fixed_scale > 0 && !op.centered && !t.ops.single_vector)
         share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
-    if (t.ops.alone) {
+    if (t.ops.single_vector) {
       operator_facts const& op = t.ops.facts(0);
       bool const whole = !t.enters_other(op) && buckets == 1 && statistics_[0].max_bits < double_infinity;
       std::uint32_t const q = call_setup::inner_order_of(op);
@@ -181,13 +181,13 @@ class host_call {
     rule.by_bucket = true;
     decision const d = agree(t, hash(lists, std::uint64_t{1}), values, share, rule);
     for (opening_record const& r : memory_->records) share = std::max(share, r.statistic);
-    if (d.what == outcome::mean && share > 1)
-      throw configuration_error(beyond_unit_text(setup_.operation, share));
+    if (d.what == call_status::mean && share > 1)
+      throw configuration_error(beyond_scale_text(setup_.operation, share));
     return d;
   }
 
   /// Scales, and the frames.
-  void send(call_task const& t, layout const& cut, segment brought, decision const& d) {
+  void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
     scale_plain(t, d);
     call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d.wide);
     std::span<vector_group::member const> const inside = t.enters_others() ? enter(t, c, brought) : t.members;
@@ -202,8 +202,8 @@ class host_call {
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
       };
-      rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.alone, begin,
-                        compare);
+      rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.single_vector,
+                        begin, compare);
     }
     globalq::codec& frames = group_.begin(t.ops, c, inside, places_, units_, plain_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
@@ -226,7 +226,7 @@ class host_call {
     }
     {
       auto const timed = meter_.enter(phase::norm);
-      entered_.centre();
+      entered_.center();
     }
     inside_.assign(t.members.begin(), t.members.end());
     double share = 0;
@@ -240,7 +240,7 @@ class host_call {
         measure(op, inside_[k], t.of(k, brought), first, call_setup::inner_order_of(op));
       else  // workers that encode nothing have the statistics of zeros
         std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets, norm::statistic{});
-      if (!shares_unit(op)) continue;
+      if (!shares_scale(op)) continue;
       asks = true;
       share = std::max(share, share_of_unit(op, first, buckets));
     }
@@ -250,21 +250,21 @@ class host_call {
 
   /// The scale of a bucket as this worker knows it, in units of 2^wide.
   static double own_unit(operator_facts const& op, norm::statistic const& s, dtype type, decision const& d) {
-    return op.fixed_unit > 0 ? rounded(op.fixed_unit * power_of_two(-d.wide))
-                             : norm::local_unit(s, op.q, type, d.wide);
+    return op.fixed_scale > 0 ? rounded(op.fixed_scale * power_of_two(-d.wide))
+                              : norm::local_unit(s, op.q, type, d.wide);
   }
 
-  /// The largest share of the unit of norm::fixed that a value of consecutive buckets has.
+  /// The largest share of the scale of norm::fixed that a value of consecutive buckets has.
   double share_of_unit(operator_facts const& op, std::uint64_t first, std::uint64_t buckets) const {
     double share = 0;
     for (norm::statistic const& s : std::span(statistics_).subspan(first, buckets))
-      if (s.finite()) share = std::max(share, s.max() / op.fixed_unit);
+      if (s.finite()) share = std::max(share, s.max() / op.fixed_scale);
     return share;
   }
   /// Throws on all workers where one has more than its unit.
   void expect_within_unit(double share) {
     agree_on_units(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
-    if (share > 1) throw configuration_error(beyond_unit_text(setup_.operation, share));
+    if (share > 1) throw configuration_error(beyond_scale_text(setup_.operation, share));
   }
 
   /// A call of which nothing is rounded.
@@ -286,7 +286,7 @@ class host_call {
     if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
     // for scale_plain() as well, which only large values need: in a later call, maybe
     shared_.clear(members.size(),
-                  t.ops.alone ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
+                  t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
     plain_.reserve(members.size());
     if (own_scales_) own_scales_->clear();
@@ -307,7 +307,7 @@ class host_call {
         continue;
       }
       for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
-      if (!op.local && op.fixed_unit == 0) shared_.add(op.p, members[k].y.type, units);
+      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, units);
     }
     exchange_norms();
     if (!own_scales_ || own_scales_->empty()) return;
@@ -323,11 +323,11 @@ class host_call {
     int const n = workers_.size();
     plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
     if (most.unit == 1 && most.wide == 0) return;
-    tops_.assign(t.members.size(), t.ops.alone ? d.top : 0.0);
-    for (std::size_t k = 0; k < tops_.size() && !t.ops.alone; ++k) {
+    tops_.assign(t.members.size(), t.ops.single_vector ? d.top : 0.0);
+    for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
       operator_facts const& op = t.ops.facts(k);
       for (norm::statistic const& s : statistics_of(t, k)) tops_[k] = std::max(tops_[k], s.max());
-      if (op.plain || op.plain_tail || op.centred || t.schedule.sums_in_nodes)
+      if (op.plain || op.plain_tail || op.centered || t.schedule.sums_in_nodes)
         shared_.add(infinity, t.members[k].x.type, std::span(tops_).subspan(k, 1));
     }
     exchange_norms();

@@ -4,7 +4,7 @@
 /// @brief call: the opening exchange: do all workers mean the same call, what do they bring, and what scale
 ///        follows? Plain functions of the records, for host and device.
 
-#include "../../core/detail/outcome.hpp"
+#include "../../core/detail/call_status.hpp"
 #include "../../operator/detail/operator_codec.hpp"
 #include "../../operator/detail/resolve.hpp"
 #include "../../schedule/detail/units.hpp"
@@ -194,7 +194,7 @@ inline bool only_operators_differ(std::span<opening_record const> all) {
 }
 
 struct decision {
-  outcome what = outcome::mean;
+  call_status what = call_status::mean;
   std::int32_t who = 0;  ///< the worker that brought NaN or infinity
   std::int32_t wide = 0;
   double top = 0;   ///< max|x| over all workers
@@ -207,15 +207,15 @@ struct scale_rule {
   bool plain = false;
   bool by_bucket =
       false;  ///< scales of buckets, or a worker's own, or of a norm of one's own: nothing is decided here
-  double fixed_unit = 0;
+  double fixed_scale = 0;
   norm::order q;
   std::uint32_t p = 0;
 
   scale_rule(operator_facts const& op, dtype of)
       : type(of),
         plain(op.plain),
-        by_bucket(!op.plain && op.fixed_unit == 0 && (op.local || op.bucket != 0 || op.own_norm != nullptr)),
-        fixed_unit(op.fixed_unit),
+        by_bucket(!op.plain && op.fixed_scale == 0 && (op.local || op.bucket != 0 || op.own_norm != nullptr)),
+        fixed_scale(op.fixed_scale),
         q(op.q),
         p(op.p) {}
 };
@@ -242,18 +242,18 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   decision d;
   for (int i = 1; i < n; ++i)
     if (!all[i].agrees_with(all[0])) {
-      d.what = outcome::disagree;
+      d.what = call_status::disagree;
       return d;
     }
   for (int i = n; i-- > 0;) {
     d.top = all[i].max() < d.top ? d.top : all[i].max();
     if (!all[i].non_finite()) continue;
-    d.what = outcome::not_finite;
+    d.what = call_status::not_finite;
     d.who = i;
   }
-  if (d.what != outcome::mean) return d;
+  if (d.what != call_status::mean) return d;
   if (d.top == 0) {
-    d.what = outcome::zero;
+    d.what = call_status::zero;
     return d;
   }
   int const e = exponent_of(d.top);
@@ -263,9 +263,9 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
     plain_scale const scale = plain_scale_of(d.top, n, rule.type);
     d.unit = scale.unit;
     d.wide = scale.wide;
-  } else if (rule.fixed_unit > 0) {
-    if (d.top > rule.fixed_unit) d.what = outcome::beyond_unit;
-    d.unit = rounded(rule.fixed_unit * power_of_two(-d.wide));
+  } else if (rule.fixed_scale > 0) {
+    if (d.top > rule.fixed_scale) d.what = call_status::beyond_scale;
+    d.unit = rounded(rule.fixed_scale * power_of_two(-d.wide));
   } else if (!rule.by_bucket) {
     // relative to the largest maximum: nothing overflows
     auto const norm_of = [&](int i) {
@@ -291,16 +291,16 @@ inline std::string brought_text(int who) { return joined({"rank ", who, " brough
 inline std::string beyond_range_text(dtype type) {
   return joined({"a value of the mean is beyond the range of ", name_of(type)});
 }
-inline std::string beyond_unit_text(char const* operation, double top, double unit) {
-  return joined({"globalq: ", operation, ": a value of magnitude ", std::to_string(top), " exceeds the unit ",
-                 std::to_string(unit),
-                 " of norm::fixed and would be cut off; use a larger unit or a measured norm"});
+inline std::string beyond_scale_text(char const* operation, double top, double unit) {
+  return joined({"globalq: ", operation, ": a value of magnitude ", std::to_string(top),
+                 " exceeds the scale ", std::to_string(unit),
+                 " of norm::fixed and would be cut off; use a larger scale or a measured norm"});
 }
 /// @param share  of the unit that the largest value is; above 1
-inline std::string beyond_unit_text(char const* operation, double share) {
+inline std::string beyond_scale_text(char const* operation, double share) {
   return joined(
       {"globalq: ", operation, ": a value is ", std::to_string(share),
-       " times the unit of norm::fixed of its vector and would be cut off; use a larger unit or a measured "
+       " times the scale of norm::fixed of its vector and would be cut off; use a larger scale or a measured "
        "norm"});
 }
 

@@ -23,11 +23,11 @@ class own_rounding {
   /// @param begin    begin(members) -> codec&: begins a call of one worker whose results go where these members say
   /// @param compare  compare(x, rounded, count) for each vector
   template <class Begin, class Compare>
-  void measure(layout const& cut, int parts, segment brought, int rank,
-               std::span<vector_group::member const> members, bool alone, Begin const& begin,
+  void measure(partition const& cut, int parts, segment brought, int rank,
+               std::span<vector_group::member const> members, bool single_vector, Begin const& begin,
                Compare const& compare) {
     auto const part_of = [&](vector_group::member const& m) {
-      return alone ? brought : segment{0, m.length};
+      return single_vector ? brought : segment{0, m.length};
     };
     std::size_t bytes = 0;
     for (auto const& m : members) bytes += wire::padded(part_of(m).count * size_of(m.x.type));

@@ -12,7 +12,7 @@ namespace GLOBALQ_ABI::detail {
 GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
   operator_facts f = facts_of(uncompressed{});
   f.bucket = op.bucket;
-  f.centre = op.centre;
+  f.center = op.center;
   return f;
 }
 
@@ -25,7 +25,7 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
   };
   if (!Kokkos::is_initialized())
     refuse(
-        {"Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first "
+        {"Kokkos is not initialized; create a Kokkos::ScopeGuard in main before the first "
          "call of globalq"});
   if (s.native && !workers.adds())
     refuse(

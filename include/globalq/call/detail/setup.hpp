@@ -34,7 +34,7 @@ struct call_setup {
   std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
   std::uint32_t inner_order() const { return inner_order_of(facts); }
 
-  /// Of the norm that is measured; without quantisation only the largest magnitude is asked for.
+  /// Of the norm that is measured; without quantization only the largest magnitude is asked for.
   static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
 };
 
@@ -56,7 +56,7 @@ struct group_operators {
       unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
   /// One vector, not a group of one: its frames are those of its operator, it is cut where it ends, a worker may bring or get
   /// a part of it, and the opening exchange has its norm.
-  bool alone = false;
+  bool single_vector = false;
   static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
 
   std::uint64_t reported_step(std::uint64_t random_step) const {

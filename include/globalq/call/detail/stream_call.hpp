@@ -137,7 +137,7 @@ class stream_call {
            "to read before it sends them; use wire::packed or wire::int8 in graphs"});
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
-    layout const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
+    partition const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
     segment const written = schedule.writes(cut, workers_.rank());
     segment const brought = schedule.reads(cut, workers_.rank());
     if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
@@ -188,7 +188,7 @@ class stream_call {
 
   /// Norms that are a worker's own, with the frames that the schedule begins with: values are read once.
   /// @returns false where that is done in two steps
-  bool measure_first(schedule::erased const& schedule, call const& c, layout const& cut, segment brought,
+  bool measure_first(schedule::erased const& schedule, call const& c, partition const& cut, segment brought,
                      double* units) {
     if (brought.count != c.length || !codec_->measures(c.x.type)) return false;
     std::vector<unsent>& all =
@@ -211,7 +211,7 @@ class stream_call {
   }
 
   /// Tells the report of the call what encoding does to own values.
-  void measure_errors(call const& c, layout const& cut, int parts, segment brought) {
+  void measure_errors(call const& c, partition const& cut, int parts, segment brought) {
     vector_group::member const mine{c.x, {}, c.length};
     auto const begin = [&](std::span<vector_group::member const> alone) -> codec& {
       call own = c;
@@ -301,8 +301,8 @@ class stream_call {
       case stream_word::not_finite:
         meter_.not_finite(word.who);
         throw non_finite_error(non_finite_text(setup_.operation, brought_text(word.who), false) + late);
-      case stream_word::beyond_unit:
-        throw configuration_error(beyond_unit_text(setup_.operation, word.top, setup_.facts.fixed_unit) +
+      case stream_word::beyond_scale:
+        throw configuration_error(beyond_scale_text(setup_.operation, word.top, setup_.facts.fixed_scale) +
                                   late);
       case stream_word::beyond_range:
         meter_.not_finite(-1);

@@ -43,17 +43,17 @@ struct decide_call {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     decision const d = decide(records, workers, rule);
     state->what = d.what;
-    state->agreed.writes = d.what == outcome::mean;
+    state->agreed.writes = d.what == call_status::mean;
     state->agreed.wide = d.wide;
     state->agreed.faults = kernel::none;
     if (!rule.by_bucket) *unit = d.unit;
     if (scales.agreed != nullptr) scales(0);
-    word->brought = d.what == outcome::not_finite ? d.who : -1;
+    word->brought = d.what == call_status::not_finite ? d.who : -1;
     std::uint32_t trouble = stream_word::fine;
     if (step() > random::max_step) trouble = stream_word::bad_step;
-    if (d.what == outcome::beyond_unit) trouble = stream_word::beyond_unit;
-    if (d.what == outcome::not_finite && throws) trouble = stream_word::not_finite;
-    if (d.what == outcome::disagree) trouble = stream_word::disagree;
+    if (d.what == call_status::beyond_scale) trouble = stream_word::beyond_scale;
+    if (d.what == call_status::not_finite && throws) trouble = stream_word::not_finite;
+    if (d.what == call_status::disagree) trouble = stream_word::disagree;
     if (trouble == stream_word::fine) return;
     state->agreed.writes = false;
     if (!word->is_first(trouble)) return;
@@ -80,10 +80,10 @@ struct conclude_call {
   stream_word* word;
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
-    // where there is no mean, the frames that travelled all the same hold anything
+    // where there is no mean, the frames that traveled all the same hold anything
     std::uint32_t const faults = state->agreed.writes ? state->agreed.faults : 0;
     bool const overflow = (faults & kernel::out_of_range) != 0;
-    bool const not_finite = overflow || state->what == outcome::not_finite;
+    bool const not_finite = overflow || state->what == call_status::not_finite;
     if (item == 0) {
       word->non_finite = not_finite;
       if (step.where != nullptr) ++*step.where;
@@ -92,7 +92,7 @@ struct conclude_call {
       word->note(trouble);
     }
     bool const nan = !throws && not_finite;
-    if (!nan && state->what != outcome::zero) return;
+    if (!nan && state->what != call_status::zero) return;
     for (std::uint64_t i = item; i < length; i += items) fill_value(y, i, nan);
   }
 };
@@ -119,7 +119,7 @@ struct compare_values {
   }
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
     block_errors sum;
-    bool const zeros = state->what == outcome::zero;  // of which nothing is written
+    bool const zeros = state->what == call_status::zero;  // of which nothing is written
     for (std::uint64_t i = item; (state->agreed.writes || zeros) && i < count; i += items) {
       double const v = value(x.data, x.type, i), r = zeros ? 0.0 : value(rounded.data, rounded.type, i),
                    off = r - v;

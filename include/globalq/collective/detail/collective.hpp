@@ -293,7 +293,7 @@ class collective {
 
   /// A shard of any length: one that is refused is refused by the call, which tells the others.
   segment part_of(std::uint64_t length, int rank) const {
-    return layout(length, schedule().parts(workers().size()), grain_of(setup().facts), 0).part(rank);
+    return partition(length, schedule().parts(workers().size()), grain_of(setup().facts), 0).part(rank);
   }
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {

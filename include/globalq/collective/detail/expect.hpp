@@ -51,7 +51,7 @@ struct expect_parts {
                 "globalq: the transport is a temporary, which is gone before the first call; give it a name");
   static_assert(detail::Operator<Operator>,
                 "globalq: the second argument is no operator; use a quantizer, uncompressed, any_quantizer, "
-                "centred or float32_tail");
+                "centered or float32_tail");
   static_assert(
       on_stream || !requires { workers::on_stream; },
       "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "

@@ -18,7 +18,7 @@ struct block_summary {
 
 /// @param masks  one a part is written, unless null
 template <class Lane, class Team>
-GLOBALQ_FUNCTION block_summary summarise_block(Team const& team, Lane const* codes, int count,
+GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Lane const* codes, int count,
                                                std::uint32_t* masks) {
   int const parts = divide_up(count, part_codes);
   block_summary s;
@@ -26,7 +26,7 @@ GLOBALQ_FUNCTION block_summary summarise_block(Team const& team, Lane const* cod
   for (int p = first_part(team, team.team_rank(), parts); p < first_part(team, team.team_rank() + 1, parts);
        ++p) {
     int const left = count - p * part_codes;
-    part_summary const part = summarise(codes + p * part_codes, left < part_codes ? left : part_codes);
+    part_summary const part = summarize(codes + p * part_codes, left < part_codes ? left : part_codes);
     own += Kokkos::Experimental::popcount_builtin(part.mask);
     s.asked |= part.asked;
     if (masks != nullptr) masks[p] = part.mask;
@@ -52,7 +52,7 @@ struct measure_blocks {
   GLOBALQ_FUNCTION void operator()(Team const& team, std::uint64_t b, std::byte*) const {
     int const count = of.values_of(b);
     block_summary const s =
-        summarise_block(team, codes + b * block_values, count, static_cast<std::uint32_t*>(nullptr));
+        summarize_block(team, codes + b * block_values, count, static_cast<std::uint32_t*>(nullptr));
     if (team.team_rank() != 0) return;
     int const bytes = sparse_form::block_bytes(s.n, sparse_form::width<Lane>(s.asked), count);
     index[b] = static_cast<std::uint16_t>(bytes < of.dense_bytes(count) ? bytes : 0);
@@ -99,7 +99,7 @@ struct compact_blocks {
   GLOBALQ_FUNCTION void write(Team const& team, Lane const* from, int count, workspace& with,
                               std::byte* out) const {
     int const thread = team.team_rank(), threads = team.team_size();
-    block_summary const s = summarise_block(team, from, count, with.masks);
+    block_summary const s = summarize_block(team, from, count, with.masks);
     if (s.n == 0) {
       if (thread == 0) out[0] = std::byte{0};
       return;

@@ -62,7 +62,7 @@ struct part_summary {
 
 /// @param n  codes of the part, at most 32
 template <class Lane>
-GLOBALQ_FUNCTION part_summary summarise(Lane const* codes, int n) {
+GLOBALQ_FUNCTION part_summary summarize(Lane const* codes, int n) {
   part_summary s;
   if constexpr (sizeof(Lane) == 1) {
     if (n == part_codes) {

@@ -39,7 +39,7 @@ GLOBALQ_LOOP void count_levels(float const* ascending, float const* values, int 
     std::int32_t* __restrict index = out;
     int const end = n;
     GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) {  // written out: an inner loop would keep this one from being vectorised
+    for (int i = 0; i < end; ++i) {  // written out: an inner loop would keep this one from being vectorized
       float const v = t[i];
       std::int32_t k = (l[0] <= v) + (l[1] <= v) + (l[2] <= v) + (l[3] <= v) + (l[4] <= v) + (l[5] <= v) +
                        (l[6] <= v) + (l[7] <= v);

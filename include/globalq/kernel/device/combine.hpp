@@ -110,7 +110,7 @@ struct add_values {
           shared[r][i] = s.word;
         });
     typename Share::codes codes;
-    part.encode(sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantise), codes);
+    part.encode(sum, shared, Share::draw(o, index, lane, o.rank, random::purpose::requantize), codes);
     part.write(codes, out);
   }
 };

@@ -194,7 +194,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
           int const i = 4 * l + k;
           std::uint32_t const b = bits_of(z[r][i]), m = b & float_magnitude;
           bool const negative = static_cast<std::int32_t>(b) < 0;
-          neighbours const c = o.levels.locate(float_of(m < top ? m : top));
+          neighbors const c = o.levels.locate(float_of(m < top ? m : top));
           std::uint32_t const word =
               rounding::word_per_coordinate ? rotate_left(common, 8 * k) : shared[r][i];
           std::int32_t const code = o.rounding.up(c.threshold, word, negative ? ~0U : 0U) ? c.upper : c.lower;

@@ -49,7 +49,7 @@ GLOBALQ_FUNCTION table_numbers::gap gathered(table_numbers::gap const* p) {
 
 /// How values find their gap: t + offset, as a float's bits, has the cell in its upper bits.
 struct table_cells {
-  float offset = 0;          ///< a power of two: cells are even below it, and finer towards zero above
+  float offset = 0;          ///< a power of two: cells are even below it, and finer toward zero above
   std::int32_t shift = 0;    ///< bits within a cell; 0: there are no cells, and gaps are searched by halving
   std::uint32_t lowest = 0;  ///< cell of t = 0
   std::uint32_t count = 0;
@@ -99,7 +99,7 @@ class table_view {
   }
 
   /// level_table::locate().
-  GLOBALQ_FUNCTION neighbours locate(float t) const {
+  GLOBALQ_FUNCTION neighbors locate(float t) const {
     found const at = find(t);
     return {code_of(at.index), code_of(at.index < last() ? at.index + 1 : last()), at.threshold};
   }

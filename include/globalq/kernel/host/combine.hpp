@@ -131,12 +131,12 @@ struct add_values {
         o.set_gain(gains, at, m, gain_of(b, sum + at, m));
       });
       bool const as_nibbles = o.writes_nibbles();
-      o.tiles_to(p, sum, dtype::float32, gains, random::purpose::requantise, 0,
+      o.tiles_to(p, sum, dtype::float32, gains, random::purpose::requantize, 0,
                  as_nibbles ? o.nibbles(p, out) : typename operands<Lane>::tile_target{codes, false});
       if (as_nibbles) return;
     } else {
       std::uint32_t words[piece_values];
-      o.fill_words(index, p, random::purpose::requantise, words);
+      o.fill_words(index, p, random::purpose::requantize, words);
       o.template each_run<encoded_run>(
           p,
           [&](std::uint64_t b, encoded_run& r) {

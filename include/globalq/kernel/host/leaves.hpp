@@ -7,7 +7,7 @@
 /// wire format.
 
 #include "../../core/detail/compiled.hpp"
-#include "../../rounding/one_word.hpp"
+#include "../../rounding/shared_draw.hpp"
 #include "make_leaves.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
@@ -52,7 +52,7 @@ double shift(void const* rounding, std::uint32_t drawn) {
 
 template <class Rounding>
 bool is_constant([[maybe_unused]] Rounding const& decide) {
-  if constexpr (std::is_same_v<Rounding, rounding::detail::one_word>) return decide.constant;
+  if constexpr (std::is_same_v<Rounding, rounding::detail::shared_draw>) return decide.constant;
   return false;
 }
 

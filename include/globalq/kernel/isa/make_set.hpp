@@ -8,7 +8,7 @@
 #include "../../levels/uniform.hpp"
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
-#include "../../rounding/one_word.hpp"
+#include "../../rounding/shared_draw.hpp"
 #include "../../rounding/stochastic.hpp"
 #include "../../wire/elias.hpp"
 #include "../../wire/huffman.hpp"
@@ -26,7 +26,7 @@ constexpr void add_levels(isa::lane_set<Lane>& s, isa::level_kind of) {
   s.coding[k][static_cast<int>(isa::word_kind::per_coordinate)] =
       make_coding_of<Levels, rounding::stochastic, Lane, nibbles>();
   s.coding[k][static_cast<int>(isa::word_kind::shared)] =
-      make_coding_of<Levels, rounding::detail::one_word, Lane, nibbles>();
+      make_coding_of<Levels, rounding::detail::shared_draw, Lane, nibbles>();
   s.decoding[k] = make_decoding_of<Levels, Lane>();
 }
 

@@ -27,7 +27,7 @@ class prober {
   static constexpr std::size_t short_bytes = 64;
   static constexpr int flood = 32, turns = 16;
 
-  /// Seconds of an exchange with the neighbours that waits for the one before: a message out to the right, one in from the left.
+  /// Seconds of an exchange with the neighbors that waits for the one before: a message out to the right, one in from the left.
   double exchange(std::size_t bytes, int times) {
     std::span<std::byte> const in = room(1, bytes);
     transport::barrier(t_);
@@ -57,7 +57,7 @@ class prober {
     return seconds_since(start);
   }
 
-  /// Seconds of @p count messages to the neighbour of which a few are under way, as calls have them.
+  /// Seconds of @p count messages to the neighbor of which a few are under way, as calls have them.
   double stream(std::size_t bytes, int count) {
     std::span<std::byte> const in = room(under_way, bytes);
     std::vector<typename T::request> incoming, outgoing;

@@ -32,8 +32,8 @@ class stopwatch {
         x_(values),
         y_(values),
         units_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
-                                                                        : facts.fixed_unit > 0
-                                                                            ? facts.fixed_unit
+                                                                        : facts.fixed_scale > 0
+                                                                            ? facts.fixed_scale
                                                                             : 4.0),
         statistics_(units_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
@@ -44,7 +44,7 @@ class stopwatch {
         state = state * 1664525U + 1013904223U;
         sum += static_cast<float>(static_cast<std::int32_t>(state >> 8) - (1 << 23)) * 0x1p-23F;
       }
-      v = sum * (facts.fixed_unit > 0 ? static_cast<float>(facts.fixed_unit) / 4 : 1.0F);
+      v = sum * (facts.fixed_scale > 0 ? static_cast<float>(facts.fixed_scale) / 4 : 1.0F);
     }
     globalq::detail::call c;
     c.x = {x_.data(), dtype::float32};
@@ -53,8 +53,8 @@ class stopwatch {
     c.workers = 2;
     c.units = units_;
     codec_->begin(c);
-    globalq::layout const cut(values, 1, globalq::detail::grain_of(facts),
-                              globalq::detail::chunk_of(facts, r, 0, chunk_bytes));
+    globalq::partition const cut(values, 1, globalq::detail::grain_of(facts),
+                                 globalq::detail::chunk_of(facts, r, 0, chunk_bytes));
     for (std::uint64_t k = 0; k < cut.rounds(); ++k) {
       segment const s = cut.piece(0, k);
       pieces_.push_back({s, std::vector<std::byte>(codec_->frame_bytes(s, 1)),

@@ -114,7 +114,7 @@ class composed_codec final : public composition {
     return o;
   }
 
-  /// A scale that travelled must be a finite number that is not negative.
+  /// A scale that traveled must be a finite number that is not negative.
   void check_scales(segment part, source const& s, std::byte const* scales) const {
     if (q_.format(call_.x.type).in_a_byte()) {
       for (std::uint64_t b = 0; b < scales_of(part); ++b)

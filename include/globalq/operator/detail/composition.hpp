@@ -6,7 +6,7 @@
 #include "../../levels/exponential.hpp"
 #include "../../levels/table.hpp"
 #include "../../levels/uniform.hpp"
-#include "../../rounding/one_word.hpp"
+#include "../../rounding/shared_draw.hpp"
 #include "operator_codec.hpp"
 #include "resolve.hpp"
 
@@ -32,7 +32,7 @@ template <class L>
 using kernel_levels = typename levels_of_kernels<L>::type;
 template <class R>
 using kernel_rounding =
-    std::conditional_t<std::is_base_of_v<rounding::detail::one_word, R>, rounding::detail::one_word, R>;
+    std::conditional_t<std::is_base_of_v<rounding::detail::shared_draw, R>, rounding::detail::shared_draw, R>;
 
 /// What the codes of a frame stand for, in units of their scale.
 template <class Levels>
@@ -56,9 +56,9 @@ Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how
 
 /// The same of all that a codec is made with.
 template <class Levels>
-std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t bucket, double fixed_unit,
+std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t bucket, double fixed_scale,
                             bool zero_free) {
-  return hash_of_levels(hash(hash(bucket, bits_of(fixed_unit)), shifts ? 1U : 0U), levels, zero_free);
+  return hash_of_levels(hash(hash(bucket, bits_of(fixed_scale)), shifts ? 1U : 0U), levels, zero_free);
 }
 
 /// The largest code that frames hold where a reduce operator of one's own adds; else 0: as the levels tell.
@@ -79,7 +79,7 @@ template <class Levels, class Rounding, class Wire>
 policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wire const& wire,
                              operator_facts const& facts) {
   bool const shifts = rounding.shifts();
-  return {hash_of_codes(levels, shifts, facts.bucket, facts.fixed_unit, facts.zero_free), shifts,
+  return {hash_of_codes(levels, shifts, facts.bucket, facts.fixed_scale, facts.zero_free), shifts,
           wire.identifier(), is_integer_wire<Wire>(), sizeof(typename Wire::lane)};
 }
 
@@ -100,7 +100,7 @@ class composition : public operator_codec {
                                 number(own->size()) + (zero_free_ ? " without" : " with") +
                                 " zero; give as many of the same kind, or make a new operator");
     *own = levels;
-    policies_.hash = hash_of_codes(levels, policies_.shifts, bucket_, fixed_unit_, zero_free_);
+    policies_.hash = hash_of_codes(levels, policies_.shifts, bucket_, fixed_scale_, zero_free_);
   }
 
   wire::frame_traits traits() const override {
@@ -127,7 +127,7 @@ class composition : public operator_codec {
         q_(facts.q),
         local_(facts.local),
         zero_free_(facts.zero_free),
-        fixed_unit_(facts.fixed_unit),
+        fixed_scale_(facts.fixed_scale),
         own_norm_(facts.own_norm),
         policies_(policies) {}
 
@@ -186,7 +186,7 @@ class composition : public operator_codec {
   norm::order q_;
   bool local_;
   bool zero_free_;
-  double fixed_unit_;
+  double fixed_scale_;
   std::shared_ptr<detail::own_norm const> own_norm_;
   policy_facts policies_;
 };

@@ -28,7 +28,7 @@ GLOBALQ_DECL void name_facts(operator_facts& f, declared const* own, declared co
   std::string norm = "fixed";
   if (own != nullptr)
     norm = joined({f.local ? "local:" : "", own->name});
-  else if (f.fixed_unit <= 0)
+  else if (f.fixed_scale <= 0)
     norm = f.local                              ? joined({"local:", order_name(f.q)})
            : f.q == infinity && f.p == infinity ? "linf"
                                                 : joined({"l:", order_name(f.q), ",", order_name(f.p)});

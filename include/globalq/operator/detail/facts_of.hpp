@@ -63,7 +63,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   using levels_type = kernel_levels<L>;
   operator_facts f;
   f.evenly_spaced = adds_as_integers<L>();
-  f.binary = is_binary<L>();
+  f.binary = base_two<L>();
   if constexpr (SaysZeroFree<L>) f.zero_free = op.levels.zero_free();
   if constexpr (Sized<L>) {
     f.size = op.levels.size();
@@ -82,7 +82,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   } else {
     f.q = norm::order_of(op.norm);
     f.p = op.norm.outer();
-    f.fixed_unit = op.norm.fixed_unit();
+    f.fixed_scale = op.norm.fixed_scale();
   }
   f.bucket = op.norm.bucket;
   f.local = op.norm.is_local;
@@ -102,7 +102,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   }
   if constexpr (std::is_same_v<Op, reduce::sum>) f.reduce = request::sum;
   if constexpr (std::is_same_v<Op, reduce::exponential>) f.reduce = request::exponential;
-  if constexpr (std::is_same_v<Op, reduce::requantise>) f.reduce = request::requantise;
+  if constexpr (std::is_same_v<Op, reduce::requantize>) f.reduce = request::requantize;
   if constexpr (std::is_same_v<Op, reduce::any>) f.reduce = static_cast<request>(op.reduce.which);
   if constexpr (!is_reduce<Op>) {
     f.reduce = request::own;

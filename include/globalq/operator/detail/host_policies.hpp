@@ -39,7 +39,7 @@ class own_policies final : public host_policies<typename Wire::lane> {
     if constexpr (!std::is_void_v<Reduce>) {
       this->adding = kernel::host::adding_of<Reduce, lane>();
       this->adding.checked = true;
-    } else if constexpr (is_binary<Levels>()) {
+    } else if constexpr (base_two<Levels>()) {
       this->adding = kernel::host::adding_of<reduce::exponential, lane>();
     }
   }

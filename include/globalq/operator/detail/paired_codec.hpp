@@ -23,44 +23,44 @@ namespace GLOBALQ_ABI::detail {
 
 class paired_codec : public operator_codec {
  public:
-  paired_codec(std::unique_ptr<operator_codec> quantised, kernel::host_executor const& on)
-      : quantised_(std::move(quantised)), plain_(on) {}
+  paired_codec(std::unique_ptr<operator_codec> quantized, kernel::host_executor const& on)
+      : quantized_(std::move(quantized)), plain_(on) {}
 
   /// Bytes of a frame with float32 numbers.
   /// @param differ     whether frames of the operator differ in length
-  /// @param quantised  bytes of its frame
-  static std::size_t bytes(bool differ, std::size_t quantised, std::uint64_t plain) {
-    return (differ ? wire::long_header_bytes : 0) + wire::padded(quantised) + wire::header_bytes +
+  /// @param quantized  bytes of its frame
+  static std::size_t bytes(bool differ, std::size_t quantized, std::uint64_t plain) {
+    return (differ ? wire::long_header_bytes : 0) + wire::padded(quantized) + wire::header_bytes +
            plain * sizeof(float);
   }
 
-  void set_levels(levels::detail::level_table const& levels) override { quantised_->set_levels(levels); }
+  void set_levels(levels::detail::level_table const& levels) override { quantized_->set_levels(levels); }
 
-  std::size_t head_bytes() const override { return quantised_->head_bytes(); }
+  std::size_t head_bytes() const override { return quantized_->head_bytes(); }
   std::size_t length_of(std::span<std::byte const> room, int worker) const override {
     return head_bytes() == 0 ? room.size()
                              : wire::read_length(room, worker, wire::long_header_bytes, room.size());
   }
 
   std::size_t frame_bytes(segment part, int terms) const override {
-    auto const [quantised, plain] = cut(part);
-    std::size_t const first = quantised_->frame_bytes(quantised, terms);
+    auto const [quantized, plain] = cut(part);
+    std::size_t const first = quantized_->frame_bytes(quantized, terms);
     return plain.empty() ? first : bytes(head_bytes() != 0, first, plain.count);
   }
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
-    auto const [quantised, plain] = cut(part);
+    auto const [quantized, plain] = cut(part);
     if (plain.empty()) {
-      quantised_->combine(quantised, own, sources, out);
+      quantized_->combine(quantized, own, sources, out);
     } else {
-      split(part, quantised, plain, sources);
+      split(part, quantized, plain, sources);
       int const terms = terms_of(own, sources);
       std::size_t const head = head_bytes() == 0 ? 0 : wire::long_header_bytes;
       std::size_t used = 0;
-      if (!quantised.empty()) {
-        auto const frame = out.subspan(head, quantised_->frame_bytes(quantised, terms));
-        quantised_->combine(quantised, own, first_, frame);
-        used = quantised_->length_of(frame, call_.rank);
+      if (!quantized.empty()) {
+        auto const frame = out.subspan(head, quantized_->frame_bytes(quantized, terms));
+        quantized_->combine(quantized, own, first_, frame);
+        used = quantized_->length_of(frame, call_.rank);
         wire::pad(out.subspan(head), used);
       }
       auto const numbers = out.subspan(head + wire::padded(used), plain_.frame_bytes(plain, terms));
@@ -74,12 +74,12 @@ class paired_codec : public operator_codec {
   }
 
   void finish(segment part, std::span<source const> sources) override {
-    auto const [quantised, plain] = cut(part);
+    auto const [quantized, plain] = cut(part);
     if (plain.empty()) {
-      quantised_->finish(quantised, sources);
+      quantized_->finish(quantized, sources);
     } else {
-      split(part, quantised, plain, sources);
-      quantised_->finish(quantised, first_);
+      split(part, quantized, plain, sources);
+      quantized_->finish(quantized, first_);
       plain_.finish(plain, second_);
     }
     collect_faults();
@@ -90,14 +90,14 @@ class paired_codec : public operator_codec {
  protected:
   /// What of a segment goes where: values to the operator's codec, numbers to the float32 codec.
   struct halves {
-    segment quantised, plain;
+    segment quantized, plain;
   };
   virtual halves cut(segment part) const = 0;
 
   /// Begins a call of both codecs.
   /// @param plain  of the float32 numbers; their unit is that of c
-  void begin_both(call const& quantised, call plain) {
-    quantised_->begin(quantised);
+  void begin_both(call const& quantized, call plain) {
+    quantized_->begin(quantized);
     unit_ = plain.plain_unit;
     plain.units = {&unit_, 1};
     plain.wide = plain.plain_wide;
@@ -109,7 +109,7 @@ class paired_codec : public operator_codec {
 
   /// The frames inside the sources. What is wrong with one of them is found by the codec that reads it.
   /// @throws frame_error naming the worker, where the frame around them is bad
-  void split(segment part, segment quantised, segment plain, std::span<source const> sources) {
+  void split(segment part, segment quantized, segment plain, std::span<source const> sources) {
     first_.clear();
     second_.clear();
     for (source const& s : sources) {
@@ -120,10 +120,10 @@ class paired_codec : public operator_codec {
         wire::check_header(s, several, part.count, length);
         at = wire::long_header_bytes;
       }
-      if (!quantised.empty()) {
+      if (!quantized.empty()) {
         auto const room =
-            s.frame.subspan(at, std::min(quantised_->frame_bytes(quantised, s.terms), s.frame.size() - at));
-        std::size_t const used = quantised_->length_of(room, s.worker);
+            s.frame.subspan(at, std::min(quantized_->frame_bytes(quantized, s.terms), s.frame.size() - at));
+        std::size_t const used = quantized_->length_of(room, s.worker);
         first_.push_back({room.first(used), s.terms, s.worker, s.first});
         at = std::min(at + wire::padded(used), s.frame.size());
       }
@@ -131,9 +131,9 @@ class paired_codec : public operator_codec {
     }
   }
 
-  void collect_faults() { faults_ |= quantised_->faults() | plain_.faults(); }
+  void collect_faults() { faults_ |= quantized_->faults() | plain_.faults(); }
 
-  std::unique_ptr<operator_codec> quantised_;
+  std::unique_ptr<operator_codec> quantized_;
   plain_codec plain_;
   double unit_ = 1;
   std::vector<source> first_, second_;  ///< what the sources of a call hold

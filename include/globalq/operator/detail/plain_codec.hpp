@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: float32 frames, without quantisation: the baseline over the same schedules.
+/// @brief operator: float32 frames, without quantization: the baseline over the same schedules.
 
 #include "../../kernel/host/leaves.hpp"
 #include "../../kernel/plain.hpp"

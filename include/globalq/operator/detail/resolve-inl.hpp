@@ -15,14 +15,14 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit, q, p,
-               bucket, local, fixed_unit, own_norm, unbiased, shifts, integer_wire, largest_code, wire_bits,
+  auto const& [name, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size, limit, q, p,
+               bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire, largest_code, wire_bits,
                most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, plain, plain_tail, centred, centre, evenly_spaced, binary, zero_free, size, limit,
-                  order, quantum, in_byte, p, bucket, local, fixed_unit, unbiased, shifts, integer_wire,
+      hash_fields(0, name, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size, limit,
+                  order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts, integer_wire,
                   largest_code, wire_bits, most_bytes, wire, reduce, policies);
   return hash_fields(h, how, resolved_size, headroom, refusal);
 }
@@ -50,8 +50,8 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
       return method::sum;
     case request::exponential:
       return method::exponential;
-    case request::requantise:
-      return method::requantise;
+    case request::requantize:
+      return method::requantize;
     case request::own:
       return s.combines ? method::own : method::none;
     default:
@@ -59,10 +59,10 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
   }
   if (!s.combines) return method::none;
   if (s.native) return method::sum;
-  if (op.most_bytes != nullptr) return method::requantise;  // codes in frames of different lengths do not add
+  if (op.most_bytes != nullptr) return method::requantize;  // codes in frames of different lengths do not add
   if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
   if (op.binary && !op.local && !s.one_addition) return method::exponential;
-  return method::requantise;
+  return method::requantize;
 }
 
 /// Why codes do not fit that a reduce operator of one's own adds, with a remedy; or the numbers of a resolution.
@@ -103,10 +103,10 @@ inline std::string fit_own(resolution& r, operator_facts const& op, schedule_fac
   while ((std::uint64_t{1} << tree) < n) ++tree;
   if (s.most_terms == 0 && tree < h && fits(wanted, tree, largest)) add({"schedule tree"});
   std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
-  if (remedy.empty() && wanted <= encodable) add({"reduce::requantise"});
-  if (remedy.empty() && encodable >= 1) add({"at most ", encodable, " levels with reduce::requantise"});
+  if (remedy.empty() && wanted <= encodable) add({"reduce::requantize"});
+  if (remedy.empty() && encodable >= 1) add({"at most ", encodable, " levels with reduce::requantize"});
   if (remedy.empty())
-    add({"reduce::requantise with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit))});
+    add({"reduce::requantize with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit))});
   return joined({n, (n == 1 ? " term" : " terms"), " of ", wanted, (wanted == 1 ? " level" : " levels"),
                  " make codes up to ", sum, " (as largest_code() of the reduce operator says, for ", h,
                  (h == 1 ? " addition" : " additions"), " on the longest path); ", op.wire,
@@ -124,7 +124,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   };
   if (op.plain_tail && op.plain)
     return refuse(
-        {"nothing is quantised, so all of a vector is float32 already; use uncompressed by itself"});
+        {"nothing is quantized, so all of a vector is float32 already; use uncompressed by itself"});
   if (op.plain) {
     r.how = method::plain;
     return r;
@@ -137,7 +137,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return refuse(
         {"schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
          "schedule ring, tree, sra or allgather, or leave the tail to the operator"});
-  if (op.centred && s.native)
+  if (op.centered && s.native)
     return refuse(
         {"schedule native adds frames that are integers from end to end, and midpoints are none; use "
          "schedule "
@@ -150,20 +150,20 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };
   if (bad_order(op.q) || bad_order(op.p)) return refuse({"the orders of a norm are 1 to 64 or infinity"});
-  if (std::max(op.bucket, op.centre) > (std::uint64_t{1} << 48))
+  if (std::max(op.bucket, op.center) > (std::uint64_t{1} << 48))
     return refuse({"buckets hold at most 2^48 values; use 0 for the whole vector"});
-  if (op.fixed_unit < 0 || !(op.fixed_unit <= 1e300))
+  if (op.fixed_scale < 0 || !(op.fixed_scale <= 1e300))
     return refuse({"norm::fixed needs a unit above 0 and at most 1e300"});
   if (op.shifts && !op.evenly_spaced)
     return refuse(
         {"shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>"});
   if (op.most_bytes != nullptr && (op.reduce == request::sum || op.reduce == request::exponential))
     return refuse(
-        {"codes in frames of different lengths are not added as they are; use reduce::requantise, or "
+        {"codes in frames of different lengths are not added as they are; use reduce::requantize, or "
          "wire int8 or packed"});
   if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
     return refuse({"reduce::", name_of(r.how), " cannot add codes of this level scheme; use ",
-                   (s.native ? "reduce::requantise on schedule ring, tree or sra" : "reduce::requantise")});
+                   (s.native ? "reduce::requantize on schedule ring, tree or sra" : "reduce::requantize")});
   if (s.native && r.how != method::sum)
     return refuse({"schedule native adds integers inside the transport, ",
                    (r.how == method::own ? "a reduce operator of your own" : "reduce::"),
@@ -176,10 +176,10 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
                ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
                  "sra or allgather"
                : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
-                 "reduce::requantise"});
+                 "reduce::requantize"});
     if (op.local)
       return refuse(
-          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise on "
+          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantize on "
            "schedule ring, tree, sra or allgather"});
     if (s.native && !op.integer_wire)
       return refuse(
@@ -188,16 +188,16 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   }
   if (r.how == method::own && op.local)
     return refuse(
-        {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise"});
+        {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantize"});
   if (r.how == method::exponential) {
     if (!op.binary)
       return refuse(
           {"reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
            "or "
-           "reduce::requantise"});
+           "reduce::requantize"});
     if (op.local)
       return refuse(
-          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantise"});
+          {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantize"});
   }
 
   if (op.most_bytes != nullptr && !s.varying)
@@ -233,7 +233,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
       remedy += joined({(remedy.empty() ? "use" : ", or"), " no nodes, where codes are not added"});
     if (remedy.empty() && encodable >= 1)
       remedy = joined({(wanted <= encodable ? "use " : joined({"use at most ", encodable, " levels with "})),
-                       "reduce::requantise", (s.native ? " on schedule ring, tree or sra" : ""),
+                       "reduce::requantize", (s.native ? " on schedule ring, tree or sra" : ""),
                        ", whose codes do not grow with the number of workers"});
     if (remedy.empty())
       remedy =
@@ -267,12 +267,12 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     if (h <= 127 && wanted <= std::min<std::uint64_t>(op.limit, 222 - h) && !wire_for(wanted + h).empty())
       add({"use wire ", wire_for(wanted + h)});
     std::uint64_t const encodable = std::min<std::uint64_t>(largest, op.limit);
-    if (wanted <= encodable) add({"use reduce::requantise"});
+    if (wanted <= encodable) add({"use reduce::requantize"});
     if (by_nodes && op.reduce == request::automatic && wanted <= encodable)
       add({"use no nodes, where codes are not added"});
-    if (remedy.empty() && encodable >= 1) add({"use at most ", encodable, " levels with reduce::requantise"});
+    if (remedy.empty() && encodable >= 1) add({"use at most ", encodable, " levels with reduce::requantize"});
     if (remedy.empty())
-      add({"use reduce::requantise with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit)),
+      add({"use reduce::requantize with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit)),
            (wanted > op.limit ? joined({" and at most ", op.limit, " levels"}) : std::string())});
     return refuse({wanted, (wanted == 1 ? " level" : " levels"), " and a headroom of ", h,
                    " (an addition may raise a value by one exponent, and ", h,

@@ -27,8 +27,8 @@ enum class method : std::uint8_t {
   none,         ///< not on the way: every worker decodes all frames and adds in float32 (allgather)
   sum,          ///< integer addition of codes
   exponential,  ///< rounded addition of powers of two
-  requantise,   ///< decode, add in float32, encode again
-  plain,        ///< float32 values, no quantisation
+  requantize,   ///< decode, add in float32, encode again
+  plain,        ///< float32 values, no quantization
   own           ///< by a reduce operator of one's own
 };
 inline constexpr std::size_t methods = 6;
@@ -41,8 +41,8 @@ constexpr char const* name_of(method m) {
       return "sum";
     case method::exponential:
       return "exponential";
-    case method::requantise:
-      return "requantise";
+    case method::requantize:
+      return "requantize";
     case method::own:
       return "own";
     default:
@@ -55,7 +55,7 @@ namespace detail {
 class own_norm;
 
 /// What the user asked for; the first are those of reduce::way.
-enum class request : std::uint8_t { automatic, sum, exponential, requantise, own };
+enum class request : std::uint8_t { automatic, sum, exponential, requantize, own };
 
 /// What a schedule says of itself; see schedule/concept.hpp.
 struct schedule_facts {
@@ -92,9 +92,9 @@ struct operator_facts {
   bool plain = false;       ///< uncompressed float32
   bool plain_tail = false;  ///< what whole buckets leave over travels as float32
   /// Takes midpoints off, where values are encoded around those of buckets, which travel as float32; null: they are not.
-  void (*centred)(kernel::host_executor const& on, operator_facts const& op, const_vector x,
-                  std::uint64_t length, segment part, mutable_vector to) = nullptr;
-  std::uint64_t centre = 0;  ///< values that share a midpoint; 0: the whole vector
+  void (*centered)(kernel::host_executor const& on, operator_facts const& op, const_vector x,
+                   std::uint64_t length, segment part, mutable_vector to) = nullptr;
+  std::uint64_t center = 0;  ///< values that share a midpoint; 0: the whole vector
   bool evenly_spaced = false;
   bool binary = false;  ///< base-2 exponential levels
   bool zero_free = false;
@@ -104,7 +104,7 @@ struct operator_facts {
   std::uint32_t p = 0;      ///< and over the workers
   std::uint64_t bucket = 0;
   bool local = false;
-  double fixed_unit = 0;
+  double fixed_scale = 0;
   std::shared_ptr<detail::own_norm const>
       own_norm;  ///< one's own: neither orders nor a unit count; else null
   bool unbiased = true;
@@ -129,7 +129,7 @@ struct operator_facts {
 inline std::uint64_t grain_of(operator_facts const& op) {
   std::uint64_t grain = random::tile_values;
   if (op.bucket != 0) grain = std::lcm(op.bucket, grain);
-  if (op.centre != 0) grain = std::lcm(op.centre, grain);
+  if (op.center != 0) grain = std::lcm(op.center, grain);
   return grain;
 }
 
@@ -139,7 +139,7 @@ inline std::uint64_t buckets_of(operator_facts const& op, std::uint64_t length) 
 }
 
 /// Whether workers exchange which share of a fixed unit they need, after the opening, as midpoints are taken off only then.
-inline bool shares_unit(operator_facts const& op) { return op.centred != nullptr && op.fixed_unit > 0; }
+inline bool shares_scale(operator_facts const& op) { return op.centered != nullptr && op.fixed_scale > 0; }
 
 /// The outcome: a method with its numbers, or a sentence.
 struct resolution {
@@ -168,7 +168,7 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
 
 /// Whether sums of k terms are encoded at k times the norm, which their values must not exceed.
 inline bool keeps_scale_of_sums(operator_facts const& op, method how) {
-  return how == method::requantise && !op.local;
+  return how == method::requantize && !op.local;
 }
 
 /// Whether the policies fit together for @p workers workers on a schedule, and with which numbers.

@@ -58,7 +58,7 @@ struct write_scales {
   }
 };
 
-/// Scales of float64 vectors that travelled must be finite and not negative, bytes not 255; any word of the others is one.
+/// Scales of float64 vectors that traveled must be finite and not negative, bytes not 255; any word of the others is one.
 struct check_scales {
   kernel::source_list sources;
   std::uint64_t count;  ///< of a source
@@ -142,7 +142,7 @@ class stream_codec final : public composition {
       auto const enqueue_with = [&]<class Op>(Op) {
         enqueue(o, part, out.data(), terms, kernel::device::add_codes<operands, Op>{o, codes});
       };
-      if constexpr (is_binary<Levels>())
+      if constexpr (base_two<Levels>())
         if (!leaf && base::how_ == method::exponential) return enqueue_with(reduce::exponential{});
       if constexpr (!std::is_void_v<Reduce>)
         if (!leaf && base::how_ == method::own) return enqueue_with(Reduce{});

@@ -3,7 +3,7 @@
 /// @file
 /// @brief operator: what the kernels of a call on a stream tell each other, and the host.
 
-#include "../../core/detail/outcome.hpp"
+#include "../../core/detail/call_status.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 
@@ -21,7 +21,7 @@ struct call_step {
 
 /// What the host hears of calls on a stream, in pinned memory. The first trouble stays until it was thrown.
 struct stream_word {
-  enum : std::uint32_t { fine, disagree, not_finite, beyond_unit, beyond_range, bad_frame, bad_step };
+  enum : std::uint32_t { fine, disagree, not_finite, beyond_scale, beyond_range, bad_frame, bad_step };
   std::uint32_t trouble = fine;
   std::int32_t who = 0;
   bool non_finite = false;    ///< of the last call: there is no finite result,
@@ -71,7 +71,7 @@ void report_unclaimed(Check const& check) noexcept {
 /// What kernels of a call tell each other.
 struct stream_state {
   kernel::agreed_call agreed;
-  outcome what = outcome::mean;
+  call_status what = call_status::mean;
   std::uint64_t top = 0;  ///< bit pattern of max|x|
 };
 

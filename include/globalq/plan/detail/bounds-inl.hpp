@@ -14,14 +14,14 @@ GLOBALQ_DECL bool is_chain(schedule_facts const& s, int workers) {
 GLOBALQ_DECL bool needs_additions(resolution const& r, schedule_facts const& s, int workers) {
   if (workers == 1) return false;
   return r.how == method::exponential ||
-         (r.how == method::requantise && !s.one_addition && !is_chain(s, workers));
+         (r.how == method::requantize && !s.one_addition && !is_chain(s, workers));
 }
 
 GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r, schedule_facts const& s,
                                    int workers, std::uint64_t length,
                                    std::vector<std::pair<int, int>> const& additions) {
   double const none = std::numeric_limits<double>::quiet_NaN();
-  if (op.plain || !op.unbiased || op.fixed_unit > 0 || op.own_norm != nullptr ||
+  if (op.plain || !op.unbiased || op.fixed_scale > 0 || op.own_norm != nullptr ||
       (r.how == method::own && workers > 1))
     return none;
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
@@ -78,7 +78,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     double const most = *std::max_element(weight.begin(), weight.end());
     return omega / n + (1 + omega) / (8 * n) * most;
   }
-  // requantise: an encoding of k terms has reach k under a global norm; under local ones its reach is its own norm
+  // requantize: an encoding of k terms has reach k under a global norm; under local ones its reach is its own norm
   auto const hop = [&](double k, double before) {
     double const m = k + before;
     return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, k * c, m);

@@ -19,9 +19,8 @@ namespace GLOBALQ_ABI::detail {
 
 /// What bounds need to know of levels and norm.
 struct bound_terms {
-  double first = 0;  ///< smallest level above zero, as a fraction of the norm
-  double spread =
-      0;  ///< ((r-1)^2 / 4r), r the largest ratio of neighbouring levels; 0 for evenly spaced ones
+  double first = 0;   ///< smallest level above zero, as a fraction of the norm
+  double spread = 0;  ///< ((r-1)^2 / 4r), r the largest ratio of neighboring levels; 0 for evenly spaced ones
   bool binary = false;
   bool evenly_spaced = false;
   bool zero_free = false;

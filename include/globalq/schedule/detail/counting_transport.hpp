@@ -38,8 +38,8 @@ class counting_transport {
 /// Bytes of the busiest workers; where a schedule does not say them, it runs for each worker over a transport that counts.
 /// @param c  of the right sizes
 template <class S>
-busiest_worker busiest(S const& schedule, int workers, layout const& cut, codec& c, piece_sizes const& sizes,
-                       bytes_before const& before) {
+busiest_worker busiest(S const& schedule, int workers, partition const& cut, codec& c,
+                       piece_sizes const& sizes, bytes_before const& before) {
   if constexpr (SaysBytes<S> || SaysBusiest<S>) {
     return busiest(schedule, sizes, workers, before);
   } else {

@@ -42,11 +42,11 @@ void recv_rest(transfers<T>& under_way, T& t, codec const& c, int from, std::spa
 inline constexpr int exchange_sets = 4;
 
 /// Workers next to each other.
-struct neighbourhood {
+struct neighborhood {
   int first = 0;
   int count = 0;
 
-  /// f(p) for each of them but @p rank, its right neighbour first: no one is flooded.
+  /// f(p) for each of them but @p rank, its right neighbor first: no one is flooded.
   template <class F>
   void after(int rank, F const& f) const {
     for (int k = 1; k < count; ++k) f(first + (rank - first + k) % count);
@@ -61,7 +61,7 @@ struct neighbourhood {
 /// @param make       make(round, send): makes the frames of a round, and send(p, frame)s each to worker p
 /// @param use        use(round): all frames of the round are there
 template <Transport T, class In, class Make, class Use>
-void exchange_rounds(transfers<T>& under_way, T& t, neighbourhood among, codec const& c, std::uint64_t rounds,
+void exchange_rounds(transfers<T>& under_way, T& t, neighborhood among, codec const& c, std::uint64_t rounds,
                      In const& in, Make const& make, Use const& use) {
   constexpr int heads = 2, rests = 3;
   int const r = t.rank();

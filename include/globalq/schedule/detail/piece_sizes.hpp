@@ -3,7 +3,7 @@
 /// @file
 /// @brief schedule: the bytes of all frames of a call, counted by kinds of pieces instead of piece by piece.
 ///
-/// For plans: a layout has at most four kinds of parts (longer ones, shorter ones, one that ends early, empty ones), and in
+/// For plans: a partition has at most four kinds of parts (longer ones, shorter ones, one that ends early, empty ones), and in
 /// a part all chunks but the last are alike. So sums over parts and chunks take a few steps, whatever the length.
 
 #include "../../core/codec.hpp"
@@ -75,7 +75,7 @@ class piece_sizes {
   /// @param by_count  whether the size of a frame follows from the number of its values alone
   /// @param frames    frames(piece, rounds): one or more of the next @p rounds chunks, all as long as this piece, @p piece first
   template <class Frames>
-  piece_sizes(layout const& cut, int parts, bool by_count, Frames const& frames)
+  piece_sizes(partition const& cut, int parts, bool by_count, Frames const& frames)
       : rounds_(cut.rounds()), parts_(parts) {
     std::uint64_t const chunk = cut.piece(0, 0).count;
     for (int p = 0; p < parts;) {
@@ -106,7 +106,7 @@ class piece_sizes {
   }
 
   /// For frames whose sizes follow from the number of their values.
-  static piece_sizes of(layout const& cut, int parts, codec const& c) {
+  static piece_sizes of(partition const& cut, int parts, codec const& c) {
     return {cut, parts, true, [&](segment piece, std::uint64_t rounds) {
               std::uint64_t const bytes = c.frame_bytes(piece, 1);
               return chunk_run{rounds, rounds * bytes, bytes};

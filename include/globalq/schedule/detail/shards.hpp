@@ -3,12 +3,12 @@
 /// @file
 /// @brief schedule: the halves of a sharded step: every worker gets the mean of its shard; every worker gets all shards.
 ///
-/// Shards are the segments of the layout, one a worker. See reduce_scatter_mean.hpp and all_gather.hpp.
+/// Shards are the segments of the partition, one a worker. See reduce_scatter_mean.hpp and all_gather.hpp.
 ///
-/// Where workers form nodes, each shard has a deputy in every other node: the one worker there that sends or gets its frame.
-/// Deputies take turns through the ranks, so the workers of a node share what passes between nodes evenly. Within a node
+/// Where workers form nodes, each shard has a relay in every other node: the one worker there that sends or gets its frame.
+/// Relays take turns through the ranks, so the workers of a node share what passes between nodes evenly. Within a node
 /// frames are exchanged turn after turn: in one turn the shards of the node itself, in each of the others as many shards of other
-/// nodes, one a deputy. All workers in one node, or each alone, is the plain exchange.
+/// nodes, one a relay. All workers in one node, or each alone, is the plain exchange.
 
 #include "../hierarchical.hpp"
 #include "frames.hpp"
@@ -48,11 +48,11 @@ class shard_turns {
   }
 
   /// Who handles the shard of a worker of another node.
-  static int deputy(node_map const& nodes, int node, int owner) {
+  static int relay(node_map const& nodes, int node, int owner) {
     return nodes.leader(node) + owner % nodes.size(node);
   }
 
-  neighbourhood node() const { return {first_, size_}; }
+  neighborhood node() const { return {first_, size_}; }
 
  private:
   int first_, size_, workers_;
@@ -153,7 +153,7 @@ class over_nodes {
 
 /// @brief Every worker gets all frames of its shard, decodes them and adds in rank order: the bits of schedule::allgather.
 ///
-/// Over nodes it gets a frame from each worker of its own node, and the sum of each other node, which the shard's deputy
+/// Over nodes it gets a frame from each worker of its own node, and the sum of each other node, which the shard's relay
 /// there makes of its own values and the others' frames.
 /// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
 ///             height 0, or g - 1 where sums pass between nodes
@@ -183,7 +183,7 @@ class reduce_scatter : public over_nodes {
     return order;
   }
 
-  static segment writes(layout const& cut, int rank) { return cut.part(rank); }
+  static segment writes(partition const& cut, int rank) { return cut.part(rank); }
 
   /// Each worker sends all shards but its own once, whatever the nodes. What it holds is counted for the first nodes, the last
   /// one and those larger than the ones before.
@@ -201,11 +201,11 @@ class reduce_scatter : public over_nodes {
   }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     node_map const& nodes = nodes_of<T>(t);
     int const r = t.rank(), node = nodes.node_of(r);
     shard_turns const turns(nodes, node);
-    neighbourhood const mates = turns.node();
+    neighborhood const mates = turns.node();
     std::uint64_t const each = static_cast<std::uint64_t>(turns.count());
     // sums for other nodes first, then the own shards
     auto const chunk_of = [&](std::uint64_t round) { return round / each; };
@@ -232,7 +232,7 @@ class reduce_scatter : public over_nodes {
     };
     auto const sums = [&](std::uint64_t chunk, auto const& f) {
       for (int v = 0; v < nodes.count(); ++v)
-        if (v != node) f(shard_turns::deputy(nodes, v, r), sum_of(chunk, v));
+        if (v != node) f(shard_turns::relay(nodes, v, r), sum_of(chunk, v));
     };
 
     transfers<T> under_way;
@@ -259,7 +259,7 @@ class reduce_scatter : public over_nodes {
           if (turn == 0) {
             others.arrive(chunk, sums);
             for (int v = 0; v < nodes.count(); ++v) {
-              int const from = shard_turns::deputy(nodes, v, r);
+              int const from = shard_turns::relay(nodes, v, r);
               if (v == node)
                 add_node();
               else
@@ -324,7 +324,7 @@ class reduce_scatter : public over_nodes {
 
 /// @brief Every worker sends the frame of its shard to all; all decode the same bytes, its maker too.
 ///
-/// Over nodes it sends it to those of its own node and to its deputies in the others, who pass it on.
+/// Over nodes it sends it to those of its own node and to its relays in the others, who pass it on.
 /// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
 ///             height 0
 class gather : public over_nodes {
@@ -338,14 +338,14 @@ class gather : public over_nodes {
     return {name(), 0, false, false, false, 0, true, "all_gather"};
   }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
-  static segment reads(layout const& cut, int rank) { return cut.part(rank); }
+  static segment reads(partition const& cut, int rank) { return cut.part(rank); }
 
   template <Transport T>
-  void operator()(T& t, codec& c, layout const& cut, frame_pool& frames) const {
+  void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     node_map const& nodes = nodes_of<T>(t);
     int const r = t.rank(), node = nodes.node_of(r);
     shard_turns const turns(nodes, node);
-    neighbourhood const mates = turns.node();
+    neighborhood const mates = turns.node();
     std::uint64_t const each = static_cast<std::uint64_t>(turns.count());
     auto const chunk_of = [&](std::uint64_t round) { return round / each; };
     auto const turn_of = [&](std::uint64_t round) { return static_cast<int>(round % each); };
@@ -377,8 +377,8 @@ class gather : public over_nodes {
           if (turn_of(round) == 0) {
             others.expect(chunk, arriving);
             c.combine(cut.piece(r, chunk), true, {}, mine);
-            neighbourhood{0, nodes.count()}.after(
-                node, [&](int v) { others.send(shard_turns::deputy(nodes, v, r), mine, chunk); });
+            neighborhood{0, nodes.count()}.after(
+                node, [&](int v) { others.send(shard_turns::relay(nodes, v, r), mine, chunk); });
           } else if (turn_of(round) == 1) {
             others.arrive(chunk, arriving);
           }

@@ -94,7 +94,7 @@ template <Transport T, class Write, class Combine, class Read>
 void exchange_by_owners(T& t, std::uint64_t buckets, exchange_widths width, frame_pool& frames, bool counting,
                         Write const& write, Combine const& combine, Read const& read) {
   int const n = t.size(), r = t.rank();
-  layout const cut(buckets, n, 1, 0);
+  partition const cut(buckets, n, 1, 0);
   segment const mine = cut.part(r);
   std::size_t const mine_bytes = mine.count * width.known;
   auto const theirs = frames.get(0, mine_bytes * static_cast<std::size_t>(n));

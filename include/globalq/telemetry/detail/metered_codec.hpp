@@ -47,8 +47,8 @@ class metered_codec final : public codec {
 
 /// What the workers do together, with its times where someone wants to know them.
 template <class Schedule, class T>
-void run_metered(call_meter& meter, Schedule const& schedule, T& workers, codec& frames_of, layout const& cut,
-                 frame_pool& frames) {
+void run_metered(call_meter& meter, Schedule const& schedule, T& workers, codec& frames_of,
+                 partition const& cut, frame_pool& frames) {
   if (!meter.watching()) return schedule(workers, frames_of, cut, frames);
   auto const timed = meter.enter(phase::transfer);
   metered_codec metered(frames_of, meter);

@@ -14,14 +14,14 @@ namespace GLOBALQ_ABI::adapt {
 struct adaptive_options {
   layered_options layers = {};
   chooser_options choice = {};
-  /// Calls after which layers get new quantisers; 0: never, all keep the reference.
+  /// Calls after which layers get new quantizers; 0: never, all keep the reference.
   std::uint64_t every = 1000;
   filter excluded = filter::cgx();  ///< layers that travel as float32
 };
 
 /// @brief Averages the layers of a model; every so many calls each layer gets the bits and the bucket that suit its gradients.
 ///
-/// With its defaults it is CGX's engine: 4 bits in buckets of 128 to begin with; biases, normalisations and vectors in
+/// With its defaults it is CGX's engine: 4 bits in buckets of 128 to begin with; biases, normalizations and vectors in
 /// float32; scatter-reduce-allgather, within nodes and between them where the schedule has nodes; bits from 2 to 8 and
 /// buckets from 64 to 1,024, chosen by k-means over sizes and gradient norms within the error of 4 bits everywhere. Any other
 /// rule, such as L-GreCo's, is an option.
@@ -45,7 +45,7 @@ template <class Transport, class Schedule>
 class adaptive_mean {
  public:
   /// @throws configuration_error as layered_mean and chooser do
-  adaptive_mean(Transport& workers, layout const& model, Schedule schedule,
+  adaptive_mean(Transport& workers, model_layout const& model, Schedule schedule,
                 adaptive_options const& settings = {})
       : workers_(workers),
         every_(settings.every),
@@ -76,7 +76,7 @@ class adaptive_mean {
     if (found_) mean_.assign(chosen_.operators());
   }
 
-  /// The quantisers of layers, and what was added up since they were chosen.
+  /// The quantizers of layers, and what was added up since they were chosen.
   chooser const& chosen() const { return chosen_; }
   /// What was found last: nothing before the first choice, or where a worker had no gradient to measure on.
   std::optional<selection> const& found() const { return found_; }
@@ -92,8 +92,8 @@ class adaptive_mean {
 };
 
 template <class T, class S>
-adaptive_mean(T&, layout, S) -> adaptive_mean<T, S>;
+adaptive_mean(T&, model_layout, S) -> adaptive_mean<T, S>;
 template <class T, class S>
-adaptive_mean(T&, layout, S, adaptive_options) -> adaptive_mean<T, S>;
+adaptive_mean(T&, model_layout, S, adaptive_options) -> adaptive_mean<T, S>;
 
 }  // namespace GLOBALQ_ABI::adapt

@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// A quantiser's parameters.
+/// A quantizer's parameters.
 struct bits_and_bucket {
   std::uint32_t bits;
   std::uint64_t bucket;
@@ -101,12 +101,12 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
     for (std::size_t d = 0; d < 2; ++d) middle[d] += p[d] / static_cast<double>(x.size());
   std::vector<double> far(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) far[i] = distance(x[i], middle);
-  std::vector<std::array<double, 2>> centre;
-  while (centre.size() < k) {  // the point farthest from the centre, or from all that were taken
+  std::vector<std::array<double, 2>> center;
+  while (center.size() < k) {  // the point farthest from the center, or from all that were taken
     std::size_t const i = static_cast<std::size_t>(std::max_element(far.begin(), far.end()) - far.begin());
-    if (!centre.empty() && far[i] == 0) break;
-    bool const first = centre.empty();
-    centre.push_back(x[i]);
+    if (!center.empty() && far[i] == 0) break;
+    bool const first = center.empty();
+    center.push_back(x[i]);
     for (std::size_t j = 0; j < x.size(); ++j) {
       double const d = distance(x[j], x[i]);
       far[j] = first ? d : std::min(far[j], d);
@@ -116,25 +116,25 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
     bool moved = round == 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       std::size_t best = 0;
-      for (std::size_t c = 1; c < centre.size(); ++c)
-        if (distance(x[i], centre[c]) < distance(x[i], centre[best])) best = c;
+      for (std::size_t c = 1; c < center.size(); ++c)
+        if (distance(x[i], center[c]) < distance(x[i], center[best])) best = c;
       moved = moved || best != of[i];
       of[i] = best;
     }
     if (!moved) break;
-    for (std::size_t c = 0; c < centre.size(); ++c) {
+    for (std::size_t c = 0; c < center.size(); ++c) {
       std::array<double, 2> sum{0, 0};
       double count = 0;
       for (std::size_t i = 0; i < x.size(); ++i)
         if (of[i] == c) sum[0] += x[i][0], sum[1] += x[i][1], count += 1;
-      if (count > 0) centre[c] = {sum[0] / count, sum[1] / count};
+      if (count > 0) center[c] = {sum[0] / count, sum[1] / count};
     }
   }
   // numbered without gaps
-  std::vector<std::size_t> number(centre.size(), centre.size());
+  std::vector<std::size_t> number(center.size(), center.size());
   std::size_t used = 0;
   for (std::size_t& c : of) {
-    if (number[c] == centre.size()) number[c] = used++;
+    if (number[c] == center.size()) number[c] = used++;
     c = number[c];
   }
   return of;
@@ -317,7 +317,7 @@ struct cgx_bayes {
     while (seen.size() < evaluations) {
       detail::gaussian_process const f(where, values);
       double const least = *std::min_element(values.begin(), values.end());
-      assignment const centre =
+      assignment const center =
           seen[static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin())];
       assignment next;
       double gain = -1;
@@ -327,7 +327,7 @@ struct cgx_bayes {
       };
       for (std::size_t c = 0; c < k; ++c)
         for (int step : {-1, 1}) {
-          assignment a = centre;
+          assignment a = center;
           if ((step < 0 && a[c] == 0) || (step > 0 && a[c] == most)) continue;
           a[c] = static_cast<std::uint32_t>(static_cast<int>(a[c]) + step);
           consider(a);

@@ -20,7 +20,7 @@ namespace GLOBALQ_ABI::adapt {
 
 /// One way to send a layer.
 struct candidate {
-  double cost = 0;   ///< what is minimised: bytes, or seconds (time_weights); the same unit in a table
+  double cost = 0;   ///< what is minimized: bytes, or seconds (time_weights); the same unit in a table
   double error = 0;  ///< what is bounded: the squared l2 error, or any other measure that adds up over layers
 };
 

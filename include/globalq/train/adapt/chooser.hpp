@@ -6,7 +6,7 @@
 #include "cgx.hpp"
 #include "filter.hpp"
 #include "lgreco.hpp"
-#include "quantiser_errors.hpp"
+#include "quantizer_errors.hpp"
 #include "selector.hpp"
 
 #include "../../operator/operators.hpp"
@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// @brief CGX's quantiser with parameters of run time: buckets scaled by their largest magnitude, 2 to 8 bits a value.
+/// @brief CGX's quantizer with parameters of run time: buckets scaled by their largest magnitude, 2 to 8 bits a value.
 /// @source Markov 2024 (thesis), chapter 3
 inline any_quantizer cgx_quantizer(bits_and_bucket const& p) {
   return quantizer{norm::local<infinity>{.bucket = p.bucket}, levels::uniform<>{}, rounding::stochastic{},
@@ -34,13 +34,13 @@ struct chooser_options {
   /// The budget is alpha times the reference's error.
   double alpha = 1;
   rule how = rule_of(cgx_kmeans{});
-  /// The quantiser with given bits and bucket.
+  /// The quantizer with given bits and bucket.
   std::function<any_quantizer(bits_and_bucket const&)> make = cgx_quantizer;
-  /// A layer's error with a candidate, on its accumulated gradient; none: the expected squared error of the quantiser.
+  /// A layer's error with a candidate, on its accumulated gradient; none: the expected squared error of the quantizer.
   sensitivity measure_by = nullptr;
 };
 
-/// @brief Which quantiser each layer has, chosen from gradients that are accumulated while training.
+/// @brief Which quantizer each layer has, chosen from gradients that are accumulated while training.
 ///
 /// @code
 /// gq::adapt::chooser chosen{model, gq::adapt::filter::cgx(), {.how = gq::adapt::rule_of(gq::adapt::lgreco{})}};
@@ -57,13 +57,13 @@ class chooser {
   /// @param space     where errors are measured; a host execution space
   /// @throws configuration_error when the reference's bits are not among the candidates, or alpha is no number of at least 0
   template <class Space = Kokkos::DefaultHostExecutionSpace>
-  chooser(layout const& model, filter const& excluded, chooser_options options = {},
+  chooser(model_layout const& model, filter const& excluded, chooser_options options = {},
           Space const& space = Space())
       : options_(with_reference(std::move(options))),
-        quantisers_(quantisers_of(options_)),
+        quantizers_(quantizers_of(options_)),
         selector_(model, {.of = options_.measure_by
-                                    ? with_sensitivity(quantisers(quantisers_, space), options_.measure_by)
-                                    : quantisers(quantisers_, space),
+                                    ? with_sensitivity(quantizers(quantizers_, space), options_.measure_by)
+                                    : quantizers(quantizers_, space),
                           .compress = [excluded](layer const& l) { return !excluded(l); },
                           .reference = place_of_reference(options_),
                           .alpha = options_.alpha,
@@ -100,14 +100,14 @@ class chooser {
   /// The table that this worker would bring.
   choice_table table() const { return selector_.table(); }
 
-  /// Whether a layer is quantised at all.
-  bool quantises(std::size_t layer) const { return selector_.has_choice(layer); }
+  /// Whether a layer is quantized at all.
+  bool quantizes(std::size_t layer) const { return selector_.has_choice(layer); }
   /// What a layer has now; of a layer in float32: {32, 0}.
   bits_and_bucket choice(std::size_t layer) const {
-    return quantises(layer) ? options_.candidates[selector_.choices()[layer]] : bits_and_bucket{32, 0};
+    return quantizes(layer) ? options_.candidates[selector_.choices()[layer]] : bits_and_bucket{32, 0};
   }
   any_quantizer operator_of(std::size_t layer) const {
-    return quantises(layer) ? quantisers_[selector_.choices()[layer]] : any_quantizer(uncompressed{});
+    return quantizes(layer) ? quantizers_[selector_.choices()[layer]] : any_quantizer(uncompressed{});
   }
   /// One for each layer.
   std::vector<any_quantizer> operators() const {
@@ -137,7 +137,7 @@ class chooser {
     auto const& all = options.candidates;
     return static_cast<std::uint32_t>(std::find(all.begin(), all.end(), options.reference) - all.begin());
   }
-  static std::vector<any_quantizer> quantisers_of(chooser_options const& options) {
+  static std::vector<any_quantizer> quantizers_of(chooser_options const& options) {
     std::vector<any_quantizer> all;
     for (bits_and_bucket const& c : options.candidates) all.push_back(options.make(c));
     return all;
@@ -150,7 +150,7 @@ class chooser {
   }
 
   chooser_options options_;
-  std::vector<any_quantizer> quantisers_;
+  std::vector<any_quantizer> quantizers_;
   selector selector_;
 };
 

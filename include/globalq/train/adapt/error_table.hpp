@@ -16,7 +16,7 @@ namespace GLOBALQ_ABI::adapt {
 /// @brief A way of sending with a parameter: gives a layer's candidates, one for each value of the parameter.
 ///
 /// Any function of a layer and its values; a layer of size zero may be given. The families of this library are
-/// quantisers() (quantiser_errors.hpp), top_k() and low_rank().
+/// quantizers() (quantizer_errors.hpp), top_k() and low_rank().
 using family = std::function<std::vector<candidate>(layer const&, std::span<float const>)>;
 
 /// @brief How a layer's error is measured instead: sensitivity(layer, number of the candidate, values).

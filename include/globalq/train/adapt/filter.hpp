@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: which layers of a model are not quantised.
+/// @brief adapt: which layers of a model are not quantized.
 
-#include "layout.hpp"
+#include "model_layout.hpp"
 
 #include <fnmatch.h>
 
@@ -18,7 +18,7 @@ namespace GLOBALQ_ABI::adapt {
 /// @code
 /// auto const keep = gq::adapt::filter{}.named("*bias").named("*.norm?.*").below(10000).below_dimensions(2);
 /// @endcode
-/// @source Markov 2024 (thesis), section 3.5 (CGX: layers of normalisation, biases, small ones); Alistarh et al. 2017 (QSGD)
+/// @source Markov 2024 (thesis), section 3.5 (CGX: layers of normalization, biases, small ones); Alistarh et al. 2017 (QSGD)
 class filter {
  public:
   /// Layers whose name matches a shell pattern: * is any text, ? any character, [..] one of some.
@@ -31,13 +31,13 @@ class filter {
     fewest_values_ = values;
     return *this;
   }
-  /// Layers of fewer dimensions: below 2 are biases, scales of normalisations, and other vectors.
+  /// Layers of fewer dimensions: below 2 are biases, scales of normalizations, and other vectors.
   filter& below_dimensions(std::size_t dimensions) {
     fewest_dimensions_ = dimensions;
     return *this;
   }
 
-  /// Why a layer travels as float32; empty where it is quantised.
+  /// Why a layer travels as float32; empty where it is quantized.
   std::string reason(layer const& l) const {
     for (std::string const& pattern : patterns_)
       if (::fnmatch(pattern.c_str(), l.name.c_str(), 0) == 0) return "its name matches " + pattern;
@@ -50,7 +50,7 @@ class filter {
   }
   bool operator()(layer const& l) const { return !reason(l).empty(); }
 
-  /// The rule of CGX: biases and layers of batch and layer normalisation.
+  /// The rule of CGX: biases and layers of batch and layer normalization.
   /// @source Markov 2024 (thesis), section 3.5
   static filter cgx() {
     return filter{}.named("*bias*").named("*norm*").named("*bn[0-9]*").named("*ln_*").below_dimensions(2);

@@ -4,7 +4,7 @@
 /// @brief adapt: gradients added up over steps, as long as the model: what error tables are measured on.
 
 #include "../../core/arithmetic.hpp"
-#include "layout.hpp"
+#include "model_layout.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace GLOBALQ_ABI::adapt {
 /// @source Markov 2024 (thesis), section 4.5, "System Implementation"
 class gradient_accumulator {
  public:
-  explicit gradient_accumulator(layout const& model)
+  explicit gradient_accumulator(model_layout const& model)
       : layout_(model), sum_(static_cast<std::size_t>(model.length()), 0.0F) {}
 
   /// @brief Adds the gradient of all layers.
@@ -78,7 +78,7 @@ class gradient_accumulator {
     return true;
   }
 
-  layout const& model() const { return layout_; }
+  model_layout const& model() const { return layout_; }
   std::span<float const> of(std::size_t layer) const {
     auto const& l = layout_[layer];
     return {sum_.data() + l.offset, static_cast<std::size_t>(l.size)};
@@ -123,7 +123,7 @@ class gradient_accumulator {
     for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<float>(x[i]);
   }
 
-  layout layout_;
+  model_layout layout_;
   std::vector<float> sum_;
   std::uint64_t steps_ = 0, skipped_ = 0;
   std::vector<std::uint64_t> times_;  ///< that layers were added by themselves

@@ -9,7 +9,7 @@
 #include "detail/layer_operator.hpp"
 #include "detail/layered_plan.hpp"
 #include "detail/unlike_layout.hpp"
-#include "layout.hpp"
+#include "model_layout.hpp"
 #include "operators_of.hpp"
 
 #include <algorithm>
@@ -61,14 +61,14 @@ class layered_mean {
  public:
   /// @param operators  one a layer
   /// @throws configuration_error when an operator does not fit, naming the layer; over schedule native
-  layered_mean(Transport& workers, layout model, std::vector<any_quantizer> operators, Schedule schedule,
-               layered_options const& settings = {})
+  layered_mean(Transport& workers, model_layout model, std::vector<any_quantizer> operators,
+               Schedule schedule, layered_options const& settings = {})
       : layered_mean(workers, std::move(model), std::move(operators), std::move(schedule), settings,
                      globalq::detail::execution_of(workers)) {}
 
   /// @param space  execution-space instance that the kernels run on
   template <class Space>
-  requires Kokkos::is_execution_space_v<Space> layered_mean(Transport& workers, layout model,
+  requires Kokkos::is_execution_space_v<Space> layered_mean(Transport& workers, model_layout model,
                                                             std::vector<any_quantizer> operators,
                                                             Schedule schedule,
                                                             layered_options const& settings,
@@ -81,7 +81,7 @@ class layered_mean {
         plain_(uncompressed{}, *schedule_, workers_.size()) {
     if (!Kokkos::is_initialized())
       throw configuration_error(
-          message("Kokkos is not initialised; create a Kokkos::ScopeGuard in main before the first call of "
+          message("Kokkos is not initialized; create a Kokkos::ScopeGuard in main before the first call of "
                   "globalq"));
     if (schedule_->facts(workers_.size()).native)
       throw configuration_error(message(
@@ -220,7 +220,7 @@ class layered_mean {
 
   /// Whether all operators were replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
   bool forced_to_float32() const { return forced_; }
-  layout const& model() const { return model_; }
+  model_layout const& model() const { return model_; }
   /// Whether a step is before the end of the warm-up.
   bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
 
@@ -266,14 +266,14 @@ class layered_mean {
       bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
       values += size;
       // the norm of a whole layer's sum is not known from a part of it
-      whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantise);
+      whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantize);
     }
     std::uint64_t const fill =
         bits == 0 ? 0 : static_cast<std::uint64_t>(8 * static_cast<double>(chunk_bytes_) * values / bits);
     chunk_values_ = whole ? 0 : (settings_.call.chunk_values != 0 ? settings_.call.chunk_values : fill);
   }
 
-  static std::uint64_t names_of(layout const& model) {
+  static std::uint64_t names_of(model_layout const& model) {
     std::uint64_t h = model.size();
     for (layer const& l : model) {
       h = globalq::detail::hash(h, l.name);
@@ -375,7 +375,7 @@ class layered_mean {
   }
 
   Transport& workers_;
-  layout model_;
+  model_layout model_;
   std::unique_ptr<globalq::schedule::erased const> schedule_;
   layered_options settings_;
   kernel::host_executor on_;
@@ -393,8 +393,8 @@ class layered_mean {
 };
 
 template <class T, class S>
-layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options = {}) -> layered_mean<T, S>;
+layered_mean(T&, model_layout, std::vector<any_quantizer>, S, layered_options = {}) -> layered_mean<T, S>;
 template <class T, class S, class Space>
-layered_mean(T&, layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
+layered_mean(T&, model_layout, std::vector<any_quantizer>, S, layered_options, Space) -> layered_mean<T, S>;
 
 }  // namespace GLOBALQ_ABI::adapt

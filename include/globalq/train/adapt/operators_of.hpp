@@ -5,7 +5,7 @@
 
 #include "../../operator/any_quantizer.hpp"
 #include "filter.hpp"
-#include "layout.hpp"
+#include "model_layout.hpp"
 
 #include <type_traits>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace GLOBALQ_ABI::adapt {
 
 /// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
-inline std::vector<any_quantizer> operators_of(layout const& model, filter const& keep,
+inline std::vector<any_quantizer> operators_of(model_layout const& model, filter const& keep,
                                                any_quantizer const& op) {
   std::vector<any_quantizer> all;
   for (layer const& l : model) all.push_back(keep(l) ? any_quantizer(uncompressed{}) : op);
@@ -23,7 +23,7 @@ inline std::vector<any_quantizer> operators_of(layout const& model, filter const
 /// @param make  make(layer) -> a quantizer, any_quantizer or uncompressed
 template <class Make>
 requires std::is_invocable_v<Make const&, layer const&> std::vector<any_quantizer> operators_of(
-    layout const& model, filter const& keep, Make const& make) {
+    model_layout const& model, filter const& keep, Make const& make) {
   std::vector<any_quantizer> all;
   for (layer const& l : model)
     all.push_back(keep(l) ? any_quantizer(uncompressed{}) : any_quantizer(make(l)));

@@ -42,7 +42,7 @@ class overlapped_mean {
  public:
   /// @param operators  one a layer
   /// @throws configuration_error as layered_mean does
-  overlapped_mean(Transport& workers, layout const& model, std::vector<any_quantizer> const& operators,
+  overlapped_mean(Transport& workers, model_layout const& model, std::vector<any_quantizer> const& operators,
                   Schedule const& schedule, overlap_options const& settings = {})
       : where_("globalq: overlapped_mean: rank " + std::to_string(workers.rank()) + " of " +
                std::to_string(workers.size()) + ": "),
@@ -57,7 +57,7 @@ class overlapped_mean {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
       while (first != 0 && bytes + bytes_of(first - 1) <= settings.bucket_bytes) bytes += bytes_of(--first);
-      layout part;
+      model_layout part;
       for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
       layered_options of_bucket = settings.layers;
       of_bucket.first = first;
@@ -156,8 +156,8 @@ class overlapped_mean {
  private:
   /// Layers that travel together.
   struct bucket {
-    bucket(std::size_t from, std::size_t to, Transport& workers, layout part, std::vector<any_quantizer> ops,
-           Schedule const& schedule, layered_options const& settings)
+    bucket(std::size_t from, std::size_t to, Transport& workers, model_layout part,
+           std::vector<any_quantizer> ops, Schedule const& schedule, layered_options const& settings)
         : first(from), end(to), mean(workers, std::move(part), std::move(ops), schedule, settings) {}
     std::size_t first, end;
     std::size_t missing = 0;
@@ -183,7 +183,7 @@ class overlapped_mean {
   }
 
   std::string where_;
-  layout model_;
+  model_layout model_;
   std::shared_ptr<call_queue> queue_;
   std::vector<vector_group::member> vectors_;
   std::vector<bool> is_ready_;
@@ -195,8 +195,8 @@ class overlapped_mean {
 };
 
 template <class T, class S>
-overlapped_mean(T&, layout, std::vector<any_quantizer>, S) -> overlapped_mean<T, S>;
+overlapped_mean(T&, model_layout, std::vector<any_quantizer>, S) -> overlapped_mean<T, S>;
 template <class T, class S>
-overlapped_mean(T&, layout, std::vector<any_quantizer>, S, overlap_options) -> overlapped_mean<T, S>;
+overlapped_mean(T&, model_layout, std::vector<any_quantizer>, S, overlap_options) -> overlapped_mean<T, S>;
 
 }  // namespace GLOBALQ_ABI::adapt

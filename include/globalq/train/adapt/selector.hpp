@@ -27,12 +27,12 @@ struct selector_options {
 
 /// @brief Adds gradients up, and now and then chooses a candidate for each layer, on all workers alike.
 ///
-/// What chooser (quantisers) and baseline::adaptive (densities and ranks) have in common, and for families of one's own.
+/// What chooser (quantizers) and baseline::adaptive (densities and ranks) have in common, and for families of one's own.
 /// @source Markov 2024 (thesis), Algorithm 3.1 and section 4.5
 class selector {
  public:
   /// @throws configuration_error when alpha is no number from 0 to 2^60
-  selector(layout const& model, selector_options options) : options_(std::move(options)), sum_(model) {
+  selector(model_layout const& model, selector_options options) : options_(std::move(options)), sum_(model) {
     if (!is_finite(options_.alpha) || options_.alpha < 0 || options_.alpha > 0x1p60)
       throw configuration_error("globalq: adapt: alpha is " + detail::text_of(options_.alpha) +
                                 "; give a number from 0 to 2^60, such as 1");

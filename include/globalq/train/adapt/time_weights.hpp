@@ -134,7 +134,7 @@ class time_regression {
     return xx > 0 ? std::max(0.0, xy / xx) : 0;
   }
 
-  /// Weighted least squares with slopes >= 0, drawn a little towards the prior, by coordinate descent; returns the base.
+  /// Weighted least squares with slopes >= 0, drawn a little toward the prior, by coordinate descent; returns the base.
   double solve(std::vector<double> const& w, std::vector<double> const& x, std::vector<double> const& prior,
                std::vector<double>& slope) const {
     std::size_t const n = samples(), m = buckets_;
@@ -211,7 +211,7 @@ inline choice_table weighted(choice_table const& table, std::span<std::size_t co
   return result;
 }
 
-/// @brief A rule that minimises seconds instead of bytes, for chooser, adaptive_mean or baseline::adaptive.
+/// @brief A rule that minimizes seconds instead of bytes, for chooser, adaptive_mean or baseline::adaptive.
 ///
 /// Times are asked for at each choice, at worker 0, where rules are asked: the others need none. What is found costs seconds,
 /// without time_model::base.

@@ -18,7 +18,7 @@
 namespace GLOBALQ_ABI::learn {
 
 /// What came of an exchange, the same on every worker.
-enum class outcome : std::uint32_t {
+enum class learning_status : std::uint32_t {
   learned,           ///< there are new levels
   nothing_to_learn,  ///< no worker has a value other than zero
   non_finite         ///< a worker has a NaN or infinity: what it would teach is worth nothing
@@ -26,7 +26,7 @@ enum class outcome : std::uint32_t {
 
 /// @brief The levels that all workers agreed on.
 struct agreement {
-  outcome what = outcome::nothing_to_learn;
+  learning_status what = learning_status::nothing_to_learn;
   solution found;  ///< where learned
 };
 
@@ -221,7 +221,7 @@ agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts cons
     bool nothing = true;
     for (detail::opening const& other : m.openings) {
       if (other.non_finite != 0) {
-        a.what = outcome::non_finite;
+        a.what = learning_status::non_finite;
         return a;
       }
       nothing = nothing && other.empty != 0;
@@ -230,7 +230,7 @@ agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts cons
     detail::collect(t, mine, m);
     detail::verdict const& v = transport::root_decides(t, m.decision, "learn::agree: the solver",
                                                        [&] { return detail::judge(mine, solver); });
-    a.what = outcome::learned;
+    a.what = learning_status::learned;
     a.found.levels.values.assign(v.values, v.values + v.count);
     a.found.levels.zero_free = v.zero_free != 0;
     a.found.variance = v.variance;

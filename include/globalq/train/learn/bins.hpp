@@ -25,7 +25,7 @@ struct bins {
 /// @param edge  ascending, from 0 to 1
 /// @complexity  one evaluation of F an edge
 template <Distribution F>
-bins discretise(F const& f, std::vector<double> edge) {
+bins discretize(F const& f, std::vector<double> edge) {
   bins b;
   std::size_t const n = edge.size() - 1;
   b.mass.resize(n);

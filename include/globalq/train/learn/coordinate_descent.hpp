@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: ALQ: each level in turn is moved to where it is best while its neighbours stay.
+/// @brief learn: ALQ: each level in turn is moved to where it is best while its neighbors stay.
 
 #include "piecewise_uniform.hpp"
 #include "variance.hpp"
@@ -13,7 +13,7 @@ namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
-/// The best place of level i between its neighbours: where Psi, convex in this level, has its least value.
+/// The best place of level i between its neighbors: where Psi, convex in this level, has its least value.
 template <Distribution F>
 double best_place(F const& f, level_set const& l, std::size_t i) {
   double const c = l.values[i + 1];
@@ -39,7 +39,7 @@ double best_place(F const& f, level_set const& l, std::size_t i) {
 /// @brief ALQ: coordinate descent on the variance.
 ///
 /// From the left to the right each level becomes F^-1( F(c) - integral over (a, c] of (r - a)/(c - a) dF ), a and c its
-/// neighbours. No update raises the variance. Finds a local minimum, which depends on the start; optimal finds the
+/// neighbors. No update raises the variance. Finds a local minimum, which depends on the start; optimal finds the
 /// global one.
 /// @complexity  O(size log bins) a sweep
 /// @source      Faghri et al. 2020, section 3.1, Theorem 1; without zero appendix B.3.2

@@ -13,7 +13,7 @@
 namespace GLOBALQ_ABI::learn {
 
 /// @brief ALQG: each level moves against its derivative g by min(eta |g|, delta / 2), delta the distance to the nearer
-///        neighbour.
+///        neighbor.
 ///
 /// The bound keeps levels in order without a projection. It does not keep the variance from rising, so here eta is halved
 /// until it falls, and doubled after a step that succeeded.
@@ -65,7 +65,7 @@ struct gradient_descent {
     for (std::size_t i = from.first_free(); i + 1 < l.size(); ++i) {
       double const g = variance_derivative(f, from, i);
       double const delta = std::min(l[i + 1] - l[i], i > 0 ? l[i] - l[i - 1] : 2 * l[i]);
-      // two neighbours may meet in the middle: a little less than half keeps them apart
+      // two neighbors may meet in the middle: a little less than half keeps them apart
       double const most = 0.499 * std::max(0.0, delta - 4 * (closest_ratio - 1) * l[i + 1]);
       to.values[i] -= std::copysign(std::min(eta * std::fabs(g), most), g);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: a histogram of normalised magnitudes |x| / norm, in integers, so that parts add up exactly in any order.
+/// @brief learn: a histogram of normalized magnitudes |x| / norm, in integers, so that parts add up exactly in any order.
 ///
 /// A magnitude r in [0, 1] is counted by the bits of the float y = r + 2^-octaves, which lies in [2^-octaves, 1]: exponent
 /// and leading fraction bits name the bin, the other fraction bits are added up and give the bin's mean. Bins are therefore
@@ -22,7 +22,7 @@ namespace GLOBALQ_ABI::learn {
 /// Whose variance is to be least.
 enum class weighting : std::uint8_t {
   squared_norms,  ///< of the vector: a bucket counts by the square of its norm (ALQ, AMQ)
-  equal           ///< of normalised values: all values count alike (ALQ-N, AMQ-N)
+  equal           ///< of normalized values: all values count alike (ALQ-N, AMQ-N)
 };
 
 /// How finely magnitudes are told apart: octaves << fraction_bits bins.

@@ -53,7 +53,7 @@ class level_learner {
         NormScheme<Norm>,
         "globalq: learn::level_learner: it measures by norm::linf, norm::l or norm::local; a norm of "
         "one's own has a statistic that it does not know");
-    if (norm.fixed_unit() != 0)
+    if (norm.fixed_scale() != 0)
       throw configuration_error(
           "globalq: learn::level_learner: norm::fixed has no statistic to learn from; use a norm of the "
           "values");
@@ -82,7 +82,7 @@ class level_learner {
     const_vector const x{globalq::detail::data_of(gradient), dtype_of<value>::value};
     std::uint64_t const length = globalq::detail::size_of_vector(gradient);
     agreement const a = agree_on(t, x, length, step, on);
-    pending_ = a.what != outcome::learned;
+    pending_ = a.what != learning_status::learned;
     if (pending_) return std::nullopt;
     learned_ = true;
     return a.found;
@@ -114,7 +114,8 @@ class level_learner {
       norms[b] = found[b].finite() ? norm::local_unit(found[b], q, x.type, 0) : double_of(double_nan);
       finite = finite && bits_of(norms[b]) < double_infinity;
     }
-    if (!norm_.is_local && !share(t, facts, finite, norms, p, x.type)) return {outcome::non_finite, {}};
+    if (!norm_.is_local && !share(t, facts, finite, norms, p, x.type))
+      return {learning_status::non_finite, {}};
     if (options_.exchange == statistics::normals) {
       normals mine(options_.samples, options_.weights);
       mine.measure(on, x, length, bucket, norms);

@@ -14,7 +14,7 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// Neighbouring levels differ at least by this factor, so that they differ as float32 with room to spare.
+/// Neighboring levels differ at least by this factor, so that they differ as float32 with room to spare.
 inline constexpr double closest_ratio = 1 + 0x1p-20;
 
 /// No level above zero is smaller; levels::table takes none below 2^-94.

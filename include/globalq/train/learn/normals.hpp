@@ -80,11 +80,11 @@ class normals {
       mean += p.mean / static_cast<double>(parts_.size());
       deviation += p.deviation / static_cast<double>(parts_.size());
     }
-    if (weights_ == weighting::equal) return discretise(truncated_normal(mean, deviation), std::move(edge));
+    if (weights_ == weighting::equal) return discretize(truncated_normal(mean, deviation), std::move(edge));
     mixture all;
     for (normal_part const& p : parts_)
       all.add(truncated_normal(p.mean, p.deviation), (p.norm / top) * (p.norm / top));
-    return discretise(all, std::move(edge));
+    return discretize(all, std::move(edge));
   }
 
  private:

@@ -151,18 +151,18 @@ inline void add_below(level_set& l, std::size_t missing) {
 
 }  // namespace detail
 
-/// @brief The levels that minimise the variance, over all levels there are.
+/// @brief The levels that minimize the variance, over all levels there are.
 ///
 /// For atoms the optimum is exact: the variance is linear in a level between two atoms (only without zero not in the first
-/// level, which is solved for), so some best levels are atoms, and the best of those are found by a dynamic programme over
+/// level, which is solved for), so some best levels are atoms, and the best of those are found by a dynamic program over
 /// gaps. Of bins it takes the means as atoms, and then moves levels inside their bins by sweeps of coordinate descent on
 /// piecewise_uniform. Atoms closer than closest_ratio count as one.
 /// @complexity  O(size n log n) for n atoms, about 1 ms for 16 levels and 2,048 bins; 4 size n bytes of memory
-/// @source      Zhang et al. 2017 (ZipML) for the dynamic programme, quadratic there; Faghri et al. 2020 for the variance
+/// @source      Zhang et al. 2017 (ZipML) for the dynamic program, quadratic there; Faghri et al. 2020 for the variance
 struct optimal {
   std::uint32_t size = 7;  ///< levels above zero
   bool zero_free = false;
-  int sweeps = 2;  ///< of coordinate descent after the programme, for bins
+  int sweeps = 2;  ///< of coordinate descent after the program, for bins
 
   /// @throws configuration_error for a number of levels that no table has
   solution operator()(atoms const& a) const {

@@ -100,7 +100,7 @@ class truncated_normal {
 };
 
 /// @brief Normals with weights: sum_i gamma_i F_i, gamma_i the squared norms (or equal weights for the -N variants).
-/// @complexity as many evaluations as there are parts; discretise() one with many parts before solving
+/// @complexity as many evaluations as there are parts; discretize() one with many parts before solving
 /// @source Faghri et al. 2020, section 3.4
 class mixture {
  public:

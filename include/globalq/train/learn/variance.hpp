@@ -10,7 +10,7 @@ namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
-/// f(a, c, moments of (a, c]) for each pair of neighbouring levels; without zero the first pair is -l_1, l_1.
+/// f(a, c, moments of (a, c]) for each pair of neighboring levels; without zero the first pair is -l_1, l_1.
 template <Distribution F, class G>
 void for_each_gap(F const& f, level_set const& l, G&& g) {
   moments before{};
@@ -24,7 +24,7 @@ void for_each_gap(F const& f, level_set const& l, G&& g) {
 
 }  // namespace detail
 
-/// @brief Psi(l): the expected variance of rounding r ~ F to one of its neighbouring levels without bias.
+/// @brief Psi(l): the expected variance of rounding r ~ F to one of its neighboring levels without bias.
 ///
 /// Between levels a and c the variance is (c - r)(r - a). That is the chord of r^2 over [a, c] minus r^2, so only the
 /// moments of each gap are needed. Times the squared norm of a vector and its length it is the variance of an encoding.

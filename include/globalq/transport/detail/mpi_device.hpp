@@ -14,7 +14,7 @@
 namespace GLOBALQ_ABI::transport::detail {
 
 /// Asks Open MPI and what derives from it (MPIX_Query_cuda_support), or MPICH (MPIX_GPU_query_support).
-/// @pre MPI is initialised
+/// @pre MPI is initialized
 inline bool mpi_takes_cuda() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   return MPIX_Query_cuda_support() == 1;

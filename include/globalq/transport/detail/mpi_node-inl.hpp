@@ -71,7 +71,7 @@ GLOBALQ_DECL void mpi::wait_within_node(request& transfer) {
   int const place = here_->place_of(transfer.peer_);
   auto const how =
       here_->node->await(*transfer.shared_, place, deadline_, [this] { return move_messages(); });
-  if (how == detail::shared_outcome::done) {
+  if (how == detail::wait_result::done) {
     here_->node->give_back(*transfer.shared_);
     transfer.owner_ = nullptr;
     return;
@@ -85,7 +85,7 @@ GLOBALQ_DECL void mpi::allgather_within_node(std::span<std::byte const> mine, st
   int peer = 0;  // places are ranks here
   auto const how = here_->node->allgather(mine, small ? all : std::span<std::byte>{}, deadline_, peer,
                                           [this] { return move_messages(); });
-  if (how != detail::shared_outcome::done)
+  if (how != detail::wait_result::done)
     fail_within_node(detail::problem_of(*here_->node, how, mine.size(), peer, peer, deadline_));
   if (!small) return detail::allgather_by_messages(*this, mine, all);
   bytes_sent_ += mine.size() * (static_cast<std::size_t>(size_) - 1);
@@ -93,7 +93,7 @@ GLOBALQ_DECL void mpi::allgather_within_node(std::span<std::byte const> mine, st
 
 GLOBALQ_DECL void mpi::fail_because_of_another(char const* operation) {
   fail_within_node(
-      detail::problem_of(*here_->node, detail::shared_outcome::failed, operation, 0, 0, {}, deadline_));
+      detail::problem_of(*here_->node, detail::wait_result::failed, operation, 0, 0, {}, deadline_));
 }
 
 GLOBALQ_DECL void mpi::fail_within_node(detail::shared_problem const& why) {

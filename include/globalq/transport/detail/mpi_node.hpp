@@ -35,7 +35,7 @@ struct mpi_node {
 
 /// Joins the processes of this node. All processes of the communicator call.
 /// @param communicator  returns errors
-/// @param group         at most so many processes of a node, neighbours in rank, share memory; 0: all
+/// @param group         at most so many processes of a node, neighbors in rank, share memory; 0: all
 /// @param check         called with the code of each MPI call and its name; throws unless it is MPI_SUCCESS
 template <class Check>
 mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size_t ring_bytes,
@@ -50,23 +50,23 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
   int rank = 0, size = 0, mine = 0;
   check(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
-  owned_communicator neighbours;
-  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &neighbours.comm),
+  owned_communicator neighbors;
+  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &neighbors.comm),
         "MPI_Comm_split_type");
-  check(MPI_Comm_rank(neighbours.comm, &mine), "MPI_Comm_rank");
+  check(MPI_Comm_rank(neighbors.comm, &mine), "MPI_Comm_rank");
   if (group > 0) {
     owned_communicator part;
-    check(MPI_Comm_split(neighbours.comm, mine / group, rank, &part.comm), "MPI_Comm_split");
-    std::swap(neighbours.comm, part.comm);
-    check(MPI_Comm_rank(neighbours.comm, &mine), "MPI_Comm_rank");
+    check(MPI_Comm_split(neighbors.comm, mine / group, rank, &part.comm), "MPI_Comm_split");
+    std::swap(neighbors.comm, part.comm);
+    check(MPI_Comm_rank(neighbors.comm, &mine), "MPI_Comm_rank");
   }
-  check(MPI_Comm_size(neighbours.comm, &made.processes), "MPI_Comm_size");
+  check(MPI_Comm_size(neighbors.comm, &made.processes), "MPI_Comm_size");
   made.first = rank;
-  check(MPI_Bcast(&made.first, 1, MPI_INT, 0, neighbours.comm), "MPI_Bcast");
+  check(MPI_Bcast(&made.first, 1, MPI_INT, 0, neighbors.comm), "MPI_Bcast");
   if (made.processes == 1) return made;
 
   std::vector<int> ranks(static_cast<std::size_t>(made.processes));
-  check(MPI_Allgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, neighbours.comm), "MPI_Allgather");
+  check(MPI_Allgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, neighbors.comm), "MPI_Allgather");
   made.place.assign(static_cast<std::size_t>(size), -1);
   for (std::size_t i = 0; i < ranks.size(); ++i)
     made.place[static_cast<std::size_t>(ranks[i])] = static_cast<int>(i);
@@ -81,10 +81,10 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
     if (problem == 0) shared_node::prepare(made.mapping->memory(), plan);
     std::snprintf(name, sizeof name, "%s", made.mapping->name().c_str());
   }
-  check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, neighbours.comm), "MPI_Bcast");
+  check(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, neighbors.comm), "MPI_Bcast");
   if (mine != 0 && name[0] != '\0') problem = made.mapping->open(name, plan.bytes());
   int worst = problem;
-  check(MPI_Allreduce(&problem, &worst, 1, MPI_INT, MPI_MAX, neighbours.comm), "MPI_Allreduce");
+  check(MPI_Allreduce(&problem, &worst, 1, MPI_INT, MPI_MAX, neighbors.comm), "MPI_Allreduce");
   if (worst != 0) {
     made.obstacle = "the system refused " + std::to_string(plan.bytes()) +
                     " bytes of shared memory: " + std::strerror(worst);
@@ -94,7 +94,7 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
   auto node = std::make_unique<shared_node>(made.mapping->memory(), plan, mine, single_copy, longest);
   made.mapping->unlink();  // all that joined have mapped it
   int complete = node->complete() ? 1 : 0;
-  check(MPI_Allreduce(MPI_IN_PLACE, &complete, 1, MPI_INT, MPI_MIN, neighbours.comm), "MPI_Allreduce");
+  check(MPI_Allreduce(MPI_IN_PLACE, &complete, 1, MPI_INT, MPI_MIN, neighbors.comm), "MPI_Allreduce");
   if (complete == 1)
     made.node = std::move(node);
   else

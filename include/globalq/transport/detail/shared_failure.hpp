@@ -23,17 +23,17 @@ struct shared_problem {
 /// @param place    of the peer in the node
 /// @param peer     its rank
 /// @param missing  what it did not do: "take part"
-inline shared_problem problem_of(shared_node& node, shared_outcome how, char const* operation, int place,
+inline shared_problem problem_of(shared_node& node, wait_result how, char const* operation, int place,
                                  int peer, std::string const& missing, std::chrono::nanoseconds deadline) {
   std::string const who = "rank " + std::to_string(peer);
   switch (how) {
-    case shared_outcome::failed:
+    case wait_result::failed:
       return {operation, "rank " + std::to_string(node.failed_rank()) + " failed: " + node.failure_text(),
               "fix that error first", "another worker failed"};
-    case shared_outcome::left:
+    case wait_result::left:
       return {operation, who + " destroyed its transport and did not " + missing,
               "let every worker make the same calls in the same order", "another worker left"};
-    case shared_outcome::died:
+    case wait_result::died:
       return {operation,
               who + " died (process " + std::to_string(node.pid(place)) + ") and did not " + missing,
               "see what ended it, and start the job again", "another worker died"};
@@ -45,23 +45,23 @@ inline shared_problem problem_of(shared_node& node, shared_outcome how, char con
 }
 
 /// The same of a transfer.
-inline shared_problem problem_of(shared_node& node, shared_outcome how, shared_transfer const& t, bool sends,
+inline shared_problem problem_of(shared_node& node, wait_result how, shared_transfer const& t, bool sends,
                                  int place, int peer, std::chrono::nanoseconds deadline) {
   std::string const who = "rank " + std::to_string(peer), bytes = std::to_string(t.bytes) + " bytes";
-  if (how == shared_outcome::mismatch)
+  if (how == wait_result::mismatch)
     return {"recv", "expected " + bytes + " from " + who + ", which sent " + std::to_string(t.peer_bytes),
             "let both name the same size", "sizes of a send and its receive differed"};
-  if (how == shared_outcome::unreadable && t.problem != ESRCH)
+  if (how == wait_result::unreadable && t.problem != ESRCH)
     return {"recv", "could not read " + bytes + " in the memory of " + who + ": " + std::strerror(t.problem),
             "set GLOBALQ_SINGLE_COPY=off", "the memory of another process could not be read"};
-  return problem_of(node, how == shared_outcome::unreadable ? shared_outcome::died : how,
-                    sends ? "send" : "recv", place, peer, (sends ? "receive " : "send ") + bytes, deadline);
+  return problem_of(node, how == wait_result::unreadable ? wait_result::died : how, sends ? "send" : "recv",
+                    place, peer, (sends ? "receive " : "send ") + bytes, deadline);
 }
 
 /// The same of an allgather of so many bytes.
-inline shared_problem problem_of(shared_node& node, shared_outcome how, std::size_t bytes, int place,
-                                 int peer, std::chrono::nanoseconds deadline) {
-  if (how == shared_outcome::mismatch)
+inline shared_problem problem_of(shared_node& node, wait_result how, std::size_t bytes, int place, int peer,
+                                 std::chrono::nanoseconds deadline) {
+  if (how == wait_result::mismatch)
     return {"allgather",
             "called with " + std::to_string(bytes) + " bytes, but rank " + std::to_string(peer) +
                 " called with " + std::to_string(node.offered_bytes(place)),

@@ -65,18 +65,18 @@ GLOBALQ_DECL shared_transfer& shared_node::receive(int peer, std::span<std::byte
 }
 
 template <class Aside>
-shared_outcome shared_node::await(shared_transfer& t, int peer, std::chrono::nanoseconds longest,
-                                  Aside const& aside) {
+wait_result shared_node::await(shared_transfer& t, int peer, std::chrono::nanoseconds longest,
+                               Aside const& aside) {
   auto const ended = [&] { return t.state != shared_transfer::progress::running; };
   auto const how = await(ended, peer, longest, aside);
-  if (how != shared_outcome::done || t.state == shared_transfer::progress::done) return how;
+  if (how != wait_result::done || t.state == shared_transfer::progress::done) return how;
   bool const differs = t.state == shared_transfer::progress::mismatch;
-  return differs ? shared_outcome::mismatch : shared_outcome::unreadable;
+  return differs ? wait_result::mismatch : wait_result::unreadable;
 }
 
 template <class Aside>
-shared_outcome shared_node::allgather(std::span<std::byte const> mine, std::span<std::byte> all,
-                                      std::chrono::nanoseconds longest, int& culprit, Aside const& aside) {
+wait_result shared_node::allgather(std::span<std::byte const> mine, std::span<std::byte> all,
+                                   std::chrono::nanoseconds longest, int& culprit, Aside const& aside) {
   std::uint64_t const turn = ++turns_;
   bool const carries = !all.empty();
   shared_offer& own = process(rank_).offers[turn % 2];
@@ -92,13 +92,13 @@ shared_outcome shared_node::allgather(std::span<std::byte const> mine, std::span
     return true;
   };
   auto const how = await(ready, culprit, longest, aside);
-  if (how != shared_outcome::done) return how;
+  if (how != wait_result::done) return how;
   for (culprit = 0; culprit < size(); ++culprit)
-    if (offered_bytes(culprit) != mine.size()) return shared_outcome::mismatch;
+    if (offered_bytes(culprit) != mine.size()) return wait_result::mismatch;
   if (carries)
     for (int peer = 0; peer < size(); ++peer)
       std::memcpy(all.data() + index(peer) * mine.size(), process(peer).offers[turn % 2].data, mine.size());
-  return shared_outcome::done;
+  return wait_result::done;
 }
 
 GLOBALQ_DECL bool shared_node::advance() {
@@ -208,22 +208,22 @@ GLOBALQ_DECL bool shared_node::has_ended(std::uint64_t pid) {
 }
 
 template <class Ready, class Aside>
-shared_outcome shared_node::await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
-                                  Aside const& aside) {
+wait_result shared_node::await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
+                               Aside const& aside) {
   shared_pace pace{crowded_, longest};
   for (;;) {
-    if (ready()) return shared_outcome::done;
+    if (ready()) return wait_result::done;
     if (advance()) continue;
     if (!pace.turn(aside())) continue;
     auto const vain = [&] {
-      if (failed()) return shared_outcome::failed;
-      if (process(peer).left.load() != 0) return shared_outcome::left;
-      if (died(peer)) return shared_outcome::died;
-      return pace.late() ? shared_outcome::late : shared_outcome::done;
+      if (failed()) return wait_result::failed;
+      if (process(peer).left.load() != 0) return wait_result::left;
+      if (died(peer)) return wait_result::died;
+      return pace.late() ? wait_result::late : wait_result::done;
     }();
-    if (vain == shared_outcome::done) continue;
+    if (vain == wait_result::done) continue;
     while (advance()) continue;  // what came before the bad news
-    return ready() ? shared_outcome::done : vain;
+    return ready() ? wait_result::done : vain;
   }
 }
 

@@ -153,7 +153,7 @@ class shared_pace {
 };
 
 /// How a wait ended.
-enum class shared_outcome : int { done, mismatch, unreadable, failed, left, died, late };
+enum class wait_result : int { done, mismatch, unreadable, failed, left, died, late };
 
 // ---- Transfers ----------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class shared_node {
   /// Waits for a transfer. Its record may be given back when the outcome is `done`.
   /// @param aside  called while nothing moves, for the progress of another library; true if that is needed
   template <class Aside>
-  shared_outcome await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside);
+  wait_result await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside);
 
   void give_back(shared_transfer& t) { t.next = std::exchange(spare_, &t); }
 
@@ -251,8 +251,8 @@ class shared_node {
   /// @shape mine: at most shared_offer::most_bytes, or any size where only sizes are to be compared: then `all`
   ///        is empty
   template <class Aside>
-  shared_outcome allgather(std::span<std::byte const> mine, std::span<std::byte> all,
-                           std::chrono::nanoseconds longest, int& culprit, Aside const& aside);
+  wait_result allgather(std::span<std::byte const> mine, std::span<std::byte> all,
+                        std::chrono::nanoseconds longest, int& culprit, Aside const& aside);
 
   /// What a process brought to the last allgather.
   std::uint64_t offered_bytes(int peer) { return process(peer).offers[turns_ % 2].bytes; }
@@ -304,8 +304,8 @@ class shared_node {
   /// Blocks until `ready()`, or until that cannot happen any more, as `peer` is gone (ready may change it). What has arrived counts even when a process
   /// has failed meanwhile.
   template <class Ready, class Aside>
-  shared_outcome await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
-                       Aside const& aside);
+  wait_result await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
+                    Aside const& aside);
 
   // ---- Moving bytes
 

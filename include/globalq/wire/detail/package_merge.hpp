@@ -21,7 +21,7 @@ namespace GLOBALQ_ABI::wire::detail {
 template <int Most, int Limit>
 class package_merge {
  public:
-  /// @param lengths  0 for what does not occur. With less than two symbols that occur, their neighbours get words too:
+  /// @param lengths  0 for what does not occur. With less than two symbols that occur, their neighbors get words too:
   ///                 the code is always complete.
   /// @pre counts and lengths have the same size, 2 to Most
   void operator()(std::span<std::uint64_t const> counts, std::span<std::uint8_t> lengths) {

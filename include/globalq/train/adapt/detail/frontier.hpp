@@ -3,7 +3,7 @@
 /// @file
 /// @brief adapt: the cheapest choice within a budget, exactly: sums that no other sum beats, cut off by a bound.
 ///
-/// A dynamic programme without a grid keeps for the first k layers the pairs (error, cost) that no other pair beats in
+/// A dynamic program without a grid keeps for the first k layers the pairs (error, cost) that no other pair beats in
 /// both. Most of them cannot lead to anything: with a price lambda on error, the rest of the layers costs at least
 /// sum min_c(cost + lambda error) - lambda (what is left of the budget), which is one number a layer. Pairs for which that
 /// exceeds the best choice known are dropped; few are left. Errors are integers in units of 2^-60 of the budget's power of
@@ -76,7 +76,7 @@ class frontier {
   struct choices_of_layer {
     std::size_t layer;
     std::vector<option> options;  // by error, ascending; costs descend
-    std::size_t favourite = 0;    // the option that is cheapest at the price
+    std::size_t favorite = 0;     // the option that is cheapest at the price
     double second = 0;            // how much more the next one costs at the price
   };
   struct state {
@@ -177,7 +177,7 @@ class frontier {
         if (o.priced < least) {
           second = least;
           least = o.priced;
-          l.favourite = k;
+          l.favorite = k;
         } else {
           second = std::min(second, o.priced);
         }
@@ -206,15 +206,15 @@ class frontier {
   bool search(std::uint64_t width, frontier_result& r) {
     std::size_t const n = layers_.size();
     bool complete = true;
-    // what the rest costs at the price, and what its favourites cost and err
-    std::vector<double> rest(n + 1, 0.0), favourite_cost(n + 1, 0.0);
-    std::vector<std::int64_t> favourite_error(n + 1, 0);
+    // what the rest costs at the price, and what its favorites cost and err
+    std::vector<double> rest(n + 1, 0.0), favorite_cost(n + 1, 0.0);
+    std::vector<std::int64_t> favorite_error(n + 1, 0);
     for (std::size_t i = n; i-- > 0;) {
-      option const& f = layers_[i].options[layers_[i].favourite];
+      option const& f = layers_[i].options[layers_[i].favorite];
       rest[i] = rest[i + 1] + f.cost + lambda_ * static_cast<double>(f.error);
-      favourite_cost[i] = favourite_cost[i + 1] + f.cost;
+      favorite_cost[i] = favorite_cost[i + 1] + f.cost;
       // beyond the room all are alike; a sum of many would be no 64-bit number
-      favourite_error[i] = std::min(favourite_error[i + 1] + f.error, room_ + 1);
+      favorite_error[i] = std::min(favorite_error[i + 1] + f.error, room_ + 1);
     }
     double const budget_worth = lambda_ * static_cast<double>(room_);
     std::vector<std::vector<node>> history(1);
@@ -250,8 +250,8 @@ class frontier {
         std::uint32_t const here = static_cast<std::uint32_t>(nodes.size());
         nodes.push_back({parent, static_cast<std::uint32_t>(least)});
         next.push_back({cost, error, here});
-        if (error + favourite_error[i + 1] <= room_ && cost + favourite_cost[i + 1] < best.cost)
-          best = {i + 1, here, cost + favourite_cost[i + 1]};
+        if (error + favorite_error[i + 1] <= room_ && cost + favorite_cost[i + 1] < best.cost)
+          best = {i + 1, here, cost + favorite_cost[i + 1]};
       }
       r.states += next.size();
       if (next.size() > width) {
@@ -284,10 +284,10 @@ class frontier {
     });
   }
 
-  /// Takes down the choice of a state after layer @p end, completed by favourites.
+  /// Takes down the choice of a state after layer @p end, completed by favorites.
   void keep(std::uint32_t at, std::size_t end, std::vector<std::vector<node>> const& history) {
     std::vector<std::uint32_t> choices(table_.size());
-    for (choices_of_layer const& l : layers_) choices[l.layer] = l.options[l.favourite].number;
+    for (choices_of_layer const& l : layers_) choices[l.layer] = l.options[l.favorite].number;
     for (std::size_t i = end; i-- > 0;) {
       node const& here = history[i + 1][at];
       choices[layers_[i].layer] = layers_[i].options[here.option].number;

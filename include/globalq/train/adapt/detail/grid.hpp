@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the dynamic programme of L-GreCo over a grid of errors.
+/// @brief adapt: the dynamic program of L-GreCo over a grid of errors.
 
 #include "../choices.hpp"
 

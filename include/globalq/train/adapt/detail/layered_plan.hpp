@@ -5,7 +5,7 @@
 
 #include "../../../call/detail/group_plan.hpp"
 #include "../../../plan/plan.hpp"
-#include "../layout.hpp"
+#include "../model_layout.hpp"
 #include "layer_operator.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class layered_plan {
  public:
   /// @param layers  operators, one a layer
   /// @param plain   float32: what nodes add in
-  layered_plan(layout const& model, std::span<layer_operator const> layers, layer_operator const& plain,
+  layered_plan(model_layout const& model, std::span<layer_operator const> layers, layer_operator const& plain,
                globalq::schedule::erased const& schedule, int workers, std::size_t chunk_bytes)
       : model_(model),
         layers_(layers),
@@ -63,16 +63,16 @@ class layered_plan {
     p.iterations_factor = 1 + n * p.theta;
     globalq::detail::counting_group group(places, ops, codecs, varying);
     int const parts = schedule_.parts(n);
-    ::globalq::layout const cut(places.length(), parts, ops.grain, ops.chunk_values);
+    ::globalq::partition const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
     each_exchange(
         [&](std::uint64_t units, globalq::detail::exchange_widths width) { before.add(units, width); });
     auto const any = [&](auto const& asked) { return std::any_of(layers_.begin(), layers_.end(), asked); };
-    if (any([](layer_operator const& s) { return globalq::detail::shares_unit(s.facts); }))
+    if (any([](layer_operator const& s) { return globalq::detail::shares_scale(s.facts); }))
       before.add(1, globalq::detail::widths_of_units(dtype::float64));
     if (any([](layer_operator const& s) { return s.facts.own_norm != nullptr && s.facts.local; }))
       before.add(1, globalq::detail::widths_of_units(dtype::float64));
-    auto const sums_of = [&](::globalq::layout const& pieces, int count) {
+    auto const sums_of = [&](::globalq::partition const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };
     auto const most = schedule_.busiest(
@@ -89,7 +89,7 @@ class layered_plan {
  private:
   /// Of the frames in which nodes add all layers in float32.
   schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
-                                           ::globalq::layout const& cut, int parts) const {
+                                           ::globalq::partition const& cut, int parts) const {
     globalq::detail::operator_codec* const none = nullptr;
     globalq::detail::group_slot const plain{&plain_.facts, none};
     globalq::detail::group_operators const ops{{&plain, 1}, {}, 0, random::tile_values, 0};
@@ -114,7 +114,7 @@ class layered_plan {
         std::uint64_t units = 0;
         for (std::size_t k = 0; k < layers_.size(); ++k) {
           auto const& op = layers_[k].facts;
-          if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_unit == 0 && op.p == p &&
+          if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_scale == 0 && op.p == p &&
               model_[k].type == type)
             units += globalq::detail::buckets_of(op, model_[k].size);
         }
@@ -128,7 +128,7 @@ class layered_plan {
     return all;
   }
 
-  layout const& model_;
+  model_layout const& model_;
   std::span<layer_operator const> layers_;
   layer_operator const& plain_;
   globalq::schedule::erased const& schedule_;

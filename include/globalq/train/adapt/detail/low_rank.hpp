@@ -47,7 +47,7 @@ inline std::vector<double> eigenvalues(std::vector<double> a, std::size_t n) {
 }
 
 /// Makes the r columns of a (n x r, row by row) orthonormal, or zero where they depend on those before; twice, for accuracy.
-inline void orthonormalise(std::vector<double>& a, std::size_t n, std::size_t r) {
+inline void orthonormalize(std::vector<double>& a, std::size_t n, std::size_t r) {
   for (std::size_t c = 0; c < r; ++c) {
     double before = 0;
     for (std::size_t i = 0; i < n; ++i) before += a[i * r + c] * a[i * r + c];
@@ -92,10 +92,10 @@ inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t
   std::mt19937 draw(1);
   for (double& x : q) x = static_cast<double>(static_cast<std::int32_t>(draw())) * 0x1p-31;
   for (int step = 0; step < 5 && r > 0; ++step) {
-    orthonormalise(q, columns, r);
+    orthonormalize(q, columns, r);
     p.assign(rows * r, 0.0);
     multiply(m.data(), rows, columns, unit, q.data(), r, p.data(), false);
-    orthonormalise(p, rows, r);
+    orthonormalize(p, rows, r);
     q.assign(columns * r, 0.0);
     multiply(m.data(), rows, columns, unit, p.data(), r, q.data(), true);
   }

@@ -5,7 +5,7 @@
 
 #include "../../../call/vector_group.hpp"
 #include "../../../core/dtype.hpp"
-#include "../layout.hpp"
+#include "../model_layout.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace GLOBALQ_ABI::adapt::detail {
 
 /// Why one vector does not hold all layers; empty: it does.
-inline std::string unlike_layout(layout const& model, std::uint64_t length, dtype type) {
+inline std::string unlike_layout(model_layout const& model, std::uint64_t length, dtype type) {
   if (length != model.length())
     return "the vector has " + std::to_string(length) + " values and the layout ends at " +
            std::to_string(model.length()) + "; give the vector that the layout describes";
@@ -26,7 +26,7 @@ inline std::string unlike_layout(layout const& model, std::uint64_t length, dtyp
 }
 
 /// Why the vectors of a group are not one for each layer; empty: they are.
-inline std::string unlike_layout(layout const& model, vector_group const& tensors) {
+inline std::string unlike_layout(model_layout const& model, vector_group const& tensors) {
   if (tensors.size() != model.size())
     return "the group has " + std::to_string(tensors.size()) + " vectors and the layout " +
            std::to_string(model.size()) + " layers; give one vector a layer, in the order of the layout";

@@ -4,7 +4,7 @@
 
 #include "tests/support/refusal.hpp"
 
-#include <globalq/train/adapt/layout.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ using testing::HasSubstr;
 
 namespace {
 
-TEST(Layout, layers_follow_each_other_unless_they_are_placed) {
-  gq::adapt::layout model;
+TEST(ModelLayout, layers_follow_each_other_unless_they_are_placed) {
+  gq::adapt::model_layout model;
   model.add("conv.weight", {8, 3, 5, 5})
       .add("conv.bias", {8})
       .add_at(1000, "fc.weight", {10, 72})
@@ -35,8 +35,8 @@ TEST(Layout, layers_follow_each_other_unless_they_are_placed) {
   EXPECT_EQ(model.find("fc.weight"), 2U);
 }
 
-TEST(Layout, a_gap_can_be_filled_to_the_last_value_and_no_further) {
-  gq::adapt::layout model;
+TEST(ModelLayout, a_gap_can_be_filled_to_the_last_value_and_no_further) {
+  gq::adapt::model_layout model;
   model.add("first", {10}).add_at(20, "third", {10});
   EXPECT_THAT(refusal([&] { model.add_at(10, "second", {11}); }), HasSubstr("overlaps layer \"third\""));
   EXPECT_THAT(refusal([&] { model.add_at(9, "second", {10}); }),
@@ -47,8 +47,8 @@ TEST(Layout, a_gap_can_be_filled_to_the_last_value_and_no_further) {
   EXPECT_EQ(model.length(), 30U);
 }
 
-TEST(Layout, empty_layers_have_names_and_no_place) {
-  gq::adapt::layout model;
+TEST(ModelLayout, empty_layers_have_names_and_no_place) {
+  gq::adapt::model_layout model;
   model.add("a", {4}).add_at(2, "none", {0, 7}).add("b", {4});
   EXPECT_EQ(model[1].size, 0U);
   EXPECT_EQ(model[1].columns(), 0U);
@@ -56,16 +56,16 @@ TEST(Layout, empty_layers_have_names_and_no_place) {
   EXPECT_EQ(model.length(), 8U);
 }
 
-TEST(Layout, names_are_unique_and_unknown_ones_are_told) {
-  gq::adapt::layout model;
+TEST(ModelLayout, names_are_unique_and_unknown_ones_are_told) {
+  gq::adapt::model_layout model;
   model.add("a", {4});
   EXPECT_THAT(refusal([&] { model.add("a", {4}); }), HasSubstr("layer \"a\": another layer has this name"));
   EXPECT_THAT(refusal([&] { static_cast<void>(model.find("b")); }),
               HasSubstr("no layer is called \"b\" among 1"));
 }
 
-TEST(Layout, more_than_2_to_the_48_values_are_refused_also_where_the_product_overflows) {
-  gq::adapt::layout model;
+TEST(ModelLayout, more_than_2_to_the_48_values_are_refused_also_where_the_product_overflows) {
+  gq::adapt::model_layout model;
   std::uint64_t const half = std::uint64_t{1} << 24;
   EXPECT_THAT(refusal([&] { model.add("a", {half, half, 2}); }), HasSubstr("more than 2^48 values"));
   EXPECT_THAT(refusal([&] { model.add("a", {half, half, half, half}); }), HasSubstr("more than 2^48 values"));

@@ -2,35 +2,35 @@
 /// @file
 /// @brief Shards around midpoints, scattered and gathered, over MPI.
 
-#include "centred_shards.hpp"
+#include "centered_shards.hpp"
 #include "tests/support/on_threads.hpp"
 
 #include <globalq/transport/mpi.hpp>
 
 namespace gq = globalq;
 
-TEST(CentredShardsMpi, are_those_of_the_centred_mean_and_gathered_ones_are_the_same_on_all_workers) {
+TEST(CenteredShardsMpi, are_those_of_the_centered_mean_and_gathered_ones_are_the_same_on_all_workers) {
   gq::transport::mpi workers{MPI_COMM_WORLD};
-  for (auto const& [op, gap] : centred_shards::operators())
+  for (auto const& [op, gap] : centered_shards::operators())
     for (std::size_t d : {0, 1, 257, 3001, 20011}) {
-      shards::expect_shards_of_the_mean(workers, op, centred_shards::far_from_zero(d, workers.rank()));
-      centred_shards::expect_gathered_shards(workers, op, d, gap);
+      shards::expect_shards_of_the_mean(workers, op, centered_shards::far_from_zero(d, workers.rank()));
+      centered_shards::expect_gathered_shards(workers, op, d, gap);
     }
 }
 
-TEST(CentredShardsMpi, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exact_and_else_their_bound) {
+TEST(CenteredShardsMpi, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exact_and_else_their_bound) {
   gq::transport::mpi workers{MPI_COMM_WORLD};
-  centred_shards::expect_nodes_of_any_size(workers);
+  centered_shards::expect_nodes_of_any_size(workers);
 }
 
-TEST(CentredShardsMpi, have_the_bits_of_those_over_threads) {
+TEST(CenteredShardsMpi, have_the_bits_of_those_over_threads) {
   gq::transport::mpi workers{MPI_COMM_WORLD};
   constexpr std::size_t d = 3001;
-  for (auto const& [op, gap] : centred_shards::operators()) {
+  for (auto const& [op, gap] : centered_shards::operators()) {
     auto const moved = [&, &op = op](auto& over) {
       gq::reduce_scatter_mean scatter{over, op, {.seed = 3}};
       gq::all_gather gather{over, op, {.seed = 3}};
-      std::vector<float> x = centred_shards::far_from_zero(d, over.rank());
+      std::vector<float> x = centered_shards::far_from_zero(d, over.rank());
       scatter(x, 1);
       gather(x, 2);
       return x;

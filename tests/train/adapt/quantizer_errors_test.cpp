@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Expected errors of quantisers against the errors of many encodings.
+/// @brief Expected errors of quantizers against the errors of many encodings.
 
 #include <globalq/operator/vector_codec.hpp>
-#include <globalq/train/adapt/quantiser_errors.hpp>
+#include <globalq/train/adapt/quantizer_errors.hpp>
 
 #include <globalq/named/description.hpp>
 
@@ -53,7 +53,7 @@ measured encode(gq::any_quantizer const& op, std::vector<float> const& x, int dr
   return {mean, std::sqrt(std::max(0.0, squares / draws - mean * mean) / draws)};
 }
 
-TEST(QuantiserError, is_the_mean_over_encodings) {
+TEST(QuantizerError, is_the_mean_over_encodings) {
   std::vector<float> const x = values(777);
   int compared = 0;
   for (std::string const norm : {"linf", "local:2", "l:2,2"})
@@ -65,7 +65,7 @@ TEST(QuantiserError, is_the_mean_over_encodings) {
           gq::any_quantizer const op = gq::named::make(
               {.norm = norm, .levels = levels, .rounding = rounding, .wire = "int8", .bucket = bucket});
           measured const m = encode(op, x, 400);
-          double const expected = ad::quantiser_error(op)(x);
+          double const expected = ad::quantizer_error(op)(x);
           // 100 comparisons at 5.5 deviations: one in 200,000 fails a healthy build. 1e-6: float32 of the decoded values
           EXPECT_NEAR(m.mean, expected, 5.5 * m.deviation + 1e-6 * expected)
               << norm << " " << levels << " " << rounding << " " << bucket;
@@ -76,18 +76,18 @@ TEST(QuantiserError, is_the_mean_over_encodings) {
   EXPECT_EQ(compared, 3 * 2 * (2 * 3 + 5 * 2));
 }
 
-TEST(QuantiserError, of_rounding_to_nearest_is_what_happens) {
+TEST(QuantizerError, of_rounding_to_nearest_is_what_happens) {
   std::vector<float> const x = values(777);
   for (std::string const levels : {"uniform:7", "exponential:5", "table:0,0.1,0.3,1", "symmetric:0.1,0.3,1"})
     for (std::uint64_t bucket : {0U, 64U}) {
       gq::any_quantizer const op =
           gq::named::make({.levels = levels, .rounding = "nearest", .wire = "packed:4", .bucket = bucket});
       measured const m = encode(op, x, 1);
-      EXPECT_NEAR(ad::quantiser_error(op)(x), m.mean, 1e-5 * m.mean) << levels << " " << bucket;
+      EXPECT_NEAR(ad::quantizer_error(op)(x), m.mean, 1e-5 * m.mean) << levels << " " << bucket;
     }
 }
 
-TEST(QuantiserError, knows_block_scaled_formats_and_powers_of_two) {
+TEST(QuantizerError, knows_block_scaled_formats_and_powers_of_two) {
   std::vector<float> const x = values(777);
   for (gq::named::description const& words :
        {gq::named::description{.norm = "shared-exponent", .levels = "e2m1", .wire = "packed:4", .bucket = 32},
@@ -96,15 +96,15 @@ TEST(QuantiserError, knows_block_scaled_formats_and_powers_of_two) {
         gq::named::description{.norm = "fixed:1.5", .levels = "uniform:7", .wire = "packed:4"}}) {
     gq::any_quantizer const op = gq::named::make(words);
     measured const m = encode(op, x, 400);
-    double const expected = ad::quantiser_error(op)(x);
+    double const expected = ad::quantizer_error(op)(x);
     EXPECT_NEAR(m.mean, expected, 5.5 * m.deviation + 1e-6 * expected) << words.norm;
   }
 }
 
-TEST(QuantiserError, scales_by_the_square_and_is_zero_for_zeros) {
+TEST(QuantizerError, scales_by_the_square_and_is_zero_for_zeros) {
   std::vector<float> x = values(300), y = x;
   gq::any_quantizer const op = gq::named::make({.levels = "uniform:7", .bucket = 64});
-  ad::quantiser_error const error(op);
+  ad::quantizer_error const error(op);
   for (float& v : y) v *= 0x1p-100F;
   EXPECT_EQ(error(y), error(x) * 0x1p-200);
   std::fill(y.begin(), y.end(), 0.0F);
@@ -114,11 +114,11 @@ TEST(QuantiserError, scales_by_the_square_and_is_zero_for_zeros) {
   EXPECT_THROW(static_cast<void>(error(x)), gq::non_finite_error);
   std::vector<float> const two{2, 1};
   gq::any_quantizer const fixed = gq::named::make({.norm = "fixed:1.5", .levels = "uniform:7"});
-  EXPECT_THROW(static_cast<void>(ad::quantiser_error(fixed)(two)), gq::configuration_error);
+  EXPECT_THROW(static_cast<void>(ad::quantizer_error(fixed)(two)), gq::configuration_error);
 }
 
-TEST(Quantisers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame) {
-  ad::layout model;
+TEST(Quantizers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame) {
+  ad::model_layout model;
   model.add("a", {300}).add("none", {0}).add("bias", {10});
   ad::gradient_accumulator sum(model);
   sum.add(values(310));
@@ -126,18 +126,18 @@ TEST(Quantisers, give_a_candidate_for_each_operator_with_the_bytes_of_its_frame)
       gq::named::make({.levels = "uniform:1", .wire = "packed:2", .bucket = 128}),
       gq::named::make({.levels = "uniform:7", .wire = "packed:4", .bucket = 128})};
   ad::choice_table const table =
-      ad::measure(sum, ad::quantisers(operators), [](ad::layer const& l) { return l.size != 10; });
+      ad::measure(sum, ad::quantizers(operators), [](ad::layer const& l) { return l.size != 10; });
   ASSERT_EQ(table[0].size(), 2U);
   for (std::size_t c = 0; c < 2; ++c) {
     gq::vector_codec codec(operators[c], {}, gq::frame_checksum::none);
     EXPECT_EQ(table[0][c].cost, static_cast<double>(codec.frame_bytes(300)));
-    EXPECT_EQ(table[0][c].error, ad::quantiser_error(operators[c])(sum.of(0)));
+    EXPECT_EQ(table[0][c].error, ad::quantizer_error(operators[c])(sum.of(0)));
     EXPECT_EQ(table[1][c].error, 0);
     EXPECT_EQ(table[1][c].cost, 0);
   }
   EXPECT_EQ(table[2].size(), 1U);
   EXPECT_EQ(table[2][0].cost, 40);
-  EXPECT_THROW(static_cast<void>(ad::quantisers({})), gq::configuration_error);
+  EXPECT_THROW(static_cast<void>(ad::quantizers({})), gq::configuration_error);
 }
 
 }  // namespace

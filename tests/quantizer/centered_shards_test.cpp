@@ -3,7 +3,7 @@
 /// @brief Shards around midpoints: gathered weights within half a gap of the range, the same bits everywhere; scattered
 ///        gradients with the bits of the mean; equal values, other types, nodes, errors.
 
-#include "centred_shards.hpp"
+#include "centered_shards.hpp"
 #include "tests/support/calls.hpp"
 #include "tests/support/on_threads.hpp"
 #include "tests/support/values.hpp"
@@ -23,7 +23,7 @@ using support::values;
 namespace {
 
 auto const plain_op = gq::operators::qsdp<8>(128);
-gq::any_quantizer const op = gq::centred{plain_op};
+gq::any_quantizer const op = gq::centered{plain_op};
 
 /// Values of worker-independent weights far from zero: bucket b lies around 100 + b.
 template <class Value>
@@ -35,11 +35,11 @@ std::vector<Value> weights(std::size_t d) {
 }
 
 template <class T>
-class CentredShards : public testing::Test {};
+class CenteredShards : public testing::Test {};
 using value_types = testing::Types<float, double, gq::float16, gq::bfloat16>;
-TYPED_TEST_SUITE(CentredShards, value_types);
+TYPED_TEST_SUITE(CenteredShards, value_types);
 
-TYPED_TEST(CentredShards, gathered_weights_are_within_a_gap_of_their_range_and_the_same_everywhere) {
+TYPED_TEST(CenteredShards, gathered_weights_are_within_a_gap_of_their_range_and_the_same_everywhere) {
   for (int n : {1, 2, 3, 5, 8})
     for (std::size_t d : {0, 1, 100, 128, 129, 256, 3000}) {
       std::vector<TypeParam> const w = weights<TypeParam>(d);
@@ -67,25 +67,25 @@ TYPED_TEST(CentredShards, gathered_weights_are_within_a_gap_of_their_range_and_t
     }
 }
 
-TEST(CentredShardsBytes, gathering_adds_four_bytes_a_bucket_and_a_header) {
+TEST(CenteredShardsBytes, gathering_adds_four_bytes_a_bucket_and_a_header) {
   for (std::size_t d : {100, 3000})
     on_threads(3, [&](auto& workers) {
       gq::all_gather plain{workers, gq::any_quantizer{plain_op}};
-      gq::all_gather centred{workers, op};
+      gq::all_gather centered{workers, op};
       std::vector<float> x(d, 1.0F);
       x[0] = 2;
       std::uint64_t const before = workers.bytes_sent();
       plain(x, 0);
       std::uint64_t const without = workers.bytes_sent() - before;
-      centred(x, 0);
+      centered(x, 0);
       std::uint64_t const with = workers.bytes_sent() - before - without;
-      gq::segment const own = centred.shard(d);
+      gq::segment const own = centered.shard(d);
       std::uint64_t const buckets = (own.count + 127) / 128, padding = (16 - own.count % 16) % 16;
       EXPECT_EQ(with, without + (own.empty() ? 0 : 2 * (4 * buckets + 16 + padding)));
     });
 }
 
-TYPED_TEST(CentredShards, a_bucket_of_equal_values_is_gathered_as_it_is) {
+TYPED_TEST(CenteredShards, a_bucket_of_equal_values_is_gathered_as_it_is) {
   on_threads(3, [&](auto& workers) {
     gq::all_gather gather{workers, op};
     std::vector<TypeParam> w(1000);
@@ -97,7 +97,7 @@ TYPED_TEST(CentredShards, a_bucket_of_equal_values_is_gathered_as_it_is) {
   });
 }
 
-TYPED_TEST(CentredShards, scattered_shards_are_those_of_the_centred_mean) {
+TYPED_TEST(CenteredShards, scattered_shards_are_those_of_the_centered_mean) {
   // over allgather that mean has the bits of reduce_scatter_mean, and midpoints of two workers have one order
   for (std::size_t d : {0, 1, 300, 2000})
     on_threads(2, [&](auto& workers) {
@@ -120,7 +120,7 @@ TYPED_TEST(CentredShards, scattered_shards_are_those_of_the_centred_mean) {
     });
 }
 
-TEST(CentredShardsRules, float64_weights_that_float32_cannot_tell_apart_are_told_apart) {
+TEST(CenteredShardsRules, float64_weights_that_float32_cannot_tell_apart_are_told_apart) {
   on_threads(3, [](auto& workers) {
     gq::all_gather gather{workers, op};
     std::vector<double> w(700);
@@ -133,7 +133,7 @@ TEST(CentredShardsRules, float64_weights_that_float32_cannot_tell_apart_are_told
 }
 
 /// The mean of many draws is the weights, though midpoints are rounded.
-TEST(CentredShardsRules, gathering_is_unbiased) {
+TEST(CenteredShardsRules, gathering_is_unbiased) {
   constexpr int draws = 600;
   constexpr std::size_t d = 256;
   auto const w = weights<float>(d);
@@ -151,27 +151,27 @@ TEST(CentredShardsRules, gathering_is_unbiased) {
   });
 }
 
-TEST(CentredShardsRules, shards_are_those_of_the_centred_mean_for_any_operator_and_workers) {
+TEST(CenteredShardsRules, shards_are_those_of_the_centered_mean_for_any_operator_and_workers) {
   for (int n : {1, 2, 3, 5, 8})
     on_threads(n, [](auto& workers) {
-      for (auto const& [any, gap] : centred_shards::operators())
+      for (auto const& [any, gap] : centered_shards::operators())
         for (std::size_t d : {0, 1, 257, 3001}) {
-          shards::expect_shards_of_the_mean(workers, any, centred_shards::far_from_zero(d, workers.rank()));
-          centred_shards::expect_gathered_shards(workers, any, d, gap);
+          shards::expect_shards_of_the_mean(workers, any, centered_shards::far_from_zero(d, workers.rank()));
+          centered_shards::expect_gathered_shards(workers, any, d, gap);
         }
     });
 }
 
-TEST(CentredShardsRules, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exact_and_else_their_bound) {
+TEST(CenteredShardsRules, over_nodes_have_the_bits_of_no_nodes_where_sums_are_exact_and_else_their_bound) {
   for (int n : {1, 2, 3, 5, 8})
-    on_threads(n, [](auto& workers) { centred_shards::expect_nodes_of_any_size(workers); });
+    on_threads(n, [](auto& workers) { centered_shards::expect_nodes_of_any_size(workers); });
 }
 
-TEST(CentredShardsRules, levels_that_are_set_are_those_of_a_new_object) {
+TEST(CenteredShardsRules, levels_that_are_set_are_those_of_a_new_object) {
   gq::levels::table const even{0, 0.5, 1}, other{0, 0.2, 1};
   auto const with = [](gq::levels::table const& levels) {
-    return gq::any_quantizer{gq::centred{gq::quantizer{gq::norm::local<gq::infinity>{128}, levels,
-                                                       gq::rounding::stochastic{}, gq::wire::packed<3>{}}}};
+    return gq::any_quantizer{gq::centered{gq::quantizer{gq::norm::local<gq::infinity>{128}, levels,
+                                                        gq::rounding::stochastic{}, gq::wire::packed<3>{}}}};
   };
   on_threads(3, [&](auto& workers) {
     gq::all_gather gather{workers, with(even)}, new_gather{workers, with(other)};
@@ -188,7 +188,7 @@ TEST(CentredShardsRules, levels_that_are_set_are_those_of_a_new_object) {
   });
 }
 
-TEST(CentredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
+TEST(CenteredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
   for (bool throws : {false, true})
     on_threads(3, [&](auto& workers) {
       gq::options const how{.non_finite = throws ? gq::non_finite::error : gq::non_finite::propagate};
@@ -209,10 +209,10 @@ TEST(CentredShardsRules, nan_reaches_all_or_is_an_error_on_all) {
     });
 }
 
-TEST(CentredShardsRules, disagreement_is_an_error_on_all_and_a_wrong_shard_on_its_owner) {
+TEST(CenteredShardsRules, disagreement_is_an_error_on_all_and_a_wrong_shard_on_its_owner) {
   auto const texts = support::complaints<gq::disagreement_error>(3, [&](auto& workers) {
     gq::all_gather gather{
-        workers, gq::any_quantizer{gq::centred{gq::operators::qsdp<8>(workers.rank() == 1 ? 128 : 64)}}};
+        workers, gq::any_quantizer{gq::centered{gq::operators::qsdp<8>(workers.rank() == 1 ? 128 : 64)}}};
     std::vector<float> x = values(1000, 1);
     gather(x, 0);
   });

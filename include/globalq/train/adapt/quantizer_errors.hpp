@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the expected squared error of a quantiser on given values, exactly and without encoding them.
+/// @brief adapt: the expected squared error of a quantizer on given values, exactly and without encoding them.
 
 #include "../../operator/vector_codec.hpp"
 #include "error_table.hpp"
@@ -44,15 +44,15 @@ GLOBALQ_LOOP double fractions(float const* x, std::size_t n, double gain, double
 /// that is taken back u^2 d^2 / 12 with d the distance of levels, rounding to nearest the square of its distance.
 /// @complexity   one pass, and one for the norms
 /// @source       docs/theory.md; checked against encodings in tests/adapt
-class quantiser_error {
+class quantizer_error {
  public:
   /// @param op     a quantizer or any_quantizer
   /// @param space  where norms are computed; a host execution space
   /// @throws       configuration_error when the policies do not fit together
   template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
-  explicit quantiser_error(Operator const& op, Space const& space = Space())
-      : on_(space), facts_(globalq::detail::facts_alone(op)) {
-    size_ = globalq::detail::resolve_alone(facts_).size;
+  explicit quantizer_error(Operator const& op, Space const& space = Space())
+      : on_(space), facts_(globalq::detail::single_worker_facts(op)) {
+    size_ = globalq::detail::resolve_single_worker(facts_).size;
     if (facts_.evenly_spaced) return;
     if (facts_.binary) {
       for (std::uint32_t k = size_; k-- > 0;) levels_.push_back(power_of_two(-static_cast<int>(k)));
@@ -62,7 +62,7 @@ class quantiser_error {
     levels_.insert(levels_.begin(), facts_.zero_free ? -levels_.front() : 0.0);
   }
 
-  /// @throws  configuration_error when a value exceeds the unit of norm::fixed; non_finite_error
+  /// @throws  configuration_error when a value exceeds the scale of norm::fixed; non_finite_error
   double operator()(std::span<float const> x) const {
     if (x.empty()) return 0;
     kernel::float_environment const exact;
@@ -73,15 +73,15 @@ class quantiser_error {
     double sum = 0;
     for (std::size_t b = 0; b < statistics.size(); ++b) {
       if (!statistics[b].finite())
-        throw non_finite_error("globalq: quantiser_error: values " + std::to_string(b * width) +
+        throw non_finite_error("globalq: quantizer_error: values " + std::to_string(b * width) +
                                " and following hold NaN or infinity");
-      double const unit = facts_.fixed_unit > 0 ? facts_.fixed_unit
+      double const unit = facts_.fixed_scale > 0 ? facts_.fixed_scale
                           : facts_.own_norm != nullptr
                               ? own_unit(x, width, b)
                               : norm::local_unit(statistics[b], facts_.q, dtype::float32, 0);
-      if (facts_.fixed_unit > 0 && statistics[b].max() > unit)
-        throw configuration_error("globalq: quantiser_error: a value of magnitude " +
-                                  detail::text_of(statistics[b].max()) + " exceeds the unit " +
+      if (facts_.fixed_scale > 0 && statistics[b].max() > unit)
+        throw configuration_error("globalq: quantizer_error: a value of magnitude " +
+                                  detail::text_of(statistics[b].max()) + " exceeds the scale " +
                                   detail::text_of(unit) + " of norm::fixed");
       if (unit > 0)
         sum += unit * (unit * of_bucket(x.subspan(b * width, std::min(width, x.size() - b * width)), unit));
@@ -99,7 +99,7 @@ class quantiser_error {
     globalq::detail::own_scale const scale = facts_.own_norm->scale(found);
     double const unit = facts_.own_norm->unit(scale, facts_.q, dtype::float32, 0);
     if (bits_of(unit) >= double_infinity)
-      throw configuration_error("globalq: quantiser_error: " +
+      throw configuration_error("globalq: quantizer_error: " +
                                 globalq::detail::own_norm::refusal(facts_, b, scale));
     return unit;
   }
@@ -130,14 +130,14 @@ class quantiser_error {
   std::vector<double> levels_;  // fractions of the unit, ascending; the first is zero, or minus the second
 };
 
-/// @brief Quantisers as a family: one candidate for each operator, with the bytes of its frame.
+/// @brief Quantizers as a family: one candidate for each operator, with the bytes of its frame.
 ///
 /// Where frames differ in length (wire::elias and others) bytes are the most there can be.
 /// @param space  where norms are computed; a host execution space
 template <class Space = Kokkos::DefaultHostExecutionSpace>
-family quantisers(std::vector<any_quantizer> const& operators, Space const& space = Space()) {
+family quantizers(std::vector<any_quantizer> const& operators, Space const& space = Space()) {
   struct one {
-    quantiser_error error;
+    quantizer_error error;
     std::shared_ptr<vector_codec> codec;
     std::shared_ptr<std::mutex> alone = std::make_shared<std::mutex>();  // copies of a family share the codec
 
@@ -146,11 +146,11 @@ family quantisers(std::vector<any_quantizer> const& operators, Space const& spac
       return length == 0 ? 0.0 : static_cast<double>(codec->frame_bytes(length));
     }
   };
-  if (operators.empty()) throw configuration_error("globalq: quantisers: no operators; give at least one");
+  if (operators.empty()) throw configuration_error("globalq: quantizers: no operators; give at least one");
   std::vector<one> all;
   for (any_quantizer const& op : operators)
     all.push_back(
-        one{quantiser_error(op, space), std::make_shared<vector_codec>(op, space, frame_checksum::none)});
+        one{quantizer_error(op, space), std::make_shared<vector_codec>(op, space, frame_checksum::none)});
   return [all = std::move(all)](layer const& l, std::span<float const> x) {
     std::vector<candidate> of;
     for (one const& o : all) of.push_back({o.bytes(l.size), o.error(x)});

@@ -8,7 +8,7 @@
 namespace GLOBALQ_ABI::rounding::detail {
 
 /// Random shift, its unshifted variant and rounding to nearest as data, so that one kernel serves the three.
-struct one_word {
+struct shared_draw {
   static constexpr bool word_per_coordinate = false;
 
   bool shift_back = false;  ///< negative values see the complement of the word, and decoding adds the shift

@@ -6,7 +6,7 @@
 #include "tests/support/cases.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/float32_tail.hpp>
 #include <globalq/operator/vector_codec.hpp>
 #include <globalq/transport/threads.hpp>
@@ -42,7 +42,7 @@ vectors<T> results(vectors<T> const& x, std::string const& words, std::string co
   vectors<T> y(x.size());
   std::vector<std::uint64_t> sent(x.size());
   std::uint64_t planned = 0;
-  gq::any_quantizer const op = gq::centred{gq::named::make(gq::named::read_operator(words).words), bucket};
+  gq::any_quantizer const op = gq::centered{gq::named::make(gq::named::read_operator(words).words), bucket};
   gq::transport::threads cluster{static_cast<int>(x.size()), {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     auto const r = static_cast<std::size_t>(workers.rank());
@@ -64,11 +64,11 @@ vectors<T> results(vectors<T> const& x, std::string const& words, std::string co
 }
 
 template <class T>
-class Centred : public testing::Test {};
+class Centered : public testing::Test {};
 using value_types = testing::Types<float, double, gq::float16, gq::bfloat16>;
-TYPED_TEST_SUITE(Centred, value_types);
+TYPED_TEST_SUITE(Centered, value_types);
 
-TYPED_TEST(Centred, all_workers_hold_the_same_bits_near_the_mean) {
+TYPED_TEST(Centered, all_workers_hold_the_same_bits_near_the_mean) {
   constexpr std::size_t d = 1000;
   for (int n : {1, 2, 3, 5})
     for (auto const& [words, schedule] :
@@ -94,7 +94,7 @@ TYPED_TEST(Centred, all_workers_hold_the_same_bits_near_the_mean) {
       }
 }
 
-TYPED_TEST(Centred, equal_values_of_a_bucket_come_out_as_they_are) {
+TYPED_TEST(Centered, equal_values_of_a_bucket_come_out_as_they_are) {
   for (int n : {1, 2, 4})
     for (std::size_t d : {1U, 64U, 700U}) {
       vectors<TypeParam> x(static_cast<std::size_t>(n), std::vector<TypeParam>(d));
@@ -111,13 +111,13 @@ TYPED_TEST(Centred, equal_values_of_a_bucket_come_out_as_they_are) {
     }
 }
 
-TYPED_TEST(Centred, nan_and_infinity_of_one_worker_reach_all) {
+TYPED_TEST(Centered, nan_and_infinity_of_one_worker_reach_all) {
   for (auto bits : {traits<TypeParam>::nan, traits<TypeParam>::infinity}) {
     auto x = around<TypeParam>(1, 3, 300);
     x[1][250] = from_word<TypeParam>(bits);
     for (auto const& y : results(x, "cgx:4,scale=min-max", "sra", 128))
       for (TypeParam v : y) ASSERT_EQ(word_of(v), traits<TypeParam>::nan);
-    gq::any_quantizer const op = gq::centred{gq::named::make(gq::named::read_operator("cgx").words), 128};
+    gq::any_quantizer const op = gq::centered{gq::named::make(gq::named::read_operator("cgx").words), 128};
     gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {
       auto const r = static_cast<std::size_t>(workers.rank());
@@ -129,7 +129,7 @@ TYPED_TEST(Centred, nan_and_infinity_of_one_worker_reach_all) {
   }
 }
 
-TEST(CentredRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_minimum_and_maximum) {
+TEST(CenteredRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_minimum_and_maximum) {
   constexpr int n = 3, steps = 400;
   constexpr std::size_t d = 256, bucket = 64;
   auto const x = around<float>(50, n, d);
@@ -164,7 +164,7 @@ TEST(CentredRules, it_is_unbiased_and_has_the_variance_of_the_grid_between_minim
   EXPECT_NEAR(square / expected, 1.0, 6 * std::sqrt(2.0 / (steps * d / 4)));
 }
 
-TEST(CentredRules, the_whole_range_of_float32_and_float64_works) {
+TEST(CenteredRules, the_whole_range_of_float32_and_float64_works) {
   float const most = std::numeric_limits<float>::max();
   vectors<float> const x = {{-most, most, 0, most}, {most, -most, 1, most}};
   auto const y = results(x, "qsdp:8", "allgather", 0)[0];
@@ -179,7 +179,7 @@ TEST(CentredRules, the_whole_range_of_float32_and_float64_works) {
   for (float v : same) EXPECT_EQ(v, 0x1p-149F);
 }
 
-TEST(CentredRules, short_vectors_and_disagreement) {
+TEST(CenteredRules, short_vectors_and_disagreement) {
   for (std::size_t d : {0U, 1U, 3U}) results(around<float>(1, 3, d), "cgx:4,scale=min-max", "ring", 128);
   gq::any_quantizer const op = gq::named::make(gq::named::read_operator("cgx").words);
   gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
@@ -187,7 +187,8 @@ TEST(CentredRules, short_vectors_and_disagreement) {
     bool const odd = workers.rank() == 1;
     auto const refused = [&](std::uint64_t bucket, auto x) {
       auto const before = x;
-      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centred{op, bucket}}, gq::schedule::any{"ring"}};
+      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centered{op, bucket}},
+                              gq::schedule::any{"ring"}};
       EXPECT_THROW(mean(x, 1), gq::disagreement_error);
       EXPECT_TRUE(same_bytes(x, before));
     };
@@ -198,17 +199,17 @@ TEST(CentredRules, short_vectors_and_disagreement) {
     refused(odd ? 128U : 64U, x);
     refused(odd ? 60U : 70U, x);
     // midpoints, or none; other types of values
-    gq::allreduce_mean half{workers, odd ? op : gq::any_quantizer{gq::centred{op}},
+    gq::allreduce_mean half{workers, odd ? op : gq::any_quantizer{gq::centered{op}},
                             gq::schedule::any{"ring"}};
     EXPECT_THROW(half(x, 1), gq::disagreement_error);
     odd ? refused(128, std::vector<gq::bfloat16>(10)) : refused(128, std::vector<float>(10));
   });
 }
 
-TEST(CentredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded_again) {
+TEST(CenteredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded_again) {
   gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
   gq::any_quantizer const op =
-      gq::centred{gq::named::make(gq::named::read_operator("cgx:4,scale=min-max").words)};
+      gq::centered{gq::named::make(gq::named::read_operator("cgx:4,scale=min-max").words)};
   auto const a = around<float>(20, 3, 700), b = around<float>(-4, 3, 129);
   auto const c = around<double>(1e5, 3, 300);
   auto const h = around<gq::float16>(3, 3, 257);
@@ -227,33 +228,33 @@ TEST(CentredRules, a_group_has_the_bits_of_single_calls_where_nothing_is_encoded
   });
 }
 
-TEST(CentredRules, a_short_last_bucket_may_stay_as_it_is) {
+TEST(CenteredRules, a_short_last_bucket_may_stay_as_it_is) {
   gq::any_quantizer const op = gq::named::make(gq::named::read_operator("cgx:4").words);
   auto const x = around<float>(50, 3, 400);
   gq::transport::threads cluster{3, {.deadline = std::chrono::seconds{60}}};
   cluster.run([&](auto& workers) {
     auto y = x[static_cast<std::size_t>(workers.rank())];
-    gq::any_quantizer const with_tail = gq::centred{gq::float32_tail{op}};
+    gq::any_quantizer const with_tail = gq::centered{gq::float32_tail{op}};
     gq::allreduce_mean mean{workers, with_tail, gq::schedule::any{"sra"}};
     mean(y, 1);
     for (std::size_t i = 384; i < y.size(); ++i)
       EXPECT_NEAR(y[i], (x[0][i] + x[1][i] + x[2][i]) / 3, 0x1p-16);
   });
-  EXPECT_THROW(gq::float32_tail{gq::any_quantizer{gq::centred{op}}}, gq::configuration_error);
-  EXPECT_THROW(gq::vector_codec{gq::any_quantizer{gq::centred{op}}}, gq::configuration_error);
-  EXPECT_FALSE(gq::plan_for(gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"native"}, 2, 100).fits);
+  EXPECT_THROW(gq::float32_tail{gq::any_quantizer{gq::centered{op}}}, gq::configuration_error);
+  EXPECT_THROW(gq::vector_codec{gq::any_quantizer{gq::centered{op}}}, gq::configuration_error);
+  EXPECT_FALSE(gq::plan_for(gq::any_quantizer{gq::centered{op}}, gq::schedule::any{"native"}, 2, 100).fits);
 }
 
 /// A unit is for values around midpoints, whatever these are.
-TEST(CentredRules, a_fixed_unit_is_that_of_values_around_midpoints) {
+TEST(CenteredRules, a_fixed_scale_is_that_of_values_around_midpoints) {
   gq::any_quantizer const op = gq::named::make(
-      gq::named::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantise", 0});
+      gq::named::description{"fixed:4", "uniform:7", "stochastic", "packed:4", "requantize", 0});
   for (double spread : {3.0, 5.0}) {
     gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
     cluster.run([&](auto& workers) {
       std::vector<float> x(300, 100.0F);
       if (workers.rank() == 1) x[7] += static_cast<float>(2 * spread);
-      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centred{op}}, gq::schedule::any{"sra"}};
+      gq::allreduce_mean mean{workers, gq::any_quantizer{gq::centered{op}}, gq::schedule::any{"sra"}};
       if (spread > 4) {
         EXPECT_THROW(mean(x, 1), gq::configuration_error);
       } else {

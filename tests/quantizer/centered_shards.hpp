@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Tests: what reduce_scatter_mean and all_gather promise of centred operators, on one worker of any transport.
+/// @brief Tests: what reduce_scatter_mean and all_gather promise of centered operators, on one worker of any transport.
 
 #include "tests/allreduce_mean/shards.hpp"
 
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/operator/centred.hpp>
+#include <globalq/operator/centered.hpp>
 #include <globalq/operator/operators.hpp>
 
 #include <algorithm>
 #include <vector>
 
-namespace centred_shards {
+namespace centered_shards {
 
 namespace gq = globalq;
 
@@ -27,10 +27,10 @@ inline std::vector<bounded> operators() {
   gq::rounding::stochastic const dice;
   gq::norm::local<gq::infinity> const norm{100};
   return {
-      {gq::centred{gq::operators::qsdp<8>(128)}, 0.5 / 127},
-      {gq::centred{gq::operators::qsdp<4>(256)}, 0.5 / 7},
-      {gq::centred{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}}, 1.0 / 7},
-      {gq::centred{
+      {gq::centered{gq::operators::qsdp<8>(128)}, 0.5 / 127},
+      {gq::centered{gq::operators::qsdp<4>(256)}, 0.5 / 7},
+      {gq::centered{gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::packed<4>{}}}, 1.0 / 7},
+      {gq::centered{
            gq::quantizer{norm, gq::levels::table{0, 0.2, 1}, gq::rounding::nearest{}, gq::wire::packed<3>{}}},
        0.4},
   };
@@ -40,8 +40,8 @@ inline std::vector<bounded> operators() {
 inline std::vector<gq::any_quantizer> exact_operators() {
   gq::rounding::stochastic const dice;
   return {
-      gq::centred{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}}},
-      gq::centred{
+      gq::centered{gq::quantizer{gq::norm::linf{}, gq::levels::uniform{7}, dice, gq::wire::int8{}}},
+      gq::centered{
           gq::quantizer{gq::norm::linf{.bucket = 100}, gq::levels::uniform{100}, dice, gq::wire::int16{}}},
   };
 }
@@ -119,4 +119,4 @@ void expect_nodes_of_any_size(T& workers) {
     }
 }
 
-}  // namespace centred_shards
+}  // namespace centered_shards

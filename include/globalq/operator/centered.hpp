@@ -3,7 +3,7 @@
 /// @file
 /// @brief operator: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
 
-#include "detail/centred_codec.hpp"
+#include "detail/centered_codec.hpp"
 #include "detail/paired_operator.hpp"
 
 #include <string>
@@ -20,29 +20,29 @@ namespace GLOBALQ_ABI {
 /// but for the float32 mean of the workers; of float64 values, where float32 has digits enough for them.
 ///
 /// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
-/// reduce_scatter_mean, all_gather (the quantised weights of QSDP), groups and layers. Refused with the remedy: schedule
-/// native, calls on a stream, vector_codec. A short last bucket stays as it is in centred{float32_tail{op}}.
+/// reduce_scatter_mean, all_gather (the quantized weights of QSDP), groups and layers. Refused with the remedy: schedule
+/// native, calls on a stream, vector_codec. A short last bucket stays as it is in centered{float32_tail{op}}.
 ///
 /// Unbiased where the operator is, up to rounding x - m to float32 (float64 vectors: to float64), half a unit in the last
-/// place of the range. Variance: that of the operator on the centred vectors; a value of a uniform grid with s levels has
-/// at most range^2 / 16 s^2. A plan's theta counts the squares of the centred values.
+/// place of the range. Variance: that of the operator on the centered vectors; a value of a uniform grid with s levels has
+/// at most range^2 / 16 s^2. A plan's theta counts the squares of the centered values.
 ///
 /// Wire: 4 bytes and a header of 16 bytes more a bucket and a frame. Memory: one vector besides (of 16-bit values two).
 /// @code
-/// gq::all_gather gather{workers, gq::centred{gq::operators::qsdp<8>(1024)}, {.seed = 42}};
+/// gq::all_gather gather{workers, gq::centered{gq::operators::qsdp<8>(1024)}, {.seed = 42}};
 /// @endcode
 /// @determinism as the operator's; the buckets of midpoints are compared in the fingerprint
 /// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
-class centred : public detail::paired_operator<detail::centred_codec> {
+class centered : public detail::paired_operator<detail::centered_codec> {
  public:
   /// Values that share a scale share a midpoint.
   /// @param op  a quantizer, any_quantizer or float32_tail
   template <class Operator>
-  requires(!std::is_same_v<Operator, centred>) centred(Operator const& op)
-      : centred(op, detail::facts_of(op).bucket) {}
+  requires(!std::is_same_v<Operator, centered>) centered(Operator const& op)
+      : centered(op, detail::facts_of(op).bucket) {}
   /// @param bucket  values that share a midpoint; 0: the whole vector
   template <class Operator>
-  centred(Operator const& op, std::uint64_t bucket)
+  centered(Operator const& op, std::uint64_t bucket)
       : paired_operator(op, facts_in(detail::facts_of(op), bucket)) {
     static_assert(!std::is_same_v<Operator, uncompressed>,
                   "globalq: uncompressed values need no midpoints; use uncompressed by itself");
@@ -50,9 +50,9 @@ class centred : public detail::paired_operator<detail::centred_codec> {
 
  private:
   static detail::operator_facts facts_in(detail::operator_facts f, std::uint64_t bucket) {
-    f.centred = detail::centre;
-    f.centre = bucket;
-    f.name += ", centred";
+    f.centered = detail::center;
+    f.center = bucket;
+    f.name += ", centered";
     if (bucket != f.bucket) f.name += " in buckets of " + std::to_string(bucket);
     return f;
   }

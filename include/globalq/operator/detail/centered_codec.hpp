@@ -3,7 +3,7 @@
 /// @file
 /// @brief operator: values around the midpoints of their buckets by an operator, the midpoints as float32.
 ///
-/// mean(x) = mean(x - m) + mean(m). A call takes the midpoints off before it measures (centre()); frames carry both, and
+/// mean(x) = mean(x - m) + mean(m). A call takes the midpoints off before it measures (center()); frames carry both, and
 /// the codec adds the mean of the midpoints to the operator's mean.
 
 #include "paired_codec.hpp"
@@ -13,21 +13,21 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The type that values are centred in: 16-bit values minus their midpoint would lose digits in their own type.
-inline constexpr dtype centred_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
+/// The type that values are centered in: 16-bit values minus their midpoint would lose digits in their own type.
+inline constexpr dtype centered_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
 
-/// Where a centred vector lies: its values, the midpoints of its buckets, and room for the means of these.
-struct centred_places {
+/// Where a centered vector lies: its values, the midpoints of its buckets, and room for the means of these.
+struct centered_places {
   std::uint64_t midpoints, means, end;  ///< in values
 
-  static std::uint64_t buckets_of(std::uint64_t centre, std::uint64_t length) {
-    return length == 0 ? 0 : (centre == 0 ? 1 : divide_up(length, centre));
+  static std::uint64_t buckets_of(std::uint64_t center, std::uint64_t length) {
+    return length == 0 ? 0 : (center == 0 ? 1 : divide_up(length, center));
   }
-  centred_places(std::uint64_t centre, std::uint64_t length) {
+  centered_places(std::uint64_t center, std::uint64_t length) {
     constexpr std::uint64_t line = 16;  // values that begin a cache line
     midpoints = divide_up(length, line) * line;
-    means = midpoints + divide_up(buckets_of(centre, length), line) * line;
-    end = means + buckets_of(centre, length);
+    means = midpoints + divide_up(buckets_of(center, length), line) * line;
+    end = means + buckets_of(center, length);
   }
 };
 
@@ -81,10 +81,10 @@ GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
 
 /// f(bucket, its first value, its end) for all buckets of a part of a vector, on all threads.
 template <class F>
-void each_bucket(kernel::host_executor const& on, std::uint64_t centre, segment part, F const& f) {
+void each_bucket(kernel::host_executor const& on, std::uint64_t center, segment part, F const& f) {
   if (part.empty()) return;
-  std::uint64_t const width = centre == 0 ? part.count : centre, end = part.first + part.count;
-  std::uint64_t const first_bucket = centre == 0 ? 0 : part.first / centre;
+  std::uint64_t const width = center == 0 ? part.count : center, end = part.first + part.count;
+  std::uint64_t const first_bucket = center == 0 ? 0 : part.first / center;
   // buckets an item: enough values that an item is worth a thread
   std::uint64_t const buckets = divide_up(part.count, width),
                       group = std::max<std::uint64_t>(1, 4096 / width);
@@ -97,17 +97,17 @@ void each_bucket(kernel::host_executor const& on, std::uint64_t centre, segment 
 /// Writes x - midpoint for the values of a part of a vector, and the midpoints of its buckets.
 /// @param x       a vector of finite values; that of @p to, or another one
 /// @param part    begins at a bucket
-/// @param to      room for centred_places; of centred_type(x.type)
-inline void centre(kernel::host_executor const& on, operator_facts const& op, const_vector x,
+/// @param to      room for centered_places; of centered_type(x.type)
+inline void center(kernel::host_executor const& on, operator_facts const& op, const_vector x,
                    std::uint64_t length, segment part, mutable_vector to) {
   // a tail that travels as float32 does so as it is
-  bool const keeps_tail = op.plain_tail && op.bucket == op.centre;
-  centred_places const places(op.centre, length);
+  bool const keeps_tail = op.plain_tail && op.bucket == op.center;
+  centered_places const places(op.center, length);
   auto const write = [&](auto const* values, auto* out) {
     using wide = std::remove_pointer_t<decltype(out)>;
-    each_bucket(on, op.centre, part, [=, &op](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
+    each_bucket(on, op.center, part, [=, &op](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
       wide const m =
-          keeps_tail && end - first < op.centre ? wide{0} : midpoint<wide>(values + first, end - first);
+          keeps_tail && end - first < op.center ? wide{0} : midpoint<wide>(values + first, end - first);
       out[places.midpoints + b] = m;
       for (std::uint64_t i = first; i < end; ++i) out[i] = static_cast<wide>(values[i]) - m;
     });
@@ -120,29 +120,29 @@ inline void centre(kernel::host_executor const& on, operator_facts const& op, co
   });
 }
 
-class centred_codec final : public paired_codec {
+class centered_codec final : public paired_codec {
  public:
   static constexpr char const* stream_refusal =
       "midpoints are taken off in host memory; on a stream scale by magnitude (norm::local<infinity>), or "
       "take the midpoints off in a kernel of your own before the call";
 
-  /// @param op  with what is centred, and the codec of the operator by itself
-  centred_codec(std::unique_ptr<operator_codec> quantised, operator_facts const& op,
-                kernel::host_executor const& on)
-      : paired_codec(std::move(quantised), on), centre_(op.centre), on_(on) {}
+  /// @param op  with what is centered, and the codec of the operator by itself
+  centered_codec(std::unique_ptr<operator_codec> quantized, operator_facts const& op,
+                 kernel::host_executor const& on)
+      : paired_codec(std::move(quantized), on), center_(op.center), on_(on) {}
 
-  /// @pre c.x is a vector that centre() wrote, with its midpoints
+  /// @pre c.x is a vector that center() wrote, with its midpoints
   void begin(call const& c) override {
     operator_codec::begin(c);
-    centred_places const places(centre_, c.length);
+    centered_places const places(center_, c.length);
     auto* const values = const_cast<void*>(c.x.data);
-    call quantised = c, plain = c;
+    call quantized = c, plain = c;
     // a mean in its own type already takes the midpoint in place
-    if (c.y.type != c.x.type) quantised.y = {rounded_.get(c.length * size_of(c.x.type)).data(), c.x.type};
+    if (c.y.type != c.x.type) quantized.y = {rounded_.get(c.length * size_of(c.x.type)).data(), c.x.type};
     plain.x = at(const_vector{values, c.x.type}, places.midpoints);
     plain.y = means_ = at(mutable_vector{values, c.x.type}, places.means);
-    mean_ = quantised.y;
-    begin_both(quantised, plain);
+    mean_ = quantized.y;
+    begin_both(quantized, plain);
   }
 
   void finish(segment part, std::span<source const> sources) override {
@@ -153,7 +153,7 @@ class centred_codec final : public paired_codec {
       using wide = std::remove_cv_t<std::remove_pointer_t<decltype(mean)>>;
       using value = std::remove_pointer_t<decltype(out)>;
       auto const* const means = static_cast<wide const*>(means_.data);
-      each_bucket(on_, centre_, part, [=, this](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
+      each_bucket(on_, center_, part, [=, this](std::uint64_t b, std::uint64_t first, std::uint64_t end) {
         bool beyond = false;
         for (std::uint64_t i = first; i < end; ++i) {
           out[i] = static_cast<value>(mean[i] + means[b]);
@@ -172,14 +172,14 @@ class centred_codec final : public paired_codec {
  private:
   halves cut(segment part) const override {
     if (part.empty()) return {part, {}};
-    std::uint64_t const first = centre_ == 0 ? 0 : part.first / centre_;
-    return {part, {first, centre_ == 0 ? 1 : divide_up(part.first + part.count, centre_) - first}};
+    std::uint64_t const first = center_ == 0 ? 0 : part.first / center_;
+    return {part, {first, center_ == 0 ? 1 : divide_up(part.first + part.count, center_) - first}};
   }
 
-  std::uint64_t centre_;
+  std::uint64_t center_;
   kernel::host_executor on_;
   byte_buffer rounded_;          ///< means of 16-bit values, before the midpoints are added
-  mutable_vector mean_, means_;  ///< of centred values; of midpoints
+  mutable_vector mean_, means_;  ///< of centered values; of midpoints
 };
 
 }  // namespace GLOBALQ_ABI::detail

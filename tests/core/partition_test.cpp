@@ -26,9 +26,9 @@ void for_all(F const& f) {
       for (std::uint64_t grain : grains) f(d, parts, grain);
 }
 
-TEST(Layout, segments_cover_the_vector_without_gaps_or_overlaps) {
+TEST(Partition, segments_cover_the_vector_without_gaps_or_overlaps) {
   for_all([](std::uint64_t d, int parts, std::uint64_t grain) {
-    gq::layout const cut(d, parts, grain, 0);
+    gq::partition const cut(d, parts, grain, 0);
     std::uint64_t next = 0;
     for (int i = 0; i < parts; ++i) {
       ASSERT_EQ(cut.part(i).first, next) << d << ' ' << parts << ' ' << grain;
@@ -39,9 +39,9 @@ TEST(Layout, segments_cover_the_vector_without_gaps_or_overlaps) {
   });
 }
 
-TEST(Layout, segments_start_at_multiples_of_the_grain) {
+TEST(Partition, segments_start_at_multiples_of_the_grain) {
   for_all([](std::uint64_t d, int parts, std::uint64_t grain) {
-    gq::layout const cut(d, parts, grain, 0);
+    gq::partition const cut(d, parts, grain, 0);
     for (int i = 0; i < parts; ++i) {
       if (!cut.part(i).empty()) {
         ASSERT_EQ(cut.part(i).first % grain, 0U) << d << ' ' << parts << ' ' << i;
@@ -50,9 +50,9 @@ TEST(Layout, segments_start_at_multiples_of_the_grain) {
   });
 }
 
-TEST(Layout, the_first_segment_is_the_longest_lengths_differ_by_a_grain_at_most_and_empty_ones_are_last) {
+TEST(Partition, the_first_segment_is_the_longest_lengths_differ_by_a_grain_at_most_and_empty_ones_are_last) {
   for_all([](std::uint64_t d, int parts, std::uint64_t grain) {
-    gq::layout const cut(d, parts, grain, 0);
+    gq::partition const cut(d, parts, grain, 0);
     std::uint64_t const longest = cut.part(0).count;
     for (int i = 1; i < parts; ++i) {
       ASSERT_LE(cut.part(i).count, cut.part(i - 1).count) << d << ' ' << parts << ' ' << i;
@@ -63,11 +63,11 @@ TEST(Layout, the_first_segment_is_the_longest_lengths_differ_by_a_grain_at_most_
   });
 }
 
-TEST(Layout, segments_do_not_depend_on_the_chunk) {
+TEST(Partition, segments_do_not_depend_on_the_chunk) {
   for_all([](std::uint64_t d, int parts, std::uint64_t grain) {
-    gq::layout const whole(d, parts, grain, 0);
+    gq::partition const whole(d, parts, grain, 0);
     for (std::uint64_t chunk : {std::uint64_t{1}, grain, 3 * grain, d, d + 1}) {
-      gq::layout const cut(d, parts, grain, chunk);
+      gq::partition const cut(d, parts, grain, chunk);
       for (int i = 0; i < parts; ++i) {
         ASSERT_EQ(cut.part(i).first, whole.part(i).first);
         ASSERT_EQ(cut.part(i).count, whole.part(i).count);
@@ -76,11 +76,11 @@ TEST(Layout, segments_do_not_depend_on_the_chunk) {
   });
 }
 
-TEST(Layout, chunks_cover_each_segment_in_order_at_multiples_of_the_grain) {
+TEST(Partition, chunks_cover_each_segment_in_order_at_multiples_of_the_grain) {
   for_all([](std::uint64_t d, int parts, std::uint64_t grain) {
     for (std::uint64_t chunk :
          {std::uint64_t{0}, std::uint64_t{1}, grain - 1, grain, grain + 1, 5 * grain, 2 * d + 1}) {
-      gq::layout const cut(d, parts, grain, chunk);
+      gq::partition const cut(d, parts, grain, chunk);
       for (int i = 0; i < parts; ++i) {
         gq::segment const s = cut.part(i);
         std::uint64_t next = s.first;
@@ -106,9 +106,9 @@ TEST(Layout, chunks_cover_each_segment_in_order_at_multiples_of_the_grain) {
   });
 }
 
-TEST(Layout, a_chunk_of_0_is_one_round) {
-  EXPECT_EQ(gq::layout(1000003, 4, 256, 0).rounds(), 1U);
-  EXPECT_EQ(gq::layout(1000003, 1, 256, 256).rounds(), 3907U);
+TEST(Partition, a_chunk_of_0_is_one_round) {
+  EXPECT_EQ(gq::partition(1000003, 4, 256, 0).rounds(), 1U);
+  EXPECT_EQ(gq::partition(1000003, 1, 256, 256).rounds(), 3907U);
 }
 
 TEST(FramePool, frames_grow_keep_their_place_and_are_aligned) {

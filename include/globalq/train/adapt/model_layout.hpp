@@ -31,25 +31,25 @@ struct layer {
 /// @brief Layers in the order in which they were added, which is the order of everything that is kept a layer.
 ///
 /// @code
-/// gq::adapt::layout model;
+/// gq::adapt::model_layout model;
 /// model.add("conv1.weight", {64, 3, 7, 7}).add("conv1.bias", {64}).add("fc.weight", {10, 64});
 /// @endcode
 /// Layers do not overlap; values between them belong to none and are not touched by calls.
-class layout {
+class model_layout {
  public:
   /// The most values that a vector may have.
   static constexpr std::uint64_t most = std::uint64_t{1} << 48;
 
   /// @brief Adds a layer behind the last value of those that were added.
   /// @throws configuration_error when the name is taken, or the layers would have more than 2^48 values
-  layout& add(std::string name, std::vector<std::uint64_t> shape, dtype type = dtype::float32) {
+  model_layout& add(std::string name, std::vector<std::uint64_t> shape, dtype type = dtype::float32) {
     return add_at(length_, std::move(name), std::move(shape), type);
   }
 
   /// @brief Adds a layer at a place of its own.
   /// @throws configuration_error also when it overlaps another layer
-  layout& add_at(std::uint64_t offset, std::string name, std::vector<std::uint64_t> shape,
-                 dtype type = dtype::float32) {
+  model_layout& add_at(std::uint64_t offset, std::string name, std::vector<std::uint64_t> shape,
+                       dtype type = dtype::float32) {
     std::uint64_t size = 1;
     for (std::uint64_t extent : shape) {
       if (extent != 0 && size > most / extent) refuse(name, "it has more than 2^48 values");
@@ -95,14 +95,14 @@ class layout {
   std::size_t find(std::string const& name) const {
     auto const found = index_.find(name);
     if (found == index_.end())
-      throw configuration_error("globalq: layout: no layer is called \"" + name + "\" among " +
+      throw configuration_error("globalq: model_layout: no layer is called \"" + name + "\" among " +
                                 std::to_string(layers_.size()) + "; names are those given to add()");
     return found->second;
   }
 
  private:
   [[noreturn]] static void refuse(std::string const& name, std::string const& why) {
-    throw configuration_error("globalq: layout: layer \"" + name + "\": " + why);
+    throw configuration_error("globalq: model_layout: layer \"" + name + "\": " + why);
   }
   [[noreturn]] static void overlap(std::string const& name, layer const& other) {
     refuse(name, "it overlaps layer \"" + other.name + "\", which has the values " +
