@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: calls that were started and not yet waited for: a thread that runs them in order.
+/// @brief call: a thread that runs started calls in order, and handles to wait for them.
 
 #include "../core/dtype.hpp"
 
@@ -21,7 +21,7 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 
-/// How far the calls of a queue are; handles share it with the queue.
+/// Progress of the calls of a queue; handles share it with the queue.
 struct queue_progress {
   struct trouble {
     std::uint64_t ticket;
@@ -33,7 +33,7 @@ struct queue_progress {
   std::uint64_t started = 0, ended = 0;
   std::vector<trouble> errors;
 
-  /// The last one that could have waited for a call is gone.
+  /// Writes the errors that no wait() has returned; the queue and all handles are gone.
   ~queue_progress() {
     for (trouble const& t : errors) {
       try {
@@ -58,21 +58,22 @@ struct queue_progress {
 
 }  // namespace detail
 
-/// @brief A call that was started. May be copied, and may outlive its queue, which ends when its calls have. An error that
-/// nobody waited for is written to std::cerr when the queue and all handles of its calls are gone.
+/// @brief Handle of a started call. It may be copied and may outlive its queue (the queue's destructor waits for all
+/// calls). An error that nobody waited for is written to std::cerr when the queue and all handles of its calls are
+/// destroyed.
 class started_call {
  public:
   started_call() = default;
 
-  /// Whether the call has ended, well or not. Does not wait.
+  /// Whether the call has ended, with or without an error. Does not block.
   bool test() const {
     if (!progress_) return true;
     std::lock_guard const lock(progress_->mutex);
     return progress_->ended >= ticket_;
   }
 
-  /// Returns when the call has ended.
-  /// @throws what the call threw, once
+  /// Blocks until the call has ended.
+  /// @throws the exception of the call, once
   void wait() const {
     if (!progress_) return;
     std::unique_lock lock(progress_->mutex);
@@ -89,14 +90,14 @@ class started_call {
   std::uint64_t ticket_ = 0;
 };
 
-/// @brief Runs calls on a thread of its own, one after the other, in the order in which they were started.
+/// @brief Runs calls on its own thread, one after the other, in the order in which they were started.
 ///
-/// A transport takes part in one call at a time, so calls over one transport share one queue, and every worker must start
-/// the same calls in the same order. What else a program does meanwhile changes no bit. Nothing is allocated for a call
-/// once as many have been under way at a time.
+/// A transport takes part in one call at a time. Calls over the same transport must therefore share a queue, and every
+/// worker must start the same calls in the same order. Concurrent work of the program does not change results. A call
+/// allocates memory only if more calls are pending than ever before.
 class call_queue {
  public:
-  /// What is run: f(object, ...), with plain data.
+  /// A call as plain data: run(job) executes it.
   struct job {
     void (*run)(job const&) = nullptr;
     void* object = nullptr;
@@ -104,7 +105,8 @@ class call_queue {
     mutable_vector y;
     std::uint64_t length = 0;
     std::uint64_t step = 0;
-    void const* members = nullptr;  ///< of several vectors: length of what run knows
+    void const* members =
+        nullptr;  ///< for several vectors: length of them, in the representation that run expects
   };
 
   call_queue() : thread_([this] { work(); }) {}
@@ -121,16 +123,16 @@ class call_queue {
     thread_.join();
   }
 
-  /// Puts a call behind all others. Used by the calls' own start().
+  /// Appends a call. For the start() functions of collectives.
   started_call start(job const& what) {
     std::unique_lock lock(progress_->mutex);
-    if (jobs_.size() == waiting_) {  // the ring is full: a longer one, its oldest job first
+    if (jobs_.size() == waiting_) {  // the ring is full: use a longer one, oldest job first
       std::vector<job> longer(std::max<std::size_t>(8, 2 * jobs_.size()));
       for (std::size_t k = 0; k < waiting_; ++k) longer[k] = jobs_[(first_ + k) % jobs_.size()];
       jobs_ = std::move(longer);
       first_ = 0;
     }
-    // room for the errors of all calls under way: the thread that runs them could tell nobody that there is none
+    // reserve room for the errors of all pending calls: the running thread could not report a failed allocation
     std::size_t const most = progress_->errors.size() + progress_->started - progress_->ended + 1;
     if (progress_->errors.capacity() < most) progress_->errors.reserve(2 * most);
     jobs_[(first_ + waiting_++) % jobs_.size()] = what;
@@ -140,14 +142,14 @@ class call_queue {
     return {progress_, ticket};
   }
 
-  /// Returns when all calls that were started have ended, well or not.
+  /// Blocks until all started calls have ended, with or without errors.
   void settle() {
     std::unique_lock lock(progress_->mutex);
     settle(lock);
   }
 
-  /// The same.
-  /// @throws what the first of them threw that nobody has waited for
+  /// As settle(), then reports errors.
+  /// @throws the exception of the earliest failed call that nobody has waited for
   void wait() {
     std::unique_lock lock(progress_->mutex);
     settle(lock);
@@ -182,7 +184,7 @@ class call_queue {
   }
 
   std::shared_ptr<detail::queue_progress> progress_ = std::make_shared<detail::queue_progress>();
-  std::vector<job> jobs_;  ///< a ring
+  std::vector<job> jobs_;  ///< ring buffer
   std::size_t first_ = 0, waiting_ = 0;
   bool ends_ = false;
   std::thread thread_;  ///< last: it uses the others

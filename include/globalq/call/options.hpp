@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what a caller may choose besides operator, schedule and transport.
+/// @brief call: options of a call besides operator, schedule and transport.
 
 #include "../core/detail/abi.hpp"
 
@@ -11,20 +11,20 @@ namespace GLOBALQ_ABI {
 
 class telemetry;
 
-/// What happens when a worker brings NaN or infinity, or a result is beyond the range of its type.
+/// What a call does if a worker's vector contains NaN or infinity, or a result exceeds the range of its type.
 enum class non_finite : std::uint8_t {
   propagate,  ///< every value of the result is NaN on every worker, as an uncompressed sum would show
-  error  ///< every worker throws non_finite_error; nothing is changed unless a result overflowed on the way
+  error       ///< every worker throws non_finite_error; vectors are unchanged, unless a result overflowed
 };
 
-/// Options of a call; the same on every worker, but for telemetry.
+/// Options of a call; the same on every worker, except telemetry.
 struct options {
   std::uint64_t seed = 0;
   globalq::non_finite non_finite = globalq::non_finite::propagate;
-  /// Values sent at a time, 0: chosen by the library. Changes no bit of the result. Workers that differ in it get an
-  /// error from the transport, since the sizes of their messages differ.
+  /// Values per message; 0: the library chooses. The result does not depend on it. If workers differ, message sizes
+  /// differ, and the transport throws an error.
   std::uint64_t chunk_values = 0;
-  /// Who is told of each call, or null. It must outlive the call's object.
+  /// Receives a report of each call; may be null. It must outlive the object that makes the calls.
   globalq::telemetry* telemetry = nullptr;
 };
 

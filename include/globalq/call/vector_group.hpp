@@ -9,7 +9,7 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief A list of vectors in host memory, of any types; refers to them.
+/// @brief A list of vectors in host memory, of possibly different types. It does not own them.
 ///
 /// @code
 /// gq::vector_group layers;
@@ -18,7 +18,7 @@ namespace GLOBALQ_ABI {
 /// @endcode
 class vector_group {
  public:
-  /// One of them.
+  /// A vector of the group.
   struct member {
     const_vector x;
     mutable_vector y;
@@ -32,7 +32,8 @@ class vector_group {
     return add(x, x);
   }
 
-  /// Adds a vector that is averaged into another one of its length and type; or the y values behind the pointer x, in place.
+  /// Adds a vector that is averaged into @p y, of the same length and type; or, with a number y, y values at the
+  /// pointer x in place.
   template <class X, class Y>
   vector_group& add(X&& x, Y&& y) {
     if constexpr (detail::PointerAndNumber<X, Y>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief collective: the one call: all workers agree on the mean of their vectors.
+/// @brief collective: averages vectors; every worker receives the whole mean.
 
 #include "detail/collective.hpp"
 
@@ -9,28 +9,29 @@ namespace GLOBALQ_ABI {
 
 /// @brief Averages vectors over the workers of a transport.
 ///
-/// Made once on every worker with the same arguments, then called once a step. After the call every worker holds the
-/// same bits. All memory is kept for the next call, which then allocates nothing.
+/// Construct it on every worker with the same arguments, then call it once per step. After a call all workers hold the
+/// same bits. Memory is kept between calls, so repeated calls allocate nothing.
 ///
 /// @code
 /// gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
 /// mean(gradient, step);
 /// @endcode
+/// Over a transport of a stream (transport::nccl, transport::staged) a call only enqueues work, vectors are views in
+/// the memory of its space, and the next call or wait() throws errors.
 /// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
-/// @throws configuration_error at construction, before any byte moves, when the parts do not fit together
-/// On a transport of a stream (transport::nccl, transport::staged) a call only enqueues, the vectors are views in the
-/// memory of its space, and what goes wrong is thrown by the next call or by wait().
+/// @throws configuration_error at construction, before any communication, if the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 template <class Place = Kokkos::HostSpace>
 class allreduce_mean : public detail::collective<Place> {
   using base = detail::collective<Place>;
 
  public:
-  /// @param workers   this worker's endpoint, of transport::threads, mpi or your own, say; kept by reference
+  /// @param workers   this worker's endpoint, for example of transport::threads or transport::mpi; kept by reference
   /// @param op        quantizer, uncompressed, any_quantizer, centered or float32_tail
   /// @param space     execution-space instance that the kernels run on
   /// @pre Kokkos is initialized
-  /// @param schedule  schedule::ring, tree, sra (scatter_reduce_allgather), allgather, native, hierarchical, any or your own
+  /// @param schedule  schedule::ring, tree, sra (scatter_reduce_allgather), allgather, native, hierarchical, any or
+  ///                  your own
   /// @param settings  globalq::options: {.seed = 42}
   template <class Transport, class Operator, class Schedule = options, class Options = options,
             class Space = detail::transports_space>
@@ -40,15 +41,15 @@ class allreduce_mean : public detail::collective<Place> {
 
   using base::operator();
 
-  /// @brief Averages all vectors of a group in one call: one opening exchange, one exchange of norms, and one message where
-  /// single calls would send one for each vector.
+  /// @brief Averages all vectors of a group in one call: they share the handshake, the exchange of norms and the
+  /// messages of the schedule.
   ///
-  /// A norm of the whole vector is that of each vector by itself, and no bucket has values of two. Vector k draws the random bits
-  /// of step + k, so the step after this call is step + group.size(). Over allgather, and where codes are added as integers,
-  /// results are those of single calls with these steps under norms of buckets or maxima; elsewhere the workers add in
-  /// another order, and only the distribution is the same. Vectors may be of several types. Random bits do not depend on what
-  /// else is in a group. Two things do: the sign of a zero where all of a vector is zero; and quantized float64 vectors where
-  /// one has values above 2^900: their scales are in units of 2^128 then.
+  /// Each vector has its own norm, and no bucket spans two vectors. Vector k draws the random bits of step + k, so the
+  /// next unused step is step + group.size(). Over allgather, and where codes are added as integers, results equal
+  /// those of single calls with these steps, if norms are norms of buckets or maxima. Elsewhere workers add in another
+  /// order, and only the distribution is the same. Random bits do not depend on the other vectors of a group. Two
+  /// things do: the sign of a zero in a vector of zeros; and the scales of quantized float64 vectors if one of them has
+  /// values above 2^900 (they are then in units of 2^128). Vectors may have different types.
   /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native
   template <class Step = detail::missing_step>
@@ -56,7 +57,7 @@ class allreduce_mean : public detail::collective<Place> {
     this->run(group, base::step_of(step).value);
   }
 
-  /// What a call with vectors of @p length values does and costs.
+  /// Steps, bytes and variance bound of a call with vectors of @p length values.
   globalq::plan plan(std::uint64_t length, dtype type = dtype::float32) const {
     return this->plan_of(length, type);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what makes the calls of one operator over one endpoint of host memory: host_call, or where it is compiled in a
-///        library, what calls it there.
+/// @brief call: the host-memory engine of the collectives: host_call, or a proxy for the host_call in the compiled
+/// library.
 
 #if !defined(GLOBALQ_COMPILED)
 #include "host_call.hpp"
@@ -25,7 +25,7 @@ namespace GLOBALQ_ABI::detail {
 
 class host_call;
 
-/// A host_call; see there what the members mean.
+/// Proxy for host_call, which documents the members.
 class host_engine {
  public:
   using executor = kernel::host_executor;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what is fixed before a call: its settings, its operators.
+/// @brief call: configuration that is fixed before a call: settings and operators.
 
 #include "../../core/detail/compiled.hpp"
 #include "../../operator/detail/operator_codec.hpp"
@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What is fixed when an allreduce_mean is made.
+/// Configuration of a collective.
 struct call_setup {
   options settings;
   operator_facts facts;
@@ -27,14 +27,14 @@ struct call_setup {
   std::uint64_t operator_hash = 0;  ///< without the values of its levels
   std::uint64_t schedule_hash = 0;
   std::size_t chunk_bytes = default_chunk_bytes;
-  std::unique_ptr<own_scales> (*make_own_scales)() = nullptr;  ///< null: no norm is one's own
-  bool forced = false;  ///< the operator is float32 because the environment says so
+  std::unique_ptr<own_scales> (*make_own_scales)() = nullptr;  ///< null: no norm is a user's type
+  bool forced = false;  ///< GLOBALQ_FORCE_FLOAT32 replaced the operator by float32
 
   std::uint64_t chunk_values() const { return chunk_of(facts, resolved, settings.chunk_values, chunk_bytes); }
   std::uint64_t buckets(std::uint64_t length) const { return buckets_of(facts, length); }
   std::uint32_t inner_order() const { return inner_order_of(facts); }
 
-  /// Of the norm that is measured; without quantization only the largest magnitude is asked for.
+  /// Order of the measured norm; without quantization only the largest magnitude is needed.
   static std::uint32_t inner_order_of(operator_facts const& op) { return op.plain ? infinity : op.q.value; }
 };
 
@@ -44,18 +44,17 @@ struct group_slot {
   operator_codec* codec = nullptr;
 };
 
-/// The operators of a group: one for all of its vectors, or some that each vector has one of.
+/// The operators of a group: one for all vectors, or a slot for each vector.
 struct group_operators {
   std::span<group_slot const> slots;
   std::span<std::uint32_t const> of;  ///< number of a vector's slot; empty: all have the first
-  std::uint64_t hash = 0;             ///< of all that must agree
+  std::uint64_t hash = 0;             ///< of everything that must agree
   std::uint64_t grain = 1;            ///< vectors begin at multiples of it; a multiple of the random tile
   std::uint64_t chunk_values = 0;
-  std::uint64_t grouping = 0;  ///< what else tells one group from another
-  std::uint64_t step =
-      unnamed;  ///< what telemetry calls the step, where that is not the one of the random bits
-  /// One vector, not a group of one: its frames are those of its operator, it is cut where it ends, a worker may bring or get
-  /// a part of it, and the opening exchange has its norm.
+  std::uint64_t grouping = 0;    ///< distinguishes groupings
+  std::uint64_t step = unnamed;  ///< step that telemetry reports, if not the one of the random bits
+  /// A single vector, not a group of one: frames have the operator's own format, the last segment ends with the vector,
+  /// a worker may read or write only a part of it, and the handshake carries its norm.
   bool single_vector = false;
   static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
 
@@ -70,12 +69,12 @@ struct group_operators {
   }
 };
 
-/// What is fixed when a call is made. On each worker alike.
+/// Configures a collective; the same on every worker.
 /// @throws configuration_error
 GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_facts const& facts,
                                schedule::erased const& schedule, options const& settings);
 
-/// Where kernels run when the caller names no space.
+/// Execution space of kernels if the caller names none.
 template <class Transport>
 auto execution_of(Transport& workers) {
   if constexpr (transport::OwnExecution<Transport>)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief collective: what the calls of all workers share: their parts, checked; vectors, told apart; the engine.
+/// @brief Common base of the collectives: validates policies, unpacks vectors, owns the engine.
 
 #include "../../call/call_queue.hpp"
 #include "../../call/detail/engine.hpp"
@@ -19,7 +19,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What runs the calls with vectors in a place.
+/// The engine for vectors in a place.
 template <class Place>
 struct engine_at {
   using type = stream_call<Place>;
@@ -35,7 +35,7 @@ class collective {
   static constexpr bool on_stream = !std::is_same_v<Place, Kokkos::HostSpace>;
 
  public:
-  /// A moved call is only destroyed, or assigned to.
+  /// A moved-from object may only be destroyed or assigned to.
   collective(collective&&) = default;
   collective& operator=(collective&& other) {
     settle();
@@ -45,13 +45,14 @@ class collective {
   }
   ~collective() { settle(); }
 
-  /// @brief A call in place.
-  /// @param x     this worker's vector; all workers bring the same length and type
-  /// @param step  number of the call, below 2^48; with the seed it selects the random bits: use each once. On a stream it may be
-  ///              a view of one std::uint64_t in the memory of its space, which is counted up at the end: a call can so be captured
-  ///              in a graph, and every replay draws fresh random bits. The same number on every worker.
-  /// @throws disagreement_error when workers disagree, or when another one's arguments are refused; configuration_error when
-  ///         the own ones are; non_finite_error if so configured; transport_error
+  /// @brief Runs the collective in place.
+  /// @param x     this worker's vector; the same length and type on all workers
+  /// @param step  number of the call, below 2^48, the same on every worker. With the seed it selects the random bits,
+  ///              so use each number once. On a stream it may be a view of one std::uint64_t in the memory of its
+  ///              space; the call increments it at its end, so a call can be captured in a graph and every replay draws
+  ///              fresh random bits.
+  /// @throws disagreement_error if workers disagree or another worker refused its arguments; configuration_error if
+  ///         this worker's arguments are refused; non_finite_error if so configured; transport_error
   template <class V, class Step = missing_step>
   requires(!VectorGroup<V>) void operator()(V&& x, Step const& step = {}) { run(in_place(x), step_of(step)); }
   template <class Step = missing_step>
@@ -60,23 +61,23 @@ class collective {
                   "globalq: groups are averaged by allreduce_mean; call for each vector");
   }
 
-  /// @brief A call from @p x into @p y, of one type. They may be the same memory, but not overlap otherwise. Or a call in place, of
-  /// the y values behind the pointer x.
-  /// @shape one length; but the output of reduce_scatter_mean and the input of all_gather are shard(length).count values:
-  ///        the own shard by itself, which may lie inside the other vector at its place
+  /// @brief Runs the collective from @p x into @p y, of one type. They may be the same memory but must not overlap
+  /// otherwise. With a pointer x and a number y: in place, on y values.
+  /// @shape the same length; but the output of reduce_scatter_mean and the input of all_gather have shard(length).count
+  ///        values: this worker's shard, which may lie at its place in the other vector
   template <class X, class Y, class Step>
   void operator()(X&& x, Y&& y, Step const& step) {
     run(given(x, y), step_of(step));
   }
 
-  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  /// @brief Starts the collective and returns. Another thread runs it, after the calls that were started before.
   ///
-  /// Until it has ended the vectors belong to it (declare them before this object, which waits for its calls when it
-  /// goes), and so does the transport: other calls over it must be started on the
-  /// same queue (run_on()); a direct call of this object waits for them. What runs meanwhile changes no bit. A worker that
-  /// never starts the call is an error of all others when the transport's deadline has passed.
-  /// @returns  a handle with test() and wait(); errors that it is not asked for are thrown by wait() of this object
-  /// @throws   configuration_error when the arguments are refused; the other workers' calls then end by an error
+  /// Until the call has ended, do not touch the vectors. Declare them before this object, whose destructor waits for
+  /// its calls. Other calls over the transport must be started on the same queue (run_on()); a direct call of this
+  /// object waits for the started ones. Concurrent work does not change the result. If a worker never starts the call,
+  /// all others throw when the transport's deadline has passed.
+  /// @returns  a handle with test() and wait(); wait() of this object throws errors that no handle has thrown
+  /// @throws   configuration_error if the arguments are refused; the other workers' calls then end with an error
   template <class V, class Step = missing_step>
   started_call start(V&& x, Step const& step = {}) {
     expect_lasting<V>();
@@ -88,11 +89,11 @@ class collective {
     return start_job(given(x, y), step_of(step).value);
   }
 
-  /// @brief Returns when all calls have ended: those that were enqueued on a stream, and those that were started.
+  /// @brief Blocks until all calls have ended, enqueued and started ones.
   ///
-  /// On a queue that other calls use as well, those of all; errors that nobody has asked a handle for are thrown by
-  /// whoever waits first.
-  /// @throws what went wrong in a call since the last error that was thrown; transport_error
+  /// On a shared queue it waits for the calls of all its users; the first wait() throws errors that no handle has
+  /// thrown.
+  /// @throws the error of a call since the last error that was thrown; transport_error
   void wait() {
     if constexpr (on_stream)
       body_->call.wait();
@@ -100,8 +101,8 @@ class collective {
       queue_->wait();
   }
 
-  /// @brief Lets start() use a queue that other calls over the same transport use as well, instead of one of its own.
-  /// @throws what a call threw that was started before and that nobody has waited for
+  /// @brief Makes start() use a queue that is shared with other calls over the same transport.
+  /// @throws the error of an earlier call that nobody has waited for
   void run_on(std::shared_ptr<call_queue> queue) {
     static_assert(!on_stream, "globalq: calls on a stream are asynchronous already; they need no queue");
     if (queue_) queue_->wait();
@@ -109,7 +110,8 @@ class collective {
     queue_ = std::move(queue);
   }
 
-  /// @brief On a stream: false when a call that has run went wrong, which the next call or wait() throws. Does not wait.
+  /// @brief On a stream: false if a finished call failed; the next call or wait() then throws the error. Does not
+  /// block.
   bool good() const {
     if constexpr (on_stream)
       return body_->call.good();
@@ -117,15 +119,15 @@ class collective {
       return true;
   }
 
-  /// @brief Other levels from the next call on, for an operator whose levels are a table (learned ones, say).
+  /// @brief Replaces the levels from the next call on, for an operator with a table of levels, for example learned
+  /// ones.
   ///
-  /// Nothing is allocated. Calls that were started before are waited for: they keep the levels that they were started with.
-  /// Every worker must do so between the same two calls: the levels are part of what the opening
-  /// exchange compares, so a worker that is early, late or elsewhere is an error of that call on all of them. On a stream
-  /// a graph keeps the levels that it was captured with: capture it again. While one is captured, the next call refuses levels
-  /// that changed.
-  /// @param changed  as many as before, of the same kind: levels::table or levels::symmetric
-  /// @throws configuration_error when they are not; nothing is changed then
+  /// Allocates nothing. Waits for calls that were started before; they use the old levels.
+  /// Every worker must do this between the same two calls: the handshake compares levels, and a mismatch
+  /// is an error on all workers. On a stream, a graph keeps the levels that it was captured with, so capture it again.
+  /// During a capture, the next call refuses changed levels.
+  /// @param changed  the same number of levels, of the same kind: levels::table or levels::symmetric
+  /// @throws configuration_error if they differ in that; the old levels then stay
   template <class Table>
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(Table const& changed) {
@@ -134,16 +136,16 @@ class collective {
     body_->call.set_levels(changed);
   }
 
-  /// Whether the operator was replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
+  /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that float32 replaces the operator.
   bool forced_to_float32() const { return setup().forced; }
 
-  /// How codes are added, how many levels there are, and how many codes are kept free for growth.
+  /// Reduce, number of levels, and headroom of the codes.
   method reduce() const { return setup().resolved.how; }
   std::uint32_t levels() const { return setup().resolved.size; }
   std::uint32_t headroom() const { return setup().resolved.headroom; }
 
  protected:
-  /// @throws configuration_error when there is no such worker, or length is above 2^48
+  /// @throws configuration_error if there is no such worker, or length is above 2^48
   segment shard_of(std::uint64_t length, int rank) const {
     if (rank < 0 || rank >= workers().size())
       throw configuration_error(message(joined({"there is no worker ", rank})));
@@ -156,15 +158,15 @@ class collective {
   using engine = typename engine_at<Place>::type;
   using executor = typename engine::executor;
 
-  /// A call whose vectors have been told apart.
+  /// A call with unpacked vectors.
   struct job {
     const_vector x;
     mutable_vector y;
     std::uint64_t length;
-    std::string refusal = {};  ///< why there is no such call; empty: there is
+    std::string refusal = {};  ///< why the call is refused; empty: it is not
   };
 
-  /// What stays where it is when the call is moved.
+  /// State with a fixed address, also when the collective is moved.
   struct body {
     body(std::unique_ptr<endpoint> of, std::unique_ptr<globalq::schedule::erased const> s,
          call_setup const& setup, executor const& on, std::unique_ptr<operator_codec> codec)
@@ -180,7 +182,7 @@ class collective {
     }
 
     std::unique_ptr<endpoint> workers;
-    std::unique_ptr<globalq::schedule::erased const> what;  ///< workers do together
+    std::unique_ptr<globalq::schedule::erased const> what;  ///< the collective that workers run
     engine call;
   };
 
@@ -193,7 +195,7 @@ class collective {
     return {{data, type}, {data, type}, size_of_vector(x)};
   }
 
-  /// What was given before the step.
+  /// The vectors that were passed before the step.
   template <class X, class Y>
   job given(X& x, Y& y) const {
     if constexpr (PointerAndNumber<X, Y>) {
@@ -241,19 +243,19 @@ class collective {
     }
   }
 
-  /// Waits for started calls, which name the body.
+  /// Waits for started calls, which refer to the body.
   void settle() {
     if (queue_) queue_->settle();
   }
 
-  /// Why there is no call of so many values at a step; empty: there is.
+  /// Why a call of this length and step is refused; empty: it is not.
   static std::string refusal_of(std::uint64_t length, std::uint64_t step) {
     if (step > random::max_step)
       return joined({"step ", step, " is above 2^48 - 1; count steps from 0 and change the seed instead"});
     return length_refusal(length);
   }
 
-  /// Throws; the others are told, but on a stream, where they wait until their deadline.
+  /// Throws. In host memory it also informs the other workers; on a stream they wait until their deadline.
   [[noreturn]] void refuse(std::string const& why) {
     if constexpr (on_stream)
       throw configuration_error(message(why));
@@ -267,7 +269,7 @@ class collective {
     using Transport = std::remove_reference_t<Lasting>;
     expect_parts<Place, Lasting, Operator, Schedule, Options, Space>();
     auto link = transport::make_endpoint(workers);
-    // what a schedule says may lie in it: ask where it stays
+    // setup may point into the schedule, so move the schedule to its final place first
     auto what = globalq::schedule::erase(std::move(schedule));
     call_setup setup = set_up(*link, facts_of(op), *what, settings);
     if constexpr (!on_stream && may_have_own_norm<Operator>) setup.make_own_scales = make_own_scales;
@@ -291,7 +293,7 @@ class collective {
     }
   }
 
-  /// A shard of any length: one that is refused is refused by the call, which tells the others.
+  /// A shard of any length; the call itself refuses invalid lengths, so that it can inform the other workers.
   segment part_of(std::uint64_t length, int rank) const {
     return partition(length, schedule().parts(workers().size()), grain_of(setup().facts), 0).part(rank);
   }
@@ -302,7 +304,7 @@ class collective {
                    "; ask shard(length)"});
   }
 
-  /// Where a vector would begin of which this is value @p first: only values from there on are touched.
+  /// Start of the vector of which @p part is value @p first on; only values from there on are accessed.
   template <class Value>
   static Value* before(Value* part, std::uint64_t first) {
     return reinterpret_cast<Value*>(reinterpret_cast<std::uintptr_t>(part) - first * sizeof(Value));
@@ -366,14 +368,14 @@ class collective {
     static_cast<body*>(what.object)->run(j, step);
   }
 
-  /// Whether another thread may move messages.
+  /// Throws unless another thread may move messages.
   void expect_threads() { workers().expect_threads(); }
 
   endpoint& workers() const { return *body_->workers; }
   globalq::schedule::erased const& schedule() const { return *body_->what; }
   call_setup const& setup() const { return body_->call.setup(); }
 
-  std::unique_ptr<body> body_;  ///< jobs of a queue name it
+  std::unique_ptr<body> body_;  ///< jobs of a queue point to it
   std::shared_ptr<call_queue> queue_;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief collective: sentences for arguments that are wrong.
+/// @brief collective: compile-time error messages for wrong arguments.
 ///
-/// Constructors and calls are not constrained, and their guides take what is wrong as well: else a compiler would say
-/// "deduction failed" or "no matching function", and list candidates. They are classes, as g++ tells of what it finds in a function
-/// body only after the errors of its callers.
+/// Constructors and calls are not constrained, and their deduction guides accept wrong arguments too. Otherwise a
+/// compiler would report "deduction failed" or "no matching function" and list candidates. These are classes because
+/// g++ reports errors in a function body only after the errors of its callers.
 
 #include "../../call/options.hpp"
 #include "../../call/vector_group.hpp"
@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// In place of an execution space: the transport chooses.
+/// Placeholder for an execution space: the transport chooses.
 struct transports_space {};
 template <class S>
 concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_execution_space_v<S>;
@@ -26,14 +26,14 @@ concept KernelSpace = std::is_same_v<S, transports_space> || Kokkos::is_executio
 template <class V>
 concept VectorGroup = std::is_base_of_v<vector_group, std::remove_cvref_t<V>>;
 
-/// Whether a transport could add the codes of an operator, as far as its type tells.
+/// Whether codes of an operator may be added as integers, as far as its type shows.
 template <class O>
 inline constexpr bool codes_may_add = true;
 template <class N, class L, class R, class W, class Op>
 inline constexpr bool codes_may_add<quantizer<N, L, R, W, Op>> = adds_as_integers<L>();
 
-/// Refuses parts of a call that are none, or that never fit together.
-/// @tparam Transport  with the reference that it was given by
+/// Refuses invalid parts of a call and parts that never fit together.
+/// @tparam Transport  including its reference qualifier
 template <class Place, class Transport, class Operator, class Schedule, class Options, class Space>
 struct expect_parts {
   using workers = std::remove_reference_t<Transport>;
@@ -80,7 +80,7 @@ struct expect_parts {
                 "schedule::ring, tree, sra or allgather with this transport");
 };
 
-/// In place of a step that was left out.
+/// Default argument if the step is missing.
 struct missing_step {};
 
 template <class Step>
