@@ -29,7 +29,7 @@ inline std::string seconds_text(std::chrono::nanoseconds time) {
   return text;
 }
 
-/// The longest time of one wait: at most a year, which clocks can add. Throws where every wait would end at once.
+/// The longest time of one wait, at most a year so that clocks do not overflow. Throws if it is not positive.
 inline std::chrono::nanoseconds deadline_of(options const& settings, char const* transport) {
   if (settings.deadline <= std::chrono::nanoseconds::zero())
     throw configuration_error{
@@ -47,7 +47,7 @@ void expect_peer(T const& t, char const* operation, int peer) {
         globalq::detail::joined({"name a worker between 0 and ", t.size() - 1}))};
 }
 
-/// Throws unless `all` has room for the bytes of every worker.
+/// Throws unless `all` has exactly the size of the bytes of all workers.
 template <class T>
 void expect_room_for_all(T const& t, std::size_t mine_bytes, std::size_t all_bytes) {
   auto const workers = static_cast<std::size_t>(t.size());
@@ -59,13 +59,13 @@ void expect_room_for_all(T const& t, std::size_t mine_bytes, std::size_t all_byt
         globalq::detail::joined({"give ", workers, " times the bytes of one worker"}))};
 }
 
-/// Copies a worker's bytes to its slot, unless they lie there already.
+/// Copies a worker's bytes to its slot, unless they are already there.
 inline void copy_to_own_slot(std::span<std::byte const> mine, std::span<std::byte> all, int rank) {
   std::byte* const slot = all.data() + static_cast<std::size_t>(rank) * mine.size();
   if (!mine.empty() && slot != mine.data()) std::memmove(slot, mine.data(), mine.size());
 }
 
-/// allgather() by n - 1 sends: in round k every worker sends to the k-th after it.
+/// allgather() by n - 1 sends: in round k every worker sends to the k-th worker after it.
 template <Transport T>
 void allgather_by_messages(T& t, std::span<std::byte const> mine, std::span<std::byte> all) {
   int const workers = t.size();
@@ -83,9 +83,9 @@ void allgather_by_messages(T& t, std::span<std::byte const> mine, std::span<std:
 
 }  // namespace detail
 
-/// @brief Gives every worker the bytes of all: slot r of `all` becomes what worker r calls `mine`.
+/// @brief Gives every worker the bytes of all: slot r of `all` becomes `mine` of worker r.
 ///
-/// Uses the transport's own allgather where it has one, else n - 1 sends.
+/// Uses the transport's own allgather if it has one, else n - 1 sends.
 /// @param t     endpoint of this worker; all workers call
 /// @param mine  this worker's bytes; may be its own slot of `all`
 /// @param all   the result, in order of ranks
@@ -97,14 +97,16 @@ void allgather(T& t, std::span<std::byte const> mine, std::span<std::byte> all) 
   detail::expect_room_for_all(t, mine.size(), all.size());
   if constexpr (OwnAllgather<T>) {
     t.allgather(mine, all);
-  } else if constexpr (requires { bool{t.own_allgather(mine, all)}; }) {  // of an endpoint, known at run time
+  } else if constexpr (requires {
+                         bool{t.own_allgather(mine, all)};
+                       }) {  // type-erased endpoint: known at run time
     if (!t.own_allgather(mine, all)) detail::allgather_by_messages(t, mine, all);
   } else {
     detail::allgather_by_messages(t, mine, all);
   }
 }
 
-/// @brief f(), whose transfers use @p memory: when it is given up they may still go on, and the transport keeps the memory.
+/// @brief Returns f(). If f throws, its transfers may still use @p memory; the transport then keeps the memory alive.
 template <Transport T, class F>
 auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const& memory, F const& f) {
   try {
@@ -115,17 +117,17 @@ auto keeping([[maybe_unused]] T& t, [[maybe_unused]] std::shared_ptr<void> const
   }
 }
 
-/// @brief The same for memory that calls reuse: what the transport has kept is replaced before the next call.
+/// @brief As keeping(), for memory that calls reuse; memory that the transport kept is replaced before the next call.
 template <Transport T, class Memory, class F>
 auto keeping_reused(T& t, std::shared_ptr<Memory>& memory, F const& f) {
   if (memory.use_count() > 1) memory = std::make_shared<Memory>();
   return keeping(t, memory, f);
 }
 
-/// @brief Gives every worker the values of all: `all[r]` becomes what worker r calls `mine`.
+/// @brief Gives every worker the values of all: `all[r]` becomes `mine` of worker r.
 ///
-/// The object representation travels: workers must share it, padding included. When the exchange is given up, transfers may
-/// still write to `all` (see keeping()).
+/// Sends the object representation: workers must have the same, padding included. If the exchange is given up,
+/// transfers may still write to `all` (see keeping()).
 /// @shape   all: size() values
 /// @throws  configuration_error when `all` has another size; transport_error
 template <Transport T, class Value>
@@ -150,7 +152,7 @@ void broadcast(T& t, int root, std::span<std::byte> bytes) {
   detail::expect_peer(t, "broadcast", root);
   int const workers = t.size();
   int const place = (t.rank() - root + workers) % workers;  // the root has place 0
-  int reach = 1;  // places that hold the bytes after the rounds so far
+  int reach = 1;                                            // number of places that hold the bytes so far
   if (place != 0) {
     while (reach * 2 <= place) reach *= 2;
     auto incoming = t.recv_async((place - reach + root) % workers, bytes);
@@ -172,7 +174,7 @@ requires std::is_trivially_copyable_v<Value> Value broadcast_value(T& t, int roo
   return *kept;
 }
 
-/// @brief Returns when every worker has called it.
+/// @brief Returns once every worker has called it.
 /// @throws      transport_error
 /// @complexity  ceil(log2 n) rounds of empty messages
 template <Transport T>

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: one worker's endpoint without its type, which calls and schedules talk to.
+/// @brief Transport: type-erased endpoint of one worker, which calls and schedules use.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +24,12 @@ namespace GLOBALQ_ABI::transport {
 
 /// @brief One worker's endpoint of any transport; a Transport itself.
 ///
-/// What the members mean is what they mean in Transport. Whatever a transport need not have, an endpoint has, with what
-/// follows where the transport lacks it. Requests are numbers of slots here, in which those of the transport wait: nothing is
-/// allocated once as many transfers were under way.
+/// Members have the same meaning as in Transport. An endpoint has all optional members, with the defaults below if
+/// the transport lacks them. A request is the number of a slot that holds the transport's request, so repeated
+/// transfers allocate nothing.
 class endpoint {
  public:
-  /// @brief A transfer. One that goes before it was waited for is given up. The endpoint must outlive it.
+  /// @brief A transfer. Destroying it before wait() gives it up. The endpoint must outlive it.
   class request {
    public:
     request() = default;
@@ -67,39 +67,39 @@ class endpoint {
   }
   void wait(request& r) {
     if (r.of_ == nullptr) return;
-    finish(r.slot_);  // where it throws, the request gives its transfer up when it goes
+    finish(r.slot_);  // if it throws, the request's destructor gives up the transfer
     r.of_ = nullptr;
   }
 
-  /// @brief OwnAllgather's allgather where the transport has it. @returns false where it has none: nothing was done
+  /// @brief allgather of OwnAllgather, if the transport has it. @returns false if it does not; then nothing was done
   bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
     if (!gather(mine, all)) return false;
     bytes_sent_ += mine.size() * static_cast<std::uint64_t>(size_ - 1);
     return true;
   }
 
-  /// @brief Whether the transport adds lanes of each SumLane itself.
+  /// @brief Whether the transport adds every SumLane type itself.
   [[nodiscard]] virtual bool adds() const { return false; }
-  /// @brief OwnAllreduceSum's.
-  /// @throws configuration_error where the transport does not add such lanes
+  /// @brief allreduce_sum of OwnAllreduceSum.
+  /// @throws configuration_error if the transport does not add such lanes
   template <SumLane Lane>
   void allreduce_sum(std::span<Lane> lanes) {
     add(lanes);
     if (size_ > 1) bytes_sent_ += lanes.size_bytes();
   }
 
-  /// @brief OwnChunkBytes'.
+  /// @brief chunk_bytes of OwnChunkBytes.
   [[nodiscard]] virtual std::size_t chunk_bytes() const { return default_chunk_bytes; }
-  /// @brief Whether the host takes part in every message; else they are groups on a stream.
+  /// @brief Whether the host takes part in every message; otherwise messages are groups on a stream.
   [[nodiscard]] virtual bool host_driven() const { return true; }
 
-  /// @brief Bytes handed over for sending by this endpoint, whatever the transport: those of each send, n - 1 times the own bytes of
-  ///        an allgather, and once the bytes of an allreduce_sum (0 with one worker).
+  /// @brief Bytes that this endpoint has sent: those of each send, n - 1 times the bytes of this worker in an
+  ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
-  /// @brief OwnRetain's; does nothing where the transport has none.
+  /// @brief retain of OwnRetain; does nothing if the transport has none.
   virtual void retain(std::shared_ptr<void> /*buffers*/) {}
-  /// @brief To be called before another thread moves messages.
-  /// @throws configuration_error where the transport cannot do that
+  /// @brief Call this before another thread moves messages.
+  /// @throws configuration_error if the transport does not support that
   virtual void expect_threads() {}
 
  protected:
@@ -126,7 +126,7 @@ class endpoint {
   std::uint64_t bytes_sent_ = 0;
 };
 
-/// @brief The same of a transport that moves memory of an execution space, in order with what is enqueued there; see OnStream.
+/// @brief Endpoint of a transport that moves memory of an execution space, ordered with enqueued work; see OnStream.
 template <class Space>
 class stream_endpoint : public endpoint {
  public:
@@ -134,7 +134,7 @@ class stream_endpoint : public endpoint {
   static constexpr bool on_stream = true;
 
   [[nodiscard]] Space const& execution() const noexcept { return execution_; }
-  /// @brief Returns when all that was enqueued has run, or by the deadline. @returns false where the transport knows no such wait
+  /// @brief Blocks until all enqueued work has run, or the deadline. @returns false if the transport has no such wait
   virtual bool synchronize() { return false; }
 
  protected:
@@ -147,7 +147,7 @@ class stream_endpoint : public endpoint {
 
 namespace detail {
 
-/// Throws unless kernels can run.
+/// Throws unless Kokkos is running.
 inline void expect_kokkos(char const* transport) {
   if (!Kokkos::is_initialized() || Kokkos::is_finalized())
     throw configuration_error{
@@ -155,7 +155,7 @@ inline void expect_kokkos(char const* transport) {
         ": Kokkos is not running; keep a Kokkos::ScopeGuard in main() while globalq is used"};
 }
 
-/// An endpoint of a transport that is known.
+/// Endpoint of a transport of known type.
 /// @tparam Base  endpoint, or stream_endpoint of the transport's space
 template <Transport T, class Base>
 class endpoint_of final : public Base {
@@ -211,7 +211,8 @@ class endpoint_of final : public Base {
   template <class Start>
   std::uint32_t start(Start const& transfer) {
     if (free_.empty()) {
-      if (free_.capacity() == slots_.size()) free_.reserve(2 * slots_.size() + 1);  // room to give all back
+      if (free_.capacity() == slots_.size())
+        free_.reserve(2 * slots_.size() + 1);  // room for returning all slots
       slots_.emplace_back();
       free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }
@@ -242,7 +243,7 @@ class endpoint_of final : public Base {
   std::vector<std::uint32_t> free_;
 };
 
-/// Where the vectors are that a transport averages: HostSpace, or the execution space of its stream.
+/// Where a transport's vectors are: HostSpace, or the execution space of its stream.
 template <class T>
 struct place_of_vectors {
   using type = Kokkos::HostSpace;
@@ -252,7 +253,7 @@ struct place_of_vectors<T> {
   using type = typename T::execution_space;
 };
 
-/// What calls with vectors in a place talk to.
+/// The endpoint type for vectors in a place.
 template <class Place>
 struct endpoint_at {
   using type = stream_endpoint<Place>;
@@ -264,7 +265,7 @@ struct endpoint_at<Kokkos::HostSpace> {
 
 }  // namespace detail
 
-/// @brief Where a transport's calls find vectors: Kokkos::HostSpace, or the execution space of the stream that it works on.
+/// @brief Where a transport's vectors are: Kokkos::HostSpace, or the execution space of its stream.
 template <class T>
 using place_of = typename detail::place_of_vectors<T>::type;
 

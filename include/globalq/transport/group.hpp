@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: some of the workers of a transport, numbered anew.
+/// @brief Transport: a subset of the workers of a transport, with new ranks.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace GLOBALQ_ABI::transport {
 
 namespace detail {
 
-/// Passes messages on under other numbers. The list of ranks must outlive it.
+/// Translates ranks and forwards messages. The list of ranks must outlive it.
 template <Transport T>
 class renumbered {
  public:
   using request = typename T::request;
 
-  /// @param ranks  of the group's workers, in the order of their new numbers
-  /// @param mine   this worker's new number
+  /// @param ranks  ranks of the group's workers, in the order of their new ranks
+  /// @param mine   this worker's new rank
   renumbered(T& workers, std::span<int const> ranks, int mine)
       : workers_(workers), ranks_(ranks), mine_(mine) {}
 
@@ -58,7 +58,7 @@ class renumbered {
     return workers_.takes_device_memory(ranks_[static_cast<std::size_t>(peer)]);
   }
 
-  /// @brief The rank of a worker of the group in the transport that it is a part of.
+  /// @brief The rank in the underlying transport of a worker of the group.
   [[nodiscard]] int rank_outside(int peer) const { return rank_of("rank_outside", peer); }
 
  private:
@@ -81,7 +81,7 @@ struct rank_list {
   std::vector<int> list;
 };
 
-/// The execution space of a transport that has one.
+/// The execution space of a transport, if it has one.
 template <class T>
 struct space_of {};
 template <OwnExecution T>
@@ -91,18 +91,18 @@ struct space_of<T> {
 
 }  // namespace detail
 
-/// @brief A transport among some of the workers of another one, numbered in the order of a list.
+/// @brief A transport among a subset of the workers of another one, with ranks in the order of a list.
 ///
-/// Only workers in the list make one, all with the same list. Messages are those of the whole transport: between two
-/// workers, what is sent through a group and past it is paired in the order in which it was sent. Transport errors name
-/// ranks of the whole transport.
+/// Every worker in the list, and no other, constructs it with the same list. It uses the messages of the underlying
+/// transport: between two workers, sends match receives in order, whether they go through the group or not. Transport
+/// errors name ranks of the underlying transport.
 ///
 /// @code
-/// gq::transport::group odd{workers, {1, 3, 5}};   // on workers 1, 3 and 5, which are 0, 1 and 2 in it
+/// gq::transport::group odd{workers, {1, 3, 5}};   // on workers 1, 3 and 5, whose ranks in it are 0, 1 and 2
 /// gq::allreduce_mean mean{odd, op, gq::schedule::ring{}};
 /// @endcode
 /// @tparam T  a transport of host memory
-/// @note Not to be shared by threads; the transport must outlive it.
+/// @note Not thread-safe; the transport must outlive it.
 template <Transport T>
 class group : private detail::rank_list, public detail::renumbered<T>, public detail::space_of<T> {
   static_assert(
@@ -112,8 +112,8 @@ class group : private detail::rank_list, public detail::renumbered<T>, public de
 
  public:
   /// @param workers  this worker's endpoint
-  /// @param ranks    different workers of it, this one among them
-  /// @throws configuration_error when a rank is no worker's, is named twice, or the own one is missing
+  /// @param ranks    different ranks of workers, this one's among them
+  /// @throws configuration_error if a rank does not exist or appears twice, or this worker's is missing
   group(T& workers, std::vector<int> ranks)
       : detail::rank_list{std::move(ranks)},
         detail::renumbered<T>(workers, detail::rank_list::list, place_in(detail::rank_list::list, workers)),
@@ -121,7 +121,7 @@ class group : private detail::rank_list, public detail::renumbered<T>, public de
   group(group const&) = delete;
   group& operator=(group const&) = delete;
 
-  /// @brief Where kernels run when the caller names no space.
+  /// @brief Execution space of kernels if the caller names none.
   [[nodiscard]] decltype(auto) execution() requires OwnExecution<T> { return workers_.execution(); }
 
   [[nodiscard]] std::string name() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: the processes of an MPI communicator, as they exchange messages.
+/// @brief transport: messages and collectives of transport::mpi.
 
 #include <algorithm>
 #include <bit>

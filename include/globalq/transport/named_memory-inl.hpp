@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: how processes that know a name join, and how their messages fail.
+/// @brief transport: how processes that share a name join, and how their messages fail.
 
 #include "collectives.hpp"
 #include "detail/shared_failure.hpp"
@@ -22,19 +22,19 @@
 namespace GLOBALQ_ABI::transport {
 namespace detail {
 
-/// The first page of the memory: who has joined, before anything else is looked at.
+/// The first page of the memory: state of the join, which processes read first.
 struct named_page {
   static constexpr std::size_t bytes = 16384;
   static constexpr int most = 512;
 
-  std::atomic<std::uint32_t> ready{0};  ///< the rest is in order
+  std::atomic<std::uint32_t> ready{0};  ///< the rest is initialized
   std::uint32_t processes = 0;
-  std::uint64_t spaces[most] = {};               ///< of process ids
+  std::uint64_t spaces[most] = {};               ///< namespaces of process ids
   std::atomic<std::uint64_t> joined[most] = {};  ///< process ids; 0: not yet
-  std::atomic<std::uint32_t> refused{0};  ///< 0: nobody was; 1: the text is being written; 2: it is there
+  std::atomic<std::uint32_t> refused{0};         ///< 0: no refusal; 1: the text is being written; 2: complete
   char why[1000] = {};
 
-  /// Tells those that wait.
+  /// Reports a refusal to the waiting processes.
   void refuse(std::string const& text) {
     std::uint32_t none = 0;
     if (!refused.compare_exchange_strong(none, 1)) return;
@@ -44,7 +44,7 @@ struct named_page {
 };
 static_assert(sizeof(named_page) <= named_page::bytes);
 
-/// How often the process has been forked before it became what it is: a parent's transports are not its own.
+/// Number of forks up to this process. A parent's transports are invalid in its children.
 inline std::uint64_t& forks() {
   static std::uint64_t count = 0;
   static int const registered = ::pthread_atfork(nullptr, nullptr, [] { ++count; });
@@ -114,7 +114,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     detail::shared_node::prepare(mapping_.memory() + page::bytes, plan);
     first->ready.store(1, std::memory_order_release);
   } else {
-    detail::shared_mapping front;  // all that is known before the sizes were compared
+    detail::shared_mapping front;  // only the first page, until sizes were compared
     for (int problem; (problem = front.open(path, page::bytes)) != 0; pause("rank 0 to make " + quoted))
       if (problem != ENOENT && problem != ENODATA) throw no_memory(problem);
     first = std::launder(reinterpret_cast<page*>(front.memory()));
@@ -140,7 +140,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     for (int r = 0; r < size_; ++r) {
       std::uint64_t const process = first->joined[r].load();
       if (process == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-      // numbers of another namespace mean other processes
+      // ids of another namespace mean other processes
       else if (turn % 64 == 63 && space != 0 && first->spaces[r] == space &&
                detail::shared_node::has_ended(process))
         throw transport_error(message("named_memory",
@@ -168,7 +168,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
 }
 
 GLOBALQ_DECL named_memory::~named_memory() {
-  // In a process that was forked from this one's: it is the parent that says when it leaves.
+  // In a forked child, do not mark this process as left: only the parent does.
   if (forks_ != detail::forks()) static_cast<void>(node_.release());
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: processes of one machine, joined by a piece of memory whose name they know. No launcher, no MPI.
+/// @brief transport: processes of one machine that share named memory. Needs no launcher and no MPI.
 
 #include "concept.hpp"
 #include "detail/shared_mapping.hpp"
@@ -23,20 +23,20 @@ struct shared_problem;
 
 /// @brief One of n processes of a machine that share memory.
 ///
-/// All of them give the same name, which must be new for each job: whoever starts them chooses it at random and passes it on. The name
-/// is removed once all have joined, so a job that is killed later leaves nothing behind.
+/// All of them pass the same name, which must be new for each job, for example a random one that the starting script
+/// passes on. The name is removed once all have joined, so a job that is killed later leaves nothing behind.
 ///
 /// @code
 /// transport::named_memory workers{"job-8f3a", rank, size};
 /// @endcode
-/// Messages travel as those of transport::shared_memory do: short ones through rings in the shared memory, long ones are read
-/// where they lie, if the system lets a process do that (GLOBALQ_SINGLE_COPY=off: never).
+/// Messages travel as in transport::shared_memory: short ones through rings in the shared memory; long ones the
+/// receiver reads from the sender's memory if the system permits that (GLOBALQ_SINGLE_COPY=off disables it).
 ///
-/// After an error the transport is unusable, and so are those of the other processes, whose waits end by an error too. In a process
-/// that is forked off it is unusable as well.
+/// After an error the transport is unusable on all processes: their waits throw too. It is also unusable in a forked
+/// child process.
 class named_memory {
  public:
-  /// A transfer. One that goes before it was waited for makes the transport unusable, since its memory may be moved still.
+  /// A transfer. Destroying it before wait() makes the transport unusable, since the peer may still access its memory.
   class request {
    public:
     request() = default;
@@ -69,11 +69,11 @@ class named_memory {
   };
 
   /// @brief Joins; returns when all have joined.
-  /// @param name      letters, digits, '-', '_' and '.', at most 200; the same of all, and of no other job
+  /// @param name      letters, digits, '-', '_' and '.', at most 200; the same on all processes, and unique to the job
   /// @param rank      of this process, in [0, size)
   /// @param settings  the deadline of each wait, and of joining
-  /// @throws configuration_error for a name or rank that cannot be, and where the system refuses memory; transport_error when a
-  ///         process has not come by the deadline
+  /// @throws configuration_error for an invalid name, rank or size, or if the system refuses memory; transport_error if
+  ///         a process has not joined by the deadline
   named_memory(std::string_view name, int rank, int size, options settings = {});
 
   named_memory(named_memory const&) = delete;
@@ -87,7 +87,8 @@ class named_memory {
 
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
-  /// @throws transport_error when sizes differ, the peer has left or died, another process failed, or time is up
+  /// @throws transport_error when sizes differ, the peer has left or died, another process failed, or the deadline
+  ///         passed
   void wait(request& transfer);
   /// @shape mine: b bytes, the same b on every worker; all: size() * b bytes
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
@@ -95,14 +96,14 @@ class named_memory {
  private:
   void join(std::string const& name, std::chrono::steady_clock::time_point until);
   std::string message(std::string_view operation, std::string const& what, std::string_view remedy) const;
-  /// Tells the others, and throws.
+  /// Informs the other processes, then throws.
   [[noreturn]] void stop(detail::shared_problem const& why);
   void expect_usable(char const* operation) const;
   void give_up() noexcept;
 
   int rank_, size_;
   std::chrono::nanoseconds deadline_;
-  std::uint64_t forks_;             ///< of the process, when this was made
+  std::uint64_t forks_;             ///< forks before this object's construction
   detail::shared_mapping mapping_;  // outlives the node
   std::unique_ptr<detail::shared_node> node_;
   bool broken_ = false;

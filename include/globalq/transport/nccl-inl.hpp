@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: the ranks of an NCCL communicator, as they exchange messages.
+/// @brief transport: messages and collectives of transport::nccl.
 
 #include <algorithm>
 #include <cstring>
@@ -54,7 +54,7 @@ GLOBALQ_DECL ncclUniqueId nccl::id_for(endpoint& workers) {
   } made = {};
   if (workers.rank() == 0) made.result = ncclGetUniqueId(&made.id);
   made = broadcast_value(workers, 0, made);
-  if (made.result != ncclSuccess)  // every worker hears of it
+  if (made.result != ncclSuccess)  // every worker receives the code
     throw transport_error{globalq::detail::worker_message(
         "connect", workers.rank(), workers.size(),
         std::string{"ncclGetUniqueId on rank 0: "} + ncclGetErrorString(made.result),
@@ -136,7 +136,7 @@ GLOBALQ_DECL void nccl::prepare(ncclComm_t communicator) {
            "make both while the same device is current");
 #endif
   group_of_.assign(2 * static_cast<std::size_t>(size_), 0);
-  // Small values are what allgather() of host memory is for; longer ones pass in pieces.
+  // allgather() of host memory is for small values; longer ones are exchanged in pieces.
   piece_bytes_ =
       std::clamp<std::size_t>((std::size_t{1} << 20) / static_cast<std::size_t>(size_), 256, 65536);
   std::size_t const bytes = piece_bytes_ * static_cast<std::size_t>(size_);
@@ -145,7 +145,7 @@ GLOBALQ_DECL void nccl::prepare(ncclComm_t communicator) {
   pinned_.reset(static_cast<std::byte*>(memory));
   check(cudaMalloc(&memory, bytes), "cudaMalloc");
   staging_.reset(static_cast<std::byte*>(memory));
-  // after a collective that was given up, what is copied to the host is nobody else's memory
+  // After an abandoned collective, staging holds old bytes; zeros ensure that they are not another allocation's.
   check(cudaMemsetAsync(memory, 0, bytes, stream_), "cudaMemsetAsync");
   prepared_ = true;
 }
@@ -214,7 +214,7 @@ GLOBALQ_DECL ncclResult_t nccl::enqueue(std::vector<transfer> const& group) {
 
 GLOBALQ_DECL void nccl::choose_group() {
   group_.clear();
-  group_.reserve(pending_.size());  // from here on nothing throws
+  group_.reserve(pending_.size());  // nothing throws from here on
   ++groups_;
   std::size_t kept = 0;
   for (auto const& each : pending_) {
@@ -374,7 +374,7 @@ GLOBALQ_DECL void nccl::abort() noexcept {
   detail::on_device const here{device_};
   communicator_.abort();
   pending_.clear();
-  // Kernels of NCCL end soon after they see the abort; a caller frees its buffers when this returns.
+  // NCCL's kernels end soon after the abort; the caller frees its buffers when this returns.
   auto const until = std::chrono::steady_clock::now() + std::chrono::seconds{1};
   for (unsigned turn = 0; !detail::capturing(stream_) && detail::state_of(stream_) == cudaErrorNotReady &&
                           std::chrono::steady_clock::now() < until;

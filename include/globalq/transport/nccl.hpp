@@ -31,41 +31,42 @@
 
 namespace GLOBALQ_ABI::transport {
 
-/// @brief One rank of an NCCL communicator. Messages are device memory; everything runs on the caller's stream.
+/// @brief One rank of an NCCL communicator. Messages are in device memory; all work runs on the caller's stream.
 ///
-/// A wait is an order on the stream, not a pause of the host: `wait(request)` returns when the transfer is enqueued,
-/// and what is put on the stream afterwards runs after it. Only allgather() of host memory and synchronize() wait on
-/// the host. So everything else can be captured in a CUDA graph, once it has run outside (NCCL connects collectives at
+/// A wait does not block the host; it orders the stream: `wait(request)` returns when the transfer is enqueued,
+/// and work that is enqueued afterwards runs after it. Only allgather() of host memory and synchronize() block
+/// the host. Everything else can be captured in a CUDA graph once it has run outside (NCCL connects collectives at
 /// the first one); destroy the graph before the transport.
 ///
-/// A stream runs one thing after the other, so transfers are collected, and what a wait needs starts in NCCL groups, in
-/// which none waits for another. A group takes the first pending send to each peer and the first pending receive from
-/// each: the k-th messages of all workers travel together, and receives may be posted ahead of their time. That suits
-/// schedules in which workers go in step, as those of globalq do with whole segments (chunk_bytes()). What cannot work
-/// is a wait that ends only after a peer got a later message in the same direction; schedule::tree in chunks does that,
-/// so allreduce_mean refuses globalq::options::chunk_values there. A collective starts all that is pending before it.
+/// A stream runs its work in order, so transfers are collected, and a wait starts the pending ones that it needs in
+/// NCCL groups; transfers of a group progress together. A group takes the first pending send to each peer and the first
+/// pending receive from each: the k-th messages of all workers travel together, and receives may be posted early. That
+/// suits schedules whose workers proceed in lockstep, as globalq's do with whole segments (chunk_bytes()). It deadlocks
+/// if a wait ends only after a peer received a later message in the same direction; schedule::tree in chunks does that,
+/// so allreduce_mean refuses globalq::options::chunk_values there. A collective first starts all pending transfers.
 ///
-/// Calls are not made between the caller's own ncclGroupStart and ncclGroupEnd: there NCCL starts nothing before the
-/// caller's group ends, and what follows on the stream would read bytes that have not arrived. Each transport of a
-/// process has a thread of its own, and one thread at a time uses it.
+/// Do not make calls between your own ncclGroupStart and ncclGroupEnd: NCCL starts nothing before the outer group
+/// ends, and later work on the stream would read bytes that have not arrived. Each transport of a
+/// process needs its own thread, and one thread at a time uses it.
 ///
-/// NCCL does not compare sizes: where a send and its receive differ, the received bytes are unspecified or the stream
-/// stops until a deadline. Empty messages travel too, so transport::barrier() orders the streams of all workers.
+/// NCCL does not compare sizes: if those of a send and its receive differ, the received bytes are unspecified, or the
+/// stream stalls until a deadline. Empty messages travel too, so transport::barrier() orders the streams of all
+/// workers.
 ///
-/// The calling thread enqueues messages; with NCCL before 2.18, or while NCCL_COMM_SPLIT_SHARE_RESOURCES=0 is set, NCCL
-/// starts a thread for each group (15 to 40 us). Workers are connected for messages when the transport is made, and for
-/// collectives by the first ones, which pause the host until all workers have come.
+/// The calling thread enqueues messages. With NCCL before 2.18, or if NCCL_COMM_SPLIT_SHARE_RESOURCES=0 is set, NCCL
+/// starts a thread for each group (15 to 40 us). The constructor connects the workers for messages; the first
+/// collectives connect them for collectives, and block the host until all workers have called.
 ///
-/// Failures: every status is checked, NCCL's asynchronous errors too, before work is enqueued and while the host
-/// waits. The deadline bounds each wait of the host, also that for connections. After a failure, or when a request is
-/// destroyed before it was waited for, the communicator is aborted: its kernels end, and no message touches memory any
-/// more; every later call throws the first error again. Other workers hear of it by NCCL or by their own deadlines.
-/// cudaStreamSynchronize knows no deadline: synchronize() does.
+/// Failures: every status is checked, and NCCL's asynchronous errors before work is enqueued and while the host
+/// waits. The deadline bounds each wait of the host, also for connections. After a failure, or when a request is
+/// destroyed before wait(), the communicator is aborted: its kernels end, and no message accesses memory
+/// any more; every later call throws the first error again. Other workers detect it through NCCL or at their deadlines.
+/// cudaStreamSynchronize has no deadline; synchronize() has one.
 class nccl {
  public:
   static constexpr bool on_stream = true;
 
-  /// @brief A send or receive that is posted. It refers to its transport, which outlives it. Destroying it before
+  /// @brief A posted send or receive. It refers to its transport, which must outlive it. Destroying it before
   ///        wait() breaks the transport.
   class request {
    public:
@@ -87,31 +88,31 @@ class nccl {
     request(nccl& owner, std::uint64_t number) : owner_{&owner}, number_{number} {}
 
     nccl* owner_ = nullptr;
-    std::uint64_t number_ = 0;  // of this transport's transfers, in the order in which they were posted
+    std::uint64_t number_ = 0;  // among this transport's transfers, in posting order
   };
 
-  /// @brief Uses a communicator of the caller's. Workers call together.
+  /// @brief Uses a communicator of the caller. All workers call it.
   ///
-  /// The communicator stays the caller's, who uses it for nothing else meanwhile and destroys it afterwards, unless the
-  /// transport failed: communicator() is then null, and the communicator aborted and freed. One that blocks
-  /// (ncclCommInitRank) is revoked at the deadline where a peer never connects; with NCCL before 2.28.7, which cannot
-  /// revoke, that hangs. One with ncclConfig_t::blocking = 0 needs neither. Where this constructor fails to connect the
-  /// workers, the communicator is aborted too; before that (memory, what the communicator is) it is left alone.
+  /// The caller owns the communicator, does not use it for anything else meanwhile, and destroys it afterwards, unless
+  /// the transport failed: then communicator() is null, and the communicator was aborted and freed. A blocking
+  /// communicator (ncclCommInitRank) is revoked at the deadline if a peer never connects; NCCL before 2.28.7 cannot
+  /// revoke, and hangs. One with ncclConfig_t::blocking = 0 needs neither. If this constructor fails to connect the
+  /// workers, it aborts the communicator; if it fails earlier (allocation, validation), it does not touch it.
   /// @param communicator  initialized; all of its ranks make a transport
   /// @param stream        of the communicator's device; outlives the transport
-  /// @param settings      the deadline of each wait of the host; above 0, and counted as at most a year
+  /// @param settings      the deadline of each wait of the host; positive; capped at a year
   /// @throws              configuration_error; transport_error
   nccl(ncclComm_t communicator, cudaStream_t stream, options settings = {});
 
-  /// @brief Makes a communicator on the current device, from an id that rank 0 got by ncclGetUniqueId and gave to all.
-  ///        Workers call together.
+  /// @brief Makes a communicator on the current device, from an id that rank 0 got by ncclGetUniqueId and sent to all.
+  ///        All workers call it.
   ///
-  /// Two, in fact: one that does not block connects within the deadline, and one that blocks is split off for messages.
-  /// @throws configuration_error; transport_error, also when not all workers call before the deadline
+  /// It makes two: a non-blocking one connects within the deadline, and a blocking one is split off it for messages.
+  /// @throws configuration_error; transport_error, also if not all workers call before the deadline
   nccl(ncclUniqueId const& id, int rank, int size, cudaStream_t stream, options settings = {});
 
-  /// @brief Makes a communicator among the workers of another transport, such as mpi, which carries the id. Workers
-  ///        call together, each with its device current.
+  /// @brief Makes a communicator among the workers of another transport, such as mpi, which carries the id. All workers
+  ///        call it, each with its device current.
   /// @throws configuration_error; transport_error
   template <Transport Host>
   requires(!std::same_as<Host, nccl>) nccl(Host& workers, cudaStream_t stream, options settings = {})
@@ -120,8 +121,8 @@ class nccl {
   nccl(nccl const&) = delete;
   nccl& operator=(nccl const&) = delete;
 
-  /// @brief Waits for the stream, up to the deadline, unless it is being captured, then lets go of the communicator.
-  ///        One that was made here is destroyed; its workers meet for that, up to the deadline.
+  /// @brief Waits for the stream, up to the deadline, unless it is being captured, then releases the communicator.
+  ///        Workers together destroy one that this transport made, up to the deadline.
   ~nccl();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -129,71 +130,71 @@ class nccl {
   [[nodiscard]] std::string_view name() const noexcept { return "nccl"; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
 
-  /// @brief The communicator of the messages; null once the transport failed.
+  /// @brief The communicator of the messages; null after a failure.
   [[nodiscard]] ncclComm_t communicator() const noexcept { return communicator_.get(); }
 
-  /// @brief Messages had best be whole segments: on one stream nothing overlaps with them.
+  /// @brief Recommends whole segments as messages: on one stream nothing overlaps with them.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return std::size_t{1} << 48; }
 
-  /// @brief Bytes handed over for sending so far: those of each send, n - 1 times the own bytes of an
+  /// @brief Bytes that this worker has sent: those of each send, n - 1 times its bytes of an
   ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
 #if defined(KOKKOS_ENABLE_CUDA)
-  /// @brief Space of kernels when the caller gives none.
+  /// @brief Execution space of kernels if the caller names none.
   using execution_space = Kokkos::Cuda;
 
   /// @brief An instance that launches on stream().
-  /// @throws configuration_error when Kokkos is not running
+  /// @throws configuration_error if Kokkos is not running
   [[nodiscard]] execution_space execution() const {
     detail::expect_kokkos("nccl");
     return execution_space{stream_};
   }
 #endif
 
-  /// @brief Posts a send; `bytes` are read on the stream, between here and wait().
-  /// @param bytes  device memory, written by work that is on the stream already
-  /// @throws       configuration_error when there is no such peer or the bytes are no device memory; transport_error
+  /// @brief Posts a send; `bytes` are read on the stream, between this call and wait().
+  /// @param bytes  device memory, written by work that is already on the stream
+  /// @throws       configuration_error if there is no such peer or the bytes are not device memory; transport_error
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
 
-  /// @brief Posts a receive; `bytes` are written on the stream, between here and wait().
+  /// @brief Posts a receive; `bytes` are written on the stream, between this call and wait().
   /// @param bytes  device memory
-  /// @throws       configuration_error when there is no such peer or the bytes are no device memory; transport_error
+  /// @throws       configuration_error if there is no such peer or the bytes are not device memory; transport_error
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
 
-  /// @brief Starts the transfer. Work that is put on the stream from now on runs after it.
+  /// @brief Starts the transfer. Work that is enqueued on the stream from now on runs after it.
   /// @throws transport_error
   void wait(request& posted);
 
-  /// @brief Gives every worker the bytes of all. Workers call together, all with device memory or all with host memory.
+  /// @brief Gives every worker the bytes of all. All workers call it, all with device memory or all with host memory.
   ///
-  /// Device memory: enqueued. Host memory: passes through pinned memory, and the host waits for the stream; a failure
-  /// leaves `all` alone up to 64 KiB a worker (less above 16 workers: 1 MiB in all).
-  /// @shape  mine: b bytes, the same b on every worker; all: size() * b bytes; mine may be the own slot of all
-  /// @throws configuration_error when `all` has another size, one is device memory and the other is not, or host memory
+  /// Device memory: enqueued. Host memory: copied through pinned memory, and the host waits for the stream; a failure
+  /// leaves `all` unchanged up to 64 KiB a worker (less above 16 workers: 1 MiB in total).
+  /// @shape  mine: b bytes, the same b on every worker; all: size() * b bytes; mine may be slot rank() of all
+  /// @throws configuration_error if `all` has another size, only one of them is device memory, or host memory
   ///         is given while the stream is being captured; transport_error
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  /// @brief Makes every worker's lanes the sum over all workers. Workers call together. Enqueued.
+  /// @brief Replaces every worker's lanes by the sum over all workers. All workers call it. Enqueued.
   ///
-  /// Integers are added exactly as long as the sums fit. The order in which floats are added is NCCL's.
-  /// @shape       lanes: n values in device memory, the same n on every worker; no limit but memory
-  /// @throws      configuration_error when the lanes are no device memory; transport_error
-  /// @determinism integers: exact. float: the same bits on every worker, since NCCL computes each sum at one place
+  /// Integer sums are exact if they fit. NCCL determines the order in which floats are added.
+  /// @shape       lanes: n values in device memory, the same n on every worker; any n
+  /// @throws      configuration_error if the lanes are not device memory; transport_error
+  /// @determinism integers: exact. float: the same bits on every worker, since NCCL computes each sum in one place
   template <SumLane Lane>
   requires(!std::same_as<Lane, std::int16_t>) void allreduce_sum(std::span<Lane> lanes) {
     sum(lanes.data(), lanes.size(), lanes.size_bytes(), detail::nccl_type<Lane>());
   }
 
-  /// What allreduce_sum of int16 would return: not void, so that OwnAllreduceSum says that there is none.
+  /// Result type of allreduce_sum of int16: not void, so that OwnAllreduceSum is not satisfied.
   struct no_such_sum {};
 
-  /// @brief NCCL has no 16-bit integer type: throws before any byte moves.
+  /// @brief NCCL has no 16-bit integer type: throws before any communication.
   /// @throws configuration_error
   [[noreturn]] no_such_sum allreduce_sum(std::span<std::int16_t>);
 
-  /// @brief Returns when all that is on the stream has run. What is posted and not waited for is not on it yet.
-  /// @throws transport_error when the deadline passed or a transfer failed; configuration_error during capture
+  /// @brief Blocks until all work on the stream has run. Pending transfers are not on it yet.
+  /// @throws transport_error if the deadline passed or a transfer failed; configuration_error during capture
   void synchronize();
 
  private:
@@ -205,7 +206,7 @@ class nccl {
     std::uint64_t number;
   };
 
-  /// What was enqueued last, for messages: transfers, or a collective.
+  /// The last enqueued work, for messages: transfers, or a collective.
   struct work {
     char const* operation = "nccl";
     char const* call = "NCCL";
@@ -223,12 +224,12 @@ class nccl {
 
   static ncclUniqueId id_for(endpoint& workers);
 
-  /// Reads what the communicator is, and allocates.
+  /// Reads rank, size and device of the communicator, and allocates.
   void prepare(ncclComm_t communicator);
 
-  /// Connects every worker with every other one. NCCL does so in the group of the first messages, and the host waits
-  /// for all peers of that group. With groups of schedules, workers would wait for each other in a ring; this group is
-  /// the same on all workers.
+  /// Connects every worker with every other one. NCCL connects in the group of the first messages, and the host waits
+  /// for all peers of that group. With the groups of a schedule, workers would wait for each other in a ring; this
+  /// group is the same on all workers.
   void greet_all();
 
   [[noreturn]] static void refuse(std::string const& what, std::string const& remedy);
@@ -243,7 +244,7 @@ class nccl {
 
   void start_all();
 
-  /// Starts the first pending transfer of each peer and direction, side by side.
+  /// Starts the first pending transfer of each peer and direction concurrently.
   void start_group();
 
   ncclResult_t enqueue(std::vector<transfer> const& group);
@@ -251,7 +252,8 @@ class nccl {
   /// Moves the first transfers of each peer and direction from pending_ to group_.
   void choose_group();
 
-  /// A message to itself has both ends in one group, of the same size: nobody else will post the other.
+  /// Both ends of a message of a worker to itself must be in one group and have the same size; no other worker posts
+  /// one.
   void expect_messages_to_itself();
 
   void allgather_host(std::span<std::byte const> mine, std::span<std::byte> all);
@@ -262,7 +264,7 @@ class nccl {
 
   bool is_device_memory(void const* data);
 
-  /// Host memory is refused even where a device can read it: the host would not know when it is written.
+  /// Refuses host memory even if the device can read it: the host could not detect when it is written.
   void expect_device_memory(char const* operation, void const* data, std::size_t count);
 
   void refuse_capture(char const* operation);
@@ -278,13 +280,13 @@ class nccl {
 
   void expect_usable() const;
 
-  /// Throws when something that was enqueued earlier has failed meanwhile.
+  /// Throws if earlier enqueued work has failed.
   void expect_healthy();
 
-  /// Every NCCL status comes here; ncclInProgress is one that the deadline passed.
+  /// Checks the status of every NCCL call; ncclInProgress means that the deadline passed.
   void check(ncclResult_t result);
 
-  /// Every CUDA status comes here.
+  /// Checks the status of every CUDA call.
   void check(cudaError_t code, char const* call);
 
   [[noreturn]] void fail(ncclResult_t result);
@@ -294,15 +296,15 @@ class nccl {
   /// "send" , "recv" or "send and recv"
   static char const* operation_of(std::vector<transfer> const& group);
 
-  /// What others must do for the last work to end: "rank 1 to send 64 bytes, rank 3 to receive 64 bytes"
+  /// The missing actions of the peers of the last work: "rank 1 to send 64 bytes, rank 3 to receive 64 bytes"
   std::string needs() const;
 
-  /// Throws. Before, it makes sure that nothing hangs on the device any more.
+  /// Aborts pending work on the device, then throws.
   [[noreturn]] void stop(std::string text);
 
   void abort() noexcept;
 
-  /// A request was destroyed before it was waited for.
+  /// Called when a request is destroyed before wait().
   void give_up() noexcept;
 
   int rank_ = 0;
@@ -317,13 +319,13 @@ class nccl {
   std::vector<transfer> group_;    // started last
   std::uint64_t posted_ = 0;
   std::uint64_t groups_ = 0;
-  std::vector<std::uint64_t> group_of_;  // the last group that took a receive from, a send to each peer
+  std::vector<std::uint64_t> group_of_;  // the last group that took a receive from, or a send to, each peer
   work last_;
   std::uint64_t bytes_sent_ = 0;
   std::size_t piece_bytes_ = 0;
-  detail::pinned_memory pinned_;  // where small values of the host pass through
+  detail::pinned_memory pinned_;  // staging of small host values
   detail::device_memory staging_;
-  std::string failure_;  // why nothing works any more
+  std::string failure_;  // the error of every later call; empty: none
 };
 
 #if defined(GLOBALQ_COMPILED)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Transport: worker 0 decides, and all hear what it decided, or why it could not.
+/// @brief Transport: worker 0 decides, and every worker receives the decision or the error.
 
 #include "../core/error.hpp"
 #include "collectives.hpp"
@@ -15,23 +15,23 @@
 
 namespace GLOBALQ_ABI::transport {
 
-/// @brief What worker 0 decided. It lies in memory that outlasts an exchange that is given up (see keeping()).
+/// @brief A decision of worker 0. It must be in memory that outlives an exchange that is given up (see keeping()).
 template <class Value>
 requires std::is_trivially_copyable_v<Value>
 struct decision {
   Value value{};
   std::uint32_t failed = 0;
-  char text[764] = {};  ///< why there is no value; cut off where it is longer
+  char text[764] = {};  ///< why there is no value; truncated if longer
 };
 
-/// @brief Gives every worker what decide() returns at worker 0. All call.
+/// @brief Returns to every worker the value of decide() on worker 0. All workers call it.
 ///
-/// For what workers would compute differently, since they are different machines: predictions, solvers that use exp and log.
-/// @param who     decides, for errors: "adapt::agree: the solver"
+/// For values that may differ between machines, such as predictions or solvers that use exp and log.
+/// @param who     name of the decision in errors: "adapt::agree: the solver"
 /// @param decide  decide() -> Value; only worker 0 calls it
 /// @returns       the same bits on every worker
-/// @throws        on every worker alike: configuration_error with the text of what decide() throws; transport_error
-/// @complexity    the bytes of a decision down a tree
+/// @throws        on every worker alike: configuration_error with the text of an exception of decide(); transport_error
+/// @complexity    a broadcast of the decision along a tree
 template <Transport T, class Value, class Decide>
 Value const& root_decides(T& t, decision<Value>& d, char const* who, Decide const& decide) {
   d.failed = 0;

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: carries the memory of a device over a transport of host memory, through pinned buffers where needed.
+/// @brief Transport: moves device memory over a transport of host memory, through pinned buffers where necessary.
 
 #include <Kokkos_Core.hpp>
 #include <bit>
@@ -21,13 +21,13 @@
 
 namespace GLOBALQ_ABI::transport {
 
-/// @brief A transport for vectors in device memory, over one that moves host memory: mpi, shared_memory, threads.
+/// @brief A transport for vectors in device memory over one that moves host memory: mpi, shared_memory, threads.
 ///
-/// Each message is copied once on either side, between the device and a pinned buffer. A send waits for the stream (the
-/// bytes must be there before the host can send them); a receive that was waited for is on the stream: what is enqueued
-/// next finds the bytes. So the device computes on while the host waits for the network.
-/// Where the host transport takes device memory itself (mpi between nodes, with an MPI that is CUDA-aware), messages
-/// are not copied, and a receive waits for the stream before it starts.
+/// Each side copies a message once, between the device and a pinned buffer. A send waits for the stream, because the
+/// bytes must be complete before the host sends them. After wait(), a received message is on the stream: work that is
+/// enqueued later sees the bytes. The device therefore computes while the host waits for the network.
+/// If the host transport moves device memory itself (mpi between nodes, with a CUDA-aware MPI), messages are not
+/// copied, and a receive waits for the stream before it starts.
 ///
 /// @code
 /// gq::transport::mpi hosts{MPI_COMM_WORLD};
@@ -35,8 +35,8 @@ namespace GLOBALQ_ABI::transport {
 /// gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
 /// @endcode
 /// @tparam Host   a transport
-/// @tparam Space  where vectors and kernels are; one instance of it is the stream
-/// @note Not to be shared by threads; the host transport must outlive it.
+/// @tparam Space  execution space of vectors and kernels; one instance of it is the stream
+/// @note Not thread-safe; the host transport must outlive it.
 template <Transport Host, class Space = Kokkos::DefaultExecutionSpace>
 class staged {
   struct buffer {
@@ -44,7 +44,7 @@ class staged {
     byte_buffer memory;
     std::size_t room = 0;
     bool taken = false;
-    std::uint64_t free_after = 0;  ///< number of the fence after which no copy reads it any more
+    std::uint64_t free_after = 0;  ///< number of the fence after which no copy reads it
   };
 
  public:
@@ -53,7 +53,7 @@ class staged {
   /// The host waits for every message.
   static constexpr bool host_driven = true;
 
-  /// @brief A message under way. Destroying it before wait() gives it up.
+  /// @brief A transfer. Destroying it before wait() gives it up.
   class request {
    public:
     request() = default;
@@ -65,7 +65,7 @@ class staged {
     request& operator=(request&& other) noexcept {
       inner_ = std::move(other.inner_);
       buffer_ = std::exchange(other.buffer_,
-                              nullptr);  // one that was given up stays taken: it may still be written
+                              nullptr);  // a buffer that was given up stays taken: it may still be written
       to_ = other.to_;
       direct_ = std::exchange(other.direct_, false);
       return *this;
@@ -96,8 +96,8 @@ class staged {
   void retain(std::shared_ptr<void> buffers) requires OwnRetain<Host> { host_.retain(std::move(buffers)); }
 
   /// @brief Starts a send; waits until the stream has written the bytes.
-  /// @param bytes  device memory, written by work that is on the stream already; unchanged until wait()
-  /// @throws       configuration_error while the stream is captured; the host transport's errors
+  /// @param bytes  device memory, written by work that is already on the stream; unchanged until wait()
+  /// @throws       configuration_error while the stream is being captured; the host transport's errors
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
     refuse_capture("send");
     request r;
@@ -117,7 +117,7 @@ class staged {
 
   /// @brief Starts a receive.
   /// @param bytes  device memory; written on the stream, after wait()
-  /// @throws       configuration_error while the stream is captured; the host transport's errors
+  /// @throws       configuration_error while the stream is being captured; the host transport's errors
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
     refuse_capture("recv");
     request r;
@@ -133,7 +133,7 @@ class staged {
     return r;
   }
 
-  /// @brief Waits for the message. Received bytes are in place for what is enqueued from now on.
+  /// @brief Waits for the message. Work that is enqueued from now on sees received bytes.
   /// @throws the host transport's errors
   void wait(request& posted) {
     if (posted.direct_) {
@@ -150,7 +150,7 @@ class staged {
   }
 
   /// @brief Gives every worker the bytes of all, in device memory.
-  /// @shape  mine: b bytes; all: size() * b bytes; mine may be the own slot of all
+  /// @shape  mine: b bytes; all: size() * b bytes; mine may be slot rank() of all
   /// @throws configuration_error; the host transport's errors
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
     detail::expect_room_for_all(*this, mine.size(), all.size());
@@ -163,10 +163,10 @@ class staged {
     fence();
     transport::allgather(host_, own, out);
     on_.copy_in(all.data(), out.data(), all.size());
-    fence();  // the buffer is used again
+    fence();  // the next call reuses the buffer
   }
 
-  /// @brief Makes every worker's lanes the sum over all workers, in device memory.
+  /// @brief Replaces every worker's lanes by the sum over all workers, in device memory.
   template <SumLane Lane>
   requires OwnAllreduceSum<Host, Lane>
   void allreduce_sum(std::span<Lane> lanes) {
@@ -198,13 +198,13 @@ class staged {
           "use transport::nccl in graphs")};
   }
 
-  /// Rooms come in eight sizes an octave, so that frames that differ in length from call to call find one.
+  /// Buffer sizes come in eight steps per octave, so that frames whose length varies between calls reuse buffers.
   static std::size_t room_for(std::size_t bytes) {
     std::size_t const step = std::bit_ceil(bytes + 1) / 16;
     return step == 0 ? bytes : (bytes + step - 1) / step * step;
   }
 
-  /// A buffer that nothing uses; the smallest that is large enough.
+  /// The smallest free buffer that is large enough, or a new one.
   buffer* take(std::size_t bytes) {
     buffer* best = nullptr;
     for (auto const& b : buffers_)
@@ -216,7 +216,7 @@ class staged {
       best = buffers_.back().get();
       best->room = room_for(bytes);
     }
-    best->memory.get(best->room);  // before it is taken: this may throw
+    best->memory.get(best->room);  // allocate before marking it taken: this may throw
     best->taken = true;
     return best;
   }

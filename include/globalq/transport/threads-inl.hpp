@@ -95,7 +95,7 @@ GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
     fail_transfer(*op, result);
 }
 
-/// Leaves when an exception does that is not from stop(): for want of memory for a message, say.
+/// Calls leave() for exceptions that are not from stop(), for example std::bad_alloc in a message.
 struct threads::endpoint::leaving {
   endpoint& self;
   int const exceptions = std::uncaught_exceptions();
@@ -137,7 +137,8 @@ GLOBALQ_DECL void threads::endpoint::collective(char const* call, std::byte* dat
   if (small) return body(what, data_of, true);
   leaving const on_error{*this};
   self_.touching.store(true);
-  bool const failed = world_.failed.load();  // then another worker may be leaving, and its bytes with it
+  bool const failed =
+      world_.failed.load();  // another worker may then be leaving, and its bytes become invalid
   if (!failed) body(what, data_of, false);
   self_.touching.store(false);
   if (failed) stop_because_of_failure(call);
@@ -181,7 +182,7 @@ void threads::endpoint::allreduce_sum(std::span<Lane> lanes) {
   bytes_sent_ += lanes.size_bytes();
   auto* const bytes = reinterpret_cast<std::byte*>(lanes.data());
   collective(detail::sum_call<Lane>(), bytes, lanes.size_bytes(), [&](shown const& data_of, bool copies) {
-    // nobody waits for this worker: it adds all lanes itself
+    // without a second barrier, this worker must add all lanes itself
     if (copies) return sum_slice(0, lanes.size(), data_of, lanes.data());
     constexpr std::size_t line = 64 / sizeof(Lane);  // workers do not share cache lines
     std::size_t const lines = (lanes.size() + line - 1) / line;
@@ -212,7 +213,7 @@ GLOBALQ_DECL threads::endpoint::request threads::endpoint::post(bool sends, int 
   {
     std::lock_guard const lock{line.mutex};
     if (line.torn) {
-      mine.state.store(detail::progress::withdrawn);  // never done: wait() tells why
+      mine.state.store(detail::progress::withdrawn);  // never done: wait() reports why
       return request{mine};
     }
     if (line.first == nullptr || line.first->sends == sends) {
@@ -222,7 +223,7 @@ GLOBALQ_DECL threads::endpoint::request threads::endpoint::post(bool sends, int 
     }
     other = line.first;
     line.remove(*other);
-    other->state.store(detail::progress::copying);  // its owner waits for us, even to give up
+    other->state.store(detail::progress::copying);  // its owner waits for this copy, even to give up
   }
   auto result = detail::progress::done;
   if (other->bytes != bytes) {
@@ -234,7 +235,7 @@ GLOBALQ_DECL threads::endpoint::request threads::endpoint::post(bool sends, int 
   }
   mine.state.store(result);
   detail::worker& peer_worker = *other->owner;
-  other->state.store(result);  // from here on `other` is its owner's again
+  other->state.store(result);  // from here on `other` belongs to its owner
   peer_worker.wake();
   return request{mine};
 }

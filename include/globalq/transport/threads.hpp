@@ -4,8 +4,8 @@
 /// @file
 /// @brief Transport: n workers in one process, each a thread.
 ///
-/// Messages meet without a copy in between: whoever comes second, sender or receiver, copies straight from
-/// the sender's bytes to the receiver's.
+/// A message is copied once: the second of sender and receiver to arrive copies straight from the sender's
+/// bytes to the receiver's.
 
 #include <Kokkos_Core.hpp>
 #include <concepts>
@@ -31,21 +31,21 @@ struct world;
 struct worker;
 }  // namespace detail
 
-/// @brief A cluster of n workers in this process: the transport that needs no launcher.
+/// @brief A cluster of n workers in this process. It needs no launcher.
 ///
 /// @code
 /// transport::threads cluster{4};
 /// cluster.run([&](auto& workers) { ... });  // called once on each of four threads
 /// @endcode
 ///
-/// A cluster can run many times, also after a run that failed. It is used by one thread at a time.
+/// A cluster can run many times, also after a failed run. One thread at a time uses it.
 class threads {
  public:
   class endpoint;
 
   /// @brief Prepares a cluster; threads start with run().
-  /// @param workers   how many, at least 1; more than there are cores is fine
-  /// @param settings  the deadline of each wait; above 0, and counted as at most a year
+  /// @param workers   at least 1; may exceed the number of cores
+  /// @param settings  the deadline of each wait; positive; capped at a year
   /// @throws          configuration_error
   explicit threads(int workers, options settings = {});
   threads(threads&&) noexcept;
@@ -57,14 +57,13 @@ class threads {
 
   /// @brief Calls `body(endpoint)` on size() new threads at once, one for each worker, and joins them.
   ///
-  /// A worker that leaves `body` by an exception makes every unfinished wait of the others throw
-  /// transport_error with its rank and message. Requests and endpoints end with the run.
+  /// If a worker leaves `body` with an exception, every unfinished wait of the others throws transport_error
+  /// with its rank and message. Requests and endpoints end with the run.
   /// @param body  callable with `threads::endpoint&`; all threads call the same object
-  /// @throws      the exception of the lowest rank that failed by itself, rather than because of another
-  ///              worker; configuration_error when the cluster is already running
+  /// @throws      the exception of the lowest rank that failed on its own, not because of another
+  ///              worker; configuration_error if the cluster is already running
   template <class Body>
-  void run(
-      Body&& body) {  // not constrained: what is wrong in a generic body would only be "no matching function"
+  void run(Body&& body) {  // not constrained: an error in a generic body would only be "no matching function"
     static_assert(
         std::is_invocable_v<Body&, endpoint&>,
         "globalq: run calls its argument on each worker with the worker's endpoint; pass a function "
@@ -74,20 +73,20 @@ class threads {
   }
 
  private:
-  /// run() of work(what, endpoint).
+  /// run() with the type of its argument erased: calls work(what, endpoint).
   void run_all(void (*work)(void* what, endpoint& self), void* what);
 
   std::unique_ptr<detail::world> world_;
 };
 
-/// @brief One worker of a threads cluster. Its own thread alone uses it.
+/// @brief One worker of a threads cluster. Only its own thread uses it.
 ///
-/// Message errors: where the sizes of a send and its receive differ, both sides throw. A wait that throws
-/// ends the run for every worker: nobody touches this worker's bytes any more, and later waits of all
-/// workers throw, until the next run().
+/// If the sizes of a send and its receive differ, both sides throw. A wait that throws ends the run for every
+/// worker: afterwards no other worker accesses this worker's bytes, and later waits of all workers throw
+/// until the next run().
 class threads::endpoint {
  public:
-  /// @brief Space of kernels when the caller gives none: one worker is one core.
+  /// @brief Execution space of kernels if the caller names none; a worker uses one core.
   using execution_space = Kokkos::Serial;
 
   /// @brief A send or receive under way. Destroying it before wait() withdraws it.
@@ -121,40 +120,40 @@ class threads::endpoint {
   [[nodiscard]] int size() const noexcept;
   [[nodiscard]] std::string_view name() const noexcept { return "threads"; }
 
-  /// @brief Bytes handed over for sending in this run: those of each send, n - 1 times the own bytes of an
+  /// @brief Bytes that this worker has sent in this run: those of each send, n - 1 times its bytes of an
   ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
-  /// @brief This worker's own execution-space instance: workers sharing one would wait for each other.
+  /// @brief This worker's own execution-space instance; workers that shared one would wait for each other.
   /// @throws configuration_error when Kokkos is not running
   execution_space const& execution();
 
-  /// @brief Starts to send; `bytes` are read until wait() returns, and copied by whoever comes second.
-  /// @throws configuration_error when there is no such peer
+  /// @brief Starts a send; `bytes` are read until wait() returns, by this worker or the receiver.
+  /// @throws configuration_error if there is no such peer
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
 
-  /// @brief Starts to receive; `bytes` are written until wait() returns.
-  /// @throws configuration_error when there is no such peer
+  /// @brief Starts a receive; `bytes` are written until wait() returns.
+  /// @throws configuration_error if there is no such peer
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
 
-  /// @brief Returns when the transfer is done.
-  /// @throws transport_error when sizes differ, the peer has left, another worker failed or time is up
+  /// @brief Blocks until the transfer is complete.
+  /// @throws transport_error if sizes differ, the peer has left, another worker failed or the deadline passed
   void wait(request& transfer);
 
-  /// @brief Gives every worker the bytes of all. Workers call together.
+  /// @brief Gives every worker the bytes of all. All workers call it.
   /// @shape      mine: b bytes, the same b on every worker; all: size() * b bytes
-  /// @throws     configuration_error when `all` has another size; transport_error, on every worker when the
+  /// @throws     configuration_error if `all` has another size; transport_error, on every worker if the
   ///             workers' calls differ
-  /// @complexity one meeting of the workers up to 256 bytes, two above; each worker copies n b bytes
+  /// @complexity one barrier of the workers up to 256 bytes, two above; each worker copies n b bytes
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  /// @brief Makes every worker's lanes the sum over all workers. Workers call together.
+  /// @brief Replaces every worker's lanes by the sum over all workers. All workers call it.
   ///
-  /// Integers are added exactly as long as the sums fit (else they wrap), floats in order of ranks.
+  /// Integer sums are exact if they fit, and wrap otherwise. Floats are added in order of ranks.
   /// @shape       lanes: n values, the same n on every worker
-  /// @throws      transport_error, on every worker when the workers' calls differ
-  /// @complexity  one meeting of the workers up to 256 bytes, two above; each worker adds its n-th of the
-  ///              lanes
+  /// @throws      transport_error, on every worker if the workers' calls differ
+  /// @complexity  one barrier of the workers up to 256 bytes, two above; then each worker adds one n-th of
+  ///              the lanes
   /// @determinism the same bits on every worker and in every run
   template <SumLane Lane>
   void allreduce_sum(std::span<Lane> lanes);
@@ -170,12 +169,12 @@ class threads::endpoint {
 
   request post(bool sends, int peer, std::byte* data, std::size_t bytes);
 
-  /// Blocks until `ready()`, or until that cannot happen any more. What is ready counts even when the run
-  /// has failed meanwhile: workers that hold the same data then come to the same conclusion.
+  /// Blocks until `ready()`, or until that is impossible. A ready state counts even if the run has failed
+  /// meanwhile, so that workers with the same data come to the same conclusion.
   template <class Ready, class Gone>
   wait_result await(Ready const& ready, Gone const& gone);
 
-  /// Tells the others, and makes sure that nobody touches this worker's bytes any more.
+  /// Informs the others, and ensures that no other worker accesses this worker's bytes any more.
   void leave(std::string_view text) noexcept;
 
   struct leaving;
@@ -187,22 +186,23 @@ class threads::endpoint {
 
   [[noreturn]] void fail_transfer(detail::operation& op, wait_result result);
 
-  /// Returns when every worker has come here as often as this one.
+  /// Barrier: returns when every worker has called it as often as this one.
   void meet(char const* operation);
 
-  struct shown;  // the bytes that each worker shows in a collective
+  struct shown;  // the bytes that each worker exposes in a collective
 
-  /// Shows `data` to all workers, and calls `body(data_of, copies)`, where `data_of(rank)` are the bytes
-  /// shown by that worker: copies when they are few, so that one meeting suffices, else the originals.
+  /// Exposes `data` to all workers, and calls `body(data_of, copies)`. `data_of(rank)` are the bytes of that worker:
+  /// copies if they are few, so that one barrier suffices, else the originals.
   template <class Body>
   void collective(char const* call, std::byte* data, std::size_t bytes, Body const& body);
   void collective(char const* call, std::byte* data, std::size_t bytes,
                   void (*body)(void const* what, shown const& data_of, bool copies), void const* what);
 
-  /// Throws, on every worker, when the workers did not call the same collective with the same size.
+  /// Throws, on every worker, unless the workers called the same collective with the same size.
   void expect_equal_offers(std::size_t turn);
 
-  /// Adds the lanes [first, last) of all workers, in order of ranks. The sums go to `out`, or, where it is null, to all workers.
+  /// Adds the lanes [first, last) of all workers in order of ranks, and writes the sums to `out`, or to all workers if
+  /// it is null.
   template <class Lane>
   void sum_slice(std::size_t first, std::size_t last, shown const& data_of, Lane* out) const;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: whether the MPI library moves memory of CUDA devices. No part of MPI says so; libraries do.
+/// @brief Transport: whether the MPI library moves CUDA device memory. The MPI standard has no query; libraries do.
 
 #include <mpi.h>
 #if __has_include(<mpi-ext.h>)
@@ -13,7 +13,7 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Asks Open MPI and what derives from it (MPIX_Query_cuda_support), or MPICH (MPIX_GPU_query_support).
+/// Queries Open MPI and its derivatives (MPIX_Query_cuda_support), or MPICH (MPIX_GPU_query_support).
 /// @pre MPI is initialized
 inline bool mpi_takes_cuda() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)

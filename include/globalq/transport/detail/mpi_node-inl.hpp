@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: what transport::mpi does within a node: joining, messages, and what other processes have done.
+/// @brief transport: transport::mpi within a node: joining, messages, failures.
 
 #include <cerrno>
 #include <cstdio>
@@ -31,7 +31,7 @@ GLOBALQ_DECL void mpi::expect_one_node() {
   check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm_), "MPI_Allreduce");
   if (all == 1) return;
   struct {          // of each rank
-    int first;      // rank of its node
+    int first;      // lowest rank of its node
     int processes;  // of its node
     char obstacle[256];
     char node[MPI_MAX_PROCESSOR_NAME];
@@ -63,7 +63,8 @@ GLOBALQ_DECL void mpi::refuse_sharing(std::string const& what, std::string const
 GLOBALQ_DECL bool mpi::move_messages() {
   if (outstanding_ == 0) return false;
   int flag = 0;
-  MPI_Iprobe(rank_, never_sent, comm_, &flag, MPI_STATUS_IGNORE);  // only a failing search makes progress
+  MPI_Iprobe(rank_, never_sent, comm_, &flag,
+             MPI_STATUS_IGNORE);  // only an unsuccessful probe makes progress
   return true;
 }
 

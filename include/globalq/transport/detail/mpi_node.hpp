@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: finds the processes of an MPI communicator that run on one node, and joins them by memory.
+/// @brief Transport: finds the processes of an MPI communicator that run on one node, and joins them by shared memory.
 
 #include <mpi.h>
 
@@ -23,19 +23,19 @@ namespace GLOBALQ_ABI::transport::detail {
 struct mpi_node {
   std::unique_ptr<shared_mapping> mapping;  // outlives the node
   std::unique_ptr<shared_node>
-      node;                ///< none: this process is alone on its node, or sharing is off or failed
+      node;                ///< null: this process is alone on its node, or sharing is off or failed
   std::vector<int> place;  ///< of each rank of the communicator in the node, -1 elsewhere
   int first = 0;           ///< lowest rank of the communicator on this node
   int processes = 1;       ///< of the communicator on this node
-  std::string obstacle;    ///< why the node has no shared memory though it should
+  std::string obstacle;    ///< why the node has no shared memory although it was requested
 
-  /// The place of a rank in the node, for its messages; -1: they go by MPI, and so do a process's to itself.
+  /// The place of a rank in the node; -1: its messages use MPI, as do those of a process to itself.
   int place_of(int rank) const { return node == nullptr ? -1 : place[static_cast<std::size_t>(rank)]; }
 };
 
-/// Joins the processes of this node. All processes of the communicator call.
-/// @param communicator  returns errors
-/// @param group         at most so many processes of a node, neighbors in rank, share memory; 0: all
+/// Joins the processes of this node. All processes of the communicator call it.
+/// @param communicator  has the error handler MPI_ERRORS_RETURN
+/// @param group         at most this many processes of a node, neighbors in rank, share memory; 0: all
 /// @param check         called with the code of each MPI call and its name; throws unless it is MPI_SUCCESS
 template <class Check>
 mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size_t ring_bytes,
@@ -92,7 +92,7 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
     return made;
   }
   auto node = std::make_unique<shared_node>(made.mapping->memory(), plan, mine, single_copy, longest);
-  made.mapping->unlink();  // all that joined have mapped it
+  made.mapping->unlink();  // all processes that joined have mapped it
   int complete = node->complete() ? 1 : 0;
   check(MPI_Allreduce(MPI_IN_PLACE, &complete, 1, MPI_INT, MPI_MIN, neighbors.comm), "MPI_Allreduce");
   if (complete == 1)

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: a communicator of NCCL whose calls end by a deadline.
+/// @brief Transport: an NCCL communicator whose calls end by a deadline.
 
 #include <nccl.h>
 
@@ -18,8 +18,8 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Of the communicator that connects. It does not block, so it can be aborted meanwhile; those split off it share its
-/// abort flag, so that aborting it ends their calls.
+/// Configuration of the communicator that connects. It is non-blocking, so it can be aborted while it connects;
+/// communicators split off it share its abort flag, so that aborting it ends their calls.
 inline ncclConfig_t connecting_config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -29,15 +29,15 @@ inline ncclConfig_t connecting_config() {
   return config;
 }
 
-/// Whether communicators that are split off share the abort flag: a variable can forbid it, for all communicators.
-/// NCCL has read its configuration files into the environment when it has connected.
+/// Whether split communicators share the abort flag; an environment variable can disable that for all communicators.
+/// NCCL has read its configuration files into the environment once it has connected.
 inline bool splits_share_abort() {
   char const* const set = std::getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
   bool const allowed = set == nullptr || *set == '\0' || std::strtol(set, nullptr, 0) == 1;
   return allowed && NCCL_VERSION_CODE >= 21800;
 }
 
-/// Starts to split off a communicator of the same ranks that blocks.
+/// Starts to split off a blocking communicator of the same ranks.
 inline ncclResult_t split_blocking(ncclComm_t parent, int rank, ncclComm_t* child) {
 #if NCCL_VERSION_CODE >= 21800
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -49,8 +49,8 @@ inline ncclResult_t split_blocking(ncclComm_t parent, int rank, ncclComm_t* chil
 #endif
 }
 
-/// Ends a call that blocks on a communicator, from another thread. Empty where NCCL cannot: ncclCommAbort would free
-/// what the call uses.
+/// Returns a function that ends a blocking call on a communicator from another thread. Empty if NCCL cannot do that:
+/// ncclCommAbort would free memory that the call uses.
 inline std::function<void()> revoke(ncclComm_t communicator) {
 #if NCCL_VERSION_CODE >= 22807
   return [communicator] { ncclCommRevoke(communicator, NCCL_REVOKE_DEFAULT); };
@@ -60,10 +60,10 @@ inline std::function<void()> revoke(ncclComm_t communicator) {
 #endif
 }
 
-/// A communicator, or two: one that does not block connects, and one that blocks makes the calls. A call on the first
-/// costs a thread, which NCCL starts; a call on the second may block, and is ended at the deadline through the first.
+/// A communicator, or two: a non-blocking one connects, and a blocking one makes the calls. For a call on the first
+/// NCCL starts a thread; a call on the second may block, and is ended at the deadline through the first.
 ///
-/// Each function returns ncclInProgress when the deadline has passed; abort() must follow then.
+/// Each function returns ncclInProgress if the deadline has passed; abort() must follow then.
 class nccl_communicator {
  public:
   explicit nccl_communicator(std::chrono::nanoseconds deadline) : deadline_{deadline} {}
@@ -72,10 +72,10 @@ class nccl_communicator {
 
   [[nodiscard]] ncclComm_t get() const noexcept { return calls_; }
 
-  /// Whether there is one, at least in part.
+  /// Whether a communicator exists, at least in part.
   [[nodiscard]] bool exists() const noexcept { return calls_ != nullptr || connects_ != nullptr; }
 
-  /// Uses a communicator of the caller's, who destroys it.
+  /// Uses a communicator that the caller destroys.
   void borrow(ncclComm_t communicator) {
     if (auto end_call = revoke(communicator)) watch(std::move(end_call));
     calls_ = communicator;
@@ -87,7 +87,7 @@ class nccl_communicator {
     return settle(result, calls_);
   }
 
-  /// Makes the calls block from now on.
+  /// Makes calls blocking from now on.
   [[nodiscard]] ncclResult_t split(int rank) {
     connects_ = std::exchange(calls_, nullptr);
     auto const result = settle(split_blocking(connects_, rank, &calls_), connects_);
@@ -95,7 +95,7 @@ class nccl_communicator {
     return result;
   }
 
-  /// Calls NCCL for the communicator get().
+  /// Makes an NCCL call on the communicator get().
   template <class Function>
   [[nodiscard]] ncclResult_t call(Function const& function) {
     if (watchdog_ == nullptr) return settle(function(), calls_);
@@ -106,14 +106,14 @@ class nccl_communicator {
     return ncclInProgress;
   }
 
-  /// An error that NCCL found meanwhile.
+  /// Asynchronous error of NCCL.
   [[nodiscard]] ncclResult_t state() const {
     auto state = ncclSuccess;
     auto const code = ncclCommGetAsyncError(calls_, &state);
     return code != ncclSuccess ? code : state;
   }
 
-  /// Destroys what connect() and split() made. Workers meet for that.
+  /// Destroys the communicators of connect() and split(). All workers call it.
   [[nodiscard]] ncclResult_t destroy() {
     auto result = call([this] { return ncclCommFinalize(calls_); });
     if (result != ncclSuccess) return result;
@@ -124,7 +124,7 @@ class nccl_communicator {
     return result;
   }
 
-  /// Statuses add nothing to the error that led here. The parent goes first: it may still be splitting.
+  /// Ignores statuses, since an error led here. The parent goes first: it may still be splitting.
   void abort() noexcept {
     if (connects_ != nullptr) ncclCommAbort(std::exchange(connects_, nullptr));
     if (calls_ != nullptr) ncclCommAbort(std::exchange(calls_, nullptr));
@@ -135,7 +135,7 @@ class nccl_communicator {
     watchdog_ = std::make_unique<watchdog>(deadline_, std::move(end_call));
   }
 
-  /// Waits until a communicator that does not block has done what it was asked to do.
+  /// Waits until a non-blocking communicator has completed its operation.
   [[nodiscard]] ncclResult_t settle(ncclResult_t result, ncclComm_t of) const {
     if (result != ncclInProgress) return result;
     auto const until = std::chrono::steady_clock::now() + deadline_;

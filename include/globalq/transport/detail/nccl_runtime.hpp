@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: what transport::nccl needs of the CUDA runtime and of NCCL's error texts.
+/// @brief Transport: helpers of transport::nccl for the CUDA runtime and NCCL's error texts.
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -24,7 +24,7 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Makes a device the current one of this thread until the end of a scope.
+/// Makes a device current for this thread until the end of a scope.
 class on_device {
  public:
   explicit on_device(int device) {
@@ -52,7 +52,7 @@ struct free_pinned_memory {
 using device_memory = std::unique_ptr<std::byte, free_device_memory>;
 using pinned_memory = std::unique_ptr<std::byte, free_pinned_memory>;
 
-/// Between two looks at something that another thread or device does: polls, then offers the core, then sleeps.
+/// Pause between polls of another thread or device: first polls, then yields, then sleeps.
 inline void pause(unsigned turn) {
   if (turn >= 4096)
     std::this_thread::sleep_for(std::chrono::microseconds{50});
@@ -68,7 +68,7 @@ inline bool capturing(cudaStream_t stream) {
   return true;  // the legacy default stream, while another one is being captured
 }
 
-/// cudaSuccess when all has run, cudaErrorNotReady before, which the runtime then does not keep as its last error.
+/// cudaSuccess if all work has run, else cudaErrorNotReady, which is then cleared as the runtime's last error.
 inline cudaError_t state_of(cudaStream_t stream) {
   auto const state = cudaStreamQuery(stream);
   if (state == cudaErrorNotReady && cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
@@ -91,7 +91,7 @@ inline std::string nccl_text(ncclResult_t result, ncclComm_t communicator) {
   return text;
 }
 
-/// What the reader can do about it.
+/// Remedy for an NCCL error.
 inline char const* nccl_remedy(ncclResult_t result) {
   switch (result) {
     case ncclRemoteError:

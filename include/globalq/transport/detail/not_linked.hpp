@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Transport: names of transports whose targets are not linked: using one says what to link.
+/// @brief Transport: placeholders for transports whose targets are not linked; using one is an error that names the
+/// target.
 
 #include "../../core/detail/abi.hpp"
 
-/// Declares a name whose use is an error with a sentence. g++ says what a type is before it reads the arguments, where
-/// MPI_COMM_WORLD is unknown as well; clang does not, but g++ leaves the text of an unavailable type out in places.
+/// Declares a name whose use is a compile-time error with a message. For g++, the type must be dependent: it reports
+/// the type before the arguments, where MPI_COMM_WORLD is undeclared too. For clang, an unavailable type; g++ omits its
+/// text in places.
 #if defined(__clang__)
 #define GLOBALQ_NOT_LINKED(name, sentence) struct __attribute__((unavailable(sentence))) name
 #else
@@ -38,7 +40,7 @@ GLOBALQ_NOT_LINKED(nccl,
 }  // namespace not_linked
 
 namespace transport {
-using namespace not_linked;  // what a header defines in transport itself is found first
+using namespace not_linked;  // a definition in transport itself takes precedence
 }  // namespace transport
 
 }  // namespace GLOBALQ_ABI

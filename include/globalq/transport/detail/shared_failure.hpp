@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: what is reported where processes that share memory could not exchange bytes.
+/// @brief transport: errors of exchanges between processes that share memory.
 
 #include "../collectives.hpp"
 #include "shared_node.hpp"
@@ -13,16 +13,16 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Why an exchange within a node failed.
+/// Describes the failure of an exchange within a node.
 struct shared_problem {
   char const* operation;
   std::string what, remedy;
-  char const* short_form;  ///< for calls afterwards
+  char const* short_form;  ///< for later calls
 };
 
 /// @param place    of the peer in the node
 /// @param peer     its rank
-/// @param missing  what it did not do: "take part"
+/// @param missing  the missing action of the peer: "take part"
 inline shared_problem problem_of(shared_node& node, wait_result how, char const* operation, int place,
                                  int peer, std::string const& missing, std::chrono::nanoseconds deadline) {
   std::string const who = "rank " + std::to_string(peer);
@@ -44,7 +44,7 @@ inline shared_problem problem_of(shared_node& node, wait_result how, char const*
   }
 }
 
-/// The same of a transfer.
+/// As above, for a transfer.
 inline shared_problem problem_of(shared_node& node, wait_result how, shared_transfer const& t, bool sends,
                                  int place, int peer, std::chrono::nanoseconds deadline) {
   std::string const who = "rank " + std::to_string(peer), bytes = std::to_string(t.bytes) + " bytes";
@@ -58,7 +58,7 @@ inline shared_problem problem_of(shared_node& node, wait_result how, shared_tran
                     place, peer, (sends ? "receive " : "send ") + bytes, deadline);
 }
 
-/// The same of an allgather of so many bytes.
+/// As above, for an allgather of @p bytes bytes.
 inline shared_problem problem_of(shared_node& node, wait_result how, std::size_t bytes, int place, int peer,
                                  std::chrono::nanoseconds deadline) {
   if (how == wait_result::mismatch)

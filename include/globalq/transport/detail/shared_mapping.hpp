@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: memory that several processes map, found by a name.
+/// @brief transport: named memory that several processes map.
 
 #include "../../core/detail/abi.hpp"
 
@@ -19,7 +19,7 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Memory that several processes map. It has a name only until all have.
+/// Memory that several processes map. Its name exists only until all have mapped it.
 class shared_mapping {
  public:
   shared_mapping() = default;
@@ -31,11 +31,11 @@ class shared_mapping {
   }
 
   std::byte* memory() const { return memory_; }
-  /// Of what this process made; empty where it made nothing.
+  /// Name of the memory that this process created; empty: none.
   std::string const& name() const { return name_; }
 
-  /// Makes zeroed memory under a new name; 0 or errno. All of it is there afterwards: a full file system would
-  /// otherwise end processes by a signal later.
+  /// Creates zeroed memory under a new name; returns 0 or errno. It allocates all pages: otherwise a full file
+  /// system would later end processes by a signal.
   int create(std::size_t bytes) {
     static std::atomic<unsigned> count{0};
     int problem = EEXIST;
@@ -47,7 +47,7 @@ class shared_mapping {
     }
     return problem;
   }
-  /// The same under a given name; EEXIST where it is taken.
+  /// As above under a given name; EEXIST if it is taken.
   int create(std::string const& name, std::size_t bytes) {
     int const file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     if (file < 0) return errno;
@@ -60,7 +60,7 @@ class shared_mapping {
     return map(file, bytes, problem);
   }
 
-  /// Maps what another process created; 0 or errno. ENODATA where it is not as large yet.
+  /// Maps memory that another process created; returns 0 or errno. ENODATA if it does not have its full size yet.
   int open(std::string const& name, std::size_t bytes) {
     int const file = ::shm_open(name.c_str(), O_RDWR, 0600);
     if (file < 0) return errno;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: messages through shared memory, as they move.
+/// @brief transport: progress of messages through shared memory.
 
 #include <cerrno>
 #include <cstdio>
@@ -60,7 +60,7 @@ GLOBALQ_DECL shared_transfer& shared_node::send(int peer, std::span<std::byte co
 
 GLOBALQ_DECL shared_transfer& shared_node::receive(int peer, std::span<std::byte> bytes) {
   shared_transfer& t = take(bytes.data(), bytes.size());
-  in_[index(peer)].queue.push(t);  // copied later: who posts receives first wants to send soon
+  in_[index(peer)].queue.push(t);  // copied later: a caller that posts receives first usually sends next
   return t;
 }
 
@@ -156,7 +156,7 @@ GLOBALQ_DECL void shared_node::meet_the_others(bool single_copy) {
     std::uint64_t value = 0;
     bool const reads = single_copy &&
                        read_memory(other.pid, other.probe, &value, sizeof value) == sizeof value &&
-                       value == other.probe_value;  // or else the number is another process's
+                       value == other.probe_value;  // otherwise the id belongs to another process
     in_[index(peer)].channel->readable.store(reads ? 1 : 0, std::memory_order_release);
   }
 }
@@ -188,16 +188,16 @@ GLOBALQ_DECL std::uint64_t shared_node::process_namespace() {
 GLOBALQ_DECL bool shared_node::has_ended(std::uint64_t pid) {
   if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
 #if defined(__linux__)
-  char text[512];  // nothing is allocated in a wait
+  char text[512];  // a wait allocates nothing
   std::snprintf(text, sizeof text, "/proc/%llu/stat", static_cast<unsigned long long>(pid));
   int const file = ::open(text, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
   ssize_t const length = ::read(file, text, sizeof text);
   ::close(file);
   text[length > 0 && length < static_cast<ssize_t>(sizeof text) ? length : 0] = '\0';
-  char const* const end = std::strrchr(text, ')');  // of the program's name, which may hold anything
+  char const* const end = std::strrchr(text, ')');  // end of the program's name, which may contain anything
   char state = 0;
-  long threads = 0;  // a main thread that has ended is a zombie too, while others go on
+  long threads = 0;  // a main thread that has ended is a zombie while other threads run
   return end != nullptr &&
          std::sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
                      &state, &threads) == 2 &&
@@ -222,7 +222,7 @@ wait_result shared_node::await(Ready const& ready, int const& peer, std::chrono:
       return pace.late() ? wait_result::late : wait_result::done;
     }();
     if (vain == wait_result::done) continue;
-    while (advance()) continue;  // what came before the bad news
+    while (advance()) continue;  // data that arrived before the failure counts
     return ready() ? wait_result::done : vain;
   }
 }
@@ -346,7 +346,7 @@ GLOBALQ_DECL bool shared_node::read(shared_lane& from, shared_transfer& t) {
   std::int64_t const got = read_memory(process(peer).pid, t.address + t.moved, t.data + t.moved,
                                        std::min(most, t.bytes - t.moved));
   int const problem = errno;
-  // After a failure its sender may have freed or changed these bytes while they were read.
+  // After a failure the sender may have freed or changed these bytes during the read.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (failure().state.load() != 0) return false;
   if (got <= 0) {

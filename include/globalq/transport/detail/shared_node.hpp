@@ -4,14 +4,14 @@
 /// @file
 /// @brief Transport: messages between processes that share a piece of memory.
 ///
-/// One process's view of that memory is a shared_node. Nothing here knows MPI: how the memory comes about is
-/// the transports' business (detail/mpi_node.hpp), and tests use threads or forked processes.
+/// A shared_node is one process's view of that memory. It does not depend on MPI: transports create the memory
+/// (detail/mpi_node.hpp), and tests use threads or forked processes.
 ///
-/// Short messages are copied twice: by the sender into a ring of its own for each receiver, by the receiver
-/// out of it. So the sender needs nobody's help while the ring has room. Of long messages the sender only
-/// announces the address, and the receiver reads the sender's memory (process_vm_readv) where the system lets
-/// it; otherwise they stream through the ring too. Nobody ever writes to another process's private memory, so
-/// buffers may be freed at any time once an error was reported.
+/// Short messages are copied twice: by the sender into its ring for that receiver, and by the receiver out of it.
+/// The sender does not wait for the receiver while the ring has room. For a long message the sender only
+/// announces the address, and the receiver reads the sender's memory (process_vm_readv) if the system permits
+/// that; otherwise the message streams through the ring too. No process writes to another process's private
+/// memory, so buffers may be freed at any time once an error was reported.
 
 #include <algorithm>
 #include <atomic>
@@ -34,24 +34,24 @@ namespace GLOBALQ_ABI::transport::detail {
 using shared_word = std::atomic<std::uint64_t>;
 static_assert(shared_word::is_always_lock_free, "globalq: shared memory needs lock-free 64-bit atomics");
 
-// ---- What lies in the shared memory -------------------------------------------------------------------------
+// ---- Layout of the shared memory ----------------------------------------------------------------------------
 
-/// The messages from one process to another. Positions count bytes and never turn back; the ring holds
+/// The messages from one process to another. Positions count bytes and only grow; the ring stores
 /// position p at p modulo its size.
 struct shared_channel {
-  alignas(64) shared_word written{0};  ///< end of what the sender has put into the ring
-  alignas(64) shared_word taken{0};    ///< end of what the receiver has taken out, a multiple of 64
-  shared_word copied{0};               ///< messages that the receiver has read from the sender's own memory
-  shared_word readable{0};             ///< 1: the receiver can do that
+  alignas(64) shared_word written{0};  ///< end of the bytes that the sender has put into the ring
+  alignas(64) shared_word taken{0};    ///< end of the bytes that the receiver has taken out, a multiple of 64
+  shared_word copied{0};    ///< number of messages that the receiver has read from the sender's memory
+  shared_word readable{0};  ///< 1: the receiver can read the sender's memory
 };
 
-/// In front of each message, which starts at a multiple of 64: 48 bytes share a cache line with it.
+/// Header of each message, which starts at a multiple of 64; the first 48 bytes share a cache line with it.
 struct shared_header {
   std::uint64_t bytes = 0;
   std::uint64_t address = 0;  ///< of the bytes in the sender's memory; 0: they follow in the ring
 };
 
-/// What a process brings to an allgather. Each has two, used in turn: nobody can be two turns ahead.
+/// A process's input to an allgather. Each process has two, used alternately: no process can be two turns ahead.
 struct alignas(64) shared_offer {
   static constexpr std::size_t most_bytes = 4096 - 2 * sizeof(std::uint64_t);
   shared_word turn{0};
@@ -62,23 +62,23 @@ struct alignas(64) shared_offer {
 /// One process.
 struct shared_process {
   alignas(64) shared_word joined{0};
-  shared_word left{0};  ///< its transport was destroyed in good order
+  shared_word left{0};  ///< its transport was destroyed normally
   std::uint64_t pid = 0;
   std::uint64_t pid_namespace = 0;  ///< 0: not known
-  std::uint64_t probe = 0;          ///< address of the next word in the process's own memory
+  std::uint64_t probe = 0;          ///< address in the process's own memory of a copy of the next word
   std::uint64_t probe_value = 0;
-  std::uint64_t cpus[16] = {};  ///< that it may run on, a bit each
+  std::uint64_t cpus[16] = {};  ///< the CPUs it may run on, one bit each
   alignas(64) shared_offer offers[2];
 };
 
-/// The first failure of all; the others hear of it.
+/// The first failure of any process; the others report it.
 struct shared_failure {
-  alignas(64) shared_word state{0};  ///< 0: none; 1: being written; 2: there
+  alignas(64) shared_word state{0};  ///< 0: none; 1: being written; 2: complete
   int rank = 0;
   char text[1000] = {};
 };
 
-/// Where everything lies.
+/// Offsets of everything in the shared memory.
 class shared_plan {
  public:
   /// @param ring_bytes  size of each ring, a power of two of at least 256; 0: 256 KiB, less for many processes
@@ -108,7 +108,7 @@ class shared_plan {
 
 // ---- Waiting ------------------------------------------------------------------------------------------------
 
-/// Tells the core that this is a loop that waits.
+/// Hint to the core that this is a spin loop.
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -117,16 +117,16 @@ inline void relax() {
 #endif
 }
 
-/// The turns of a loop that waits for other processes. Answers within microseconds are polled for, unless
-/// there are more processes than cores; then the core is offered to others; after a millisecond the process
-/// sleeps in between, for a time that is small compared with what it has waited already.
+/// Backoff of a loop that waits for other processes. It polls for replies within microseconds, unless
+/// there are more processes than cores; then it yields the core; after a millisecond it sleeps between
+/// polls, for a time that is short compared with the wait so far.
 class shared_pace {
  public:
   shared_pace(bool crowded, std::chrono::nanoseconds longest)
       : polls_{crowded ? 5U : 2000U}, longest_{longest} {}
 
-  /// Passes a moment. True now and then: look around whether the wait is in vain.
-  /// @param attentive  something else needs the caller: no sleep
+  /// Pauses briefly. Returns true now and then: check whether the wait is in vain.
+  /// @param attentive  the caller has other work: do not sleep
   bool turn(bool attentive = false) {
     if (++turns_ < polls_) {
       relax();
@@ -157,14 +157,14 @@ enum class wait_result : int { done, mismatch, unreadable, failed, left, died, l
 
 // ---- Transfers ----------------------------------------------------------------------------------------------
 
-/// One send or receive under way.
+/// One pending send or receive.
 struct shared_transfer {
   enum class progress : int { running, done, mismatch, unreadable };
   std::byte* data = nullptr;  ///< a sender's bytes are only read
   std::size_t bytes = 0;
   std::size_t moved = 0;         ///< of the payload
   bool opened = false;           ///< its header was written or read
-  std::uint64_t address = 0;     ///< in the sender's memory, for a receive that reads there
+  std::uint64_t address = 0;     ///< in the sender's memory, for a receive that reads from there
   std::uint64_t number = 0;      ///< among the announced sends of its channel
   std::uint64_t peer_bytes = 0;  ///< set with `mismatch`
   int problem = 0;               ///< errno, set with `unreadable`
@@ -172,7 +172,7 @@ struct shared_transfer {
   shared_transfer* next = nullptr;  ///< in a queue or in the pool
 };
 
-/// Transfers in the order of their start.
+/// Transfers in starting order.
 class shared_queue {
  public:
   bool empty() const { return first_ == nullptr; }
@@ -194,8 +194,8 @@ struct shared_lane {
   shared_channel* channel = nullptr;
   std::byte* ring = nullptr;
   std::uint64_t position = 0;   ///< of this end
-  std::uint64_t seen = 0;       ///< of the other end, when last looked at
-  std::uint64_t announced = 0;  ///< messages that travel by address: announced, or copied
+  std::uint64_t seen = 0;       ///< last known position of the other end
+  std::uint64_t announced = 0;  ///< number of messages by address that were announced or copied
   shared_queue queue;
   shared_queue shown;  ///< sends that were announced and not copied yet
 };
@@ -204,20 +204,20 @@ struct shared_lane {
 
 /// One of the processes that share a piece of memory. One thread at a time uses it.
 ///
-/// Transfers move inside send, await and advance only: whoever waits for anything moves everything of its own, so no
-/// order of waits blocks, and full rings are no deadlock.
+/// Transfers progress only inside send, await and advance. Any wait advances all transfers of its process, so no order
+/// of waits deadlocks, even with full rings.
 class shared_node {
  public:
-  /// Messages that are longer than half a ring, and than this, are announced rather than streamed.
+  /// Messages longer than half a ring, and than this, are announced instead of streamed.
   static constexpr std::size_t least_announced = 4096;
 
-  /// Puts memory in order, before anybody joins.
+  /// Initializes the memory before any process joins.
   /// @param memory  plan.bytes() zeroed bytes at the start of a page
   static void prepare(std::byte* memory, shared_plan const& plan);
 
-  /// Joins; returns when all have joined, or when time is up: see complete().
+  /// Joins; returns when all have joined or the deadline passed: see complete().
   /// @param memory       prepared; owned by the caller, who keeps it until the node is destroyed
-  /// @param single_copy  reads other processes' memory where the system lets it
+  /// @param single_copy  reads other processes' memory if the system permits that
   shared_node(std::byte* memory, shared_plan const& plan, int rank, bool single_copy,
               std::chrono::nanoseconds longest);
 
@@ -229,51 +229,52 @@ class shared_node {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(plan_.processes()); }
 
-  /// Whether all joined in time; a node that is not complete cannot be used.
+  /// Whether all joined in time; otherwise the node is unusable.
   bool complete() const noexcept { return complete_; }
 
-  /// Whether transfers are under way that others may be waiting for.
+  /// Whether transfers are pending that others may wait for.
   bool busy() const noexcept { return running_ != 0; }
 
   shared_transfer& send(int peer, std::span<std::byte const> bytes);
 
   shared_transfer& receive(int peer, std::span<std::byte> bytes);
 
-  /// Waits for a transfer. Its record may be given back when the outcome is `done`.
-  /// @param aside  called while nothing moves, for the progress of another library; true if that is needed
+  /// Waits for a transfer. If the outcome is `done`, its record may be given back.
+  /// @param aside  called while nothing progresses, for the progress of another library; returns true if it has pending
+  ///               work
   template <class Aside>
   wait_result await(shared_transfer& t, int peer, std::chrono::nanoseconds longest, Aside const& aside);
 
   void give_back(shared_transfer& t) { t.next = std::exchange(spare_, &t); }
 
   /// Slot r of `all` becomes the bytes of process r.
-  /// @param culprit  set to who brought another size (mismatch), or is missing (left, died, late)
-  /// @shape mine: at most shared_offer::most_bytes, or any size where only sizes are to be compared: then `all`
+  /// @param culprit  set to the process with another size (mismatch), or the missing one (left, died, late)
+  /// @shape mine: at most shared_offer::most_bytes, or any size if only sizes are to be compared: then `all`
   ///        is empty
   template <class Aside>
   wait_result allgather(std::span<std::byte const> mine, std::span<std::byte> all,
                         std::chrono::nanoseconds longest, int& culprit, Aside const& aside);
 
-  /// What a process brought to the last allgather.
+  /// Number of bytes that a process contributed to the last allgather.
   std::uint64_t offered_bytes(int peer) { return process(peer).offers[turns_ % 2].bytes; }
 
-  /// Moves what can be moved; true if anything was.
+  /// Advances all transfers; true if anything moved.
   bool advance();
 
-  /// Tells the others, unless there was a failure before, and makes them distrust what they read in this
-  /// process's own memory from now on. Afterwards nobody moves bytes of this node's transfers any more.
+  /// Records a failure for the others, unless there is one already, and invalidates later reads of this
+  /// process's memory. Afterwards no process moves bytes of this node's transfers.
   void fail(int rank, std::string_view text) noexcept;
 
-  /// Whether a process has failed; then who was the first, and its message.
+  /// Whether a process has failed; then its rank and message.
   bool failed() { return failure().state.load() == 2; }
   int failed_rank() { return failure().rank; }
   char const* failure_text() { return failure().text; }
 
   std::uint64_t pid(int peer) { return process(peer).pid; }
 
-  /// Whether a process of this namespace has ended, though its parent may not have asked how.
+  /// Whether a process of this namespace has ended, even if its parent has not reaped it.
   static bool has_ended(std::uint64_t pid);
-  /// In which process ids are counted; 0: not known.
+  /// The namespace of process ids; 0: unknown.
   static std::uint64_t process_namespace();
 
  private:
@@ -287,7 +288,7 @@ class shared_node {
 
   static std::uint64_t round_up(std::uint64_t position) { return (position + 63) & ~std::uint64_t{63}; }
 
-  // ---- Getting acquainted
+  // ---- Handshake of the processes
 
   void introduce_myself();
 
@@ -296,13 +297,13 @@ class shared_node {
   /// Reads another process's memory; the number of bytes read, or -1 and errno.
   static std::int64_t read_memory(std::uint64_t pid, std::uint64_t from, void* to, std::size_t bytes);
 
-  /// Whether a process is known to run no more. Numbers of another namespace mean other processes.
+  /// Whether a process is known to have ended. Ids of another namespace mean other processes.
   bool died(int peer);
 
   // ---- Waiting
 
-  /// Blocks until `ready()`, or until that cannot happen any more, as `peer` is gone (ready may change it). What has arrived counts even when a process
-  /// has failed meanwhile.
+  /// Blocks until `ready()`, or until that is impossible because `peer` is gone (ready may change peer). A ready state
+  /// counts even if a process has failed meanwhile.
   template <class Ready, class Aside>
   wait_result await(Ready const& ready, int const& peer, std::chrono::nanoseconds longest,
                     Aside const& aside);
@@ -329,7 +330,7 @@ class shared_node {
   std::byte* const memory_;
   shared_plan const plan_;
   int const rank_;
-  std::size_t const piece_;  // bytes copied at a time: sender and receiver overlap
+  std::size_t const piece_;  // bytes copied at a time, so that sender and receiver overlap
   bool complete_ = false;
   bool crowded_ = false;  // more processes than cores
   std::uint64_t probe_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: a cluster of threads: how it starts its workers and ends, and whose exception it throws.
+/// @brief transport: run of a threads cluster: starts the workers, joins them, and selects the exception to throw.
 
 #include <atomic>
 #include <exception>
@@ -77,7 +77,7 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
   }
   join();
 
-  std::exception_ptr first;  // of those that blame another worker, until there is one that does not
+  std::exception_ptr first;  // of those caused by another worker, if no other exception is found
   for (auto const& each : all.crew) {
     auto const& thrown = errors[static_cast<std::size_t>(each.rank)];
     if (!thrown) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: what the workers of a threads cluster share, and the sums of their lanes.
+/// @brief transport: shared state of the workers of a threads cluster, and the sums of their lanes.
 
 #include <array>
 #include <atomic>
@@ -24,14 +24,14 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Where a posted send or receive stands. Only `queued` ones lie in a channel's queue.
+/// State of a posted send or receive. Only `queued` ones are in a channel's queue.
 enum class progress : int { queued, copying, done, mismatch, withdrawn };
 
 struct channel;
 struct worker;
 
-/// One posted send or receive. Its owner takes it from its own pool and gives it back; the other side
-/// touches it only between `queued` and the end of the copy.
+/// One posted send or receive. Its owner takes it from its own pool and returns it; the other side accesses
+/// it only between `queued` and the end of the copy.
 struct operation {
   std::byte* data = nullptr;  // a sender's bytes are only read
   std::size_t bytes = 0;
@@ -44,13 +44,13 @@ struct operation {
   bool sends = false;
 };
 
-/// Messages from one worker to another. As matches are made at once, what waits here is all sends or all
+/// Messages from one worker to another. Since matches are made at once, the queue holds only sends or only
 /// receives.
 struct alignas(64) channel {
   std::mutex mutex;
   operation* first = nullptr;
   operation* last = nullptr;
-  bool torn = false;  // an operation was withdrawn: no pairs can be trusted any more, so none are made
+  bool torn = false;  // an operation was withdrawn: later pairs could be wrong, so none are made
 
   void append(operation& op) {
     op.next = nullptr;
@@ -66,9 +66,9 @@ struct alignas(64) channel {
   }
 };
 
-/// What a worker brings to a collective.
+/// A worker's input to a collective.
 struct offer {
-  static constexpr std::size_t small_bytes = 256;  // up to here a collective goes through `copy`
+  static constexpr std::size_t small_bytes = 256;  // up to this size a collective uses `copy`
 
   char const* call = "";
   std::size_t bytes = 0;
@@ -76,20 +76,20 @@ struct offer {
   alignas(64) std::array<std::byte, small_bytes> copy;
 };
 
-/// What the others see of a worker. It outlives the worker's endpoint.
+/// State of a worker that the others access. It outlives the worker's endpoint.
 struct alignas(64) worker {
   int rank = 0;
 
-  std::mutex mutex;  // for sleeping only
+  std::mutex mutex;  // only for sleeping
   std::condition_variable awake;
   std::atomic<bool> asleep{false};
 
-  std::atomic<std::uint64_t> arrived{0};  // number of meetings it has come to
-  std::atomic<bool> touching{false};      // reads or writes the others' offers
+  std::atomic<std::uint64_t> arrived{0};  // number of barriers it has reached
+  std::atomic<bool> touching{false};      // reads or writes the other workers' offers
   std::atomic<bool> gone{false};          // has left the run
-  std::array<offer, 2> offers;            // used in turn: one is read while the next is written
+  std::array<offer, 2> offers;            // used alternately: one is read while the next is written
 
-  // Only the worker itself uses the rest.
+  // Only the worker itself uses the following members.
   std::deque<operation> operations;
   operation* spare = nullptr;
   bool blames_another = false;  // it threw because of another worker's failure
@@ -106,12 +106,14 @@ struct alignas(64) worker {
 
   void wake() {
     if (!asleep.load()) return;
-    { std::lock_guard const lock{mutex}; }  // whoever announced its sleep now sleeps, or has looked again
+    {
+      std::lock_guard const lock{mutex};
+    }  // a worker that announced its sleep now sleeps, or has checked again
     awake.notify_all();
   }
 };
 
-/// Takes an operation back; afterwards nobody else touches its bytes.
+/// Withdraws an operation; afterwards no other worker accesses its bytes.
 inline void withdraw(operation& op) {
   if (op.state.load() == progress::queued) {
     std::lock_guard const lock{op.on->mutex};
@@ -124,7 +126,7 @@ inline void withdraw(operation& op) {
   while (op.state.load() == progress::copying) std::this_thread::yield();
 }
 
-/// All that the workers of a cluster share.
+/// Shared state of the workers of a cluster.
 struct world {
   world(int workers, std::chrono::nanoseconds longest_wait)
       : size{workers},
@@ -144,7 +146,7 @@ struct world {
     for (auto& each : crew) each.wake();
   }
 
-  /// The first failure of a run is the one that the other workers hear of; where memory is short, without its message.
+  /// Records the first failure of a run, which the other workers report; without its message if memory is exhausted.
   void fail(int rank, std::string_view message) noexcept {
     {
       std::lock_guard const lock{failure};
@@ -153,7 +155,7 @@ struct world {
       try {
         failed_message = message;
       } catch (std::bad_alloc const&) {
-        failed_message = "out of memory";  // short enough for no memory
+        failed_message = "out of memory";  // short enough to need no allocation
       }
       failed.store(true);
     }
@@ -179,9 +181,9 @@ struct world {
   std::chrono::nanoseconds const deadline;
   std::vector<worker> crew;
   std::vector<channel> channels;
-  alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all meetings of the run together
+  alignas(64) std::atomic<std::uint64_t> arrivals{0};  // total over all barriers of the run
   alignas(64) std::atomic<bool> failed{false};
-  std::mutex failure;  // guards the next two until `failed` is set; they stand still afterwards
+  std::mutex failure;  // guards the next two until `failed` is set; they are constant afterwards
   int failed_rank = 0;
   std::string failed_message;
   std::atomic<bool> running{false};

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: ends a call of a library that blocks, when its deadline has passed.
+/// @brief Transport: ends a blocking library call when its deadline has passed.
 
 #include <atomic>
 #include <chrono>
@@ -17,14 +17,14 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// A thread that acts when a call lasts longer than `patience`. One thread at a time makes calls.
+/// A thread that acts if a call lasts longer than `patience`. One thread at a time makes calls.
 ///
-/// All calls have the same patience, so arm() need not wake the thread: a call that begins after the thread saw none
-/// cannot be late before the thread looks again. An idle thread looks once per `patience`.
+/// All calls have the same patience, so arm() need not wake the thread: a call that begins after the thread's last
+/// check cannot be late before the next one. An idle thread checks once per `patience`.
 class watchdog {
  public:
-  /// @param patience  from arm() on
-  /// @param end_call  called at most once, by the thread of the watchdog; it makes the blocked call return
+  /// @param patience  maximum duration after arm()
+  /// @param end_call  called at most once, by the watchdog's thread; it makes the blocked call return
   watchdog(std::chrono::nanoseconds patience, std::function<void()> end_call)
       : patience_{patience}, end_call_{std::move(end_call)}, thread_{[this] { run(); }} {}
 
@@ -40,11 +40,11 @@ class watchdog {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// A call begins.
+  /// Call this when a call begins.
   void arm() noexcept { until_.store(now() + patience_.count(), std::memory_order_release); }
 
-  /// The call has ended.
-  /// @returns false when it was late: then end_call() has run and will not run again
+  /// Call this when the call has ended.
+  /// @returns false if it was late: end_call() has run then and will not run again
   [[nodiscard]] bool disarm() noexcept {
     if (until_.exchange(idle, std::memory_order_acq_rel) != fired) return true;
     thread_.join();
@@ -80,7 +80,7 @@ class watchdog {
 
   std::chrono::nanoseconds const patience_;
   std::function<void()> const end_call_;
-  std::atomic<std::int64_t> until_{idle};  // the deadline of the call under way, in ns of the clock
+  std::atomic<std::int64_t> until_{idle};  // deadline of the current call, in ns of the clock
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopped_ = false;
