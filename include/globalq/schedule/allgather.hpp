@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: everyone gets every frame, decodes all and adds in rank order.
+/// @brief schedule: every worker receives every frame, decodes all and adds them in rank order.
 
 #include "detail/frames.hpp"
 #include "detail/piece_sizes.hpp"
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief One round; no rounding but the workers' own, so the least variance; bytes grow with the workers.
+/// @brief One step, and one rounding per worker, so the least variance; bytes grow with the number of workers.
 /// @complexity bytes sent: S (n-1); height 0
 struct allgather {
   static constexpr char const* name = "allgather";
@@ -20,7 +20,7 @@ struct allgather {
   static std::uint64_t sent(detail::piece_sizes const& all, int workers, int) {
     return detail::capped_product(all.all(), static_cast<std::uint64_t>(workers - 1));
   }
-  /// What a worker's frames take, slot by slot.
+  /// Sizes of a worker's frames, slot by slot.
   static void hold(detail::piece_sizes const& all, int workers, int, detail::slot_sizes& frames) {
     std::uint64_t const n = static_cast<std::uint64_t>(workers);
     for (std::uint64_t k = 0; k < std::min<std::uint64_t>(2, all.rounds()); ++k)

@@ -18,8 +18,8 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief A schedule by its name: ring, tree, sra or scatter_reduce_allgather, allgather, native, or hierarchical with the workers of each node:
-/// "hierarchical:4" (of all nodes but the last, which may have fewer) or "hierarchical:4+2+4".
+/// @brief A schedule by its name: ring, tree, sra or scatter_reduce_allgather, allgather, native, or hierarchical with
+/// the workers per node: "hierarchical:4" (the last node may have fewer) or "hierarchical:4+2+4".
 class any {
  public:
   template <class S>
@@ -47,7 +47,7 @@ class any {
           "hierarchical:4 with nodes of 4 workers, or hierarchical:4+2+4");
   }
 
-  /// What it is made from by name.
+  /// The name that constructs it.
   std::string_view text() const {
     return std::visit([](auto const& s) { return detail::text_of(s); }, chosen_);
   }
@@ -89,7 +89,7 @@ class any {
   }
 
  private:
-  /// The numbers of "hierarchical:4+2+4"; none where it is no such text.
+  /// The numbers of "hierarchical:4+2+4"; empty for any other text.
   static std::vector<int> nodes_in(std::string_view name) {
     constexpr std::string_view start = "hierarchical:";
     std::vector<int> sizes;

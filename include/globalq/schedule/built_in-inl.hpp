@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the built-in schedules without their types, as a library defines them.
+/// @brief schedule: definitions of the type-erased built-in schedules, for the compiled library.
 
 #include "built_in.hpp"
 

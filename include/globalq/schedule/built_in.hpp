@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the built-in schedules without their types, which are in the library globalq::compiled.
+/// @brief schedule: declarations of the type-erased built-in schedules, which globalq::compiled contains.
 
 #include "any.hpp"
 #include "detail/shards.hpp"
 #include "erased.hpp"
 
-// schedule(type) for each of them.
+// Applies schedule(type) to each of them.
 #define GLOBALQ_BUILT_IN_SCHEDULES(schedule)                                                         \
   schedule(any) schedule(ring) schedule(tree) schedule(scatter_reduce_allgather) schedule(allgather) \
       schedule(native) schedule(hierarchical<>) schedule(detail::reduce_scatter) schedule(detail::gather)

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: who sends which frame to whom; written once for every transport and every operator.
+/// @brief schedule: which worker sends which frame to which worker; independent of transport and operator.
 ///
 /// A schedule is a value with
-/// - `static constexpr char const* name`, or `text()` where what it is called is known at run time only: all that tells it from
-///   others, since workers compare it,
-/// - `facts(workers)`: its height, and what it asks of an operator,
-/// - `parts(workers)`: into how many segments a vector is cut,
-/// - `additions(workers)`: the additions in order, (into, from); what variance bounds are computed from,
-/// - `operator()(transport, codec, partition, frame_pool)`: the collective itself, for any Transport.
-/// and, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp),
-/// - `sent(sizes, workers, rank)` and `hold(sizes, workers, rank, slots)`: bytes that a worker sends, and frames that it holds.
-/// and, where its first round begins with frames of own values alone, which can so be made before anything travels,
-/// - `leaves(partition, workers, rank, codec, frame_pool, list)`: adds these, where the collective will have them.
-/// It sees bytes only, and cuts them into chunks so that encoding, transfer, adding and decoding overlap: while one chunk
-/// is on its way, the next one is computed. Chunks change no bit. Every worker runs the same code with its own rank; a frame is finished by the worker that
-/// combined it and by all others from the same bytes, so all results are bit-identical.
+/// - `static constexpr char const* name`, or `text()` for a name that is known only at run time. The name must identify
+///   the schedule and its parameters, since workers compare it.
+/// - `facts(workers)`: its height, and its requirements on an operator.
+/// - `parts(workers)`: the number of segments of a vector.
+/// - `additions(workers)`: the additions in order, as pairs (into, from), for variance bounds.
+/// - `operator()(transport, codec, partition, frame_pool)`: the collective, for any Transport.
+/// - Optional, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp): `sent(sizes, workers,
+///   rank)` and `hold(sizes, workers, rank, slots)`, the bytes that a worker sends, and the frames that it holds.
+/// - Optional, if the first step begins with frames of own values alone, which can be made before any communication:
+///   `leaves(partition, workers, rank, codec, frame_pool, list)` adds these frames, in the buffers of the collective.
+///
+/// A schedule handles bytes only. It splits them into chunks, so that encoding, transfer, addition and decoding overlap.
+/// Chunks do not change results. Every worker runs the same code with its own rank. The worker that combined a frame
+/// and all others decode the same bytes, so all results are bit-identical.
 
 #include "../core/codec.hpp"
 #include "../operator/detail/resolve.hpp"
@@ -45,26 +46,26 @@ concept SumsInNodes = requires {
   requires S::sums_in_nodes;
 };
 
-/// The part of its vector that a worker brings: all, unless the schedule says otherwise by `reads(partition, rank)`.
+/// The part of its vector that a worker contributes: all, unless the schedule has `reads(partition, rank)`.
 template <class S>
 segment reads_of(S const& schedule, partition const& cut, int rank) {
   if constexpr (requires { schedule.reads(cut, rank); }) return schedule.reads(cut, rank);
   return {0, cut.length()};
 }
-/// The part that it gets: all, unless the schedule says otherwise by `writes(partition, rank)`.
+/// The part that a worker receives: all, unless the schedule has `writes(partition, rank)`.
 template <class S>
 segment writes_of(S const& schedule, partition const& cut, int rank) {
   if constexpr (requires { schedule.writes(cut, rank); }) return schedule.writes(cut, rank);
   return {0, cut.length()};
 }
-/// Adds the frames of own values alone that the first round begins with, if the schedule tells.
+/// Adds the frames of own values alone with which the first step begins, if the schedule has leaves().
 template <class S>
 void add_leaves(S const& schedule, partition const& cut, int workers, int rank, codec const& c,
                 frame_pool& frames, std::vector<unsent>& all) {
   if constexpr (requires { schedule.leaves(cut, workers, rank, c, frames, all); })
     schedule.leaves(cut, workers, rank, c, frames, all);
 }
-/// A hash of all that schedules say of themselves; of a user's too, whose name may not tell its parameters.
+/// A hash of all facts of a schedule. It also distinguishes a user's schedules whose name omits a parameter.
 template <class S>
 std::uint64_t schedule_fingerprint(S const& schedule, int workers) {
   std::uint64_t h = hash_fields(fingerprint(schedule.facts(workers)), schedule.parts(workers), workers);
@@ -72,7 +73,7 @@ std::uint64_t schedule_fingerprint(S const& schedule, int workers) {
   return h;
 }
 
-/// Whether what workers bring lies side by side instead of being averaged.
+/// Whether the schedule concatenates the workers' parts instead of averaging.
 template <class S>
 inline constexpr bool gathers = requires {
   requires S::gathers;
@@ -82,7 +83,7 @@ inline constexpr bool gathers = requires {
 
 namespace schedule::detail {
 
-/// What a schedule is called, whatever the number of workers; where its parameters are known at run time only, it says `text()`.
+/// Name of a schedule, independent of the number of workers: `text()` if its parameters are known only at run time.
 template <Schedule S>
 std::string_view text_of(S const& schedule) {
   if constexpr (requires { schedule.text(); })
@@ -91,7 +92,7 @@ std::string_view text_of(S const& schedule) {
     return S::name;
 }
 
-/// Nothing is sent for an empty frame; both sides know.
+/// Both sides skip the message of an empty frame.
 template <Transport T>
 typename T::request send(T& t, int to, std::span<std::byte const> frame) {
   return frame.empty() ? typename T::request{} : t.send_async(to, frame);
@@ -101,13 +102,13 @@ typename T::request recv(T& t, int from, std::span<std::byte> frame) {
   return frame.empty() ? typename T::request{} : t.recv_async(from, frame);
 }
 
-/// Sets of transfers that a call may have.
+/// Maximum number of sets of transfers of a call.
 inline constexpr int most_sets = 16;
 
-/// Transfers under way, in memory that the next call reuses. Leaving the scope by an exception gives them up.
+/// Pending transfers, in memory that the next call reuses. Leaving the scope by an exception gives them up.
 ///
-/// They are kept in sets, each of which is waited for by itself: those of a chunk, say, while another is on its way. A thread that makes a
-/// call within a call (from its transport, say) has sets for each.
+/// Each set is waited for separately, for example the transfers of one chunk while those of another are pending. A call
+/// within a call on the same thread (for example by its transport) has its own sets.
 template <Transport T>
 class transfers {
  public:
@@ -135,7 +136,7 @@ class transfers {
   using list = std::vector<typename T::request>;
   using lists = std::array<list, most_sets>;
   struct thread_room {
-    std::deque<typename transfers::lists> all;  // which stay where they are when there are more
+    std::deque<typename transfers::lists> all;  // a deque: elements do not move when it grows
     std::size_t used = 0;
 
     typename transfers::lists& lists() {
@@ -152,7 +153,7 @@ class transfers {
   lists& lists_;
 };
 
-/// One worker after the other joins the sum.
+/// Additions of a chain: one worker after the other joins the sum.
 inline std::vector<std::pair<int, int>> chain(int workers) {
   std::vector<std::pair<int, int>> order;
   for (int r = 1; r < workers; ++r) order.emplace_back(0, r);

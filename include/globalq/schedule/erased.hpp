@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: a schedule without its type, which calls and plans see.
+/// @brief schedule: a type-erased schedule, for calls and plans.
 
 #include "../transport/endpoint.hpp"
 #include "concept.hpp"
@@ -15,14 +15,14 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief Any schedule: what the members mean is told in schedule/concept.hpp.
+/// @brief Any schedule; schedule/concept.hpp documents the members.
 class erased {
  public:
   erased(erased const&) = delete;
   erased& operator=(erased const&) = delete;
   virtual ~erased() = default;
 
-  /// What workers bring lies side by side, and what they get.
+  /// Whether workers' parts are concatenated, and whether a worker receives only its part.
   bool gathers, scatters;
   /// Values of a node are added in float32, and its leader encodes the sum.
   bool sums_in_nodes;
@@ -30,21 +30,21 @@ class erased {
   virtual globalq::detail::schedule_facts facts(int workers) const = 0;
   virtual int parts(int workers) const = 0;
   virtual std::vector<std::pair<int, int>> additions(int workers) const = 0;
-  /// Parts of its vector that a worker brings and gets.
+  /// Parts of its vector that a worker contributes and receives.
   virtual segment reads(partition const& cut, int rank) const = 0;
   virtual segment writes(partition const& cut, int rank) const = 0;
-  /// The frames of own values alone that the first round begins with, if it does.
+  /// The frames of own values alone with which the first step begins, if it does.
   virtual void leaves(partition const& cut, int workers, int rank, codec const& c, frame_pool& frames,
                       std::vector<unsent>& all) const = 0;
   virtual void operator()(transport::endpoint& t, codec& c, partition const& cut,
                           frame_pool& frames) const = 0;
 
-  /// For plans. @param c  of the right sizes
+  /// For plans. @param c  a codec with the right frame sizes
   virtual detail::busiest_worker busiest(int workers, partition const& cut, codec& c,
                                          detail::piece_sizes const& sizes,
                                          detail::bytes_before const& before) const = 0;
 
-  // where sums_in_nodes: who encodes, of which node a worker is, all nodes, and the sums
+  // if sums_in_nodes: whether a worker encodes, its node, all nodes, and the sums
   virtual bool leads(int rank, int workers) const = 0;
   virtual int node_of(int rank, int workers) const = 0;
   virtual detail::node_map nodes_among(int workers) const = 0;
@@ -56,9 +56,9 @@ class erased {
       : gathers(gathering), scatters(scattering), sums_in_nodes(summing) {}
 };
 
-/// One that is known.
+/// Implementation for a schedule of known type.
 /// @tparam S     a schedule, or a reference to one that outlives it
-/// @tparam Runs  whether it runs; plans only ask it
+/// @tparam Runs  whether operator() runs it; plans only query it
 template <class S, bool Runs = true>
 class erased_as final : public erased {
   using plain = std::remove_cvref_t<S>;

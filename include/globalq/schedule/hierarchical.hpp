@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: nodes of workers: sums within a node first, then another schedule between the nodes' leaders.
+/// @brief schedule: sums within nodes of workers first, then another schedule between the nodes' leaders.
 
 #include "../transport/group.hpp"
 #include "concept.hpp"
@@ -25,10 +25,11 @@ struct star {
   static int parent(int /*place*/) { return 0; }
 };
 
-/// @brief Within a node: values are added in float32, and the leader encodes the sum: CGX's best where links inside are fast.
+/// @brief Within a node: adds values in float32, and the leader encodes the sum. CGX's best choice if links within
+/// nodes are fast.
 ///
-/// The operator sees as many vectors as there are nodes, and its norms are those of their sums: fewer roundings, less
-/// headroom, and smaller norms where workers' vectors are not alike.
+/// The operator processes one vector per node, and norms are those of the sums: fewer roundings, less
+/// headroom, and smaller norms if the workers' vectors differ.
 struct float32_sum {
   static constexpr char const* name = "float32";
   static constexpr bool adds_float32 = true;
@@ -37,18 +38,19 @@ struct float32_sum {
 
 /// @brief Workers form nodes; each node's leader adds its members' frames and takes part in the outer schedule.
 ///
-/// A node is a range of ranks, and its first worker leads: with MPI's usual placement, the processes of a machine. Between
-/// nodes only leaders send, so a link carries what Outer sends among as many workers as there are nodes. A leader adds
-/// its own values, its members' frames and what comes from other nodes in one go: a sum that is encoded again is encoded
-/// once a leader. Results are bit-identical as ever: members finish from the leader's bytes.
-/// reduce_scatter_mean and all_gather take the nodes of a hierarchical<>, without leaders: every worker stands in for its node.
-/// @tparam Inner  how frames come together in a node: schedule::star (one step, the fewest roundings), schedule::tree
-///                (the leader takes part in log2 of its size messages), or schedule::float32_sum (values are added in float32
-///                before the operator sees them)
+/// A node is a range of ranks, and its first worker leads: with MPI's usual placement, the processes of a machine. Only
+/// leaders send between nodes, so a link carries what Outer sends among as many workers as there are nodes. A leader
+/// adds its own values, its members' frames and the frames of other nodes at once, so a requantized sum is encoded once
+/// per leader. Results are bit-identical: members decode the leader's bytes. reduce_scatter_mean and all_gather use the
+/// nodes of a hierarchical<>, without leaders: every worker is a relay of its node.
+/// @tparam Inner  how frames are added within a node: schedule::star (one step, the fewest roundings), schedule::tree
+///                (the leader takes part in log2(size of the node) messages), or schedule::float32_sum (values are
+///                added in float32 before the operator processes them)
 /// @tparam Outer  between leaders: scatter_reduce_allgather, ring or tree; with float32_sum also allgather
 /// @complexity bytes sent by a leader: those of Outer, and S for each child; by a member S, and S for each child;
-///             height: that of Inner in the largest node plus that of Outer. With float32_sum: 8 (g-1)/g bytes a value in a
-///             node of g workers besides, nothing for S up; height and headroom: those of Outer among the nodes
+///             height: that of Inner in the largest node plus that of Outer. With float32_sum: additionally 8 (g-1)/g
+///             bytes a value in a node of g workers, but no S to the parent; height and headroom: those of Outer among
+///             the nodes
 /// @determinism random words are keyed by ranks among all workers; with float32_sum by nodes
 /// @source Markov 2024 (thesis), chapter 3 (CGX): sums within a node first
 template <class Inner = star, class Outer = scatter_reduce_allgather>
@@ -63,12 +65,12 @@ class hierarchical {
   /// Whether vectors of a node are added before one of its workers encodes.
   static constexpr bool sums_in_nodes = detail::adds_float32<Inner>;
 
-  /// @param node_size  workers of a node; the last node may have fewer
-  /// @throws configuration_error when that is below 1
+  /// @param node_size  workers per node; the last node may have fewer
+  /// @throws configuration_error if it is below 1
   explicit hierarchical(int node_size, Outer outer = {}) : hierarchical(split(node_size), std::move(outer)) {}
 
-  /// @param node_sizes  workers of each node; together as many as there are
-  /// @throws configuration_error when there is none, or one is below 1
+  /// @param node_sizes  workers of each node; their sum is the number of workers
+  /// @throws configuration_error if the list is empty, or a size is below 1
   explicit hierarchical(std::vector<int> node_sizes, Outer outer = {})
       : hierarchical(split(std::move(node_sizes)), std::move(outer)) {}
 
@@ -77,7 +79,7 @@ class hierarchical {
   /// "hierarchical:4", or "hierarchical<tree,ring>:4+2".
   std::string const& text() const { return name_; }
 
-  /// @throws configuration_error when the nodes have another number of workers together
+  /// @throws configuration_error if the sizes of the nodes do not add up to the number of workers
   globalq::detail::schedule_facts facts(int workers) const {
     detail::node_map const& nodes = nodes_of(workers);
     globalq::detail::schedule_facts const between = outer_.facts(nodes.count());
@@ -102,8 +104,8 @@ class hierarchical {
   }
   int parts(int workers) const { return outer_.parts(nodes_of(workers).count()); }
 
-  /// Those within the nodes, then those between leaders. Where nodes are uneven and Outer adds segment after segment in
-  /// other orders, the order with the largest sums on the way.
+  /// Additions within the nodes, then those between leaders. If node sizes differ and Outer adds each segment in
+  /// another order, this is the order with the largest intermediate sums.
   std::vector<std::pair<int, int>> additions(int workers) const {
     detail::node_map const& nodes = nodes_of(workers);
     if (sums_in_nodes) return outer_.additions(nodes.count());  // of nodes
@@ -120,7 +122,7 @@ class hierarchical {
                        [&](int a, int b) { return nodes.size(a) > nodes.size(b); });
     if (between.one_addition) std::rotate(by_size.begin(), by_size.end() - 1, by_size.end());
     for (auto const& [into, from] : outer_.additions(nodes.count())) {
-      // a chain's sum travels, and is encoded at every stop
+      // in a chain the sum travels, and every worker on the way encodes it
       int const to = chain ? from : into, of = chain ? from - 1 : from;
       order.emplace_back(nodes.leader(by_size[static_cast<std::size_t>(to)]),
                          nodes.leader(by_size[static_cast<std::size_t>(of)]));
@@ -128,15 +130,15 @@ class hierarchical {
     return order;
   }
 
-  /// What the busiest workers send and hold: a leader what Outer says; a member its frames to its parent; both what all
-  /// children get. What they hold is counted as if all frames were the longest.
+  /// Bytes that the busiest workers send and hold: a leader those of Outer; a member its frames to its parent; both the
+  /// frames to all their children. Held frames are counted as if all had the largest size.
   detail::busiest_worker busiest(detail::piece_sizes const& all, int workers,
                                  detail::bytes_before const& before) const requires detail::SaysBytes<Outer> {
     detail::node_map const& nodes = nodes_of(workers);
     detail::busiest_worker most;
     std::vector<std::uint64_t> children;
     std::vector<int> const ask = all.owners_to_ask(nodes.count());
-    // of a piece, that go down in a node
+    // frames of a piece that go down in a node
     std::uint64_t const frames =
         outer_.facts(nodes.count()).combines ? 1 : static_cast<std::uint64_t>(nodes.count());
     int largest = 0;
@@ -157,7 +159,7 @@ class hierarchical {
         most.sends(detail::capped_sum(
             before.sent(rank), detail::capped_sum(up, detail::capped_product(below * frames, all.all()))));
         if (!asked || (!sums_in_nodes && p != 0 && below < most_below))
-          continue;  // another one holds as much
+          continue;  // another worker holds as much
         if (p != 0) most_below = below + 1;
         detail::slot_sizes slots = before.slots(rank);
         if (p == 0)
@@ -166,7 +168,7 @@ class hierarchical {
           all.hold_largest(detail::slot_sizes::shared, 4, 1, slots);
         if (!sums_in_nodes)
           slots.hold(detail::slot_sizes::shared, below + (p != 0), all.largest());
-        else if (p != 0)  // what arrives from the leader at once
+        else if (p != 0)  // frames that arrive from the leader at once
           slots.hold(detail::slot_sizes::shared, frames, all.largest());
         most.holds(slots);
       }
@@ -191,7 +193,7 @@ class hierarchical {
     mine.wait();
   }
 
-  /// Whether a worker encodes its node's sum, and which node it belongs to.
+  /// Whether a worker encodes its node's sum, and the node of a worker.
   bool leads(int rank, int workers) const requires(sums_in_nodes) {
     detail::node_map const& nodes = nodes_of(workers);
     return nodes.leader(nodes.node_of(rank)) == rank;
@@ -199,8 +201,8 @@ class hierarchical {
   int node_of(int rank, int workers) const requires(sums_in_nodes) { return nodes_of(workers).node_of(rank); }
   detail::node_map nodes_among(int workers) const { return nodes_of(workers); }
 
-  /// Adds the vectors of each node: every worker adds a segment and sends it to the others.
-  /// @param c  of float32 frames
+  /// Adds the vectors of each node: every worker adds one segment and sends it to the others.
+  /// @param c  codec of float32 frames
   template <Transport T>
   void sum_in_node(T& t, codec& c, std::uint64_t length, std::uint64_t chunk_values, frame_pool& frames) const
       requires(sums_in_nodes) {
@@ -225,28 +227,28 @@ class hierarchical {
     name_ += split_.text();
   }
 
-  /// In memory that the next call of a thread reuses.
+  /// Nodes of this many workers, in memory that the thread's next call reuses.
   detail::node_map const& nodes_of(int workers) const {
     thread_local detail::node_map nodes;
     split_.cut(workers, nodes);
     return nodes;
   }
 
-  /// Additions on the longest way to the leader: each worker adds its children one after the other.
+  /// Additions on the longest path to the leader: each worker adds its children one after the other.
   static int height_within(int size) {
     return walk(size, [](int mine, int child) { return std::max(mine, child) + 1; });
   }
-  /// Encodings of sums on that way.
+  /// Encodings of sums on that path.
   static int roundings_within(int size) {
     return walk(size, [](int mine, int child) { return std::max(mine, child + 1); });
   }
   template <class F>
   static int walk(int size, F const& add) {
-    thread_local std::vector<int> at;  // of the size that was asked for last
+    thread_local std::vector<int> at;  // for the size of the last call
     if (static_cast<int>(at.size()) == size) return at[0];
     at.assign(static_cast<std::size_t>(size), 0);
     std::vector<int> first(static_cast<std::size_t>(size), 0), next = first;  // children of each; 0: no more
-    for (int p = size - 1; p >= 0; --p) {                                     // children lie above
+    for (int p = size - 1; p >= 0; --p) {                                     // children have larger places
       for (int q = first[static_cast<std::size_t>(p)]; q != 0; q = next[static_cast<std::size_t>(q)])
         at[static_cast<std::size_t>(p)] =
             add(at[static_cast<std::size_t>(p)], at[static_cast<std::size_t>(q)]);

@@ -11,18 +11,19 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief Hands the codes to the transport's library, whose order of additions is its own.
+/// @brief Passes the codes to the transport's library, which chooses the order of additions.
 ///
-/// For integer sums only: a randomized addition would round differently on two workers. With globalq::uncompressed it is
-/// the library's float32 Allreduce, the only case in which bit-identical results are not promised.
-/// @complexity bytes sent: the library's; 2 S (n-1)/n is assumed
+/// Only for integer sums: a randomized addition could round differently on two workers. With globalq::uncompressed it
+/// is the library's float32 Allreduce, the only case without guaranteed bit-identical results.
+/// @complexity bytes sent: determined by the library; 2 S (n-1)/n is assumed
 struct native {
   static constexpr char const* name = "native";
   static globalq::detail::schedule_facts facts(int workers) { return {name, workers - 1, true, true, false}; }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
 
-  /// Bytes that a worker sends, if the library moves 2 S (n-1)/n of the numbers in a chunk; headers stay here.
+  /// Bytes that a worker sends, assuming that the library sends 2 S (n-1)/n of the numbers in a chunk; headers are not
+  /// sent.
   static std::uint64_t sent(detail::piece_sizes const& all, int workers, int) {
     std::uint64_t bytes = 0;
     for (auto const& run : all.runs())
@@ -32,7 +33,7 @@ struct native {
       }
     return bytes;
   }
-  /// What a worker's frames take, slot by slot.
+  /// Sizes of a worker's frames, slot by slot.
   static void hold(detail::piece_sizes const& all, int, int, detail::slot_sizes& frames) {
     frames.hold(0, 1, all.largest());
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the ring: each segment collects one worker after the other, then travels round once more.
+/// @brief schedule: ring: each segment travels around and collects every worker's values, then around once more.
 
 #include "concept.hpp"
 #include "detail/piece_sizes.hpp"
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief 2(n-1) messages of a segment each, in chunks; the least bytes, the longest chain of additions.
+/// @brief 2(n-1) messages of one segment, in chunks; the fewest bytes, the longest chain of additions.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1
 struct ring {
   static constexpr char const* name = "ring";
@@ -17,7 +17,7 @@ struct ring {
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }
-  /// The first of the workers in a sum of @p terms that @p maker sent on; the others follow it, 0 after the last.
+  /// The first worker in a sum of @p terms that @p maker sent; the others follow it, cyclically.
   static int first_of_sum(int workers, int maker, int terms) {
     return (maker - terms + 1 + workers) % workers;
   }
@@ -26,7 +26,7 @@ struct ring {
   static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
     return workers == 1 ? 0 : 2 * all.all() - all.of(rank) - all.of((rank + 1) % workers);
   }
-  /// The most that a worker's frames take: which of them share a slot depends on how often each is used.
+  /// Upper bound of a worker's frames: which frames share a slot depends on how often each slot is used.
   static void hold(detail::piece_sizes const& all, int workers, int, detail::slot_sizes& frames) {
     if (all.rounds() == 0) return;
     std::uint64_t const slots = slots_of(all.rounds()),
@@ -40,10 +40,10 @@ struct ring {
   void operator()(T& t, codec& c, partition const& cut, frame_pool& frames) const {
     int const n = t.size(), r = t.rank(), right = (r + 1) % n, left = (r + n - 1) % n;
     std::uint64_t const chunks = cut.rounds();
-    // Work is a sequence of items: groups of chunks one after the other, in a group hop after hop, in a hop chunk after
-    // chunk. Hop 0 encodes, hops 1 .. n-1 add what arrives and the last of these completes a segment; hops n .. 2n-2 pass
-    // complete segments on. What an item waits for was sent one hop before, so while it travels the other chunks of the
-    // group are worked on. At least as many slots as chunks in a group: else all could wait for their right neighbors.
+    // Work is a sequence of items, by groups of chunks, then by hops, then by chunks. Hop 0 encodes; hops 1 .. n-1 add
+    // what arrives, and the last of these completes a segment; hops n .. 2n-2 forward complete segments. The input of
+    // an item was sent one hop earlier; while it travels, the other chunks of the group are processed. There are at
+    // least as many slots as chunks in a group; otherwise all workers could wait for their right neighbors.
     constexpr std::uint64_t most_slots = group + ahead + 1;
     std::uint64_t const slots = slots_of(chunks);
     std::uint64_t const hops = static_cast<std::uint64_t>(2 * n - 1), items = hops * chunks;
@@ -67,7 +67,7 @@ struct ring {
       for (; expected < items && expected <= j + ahead; ++expected) {
         item const next = at(expected);
         if (next.hop == 0) continue;
-        t.wait(leaving[expected % slots]);  // the slot's frame may be on its way still
+        t.wait(leaving[expected % slots]);  // the slot's frame may still be in transfer
         arriving[expected % slots] = detail::recv(t, left, arrival(expected, next));
       }
       item const i = at(j);

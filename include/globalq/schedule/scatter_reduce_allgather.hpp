@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: every worker adds one segment of all others and sends the sum to all.
+/// @brief schedule: every worker adds one segment of all workers and sends the sum to all.
 
 #include "detail/frames.hpp"
 #include "detail/piece_sizes.hpp"
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief Two rounds of n-1 messages; all frames of a segment meet at one worker, so one encoding serves them all.
-/// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when requantizing
+/// @brief Two steps of n-1 messages; all frames of a segment meet at one worker, so one encoding suffices for all of
+/// them.
+/// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when
+/// requantizing
 /// @source Markov 2024 (thesis), chapter 3 (CGX); Thakur et al. 2005
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
@@ -26,7 +28,7 @@ struct scatter_reduce_allgather {
     return detail::capped_sum(all.all() - own,
                               detail::capped_product(own, static_cast<std::uint64_t>(workers - 1)));
   }
-  /// What a worker's frames take, slot by slot.
+  /// Sizes of a worker's frames, slot by slot.
   static void hold(detail::piece_sizes const& all, int workers, int rank, detail::slot_sizes& frames) {
     std::uint64_t const n = static_cast<std::uint64_t>(workers), r = static_cast<std::uint64_t>(rank);
     for (std::uint64_t k = 0; k < std::min<std::uint64_t>(2, all.rounds()); ++k) {
@@ -64,8 +66,8 @@ struct scatter_reduce_allgather {
       return frames.get(slot(round, p), c.frame_bytes(cut.piece(p, round), n));
     };
 
-    // Frames whose length only their maker knows arrive as head and rest. Receives are posted in the order in which their
-    // sender sends: leaves, sums, leaves of the next chunk; so a head waits for the rests before it.
+    // Frames of variable length arrive as head and remainder. Receives are posted in the order of the sends:
+    // leaves, sums, leaves of the next chunk. A head is therefore received only after the preceding remainders.
     std::size_t const head = c.head_bytes();
     bool const varying = head != 0, batches = c.batches() && !varying;
     int const leaf_heads = 4, sum_heads = 5, rests = 6;
@@ -89,7 +91,8 @@ struct scatter_reduce_allgather {
           if (p != r) all.push_back(unsent_to(p));
         c.encode_all(all);
       }
-      for (int k = 1; k < n; ++k) {  // each worker starts with its right neighbor: no one is flooded
+      for (int k = 1; k < n;
+           ++k) {  // each worker starts with its right neighbor, so that no worker is flooded
         int const p = (r + k) % n;
         unsent const each = unsent_to(p);
         if (!batches) c.combine(each.part, true, {}, each.frame);
@@ -159,7 +162,8 @@ struct scatter_reduce_allgather {
   }
 
  private:
-  /// Slots of a chunk: n frames in, n frames out, the sum; while the sums of one chunk travel, another is encoded.
+  /// Slots of a chunk: n frames in, n frames out, the sum; while the sums of one chunk travel, the next chunk is
+  /// encoded.
   static std::size_t slot_of(int workers, std::uint64_t round, int i) {
     return static_cast<std::size_t>(i + (2 * workers + 1) * static_cast<int>(round % 2));
   }
@@ -170,7 +174,7 @@ struct scatter_reduce_allgather {
   }
 };
 
-/// Its short name, which texts have.
+/// Short name, used in messages.
 using sra = scatter_reduce_allgather;
 
 }  // namespace GLOBALQ_ABI::schedule

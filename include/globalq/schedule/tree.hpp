@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the binomial tree, for any number of workers: up to worker 0, then down again.
+/// @brief schedule: binomial tree, for any number of workers: up to worker 0, then down again.
 
 #include "concept.hpp"
 #include "detail/piece_sizes.hpp"
@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief 2 ceil(log2 n) rounds and the least number of additions on a path.
+/// @brief 2 ceil(log2 n) steps and the fewest additions on a path.
 /// @complexity bytes sent: S (leaf) to about S ceil(log2 n) (root); height ceil(log2 n)
 struct tree {
   static constexpr char const* name = "tree";
@@ -28,16 +28,16 @@ struct tree {
       for (int r = 0; r + m < workers; r += 2 * m) order.emplace_back(r, r + m);
     return order;
   }
-  /// The first of the workers in a sum that @p maker sent up; the others follow it.
+  /// The first worker in a sum that @p maker sent up; the others follow it.
   static int first_of_sum(int, int maker, int) { return maker; }
-  /// Who gets what worker @p place > 0 has added; for schedule::hierarchical.
+  /// The worker to which worker @p place > 0 sends its sum; for schedule::hierarchical.
   static int parent(int place) { return place & (place - 1); }
 
-  /// Bytes that a worker sends: its sum to its parent, and the whole one to its children.
+  /// Bytes that a worker sends: its sum to its parent, and the complete sum to its children.
   static std::uint64_t sent(detail::piece_sizes const& all, int workers, int rank) {
     return all.of(0) * static_cast<std::uint64_t>(children_of(workers, rank) + (rank != 0));
   }
-  /// What a worker's frames take, slot by slot.
+  /// Sizes of a worker's frames, slot by slot.
   static void hold(detail::piece_sizes const& all, int workers, int rank, detail::slot_sizes& frames) {
     std::uint64_t const window = window_of(workers),
                         below = static_cast<std::uint64_t>(children_of(workers, rank));
@@ -81,7 +81,7 @@ struct tree {
       std::vector<source>& sources = frames.sources(most);
       for (int k = 0; k < children; ++k) sources.push_back({frame_of(round, k), below[k], child[k]});
       auto const mine = frames.get(slot(round, most), c.frame_bytes(part, terms));
-      under_way.wait_all(t, down_set(round));  // what was sent from these frames, a window ago
+      under_way.wait_all(t, down_set(round));  // a window ago, messages were sent from these frames
       c.combine(part, true, sources, mine);
       if (r == 0) return;
       under_way.recv(t, r - parent, whole(round), down_set(round));
@@ -96,8 +96,9 @@ struct tree {
       c.finish(part, {&done, 1});
     };
 
-    // Worker 0 has the whole sum at once. Others wait for it as many chunks later as it takes up and down again: who is nearer
-    // to worker 0 waits less, else workers below would get theirs only when they have sent all that they may.
+    // Worker 0 has the complete sum at once. The others process as many further chunks before they wait for it as it
+    // takes up and down again. Workers near worker 0 wait less; otherwise workers below would receive theirs only at
+    // their window's end.
     std::uint64_t const above = static_cast<std::uint64_t>(std::popcount(static_cast<unsigned>(r)));
     std::uint64_t const behind = r == 0 ? 0 : std::min({2 * above + 1, window - 1, rounds});
     if (rounds != 0) expect(0);
@@ -112,14 +113,15 @@ struct tree {
   }
 
  private:
-  static constexpr std::size_t most = 32;  ///< children; then come the own sum and the whole one
+  static constexpr std::size_t most = 32;  ///< children; then come this worker's sum and the complete one
 
   static int children_of(int workers, int rank) {
     int count = 0;
     for (int below = 1; below < workers && (rank & below) == 0; below *= 2) count += rank + below < workers;
     return count;
   }
-  /// Chunks on their way: as many as there are steps up to worker 0 and down again, else each would wait for the one before.
+  /// Chunks in flight: as many as there are steps up to worker 0 and down again, so that no chunk waits for the
+  /// previous one.
   static std::uint64_t window_of(int workers) {
     return std::min<std::uint64_t>(
         2 * static_cast<std::uint64_t>(log2_ceil(static_cast<std::uint64_t>(workers))) + 2,

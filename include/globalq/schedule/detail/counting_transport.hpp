@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: what a schedule that does not say its bytes sends and holds, found by running it.
+/// @brief schedule: runs a schedule without sent() and hold() to count the bytes that it sends and holds.
 
 #include "../../core/codec.hpp"
 #include "piece_sizes.hpp"
@@ -10,7 +10,7 @@
 
 namespace GLOBALQ_ABI::schedule::detail {
 
-/// A transport that only counts what is sent.
+/// A transport that only counts sent bytes.
 class counting_transport {
  public:
   struct request {};
@@ -35,8 +35,8 @@ class counting_transport {
   std::uint64_t bytes_ = 0;
 };
 
-/// Bytes of the busiest workers; where a schedule does not say them, it runs for each worker over a transport that counts.
-/// @param c  of the right sizes
+/// Bytes of the busiest workers. If a schedule does not report them, it runs for each worker over a counting transport.
+/// @param c  a codec with the right frame sizes
 template <class S>
 busiest_worker busiest(S const& schedule, int workers, partition const& cut, codec& c,
                        piece_sizes const& sizes, bytes_before const& before) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: frames of all workers to all workers, round after round; also those whose length only their maker knows.
+/// @brief schedule: all-to-all exchange of frames, round by round; also of frames of variable length.
 ///
-/// Such a frame travels as its head, which tells the length, and the rest. Receives are posted in the order in which their
-/// sender sends, so the head of a frame waits for the rest of the one before.
+/// A frame of variable length travels as its head, which contains the length, and the remainder. Receives are posted in
+/// the order of the sends, so the head of a frame is received after the remainder of the previous one.
 
 #include "../concept.hpp"
 
@@ -12,18 +12,18 @@
 
 namespace GLOBALQ_ABI::schedule::detail {
 
-/// The first bytes of a frame, or none of an empty one.
+/// The first bytes of a frame; empty for an empty frame.
 inline std::span<std::byte> head_of(std::span<std::byte> frame, std::size_t bytes) {
   return frame.first(std::min(bytes, frame.size()));
 }
 
-/// The bytes of a frame that are used, its maker's or an arrived one's; all where lengths are fixed.
-/// @throws frame_error when its head tells of more than there is room for
+/// The used bytes of a frame that was made or has arrived; all of it if lengths are fixed.
+/// @throws frame_error if its head states a length above its room
 inline std::span<std::byte> used(codec const& c, std::span<std::byte> frame, int worker) {
   return c.head_bytes() == 0 || frame.empty() ? frame : frame.first(c.length_of(frame, worker));
 }
 
-/// Sends a frame: at once, or where its receiver can't know the length, the head and then the rest.
+/// Sends a frame: at once, or, if its length varies, the head and then the remainder.
 template <Transport T>
 void send_frame(transfers<T>& under_way, T& t, codec const& c, int to, std::span<std::byte> frame, int set) {
   std::size_t const head = c.head_bytes();
@@ -32,34 +32,34 @@ void send_frame(transfers<T>& under_way, T& t, codec const& c, int to, std::span
   under_way.send(t, to, used(c, frame, t.rank()).subspan(head), set);
 }
 
-/// Receives what follows a head that has arrived.
+/// Receives the remainder of a frame whose head has arrived.
 template <Transport T>
 void recv_rest(transfers<T>& under_way, T& t, codec const& c, int from, std::span<std::byte> frame, int set) {
   under_way.recv(t, from, frame.empty() ? frame : used(c, frame, from).subspan(c.head_bytes()), set);
 }
 
-/// Sets of transfers that exchange_rounds() uses.
+/// Number of sets of transfers that exchange_rounds() uses.
 inline constexpr int exchange_sets = 4;
 
-/// Workers next to each other.
+/// Workers with consecutive ranks.
 struct neighborhood {
   int first = 0;
   int count = 0;
 
-  /// f(p) for each of them but @p rank, its right neighbor first: no one is flooded.
+  /// f(p) for each of them except @p rank, its right neighbor first, so that no worker is flooded.
   template <class F>
   void after(int rank, F const& f) const {
     for (int k = 1; k < count; ++k) f(first + (rank - first + k) % count);
   }
 };
 
-/// Round after round: every worker makes its frames and sends them to the others, and uses those of all. The frames of the
-/// next round are made while one is on its way.
-/// @param under_way  of which the sets below exchange_sets are used
-/// @param among      those who exchange frames, this worker among them
+/// Exchanges frames round by round: every worker makes its frames, sends them to the others, and uses those of all. It
+/// makes the frames of the next round while those of one are in transfer.
+/// @param under_way  transfers, of which the sets below exchange_sets are used
+/// @param among      the workers that exchange frames, this one included
 /// @param in         in(round, p): room for the frame of worker p
-/// @param make       make(round, send): makes the frames of a round, and send(p, frame)s each to worker p
-/// @param use        use(round): all frames of the round are there
+/// @param make       make(round, send): makes the frames of a round and passes each to send(p, frame) for worker p
+/// @param use        use(round): called when all frames of the round have arrived
 template <Transport T, class In, class Make, class Use>
 void exchange_rounds(transfers<T>& under_way, T& t, neighborhood among, codec const& c, std::uint64_t rounds,
                      In const& in, Make const& make, Use const& use) {

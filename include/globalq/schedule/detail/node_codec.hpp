@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: what the outer schedule of hierarchical sees of a node: one worker, whose own values are the node's sum.
+/// @brief schedule: codec that presents a node to the outer schedule of hierarchical as one worker, with the node's
+/// sum.
 
 #include "../../transport/group.hpp"
 #include "../concept.hpp"
@@ -18,14 +19,15 @@ inline constexpr bool adds_float32 = requires {
   requires Inner::adds_float32;
 };
 
-/// How frames come together in a node: the parent of each place above 0 lies below it.
+/// How frames are added within a node: the parent of each place above 0 has a smaller place.
 template <class I>
 concept NodeSchedule = requires(int place) {
   { I::name } -> std::convertible_to<std::string_view>;
   { I::parent(place) } -> std::same_as<int>;
 };
 
-/// Moves nothing: members of a node go through the outer schedule beside their leader, to know what it does.
+/// Moves nothing. Members of a node run the outer schedule with it, beside their leader, to follow its sequence of
+/// calls.
 class silent_transport {
  public:
   struct request {};
@@ -40,12 +42,12 @@ class silent_transport {
   int rank_, size_;
 };
 
-/// What the outer schedule sees of a node: one worker, whose own values are the sum over the node.
+/// Presents a node to the outer schedule as one worker whose values are the node's sum.
 ///
-/// All workers of a node go through the same calls in the same order, the leader with the outer schedule's frames and the
-/// others without any. Own values are those of a worker and the frames that its children in the node send; only the
-/// leader's frame goes to the outer schedule, all others to the worker's parent. What finishes comes down the same way.
-/// With float32_sum own values are the node's sum already, members send nothing, and terms count nodes.
+/// All workers of a node make the same calls in the same order, the leader with the outer schedule's frames and the
+/// others without any. A worker combines its own values and the frames of its children in the node. Only the leader's
+/// frame goes to the outer schedule; the others go to the worker's parent. Finished frames come down the same way. With
+/// float32_sum own values are already the node's sum, members send nothing, and terms count nodes.
 template <Transport T, class Inner, class Outer>
 class node_codec final : public codec {
  public:
@@ -66,7 +68,7 @@ class node_codec final : public codec {
     slots_down_ = slots_up_ + up_at_once;
   }
 
-  /// Room for the sum of any @p terms nodes.
+  /// Size for the sum of any @p terms nodes.
   std::size_t frame_bytes(segment part, int terms) const override {
     return inner_.frame_bytes(part, sums ? terms : nodes_.most[static_cast<std::size_t>(terms)]);
   }
@@ -86,7 +88,7 @@ class node_codec final : public codec {
       return inner_.combine(part, own, all, out.first(inner_.frame_bytes(part, terms)));
     }
     int const set = static_cast<int>(sent_++ % up_at_once);
-    under_way_.wait_all(t_, set);  // the slot's frame may be on its way still
+    under_way_.wait_all(t_, set);  // the slot's frame may still be in transfer
     auto const mine =
         frames_.get(slots_up_ + static_cast<std::size_t>(set), inner_.frame_bytes(part, terms_));
     inner_.combine(part, true, all, mine);
@@ -110,13 +112,13 @@ class node_codec final : public codec {
     for (source const& s : all)
       for (child const& c : scratch().children) under_way_.send(t_, leader_ + c.place, s.frame, down_set);
     inner_.finish(part, all);
-    under_way_.wait_all(t_, down_set);  // after that the frames may be written again
+    under_way_.wait_all(t_, down_set);  // afterwards the frames may be overwritten
   }
 
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
   void declare(std::span<std::byte>, int) const override {}
 
-  /// Returns when all frames have been taken.
+  /// Blocks until all sends are complete.
   void wait() {
     for (int set = 0; set < up_at_once; ++set) under_way_.wait_all(t_, set);
   }
@@ -125,7 +127,7 @@ class node_codec final : public codec {
 
  private:
   static constexpr bool sums = adds_float32<Inner>;
-  static constexpr int up_at_once = 4;  ///< frames on their way to the parent
+  static constexpr int up_at_once = 4;  ///< frames in transfer to the parent
   static constexpr int gather_set = up_at_once, down_set = up_at_once + 1;
 
   struct child {
@@ -144,7 +146,7 @@ class node_codec final : public codec {
     return all;
   }
 
-  /// The frames of the children.
+  /// Receives the frames of the children.
   void gather(segment part, std::vector<source>& all) {
     for (child const& c : scratch().children) {
       auto const frame = frames_.get(all.size(), inner_.frame_bytes(part, c.terms));
@@ -154,7 +156,7 @@ class node_codec final : public codec {
     under_way_.wait_all(t_, gather_set);
   }
 
-  /// A frame of the outer schedule, whose terms and makers are nodes, in terms of workers.
+  /// Converts a frame of the outer schedule, whose terms and makers are nodes, to terms and ranks of workers.
   source in_ranks(segment part, source const& s) const {
     if (sums) return s;
     int terms = nodes_.workers();

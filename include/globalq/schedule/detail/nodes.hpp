@@ -15,14 +15,14 @@
 
 namespace GLOBALQ_ABI::schedule::detail {
 
-/// The nodes of a number of workers: consecutive ranks, the first of which leads.
+/// The nodes of a number of workers: consecutive ranks, of which the first leads.
 struct node_map {
   std::vector<int> leaders;  ///< rank of the leader of each node
   std::vector<int> sizes;    ///< workers of each node
   std::vector<int> most;     ///< workers of the k largest nodes together
 
-  /// @param node_size  of all nodes, the last of which may have fewer; 0: as listed
-  /// @returns false where the list is not that of as many workers; the map is of no use then
+  /// @param node_size  of all nodes (the last may have fewer); 0: sizes as listed
+  /// @returns false if the listed sizes do not add up to @p workers; the map is then invalid
   bool cut(int workers, int node_size, std::vector<int> const& listed) {
     leaders.clear();
     sizes.clear();
@@ -51,20 +51,20 @@ struct node_map {
   }
 };
 
-/// Nodes as a user names them: one size for all, or the size of each.
+/// Nodes as a user specifies them: one size for all, or the size of each.
 class node_split {
  public:
   /// All workers are one node.
   node_split() = default;
 
-  /// @param node_size  workers of a node; the last node may have fewer
-  /// @throws configuration_error when that is below 1
+  /// @param node_size  workers per node; the last node may have fewer
+  /// @throws configuration_error if it is below 1
   explicit node_split(int node_size) : size_(node_size), text_(std::to_string(node_size)) {
     if (node_size < 1) refuse(text_ + " workers of a node; use 1 or more");
   }
 
   /// @param node_sizes  workers of each node
-  /// @throws configuration_error when there is none, or one is below 1
+  /// @throws configuration_error if the list is empty, or a size is below 1
   explicit node_split(std::vector<int> node_sizes) : size_(0), listed_(std::move(node_sizes)) {
     if (listed_.empty()) refuse("no nodes; give the number of workers of each");
     for (int size : listed_) {
@@ -74,18 +74,18 @@ class node_split {
     }
   }
 
-  /// "4", or "4+2+4"; empty where all workers are one node.
+  /// "4", or "4+2+4"; empty if all workers are one node.
   std::string const& text() const { return text_; }
 
-  /// @param nodes  that of @p workers workers, afterwards
-  /// @throws configuration_error when the nodes have another number of workers together
+  /// @param nodes  out: the nodes of @p workers workers
+  /// @throws configuration_error if the sizes of the nodes do not add up to @p workers
   void cut(int workers, node_map& nodes) const {
     if (!nodes.cut(workers, size_, listed_))
       refuse("nodes of " + text_ + " workers, and there are " + std::to_string(workers) +
              "; give as many, or one size for all nodes");
   }
 
-  /// @throws configuration_error over a transport that pairs messages in groups
+  /// @throws configuration_error over a transport whose messages are groups on a stream
   template <Transport T>
   static void expect_single_messages(T const& t, char const* remedy) {
     if (!transport::host_driven(t))

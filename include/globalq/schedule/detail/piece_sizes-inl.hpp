@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the bytes of all frames of a call, counted.
+/// @brief schedule: definitions of piece_sizes.hpp.
 
 #include "piece_sizes.hpp"
 
@@ -23,7 +23,7 @@ GLOBALQ_DECL std::vector<int> piece_sizes::owners_to_ask(int workers) const {
 
 GLOBALQ_DECL void piece_sizes::hold_largest(std::uint64_t first, std::uint64_t count, std::uint64_t times,
                                             slot_sizes& slots) const {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;  // and how many
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;  // size, and number of pieces
   for (part_run const& run : runs_)
     for (chunk_run const& c : run.chunks)
       sizes.emplace_back(c.largest, static_cast<std::uint64_t>(run.count) * c.rounds * times);

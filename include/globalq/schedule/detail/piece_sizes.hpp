@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the bytes of all frames of a call, counted by kinds of pieces instead of piece by piece.
+/// @brief schedule: counts the bytes of all frames of a call by kinds of pieces instead of piece by piece.
 ///
-/// For plans: a partition has at most four kinds of parts (longer ones, shorter ones, one that ends early, empty ones), and in
-/// a part all chunks but the last are alike. So sums over parts and chunks take a few steps, whatever the length.
+/// For plans. A partition has at most four kinds of parts (longer, shorter, truncated, empty), and all chunks of
+/// a part except the last are alike. Sums over parts and chunks therefore take a few steps, for any length.
 
 #include "../../core/codec.hpp"
 #include "../../core/detail/compiled.hpp"
@@ -18,29 +18,29 @@
 
 namespace GLOBALQ_ABI::schedule::detail {
 
-/// a b, or the largest number where that is larger.
+/// a b, saturated.
 inline std::uint64_t capped_product(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   return b != 0 && a > most / b ? most : a * b;
 }
-/// a + b, or the largest number where that is larger.
+/// a + b, saturated.
 inline std::uint64_t capped_sum(std::uint64_t a, std::uint64_t b) {
   return a + b < a ? std::numeric_limits<std::uint64_t>::max() : a + b;
 }
 
-/// Chunks of a part that follow each other.
+/// Consecutive chunks of a part.
 struct chunk_run {
   std::uint64_t rounds = 0;
   std::uint64_t bytes = 0;    ///< of all their frames
-  std::uint64_t largest = 0;  ///< of one
+  std::uint64_t largest = 0;  ///< of the largest frame
 };
 
-/// The sizes of a frame_pool's slots; the first ones, which other exchanges of a call use as well, one by one.
+/// The sizes of a frame_pool's slots; the first ones, which other exchanges of a call share, individually.
 class slot_sizes {
  public:
   static constexpr std::uint64_t shared = 3;
 
-  /// Frames of @p bytes in @p count slots from @p slot on, of which those after the shared ones were not named before.
+  /// Frames of @p bytes in @p count slots from @p slot on; a slot after the shared ones must be named only once.
   void hold(std::uint64_t slot, std::uint64_t count, std::uint64_t bytes);
   std::uint64_t bytes() const {
     std::uint64_t sum = others_;
@@ -55,7 +55,7 @@ class slot_sizes {
 
 class piece_sizes {
  public:
-  /// Parts that follow each other, whose frames have the same sizes.
+  /// Consecutive parts whose frames have the same sizes.
   struct part_run {
     int first = 0, count = 0;
     std::uint64_t bytes = 0;  ///< of the frames of one part
@@ -72,8 +72,9 @@ class piece_sizes {
     }
   };
 
-  /// @param by_count  whether the size of a frame follows from the number of its values alone
-  /// @param frames    frames(piece, rounds): one or more of the next @p rounds chunks, all as long as this piece, @p piece first
+  /// @param by_count  whether the size of a frame depends only on the number of its values
+  /// @param frames    frames(piece, rounds): a run of one or more of the next @p rounds chunks, all as long as @p
+  ///                  piece, the first
   template <class Frames>
   piece_sizes(partition const& cut, int parts, bool by_count, Frames const& frames)
       : rounds_(cut.rounds()), parts_(parts) {
@@ -81,7 +82,7 @@ class piece_sizes {
     for (int p = 0; p < parts;) {
       segment const part = cut.part(p);
       part_run run{p, 1, 0, {}};
-      if (by_count || part.empty()) {  // parts do not become longer
+      if (by_count || part.empty()) {  // later parts are not longer
         int end = parts;
         for (int from = p + 1; from < end;) {
           int const middle = from + (end - from) / 2;
@@ -105,7 +106,7 @@ class piece_sizes {
     }
   }
 
-  /// For frames whose sizes follow from the number of their values.
+  /// For frames whose size depends only on the number of their values.
   static piece_sizes of(partition const& cut, int parts, codec const& c) {
     return {cut, parts, true, [&](segment piece, std::uint64_t rounds) {
               std::uint64_t const bytes = c.frame_bytes(piece, 1);
@@ -125,11 +126,11 @@ class piece_sizes {
   std::uint64_t of(int part) const { return run_of(part).bytes; }
   part_run const& run_of(int part) const;
 
-  /// Workers whose slots may be the largest, when each owns a part: of more than 64 the first ones, the last one, and those
-  /// of the largest pieces.
+  /// Workers whose slots may be the largest, if each owns a part: all, or, of more than 64, the first ones, the last
+  /// one and those of the largest pieces.
   std::vector<int> owners_to_ask(int workers) const;
 
-  /// The most that can lie in slots @p first to @p first + @p count where each piece is in @p times of them at most.
+  /// Upper bound for slots @p first to @p first + @p count if each piece is in at most @p times of them.
   void hold_largest(std::uint64_t first, std::uint64_t count, std::uint64_t times, slot_sizes& slots) const;
 
  private:
@@ -138,14 +139,14 @@ class piece_sizes {
   std::vector<part_run> runs_;
 };
 
-/// What a call does before its schedule runs: the norms of buckets, say, whose frames lie in the shared slots.
+/// Bytes of a call before its schedule runs, for example of norms of buckets, whose frames are in the shared slots.
 struct bytes_before {
   virtual ~bytes_before() = default;
   virtual std::uint64_t sent(int rank) const = 0;
   virtual slot_sizes slots(int rank) const = 0;
 };
 
-/// What the busiest workers send and hold.
+/// Bytes that the busiest workers send and hold.
 struct busiest_worker {
   std::uint64_t sent = 0, held = 0;
 
@@ -153,13 +154,13 @@ struct busiest_worker {
   void holds(slot_sizes const& slots) { held = std::max(held, slots.bytes()); }
 };
 
-/// A schedule that says what a worker sends and holds.
+/// A schedule that reports the bytes that a worker sends and holds.
 template <class S>
 concept SaysBytes = requires(S const& schedule, piece_sizes const& all, slot_sizes& slots) {
   { schedule.sent(all, 2, 0) } -> std::same_as<std::uint64_t>;
   schedule.hold(all, 2, 0, slots);
 };
-/// A schedule that says what the busiest workers do.
+/// A schedule that reports the bytes of the busiest workers.
 template <class S>
 concept SaysBusiest = requires(S const& schedule, piece_sizes const& all, bytes_before const& before) {
   { schedule.busiest(all, 2, before) } -> std::same_as<busiest_worker>;

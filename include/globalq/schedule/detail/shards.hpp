@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the halves of a sharded step: every worker gets the mean of its shard; every worker gets all shards.
+/// @brief schedule: reduce-scatter (every worker receives the mean of its shard) and all-gather (of all shards).
 ///
-/// Shards are the segments of the partition, one a worker. See reduce_scatter_mean.hpp and all_gather.hpp.
+/// Shards are the segments of the partition, one per worker. See reduce_scatter_mean.hpp and all_gather.hpp.
 ///
-/// Where workers form nodes, each shard has a relay in every other node: the one worker there that sends or gets its frame.
-/// Relays take turns through the ranks, so the workers of a node share what passes between nodes evenly. Within a node
-/// frames are exchanged turn after turn: in one turn the shards of the node itself, in each of the others as many shards of other
-/// nodes, one a relay. All workers in one node, or each alone, is the plain exchange.
+/// If workers form nodes, each shard has a relay in every other node: the one worker there that sends or receives its
+/// frame. Relays rotate through the ranks, so the workers of a node share the traffic between nodes evenly. Within a
+/// node, frames are exchanged turn by turn: in one turn the node's own shards, in each other turn as many shards of
+/// other nodes, one per relay. A single node, and nodes of one worker each, are the plain exchange.
 
 #include "../hierarchical.hpp"
 #include "frames.hpp"
@@ -17,7 +17,7 @@
 
 namespace GLOBALQ_ABI::schedule::detail {
 
-/// The nodes that a user named.
+/// The nodes that a user specified.
 template <class S>
 node_split const& nodes_of_shards(S const& schedule) {
   static_assert(
@@ -37,17 +37,17 @@ class shard_turns {
         blocks_(static_cast<int>(divide_up<std::uint64_t>(static_cast<std::uint64_t>(workers_),
                                                           static_cast<std::uint64_t>(size_)))) {}
 
-  /// The node's own shards in turn 0, then those of other nodes, from the next ranks on: no one is flooded.
+  /// The node's own shards in turn 0, then those of other nodes, starting with the next ranks, so that none is flooded.
   int count() const { return first_ % size_ == 0 ? blocks_ : blocks_ + 1; }
 
-  /// Whose shard a worker of the node handles in a turn; -1: none.
+  /// Owner of the shard that a worker of the node handles in a turn; -1: none.
   int owner(int turn, int worker) const {
     if (turn == 0) return worker;
     int const shard = (first_ / size_ + turn) % blocks_ * size_ + (worker - first_);
     return shard >= workers_ || (shard >= first_ && shard < first_ + size_) ? -1 : shard;
   }
 
-  /// Who handles the shard of a worker of another node.
+  /// The worker of @p node that handles the shard of a worker of another node.
   static int relay(node_map const& nodes, int node, int owner) {
     return nodes.leader(node) + owner % nodes.size(node);
   }
@@ -56,20 +56,20 @@ class shard_turns {
 
  private:
   int first_, size_, workers_;
-  int blocks_;  ///< of as many ranks as the node has workers
+  int blocks_;  ///< blocks of as many ranks as the node has workers
 };
 
-/// Frames from workers of other nodes, at most one of each worker a chunk, and frames to them.
+/// Frames from workers of other nodes, at most one per worker and chunk, and frames to them.
 ///
-/// The sets of transfers are those above exchange_sets: two for what is sent, two for what arrives (or its heads and rests).
+/// Uses the sets of transfers above exchange_sets: two for sends, two for receives (or their heads and remainders).
 template <Transport T>
 class between_nodes {
  public:
   between_nodes(transfers<T>& under_way, T& t, codec const& c, std::uint64_t chunks)
       : under_way_(under_way), t_(t), codec_(c), head_(c.head_bytes()), chunks_(chunks) {}
 
-  /// To be called before anything of a chunk is sent. What was sent two chunks before has been taken then.
-  /// @param each  each(chunk, f): f(worker, frame) for all that arrive in a chunk, with room for their frames
+  /// Call this before anything of a chunk is sent. Afterwards the sends of two chunks before are complete.
+  /// @param each  each(chunk, f): f(worker, frame) for all frames that arrive in a chunk, with room for them
   template <class Each>
   void expect(std::uint64_t chunk, Each const& each) {
     under_way_.wait_all(t_, sent(chunk));
@@ -83,7 +83,7 @@ class between_nodes {
     send_frame(under_way_, t_, codec_, to, frame, sent(chunk));
   }
 
-  /// Returns when the frames of a chunk are there.
+  /// Blocks until the frames of a chunk have arrived.
   template <class Each>
   void arrive(std::uint64_t chunk, Each const& each) {
     if (head_ == 0) return under_way_.wait_all(t_, in(chunk));
@@ -95,7 +95,7 @@ class between_nodes {
     under_way_.wait_all(t_, rests);
   }
 
-  /// Returns when all that was sent has been taken.
+  /// Blocks until all sends are complete.
   void wait() {
     under_way_.wait_all(t_, sent(0));
     under_way_.wait_all(t_, sent(1));
@@ -120,7 +120,7 @@ class between_nodes {
   std::uint64_t chunks_;
 };
 
-/// What both halves know of nodes.
+/// Common base of both schedules: nodes and name.
 class over_nodes {
  public:
   static int parts(int workers) { return workers; }
@@ -131,8 +131,8 @@ class over_nodes {
 
   char const* name() const { return name_.c_str(); }
 
-  /// In memory that the next call of a thread reuses.
-  /// @throws configuration_error when the nodes have another number of workers together
+  /// Nodes of this many workers, in memory that the thread's next call reuses.
+  /// @throws configuration_error if the sizes of the nodes do not add up to the number of workers
   node_map const& nodes_of(int workers) const {
     thread_local node_map nodes;
     split_.cut(workers, nodes);
@@ -151,12 +151,12 @@ class over_nodes {
   std::string name_;
 };
 
-/// @brief Every worker gets all frames of its shard, decodes them and adds in rank order: the bits of schedule::allgather.
+/// @brief Every worker receives all frames of its shard and adds them in rank order: the bits of schedule::allgather.
 ///
-/// Over nodes it gets a frame from each worker of its own node, and the sum of each other node, which the shard's relay
-/// there makes of its own values and the others' frames.
-/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
-///             height 0, or g - 1 where sums pass between nodes
+/// Over nodes it receives a frame from each worker of its node, and the sum of each other node, which the shard's relay
+/// there computes from its own values and the others' frames.
+/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other
+///             nodes; height 0, or g - 1 if sums pass between nodes
 class reduce_scatter : public over_nodes {
  public:
   explicit reduce_scatter(node_split split = {}) : over_nodes("reduce-scatter", std::move(split)) {}
@@ -173,7 +173,7 @@ class reduce_scatter : public over_nodes {
     return f;
   }
 
-  /// Those within nodes. A shard's own node adds nothing that is encoded, which bounds that count all nodes leave aside.
+  /// Additions within nodes. A shard's own node encodes no sum; bounds ignore that and count all nodes.
   std::vector<std::pair<int, int>> additions(int workers) const {
     node_map const& nodes = nodes_of(workers);
     std::vector<std::pair<int, int>> order;
@@ -185,8 +185,8 @@ class reduce_scatter : public over_nodes {
 
   static segment writes(partition const& cut, int rank) { return cut.part(rank); }
 
-  /// Each worker sends all shards but its own once, whatever the nodes. What it holds is counted for the first nodes, the last
-  /// one and those larger than the ones before.
+  /// Each worker sends all shards except its own once, for any nodes. Held frames are counted for the first nodes, the
+  /// last one, and those larger than the preceding ones.
   busiest_worker busiest(piece_sizes const& all, int workers, bytes_before const& before) const {
     node_map const& nodes = nodes_of(workers);
     busiest_worker most;
@@ -214,7 +214,7 @@ class reduce_scatter : public over_nodes {
       int const owner = turns.owner(turn_of(round), worker);
       return owner < 0 ? segment{} : cut.piece(owner, chunk_of(round));
     };
-    // slots of a round: a frame from each of the node and one to each; of a chunk: the sums made and those of other nodes
+    // slots of a round: a frame from and to each worker of the node; of a chunk: the sums made and those of other nodes
     auto const slot = [](int first, int count, std::uint64_t k, int i) {
       return static_cast<std::size_t>(first + count * static_cast<int>(k % 2) + i);
     };
@@ -226,7 +226,7 @@ class reduce_scatter : public over_nodes {
       return frames.get(slot(mates.count, 2 * mates.count, round, p - mates.first),
                         c.frame_bytes(piece(round, p), 1));
     };
-    auto const sum_of = [&](std::uint64_t chunk, int v) {  // another node's of the own shard
+    auto const sum_of = [&](std::uint64_t chunk, int v) {  // the sum of another node for this worker's shard
       return frames.get(slot(first_in, nodes.count(), chunk, v),
                         c.frame_bytes(cut.piece(r, chunk), nodes.size(v)));
     };
@@ -278,13 +278,13 @@ class reduce_scatter : public over_nodes {
   }
 
  private:
-  /// The slots of the workers of a node: as operator() names them.
+  /// The slots of the workers of a node, as in operator().
   static void hold_in(node_map const& nodes, int node, piece_sizes const& all, bytes_before const& before,
                       busiest_worker& most) {
     shard_turns const turns(nodes, node);
     std::uint64_t const each = static_cast<std::uint64_t>(turns.count()), last = each - 1;
     std::uint64_t const size = static_cast<std::uint64_t>(nodes.size(node));
-    // the largest piece that a worker handles in rounds of parity k, in the turns below an end
+    // the largest piece that a worker handles in rounds of parity k, in turns below end
     auto const handled = [&](int worker, std::uint64_t k, std::uint64_t end) {
       std::uint64_t bytes = 0;
       for (std::uint64_t turn = 0; turn < end; ++turn) {
@@ -322,11 +322,11 @@ class reduce_scatter : public over_nodes {
   }
 };
 
-/// @brief Every worker sends the frame of its shard to all; all decode the same bytes, its maker too.
+/// @brief Every worker sends the frame of its shard to all; all decode the same bytes, its owner too.
 ///
-/// Over nodes it sends it to those of its own node and to its relays in the others, who pass it on.
-/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other nodes;
-///             height 0
+/// Over nodes it sends it to the workers of its node and to its relays in the other nodes, which forward it.
+/// @complexity bytes sent: S (n-1)/n; by nodes of g workers S (g-1)/g of it within the node, S (1/g - 1/n) to other
+///             nodes; height 0
 class gather : public over_nodes {
  public:
   static constexpr bool gathers = true;
@@ -349,7 +349,7 @@ class gather : public over_nodes {
     std::uint64_t const each = static_cast<std::uint64_t>(turns.count());
     auto const chunk_of = [&](std::uint64_t round) { return round / each; };
     auto const turn_of = [&](std::uint64_t round) { return static_cast<int>(round % each); };
-    // slots of a round: a frame from each of the node; of a chunk: the frame that this worker sends in each turn
+    // slots of a round: a frame from each worker of the node; of a chunk: the frame that this worker sends in each turn
     auto const carried = [&](std::uint64_t chunk, int turn) {
       int const owner = turns.owner(turn, r);
       return frames.get(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: the statistics of all workers become one scale: the exchange of bucket norms.
+/// @brief schedule: combines the statistics of all workers to scales: the exchange of bucket norms.
 
 #include "../../core/codec.hpp"
 #include "../../core/scale_word.hpp"
@@ -11,7 +11,7 @@
 namespace GLOBALQ_ABI::detail {
 
 /// (sum_i a_i^p)^(1/p) over n workers, added in rank order in double; the same bits wherever it is computed.
-/// @param a  a(i): norm of worker i, finite and not negative; asked for twice
+/// @param a  a(i): norm of worker i, finite and not negative; called twice per worker
 GLOBALQ_ANY_FUNCTION
 template <class Norms>
 GLOBALQ_FUNCTION double combine_norms(int n, Norms const& a, std::uint32_t p) {
@@ -23,7 +23,7 @@ GLOBALQ_FUNCTION double combine_norms(int n, Norms const& a, std::uint32_t p) {
   if (p == infinity || top == 0) return top;
   double sum = 0;
   for (int i = 0; i < n; ++i) {
-    double const share = rounded(a(i) / rounded(top));  // else -ffast-math multiplies by a reciprocal
+    double const share = rounded(a(i) / rounded(top));  // otherwise -ffast-math multiplies by a reciprocal
     double power = share;
     for (std::uint32_t k = 1; k < p; ++k) power = rounded(power * share);
     sum = rounded(sum + power);
@@ -35,7 +35,7 @@ inline double combine_norms(std::span<double const> a, std::uint32_t p) {
       static_cast<int>(a.size()), [&](int i) { return a[static_cast<std::size_t>(i)]; }, p);
 }
 
-/// What is computed for each bucket while units are agreed on.
+/// Per-bucket operations while workers agree on scales.
 struct write_units {
   double const* units;
   std::byte* scales;
@@ -46,18 +46,18 @@ struct read_units {
   std::byte const* scales;
   dtype type;
   double* units;
-  std::uint64_t own_first, own_end;  ///< buckets that are known already
+  std::uint64_t own_first, own_end;  ///< buckets that are already known
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
     if (b < own_first || b >= own_end) units[b] = read_scale(scales, b, type);
   }
 };
 struct combine_units {
-  std::byte const* theirs;  ///< those of each worker for the buckets of this one
+  std::byte const* theirs;  ///< norms of each worker for the buckets of this one
   std::uint64_t count;
   int rank, workers;
   std::uint32_t p;
   dtype type;
-  double* units;  ///< in: own; out: of all
+  double* units;  ///< in: own; out: combined
   std::byte* scales;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
     double const own = units[i];
@@ -69,7 +69,7 @@ struct combine_units {
   }
 };
 
-/// Runs what units need in the calling thread.
+/// Executes items in the calling thread.
 struct serial_items {
   template <class F>
   void items(std::uint64_t count, F const& f) const {
@@ -77,19 +77,19 @@ struct serial_items {
   }
 };
 
-/// Bytes of a bucket in an exchange: of what a worker knows of it, and of what follows for all.
+/// Bytes per bucket in an exchange: of a worker's contribution, and of the result.
 struct exchange_widths {
   std::size_t known = 0, follows = 0;
 };
 
-/// What all workers know of buckets becomes what all get, on every worker alike.
+/// Combines per-bucket data of all workers; every worker receives the same result.
 ///
-/// Each worker owns a range of buckets: it gets what all know of that range, makes of it what follows, and sends that to
-/// all. Two rounds; (n-1)/n of the bytes of both widths are sent.
-/// @param write    write(to): what this worker knows of all buckets
-/// @param combine  combine(theirs, mine, to): what follows for buckets @p mine from what others know of them, a worker's after
-///                 the other's; the own are not among it
-/// @param read     read(all, mine): what follows for all buckets; that of @p mine is not among it
+/// Each worker owns a range of buckets: it receives all contributions for that range, combines them, and sends the
+/// result to all. Two steps; (n-1)/n of the bytes of both widths are sent.
+/// @param write    write(to): writes this worker's contribution for all buckets
+/// @param combine  combine(theirs, mine, to): computes the result for buckets @p mine from the other workers'
+///                 contributions, in rank order; this worker's slot is not filled
+/// @param read     read(all, mine): reads the result for all buckets except @p mine
 template <Transport T, class Write, class Combine, class Read>
 void exchange_by_owners(T& t, std::uint64_t buckets, exchange_widths width, frame_pool& frames, bool counting,
                         Write const& write, Combine const& combine, Read const& read) {
@@ -122,7 +122,7 @@ void exchange_by_owners(T& t, std::uint64_t buckets, exchange_widths width, fram
   if (!counting) read(follows.data(), mine);
 }
 
-/// The same over a transport that counts.
+/// As above over a transport that only counts.
 template <Transport T>
 void count_exchange(T& t, std::uint64_t buckets, exchange_widths width, frame_pool& frames) {
   auto const nothing = [](auto...) {};
@@ -131,8 +131,8 @@ void count_exchange(T& t, std::uint64_t buckets, exchange_widths width, frame_po
 
 constexpr exchange_widths widths_of_units(dtype type) { return {scale_bytes(type), scale_bytes(type)}; }
 
-/// Turns the own norms of all buckets into the scales of all workers, which owners combine in rank order.
-/// @param on     runs items in the memory of units and frames
+/// Replaces the own norms of all buckets by the scales of all workers, which owners combine in rank order.
+/// @param on     executes items in the memory of units and frames
 /// @param units  in: own norms, representable; out: scales
 template <Transport T, class Executor = serial_items>
 void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
