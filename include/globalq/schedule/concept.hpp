@@ -10,14 +10,15 @@
 /// - `parts(workers)`: the number of segments of a vector.
 /// - `additions(workers)`: the additions in order, as pairs (into, from), for variance bounds.
 /// - `operator()(transport, codec, partition, frame_pool)`: the collective, for any Transport.
-/// - Optional, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp): `sent(sizes, workers,
-///   rank)` and `hold(sizes, workers, rank, slots)`, the bytes that a worker sends, and the frames that it holds.
+/// - Optional, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp): `sent(sizes,
+///   workers, rank)` and `hold(sizes, workers, rank, slots)`, the bytes that a worker sends, and the frames that it
+///   holds.
 /// - Optional, if the first step begins with frames of own values alone, which can be made before any communication:
 ///   `leaves(partition, workers, rank, codec, frame_pool, list)` adds these frames, in the buffers of the collective.
 ///
-/// A schedule handles bytes only. It splits them into chunks, so that encoding, transfer, addition and decoding overlap.
-/// Chunks do not change results. Every worker runs the same code with its own rank. The worker that combined a frame
-/// and all others decode the same bytes, so all results are bit-identical.
+/// A schedule handles bytes only. It splits them into chunks, so that encoding, transfer, addition and decoding
+/// overlap. Chunks do not change results. Every worker runs the same code with its own rank. The worker that combined a
+/// frame and all others decode the same bytes, so all results are bit-identical.
 
 #include "../core/codec.hpp"
 #include "../operator/detail/resolve.hpp"

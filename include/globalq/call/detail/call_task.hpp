@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what is called for, on the host.
+/// @brief call: arguments of a call, on the host.
 
 #include "../../schedule/erased.hpp"
 #include "../vector_group.hpp"
@@ -14,7 +14,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The vectors of a call, and what is done with them.
+/// The vectors of a call and its arguments.
 struct call_task {
   schedule::erased const& schedule;
   std::span<vector_group::member const> members;
@@ -22,32 +22,32 @@ struct call_task {
   std::uint64_t step;
 
   dtype type() const { return members.empty() ? dtype::float32 : members[0].x.type; }
-  /// Of a part of a vector alone, or all of a vector of a group.
+  /// @p part for a single vector; the whole vector for a member of a group.
   segment of(std::size_t k, segment part) const {
     return ops.single_vector ? part : segment{0, members[k].length};
   }
 
-  /// Whether what is encoded of a vector is another one than the caller's, known once all workers have agreed.
+  /// Whether another vector is encoded in place of the caller's; it is computed after the handshake.
   bool enters_other(operator_facts const& op) const { return schedule.sums_in_nodes || op.centered; }
   bool enters_others() const {
     return std::any_of(ops.slots.begin(), ops.slots.end(),
                        [this](group_slot const& s) { return enters_other(*s.facts); });
   }
 
-  /// What scale follows from the records of a call of one vector.
+  /// How the handshake determines the scale of a single vector.
   scale_rule rule_of(operator_facts const& op) const {
     scale_rule rule(op, type());
-    if (op.centered) rule.fixed_scale = 0;  // it is for values around midpoints
-    // the norm is that of another vector than was measured so far: it is a bucket's at least
+    if (op.centered) rule.fixed_scale = 0;  // it applies to differences from midpoints
+    // the encoded vector has not been measured yet: determine its scale as for buckets
     rule.by_bucket = rule.by_bucket || (enters_other(op) && !op.plain && rule.fixed_scale == 0);
     return rule;
   }
-  /// Whether the scale of a vector follows from the records.
+  /// Whether the records determine the scale of a vector.
   bool opening_has_norm(operator_facts const& op) const {
     return ops.single_vector && op.fixed_scale == 0 && !rule_of(op).by_bucket;
   }
 
-  /// What of the call does not depend on its vectors.
+  /// The properties of the call that do not depend on its vectors.
   call common(int rank, int workers, std::uint64_t seed, std::int32_t wide) const {
     call c;
     c.rank = rank;
@@ -64,7 +64,7 @@ struct call_task {
     return c;
   }
 
-  /// What a worker means by a field of the agreement, for errors.
+  /// A worker's value of a field of the agreement, for errors.
   std::string text(int field, call_setup const& setup, int workers) const {
     switch (field) {
       case agreement::schedule:

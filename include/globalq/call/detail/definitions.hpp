@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what a library defines that is neither for levels, a lane, a code, a schedule nor a transport.
+/// @brief call: definitions for the compiled library other than levels, lanes, codes, schedules and transports.
 
 #include "../../core/detail/joined-inl.hpp"
 #include "../../core/error-inl.hpp"

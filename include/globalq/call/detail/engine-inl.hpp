@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: calls of host memory, as a library defines them.
+/// @brief call: definitions of host_engine, for the compiled library.
 
 #include "engine.hpp"
 #include "host_call.hpp"

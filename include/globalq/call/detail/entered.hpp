@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what is encoded in place of the caller's vectors: sums of nodes, and values around midpoints.
+/// @brief call: vectors that are encoded in place of the caller's: sums of nodes, and differences from midpoints.
 
 #include "../../operator/detail/centered_codec.hpp"
 #include "grouped_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// The vectors of one call, in memory that the next call reuses.
+/// The encoded vectors of one call, in memory that the next call reuses.
 class entered_vectors {
  public:
   explicit entered_vectors(kernel::host_executor const& on) : on_(on), plain_(on) {
@@ -18,8 +18,8 @@ class entered_vectors {
   void clear() { items_.clear(); }
 
   /// @param x     a vector of finite values
-  /// @param part  the part of it that this worker brings; begins at a bucket
-  /// @param sums  whether it is replaced by the sum of a node
+  /// @param part  the part of it that this worker contributes; begins at a bucket
+  /// @param sums  whether the sum of a node replaces it
   void add(const_vector x, std::uint64_t length, segment part, operator_facts const& op, bool sums) {
     item i{x, {}, length, part, &op};
     if (memory_.size() == items_.size()) memory_.emplace_back();
@@ -31,12 +31,12 @@ class entered_vectors {
     items_.push_back(i);
   }
 
-  /// What vector @p k encodes.
+  /// The vector to encode in place of vector @p k.
   const_vector operator[](std::size_t k) const { return items_[k].x; }
 
   /// Replaces all vectors by the sums of this worker's node, divided by the size of the largest node.
-  /// @param c       of the call
-  /// @param scales  what float32 values of each vector are divided by; empty: nothing is
+  /// @param c       the call
+  /// @param scales  divisors of float32 values, one per vector; empty: 1
   void sum_nodes(schedule::erased const& schedule, transport::endpoint& workers, call c,
                  std::span<plain_scale const> scales, std::uint64_t chunk_values, frame_pool& frames) {
     members_.clear();
@@ -51,7 +51,7 @@ class entered_vectors {
     for (item& i : items_) i.x = {i.room.data, i.room.type};
   }
 
-  /// Takes the midpoints off where the operator is centered.
+  /// Subtracts the midpoints if the operator is centered.
   void center() {
     for (item& i : items_) {
       if (i.op->centered == nullptr) continue;
@@ -63,7 +63,7 @@ class entered_vectors {
  private:
   struct item {
     const_vector x;
-    mutable_vector room;  ///< memory of this object, where the vector is replaced
+    mutable_vector room;  ///< memory of this object, if the vector is replaced
     std::uint64_t length;
     segment part;
     operator_facts const* op;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief The switch back to float32 that needs no other program: an environment variable.
+/// @brief call: the environment variable that replaces operators by float32.
 
 #include "../../core/detail/joined.hpp"
 
@@ -13,13 +13,13 @@ namespace GLOBALQ_ABI::detail {
 
 inline constexpr char const* float32_variable = "GLOBALQ_FORCE_FLOAT32";
 
-/// Whether the variable is set, to anything but nothing and 0. Asked when a call's object is made.
+/// Whether the variable is non-empty and not 0. Read when a collective is constructed.
 inline bool float32_forced() {
   char const* const value = std::getenv(float32_variable);
   return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
 }
 
-/// For errors of workers whose operators differ.
+/// Hint for errors of workers whose operators differ.
 /// @param forced  whether this worker's operator was replaced
 inline std::string float32_forced_text(bool forced) {
   return forced ? joined({"; ", float32_variable,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what a call for several vectors, each with an operator of its own, will do and cost.
+/// @brief call: plan of a call for several vectors, each with its own operator.
 
 #include "../../plan/plan.hpp"
 #include "grouped_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// A codec of a group's sizes that does nothing.
+/// A codec with a group's frame sizes that encodes nothing.
 class counting_group final : public codec {
  public:
-  /// @param codecs  one a slot
+  /// @param codecs  one per slot
   counting_group(group_places const& places, group_operators const& ops,
                  std::span<std::unique_ptr<codec> const> codecs, bool varying)
       : places_(places), ops_(ops), codecs_(codecs), head_(varying ? wire::long_header_bytes : 0) {}
@@ -24,7 +24,7 @@ class counting_group final : public codec {
     });
     return bytes;
   }
-  /// Chunks of which each lies in one vector are sized together, whatever their number.
+  /// Chunks that lie within one vector are counted together, for any number of them.
   schedule::detail::piece_sizes sizes(partition const& cut, int parts) const {
     return {cut, parts, false, [&](segment piece, std::uint64_t rounds) {
               std::size_t const k = places_.vector_at(piece.first);
@@ -33,7 +33,7 @@ class counting_group final : public codec {
                 std::uint64_t const bytes = frame_bytes(piece, 1);
                 return schedule::detail::chunk_run{1, bytes, bytes};
               }
-              // each has as many grains of the vector as fit, or one more
+              // each chunk has as many grains of the vector as fit, or one more
               std::uint64_t const fewer = piece.count / b.grain, more = b.grains - fewer * b.rounds;
               auto const bytes = [&](std::uint64_t grains) {
                 return head_ + wire::padded(codecs_[ops_.slot_of(k)]->frame_bytes({0, grains * b.grain}, 1));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: several vectors behind one codec: a frame is the frames of the vectors that a segment touches.
+/// @brief call: one codec for several vectors; a frame contains the frames of all vectors in a segment.
 ///
-/// The vectors lie one after the other in a vector that a schedule cuts; each begins at a multiple of the grain, so that
-/// no random tile has values of two. What lies between has no values and takes no bytes. Where a vector has longer
-/// buckets than the grain, a cut inside of it moves to the end of the bucket.
+/// The vectors are concatenated to one vector that a schedule partitions. Each begins at a multiple of the grain, so
+/// that no random tile spans two vectors. Gaps have no values and take no bytes. If a vector's buckets are longer than
+/// the grain, a cut inside it moves to the end of the bucket.
 
 #include "opening.hpp"
 #include "setup.hpp"
@@ -14,7 +14,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Where the vectors of a group lie.
+/// Positions of the vectors of a group.
 class group_places {
  public:
   void place(std::span<vector_group::member const> members, group_operators const& ops) {
@@ -38,20 +38,20 @@ class group_places {
   std::uint64_t buckets() const { return buckets_.back(); }
   std::uint64_t first_bucket(std::size_t k) const { return buckets_[k]; }
 
-  /// The vector that begins last up to a value.
+  /// The last vector that begins at or before a value.
   std::size_t vector_at(std::uint64_t value) const {
     return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), value) -
                                     starts_.begin() - 1);
   }
 
-  /// Pieces of equal length that lie side by side within a vector, up to its last whole grain.
+  /// Consecutive pieces of equal length within a vector, up to its last whole grain.
   struct cut_pieces {
     std::uint64_t rounds;  ///< how many
-    std::uint64_t grain;   ///< cuts are moved to multiples of it
+    std::uint64_t grain;   ///< cuts move to multiples of it
     std::uint64_t grains;  ///< in all of them
   };
-  /// @param piece   the first, which begins in vector @p k
-  /// @param rounds  pieces at most
+  /// @param piece   the first piece, which begins in vector @p k
+  /// @param rounds  maximum number of pieces
   cut_pieces inside(std::size_t k, segment piece, std::uint64_t rounds) const {
     std::uint64_t const grain = cuts_[k], last = lengths_[k] / grain, at = piece.first - starts_[k];
     std::uint64_t const whole = last * grain;
@@ -59,7 +59,7 @@ class group_places {
     return {rounds, grain, divide_up(at + rounds * piece.count, grain) - divide_up(at, grain)};
   }
 
-  /// f(vector, its part) for all vectors of which a segment has values.
+  /// f(vector, its part) for all vectors with values in a segment.
   template <class F>
   void for_each(segment part, F const& f) const {
     std::uint64_t const end = part.first + part.count;
@@ -70,27 +70,27 @@ class group_places {
   }
 
  private:
-  /// Where a vector is cut, when the group is cut at a value: there, or at the end of the bucket and random tile that are
-  /// open there. Relative to its start.
+  /// Where a vector is cut if the group is cut at a value: there, or at the end of the bucket and random tile that
+  /// contain it. Relative to the vector's start.
   std::uint64_t cut_at(std::size_t k, std::uint64_t value) const {
     std::uint64_t const inside = std::min(value - starts_[k], lengths_[k]);
     return std::min(divide_up(inside, cuts_[k]) * cuts_[k], lengths_[k]);
   }
 
-  std::vector<std::uint64_t> starts_, buckets_;  ///< one more than vectors
+  std::vector<std::uint64_t> starts_, buckets_;  ///< one entry more than there are vectors
   std::vector<std::uint64_t> cuts_, lengths_;
 };
 
-/// @brief Passes each part of a segment to the codec of single vectors.
+/// @brief Forwards each part of a segment to the codec of a single vector.
 ///
-/// Vector k draws the random bits of step + k, and its values are counted from its own start: frames of leaves are those of
-/// a call by itself.
+/// Vector k draws the random bits of step + k, and its values are counted from its own start, so frames of leaves are
+/// those of a call of that vector alone.
 class grouped_codec final : public codec {
  public:
-  /// @param common  of all vectors; what differs is filled in for each
+  /// @param common  common to all vectors; the rest is filled in for each
   /// @param units   of all buckets, in units of 2^common.wide
-  /// @param plain   what float32 values of each vector are divided by; empty: nothing is
-  /// @returns       what makes the frames: this, or the codec of a vector alone
+  /// @param plain   divisors of float32 values, one per vector; empty: 1
+  /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
                group_places const& places, std::span<double const> units,
                std::span<plain_scale const> plain) {
@@ -111,7 +111,7 @@ class grouped_codec final : public codec {
   }
 
   std::uint32_t faults() const { return ops_.single_vector ? ops_.slots[0].codec->faults() : faults_; }
-  /// The first vector that holds a value beyond its type's range, once faults() tells of one.
+  /// The first vector with a value beyond its type's range, if faults() reports one.
   std::size_t beyond_range() const { return beyond_; }
 
   std::size_t head_bytes() const override { return varying_ ? wire::long_header_bytes : 0; }
@@ -163,7 +163,7 @@ class grouped_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  /// Tells a vector's codec that this vector comes.
+  /// Begins vector @p k on its codec.
   operator_codec& enter(std::size_t k) const {
     std::size_t const slot = ops_.slot_of(k);
     operator_codec& inner = *ops_.slots[slot].codec;
@@ -195,7 +195,7 @@ class grouped_codec final : public codec {
     if ((inner.faults() & kernel::out_of_range) != 0) beyond_ = std::min(beyond_, k);
   }
 
-  /// Checks what frames begin with.
+  /// Validates the headers of frames.
   void start(segment part, std::span<source const> sources) {
     sources_.assign(sources.begin(), sources.end());
     at_.assign(sources.size(), head_bytes());
@@ -208,7 +208,7 @@ class grouped_codec final : public codec {
     }
   }
 
-  /// The next vector's frames in all sources.
+  /// Frames of the next vector in all sources.
   std::span<source const> next(operator_codec const& inner, segment sub) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       source const& s = sources_[i];
@@ -221,7 +221,7 @@ class grouped_codec final : public codec {
     return parts_;
   }
 
-  /// Frames end where their last vector's does.
+  /// A frame must end with its last vector.
   void expect_end() const {
     for (std::size_t i = 0; i < sources_.size(); ++i)
       if (at_[i] != sources_[i].frame.size())
@@ -237,7 +237,7 @@ class grouped_codec final : public codec {
   group_places const* places_ = nullptr;
   std::span<double const> units_;
   std::span<plain_scale const> plain_;
-  mutable std::vector<std::size_t> entered_;  ///< the vector that each slot's codec knows of
+  mutable std::vector<std::size_t> entered_;  ///< the current vector of each slot's codec
   bool varying_ = false;
   std::uint32_t faults_ = 0;
   std::size_t beyond_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: a call over a transport that moves host memory, decided and driven by the calling thread.
+/// @brief call: a call over a transport of host memory; the calling thread decides and communicates.
 
 #include "../../kernel/reduction.hpp"
 #include "../../operator/any_quantizer.hpp"
@@ -37,8 +37,9 @@ class host_call {
         own_scales_(setup.make_own_scales == nullptr ? nullptr : setup.make_own_scales()),
         memory_(std::make_shared<workspace>()) {}
 
-  /// One call.
-  /// @param members  a group, or a vector alone (see group_operators::alone); vector k draws the random bits of step + k
+  /// Runs one call.
+  /// @param members  a group, or one vector (see group_operators::single_vector); vector k draws the random bits of
+  ///                 step + k
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            bool single_vector, std::uint64_t step) {
     group_slot const own{&setup_.facts, codec_.get()};
@@ -54,7 +55,7 @@ class host_call {
         step);
   }
 
-  /// The same with operators of their own.
+  /// As above, with the group's own operators.
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step) {
     std::uint64_t values = 0;
@@ -64,13 +65,13 @@ class host_call {
     });
   }
 
-  /// In place of a call whose arguments are refused: tells the others, which would wait.
+  /// Handles a call whose arguments are refused: informs the other workers, which would wait otherwise.
   /// @throws configuration_error, always
   [[noreturn]] void refuse(std::string const& why) {
     share_refusal(workers_, why);
     throw configuration_error(refusal_message(why));
   }
-  /// In place of one that is started: throws here, and tells the others when it would have its turn.
+  /// As above for a started call: throws at once, and informs the other workers when the call has its turn.
   [[noreturn]] void start_refusal(call_queue& queue, std::string const& why) {
     auto kept = std::make_unique<std::string const>(why);
     auto const in_turn = [](call_queue::job const& what) {
@@ -83,11 +84,11 @@ class host_call {
     throw configuration_error(refusal_message(why));
   }
 
-  /// What it was made with; levels are those of the next call.
+  /// The configuration of the constructor, with the levels of the next call.
   call_setup const& setup() const { return setup_; }
-  /// That of its operator.
+  /// Codec of its operator.
   operator_codec* codec() { return codec_.get(); }
-  /// Whether the last call found that workers agree in all but their operators.
+  /// Whether the handshake of the last call found that workers agree in everything except their operators.
   bool only_operators_differ() const { return detail::only_operators_differ(memory_->records); }
 
   void set_levels(levels::detail::level_table const& levels) {
@@ -106,7 +107,7 @@ class host_call {
     transport::keeping_reused(workers_, memory_, f);
   }
 
-  /// Everything a transfer may still touch when a call is given up.
+  /// Memory that a transfer may still access if a call is given up.
   struct workspace {
     frame_pool frames;
     std::vector<opening_record> records;
@@ -153,13 +154,13 @@ class host_call {
     }
   }
 
-  /// Statistics, and the exchange of what they come to.
-  /// @throws disagreement_error, configuration_error where a value is beyond its unit
+  /// Computes statistics and performs the handshake.
+  /// @throws disagreement_error; configuration_error if a value exceeds its fixed scale
   decision open(call_task const& t, segment brought) {
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     std::uint64_t lists = hash(t.ops.grouping, t.members.size()), values = 0;
-    double share = 0;  // of the units that are fixed
+    double share = 0;  // largest value divided by its fixed scale
     for (std::size_t k = 0; k < t.members.size(); ++k) {
       auto const& m = t.members[k];
       operator_facts const& op = t.ops.facts(k);
@@ -176,7 +177,8 @@ class host_call {
       std::uint32_t const q = call_setup::inner_order_of(op);
       return agree(t, 0, values, whole ? norm::relative_norm(statistics_[0], q) : 0.0, t.rule_of(op));
     }
-    // every vector is a bucket at least, and says what fixed units it needs: nothing is left to one scale for all
+    // every vector has a bucket at least; the records carry the share of fixed scales, and no scale is common to all
+    // vectors
     scale_rule rule(operator_facts{}, t.type());
     rule.by_bucket = true;
     decision const d = agree(t, hash(lists, std::uint64_t{1}), values, share, rule);
@@ -186,7 +188,7 @@ class host_call {
     return d;
   }
 
-  /// Scales, and the frames.
+  /// Computes the scales and runs the schedule.
   void send(call_task const& t, partition const& cut, segment brought, decision const& d) {
     scale_plain(t, d);
     call const c = t.common(workers_.rank(), workers_.size(), setup_.settings.seed, d.wide);
@@ -209,11 +211,11 @@ class host_call {
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
-  /// Whether this worker encodes own values.
+  /// Whether this worker encodes its own values.
   bool encodes(schedule::erased const& schedule) const {
     return schedule.leads(workers_.rank(), workers_.size());
   }
-  /// Makes the vectors that are encoded: sums of nodes, then values around midpoints.
+  /// Computes the vectors to encode: sums of nodes, then differences from midpoints.
   std::span<vector_group::member const> enter(call_task const& t, call const& c, segment brought) {
     entered_.clear();
     for (std::size_t k = 0; k < t.members.size(); ++k)
@@ -238,7 +240,7 @@ class host_call {
       std::uint64_t const first = places_.first_bucket(k), buckets = buckets_of(op, inside_[k].length);
       if (encodes(t.schedule))
         measure(op, inside_[k], t.of(k, brought), first, call_setup::inner_order_of(op));
-      else  // workers that encode nothing have the statistics of zeros
+      else  // workers that do not encode have the statistics of zeros
         std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets, norm::statistic{});
       if (!shares_scale(op)) continue;
       asks = true;
@@ -248,26 +250,26 @@ class host_call {
     return inside_;
   }
 
-  /// The scale of a bucket as this worker knows it, in units of 2^wide.
+  /// The scale of a bucket from this worker's statistics, in units of 2^wide.
   static double own_unit(operator_facts const& op, norm::statistic const& s, dtype type, decision const& d) {
     return op.fixed_scale > 0 ? rounded(op.fixed_scale * power_of_two(-d.wide))
                               : norm::local_unit(s, op.q, type, d.wide);
   }
 
-  /// The largest share of the scale of norm::fixed that a value of consecutive buckets has.
+  /// The largest value of consecutive buckets, divided by the scale of norm::fixed.
   double share_of_unit(operator_facts const& op, std::uint64_t first, std::uint64_t buckets) const {
     double share = 0;
     for (norm::statistic const& s : std::span(statistics_).subspan(first, buckets))
       if (s.finite()) share = std::max(share, s.max() / op.fixed_scale);
     return share;
   }
-  /// Throws on all workers where one has more than its unit.
+  /// Throws on all workers if a value of any of them exceeds its scale.
   void expect_within_unit(double share) {
     agree_on_units(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
     if (share > 1) throw configuration_error(beyond_scale_text(setup_.operation, share));
   }
 
-  /// A call of which nothing is rounded.
+  /// Reports a call in which nothing is rounded.
   void note_zeros(call_task const& t, segment brought) {
     std::uint64_t values = 0;
     for (std::size_t k = 0; k < t.members.size(); ++k) values += t.of(k, brought).count;
@@ -280,11 +282,11 @@ class host_call {
   }
 
   /// Fills units_ with the scales of all buckets, in units of 2^wide.
-  /// @param members  with what is encoded
+  /// @param members  with the vectors to encode
   void scale(call_task const& t, std::span<vector_group::member const> members, segment brought,
              decision const& d) {
     if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
-    // for scale_plain() as well, which only large values need: in a later call, maybe
+    // reserve for scale_plain() too, which only large values need, perhaps in a later call
     shared_.clear(members.size(),
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
     tops_.reserve(members.size());
@@ -315,8 +317,8 @@ class host_call {
     own_scales_->exchange(workers_, setup_.operation, memory_->frames);
   }
 
-  /// Fills plain_ with what float32 values are divided by, each vector by itself. It is empty where none is, and nothing is
-  /// exchanged then; nor for a vector alone.
+  /// Fills plain_ with the divisor of float32 values of each vector. It stays empty if no vector needs one; then, and
+  /// for a single vector, nothing is exchanged.
   void scale_plain(call_task const& t, decision const& d) {
     plain_.clear();
     shared_.clear();
@@ -341,8 +343,8 @@ class host_call {
     shared_.exchange(workers_, memory_->frames);
   }
 
-  /// The statistics of the buckets of a vector.
-  /// @param part   of it that is looked at: what this worker brings; begins at a bucket. Others have those of zeros
+  /// Computes the statistics of the buckets of a vector.
+  /// @param part   the part that this worker contributes; begins at a bucket. Other buckets get the statistics of zeros
   /// @param first  the vector's first bucket
   /// @param q      order of the norm
   void measure(operator_facts const& op, vector_group::member const& m, segment part, std::uint64_t first,
@@ -355,8 +357,8 @@ class host_call {
         mine.subspan(op.bucket == 0 ? 0 : part.first / op.bucket, buckets_of(op, part.count)), parts_);
   }
 
-  /// The opening exchange.
-  /// @param grouping  0, or what tells one list of lengths and types from another
+  /// The handshake.
+  /// @param grouping  0, or a hash of the group's lengths and types
   decision agree(call_task const& t, std::uint64_t grouping, std::uint64_t values, double relative,
                  scale_rule const& rule) {
     int const n = workers_.size();
@@ -368,7 +370,7 @@ class host_call {
     if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
-    // in memory that outlasts a call that is given up
+    // in memory that outlives an abandoned call
     auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers_.rank()), 1);
     mine[0] = agreed.record(t.step, top, relative);
     transport::allgather(workers_, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
@@ -383,11 +385,11 @@ class host_call {
   std::unique_ptr<operator_codec> codec_;
   call_meter meter_;
   entered_vectors entered_;
-  std::vector<vector_group::member> inside_;  ///< of a group, with what is encoded
+  std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_, tops_;
   shared_norms shared_;
-  std::unique_ptr<own_scales> own_scales_;  ///< where a norm may be one's own
+  std::unique_ptr<own_scales> own_scales_;  ///< null: no norm is a user's type
   std::vector<plain_scale> plain_;
   group_places places_;
   grouped_codec group_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: the opening exchange: do all workers mean the same call, what do they bring, and what scale
+/// @brief call: the handshake: do all workers make the same call, what are their statistics, and which scale
 ///        follows? Plain functions of the records, for host and device.
 
 #include "../../core/detail/call_status.hpp"
@@ -19,22 +19,23 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What each worker says first. 64 bytes, the same on every worker, whatever it is about to do.
+/// First message of each worker: 64 bytes on every worker, for any call.
 struct opening_record {
   std::uint64_t fingerprint[2] = {};  ///< of everything that must agree
   std::uint32_t fields[6] =
       {};  ///< hashes of: type, operator, schedule and workers, seed, step, modes and version
-  std::uint64_t length = mark;  ///< with a mark above, which other exchanges of 64 bytes do not have
-  std::uint64_t max_bits = 0;   ///< of max|x| as a double; the sign bit says: NaN or infinity
-  double statistic = 0;  ///< ||x||_q / 2^exponent of the maximum (never its power: that would overflow)
+  std::uint64_t length =
+      mark;  ///< marked in the high bits, to distinguish records from other 64-byte messages
+  std::uint64_t max_bits = 0;  ///< max|x| as the bits of a double; sign bit: contains NaN or infinity
+  double statistic = 0;  ///< ||x||_q / 2^exponent of the maximum (not its q-th power, which would overflow)
 
   static constexpr std::uint64_t lengths = (std::uint64_t{2} << 48) - 1, mark = std::uint64_t{0x6c71} << 49;
 
-  /// Whether it is a record: another kind of call, or another version, has sent something else.
+  /// Whether it is a record: another kind of call, or another version, sends different bytes.
   bool known() const { return (length & ~lengths) == mark; }
   std::uint64_t values() const { return length & lengths; }
 
-  /// That of a worker whose arguments no call can have: it takes part so that the others need not wait for it.
+  /// Record of a worker that refuses its arguments; it takes part so that the others need not wait for it.
   static opening_record refusal() {
     opening_record r;
     r.length |= lengths;
@@ -42,7 +43,7 @@ struct opening_record {
   }
   bool refuses() const { return length == (mark | lengths); }
 
-  /// One that has not arrived, on a stream, where a transport that was given up leaves what was there.
+  /// Marks a record as not arrived: on a stream, an abandoned transport leaves the old bytes.
   GLOBALQ_FUNCTION void clear() { length = 0; }
   bool arrived() const { return length != 0; }
 
@@ -59,14 +60,14 @@ inline constexpr char const* field_names[6] = {
     "the type of the values or their grouping", "the operator", "the schedule", "the seed", "the step",
     "the mode or the library's version"};
 
-/// Everything that must agree.
+/// Hashes of everything that must agree.
 struct agreement {
   std::uint64_t fields[6] = {};
   std::uint64_t length = 0;
   enum field : int { type, what, schedule, seed, step, mode };
 
   /// @param of       hash of the operator
-  /// @param over     that of the schedule
+  /// @param over     hash of the schedule
   agreement(dtype values, std::uint64_t of, std::uint64_t over, int workers, std::uint64_t seeded,
             non_finite then, std::uint64_t count)
       : fields{hash(1, static_cast<std::uint64_t>(values)),
@@ -78,7 +79,7 @@ struct agreement {
         length(count) {}
 
   /// @param top       bit pattern of max|x|
-  /// @param relative  norm::relative_norm() where the vector is one bucket and finite, else 0
+  /// @param relative  norm::relative_norm() if the vector is one bucket and finite, else 0
   GLOBALQ_FUNCTION opening_record record(std::uint64_t number, std::uint64_t top, double relative) const {
     opening_record r;
     std::uint64_t a = 0x243F6A8885A308D3ULL, b = 0x13198A2E03707344ULL;
@@ -103,15 +104,15 @@ inline std::string mode_text(non_finite mode) {
                  ", frames of version ", wire::format_version});
 }
 
-/// The worker that refused its arguments first; none: -1.
+/// The lowest rank that refused its arguments; -1: none.
 inline int first_refusal(std::span<opening_record const> all) {
   auto const found = std::find_if(all.begin(), all.end(), [](auto const& r) { return r.refuses(); });
   return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
-/// Throws the same error on every worker when two records differ, naming the first worker that differs and in what.
-/// @param forced  whether the own operator is float32 because the environment says so
-/// @param values  values(field, worker): what rank 0 and that worker have, in brackets; or nothing
+/// Throws the same error on every worker if two records differ, with the first worker that differs and the fields.
+/// @param forced  whether GLOBALQ_FORCE_FLOAT32 replaced this worker's operator
+/// @param values  values(field, worker): the values of rank 0 and that worker, in brackets; or empty
 template <class Values>
 void check_agreement(std::span<opening_record const> all, char const* operation, bool forced,
                      Values const& values) {
@@ -133,19 +134,19 @@ void check_agreement(std::span<opening_record const> all, char const* operation,
          float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what])});
   }
 }
-/// The same where workers cannot exchange more than their records.
+/// As above, if workers cannot exchange more than their records.
 inline void check_agreement(std::span<opening_record const> all, char const* operation, bool forced = false) {
   check_agreement(all, operation, forced, [](int, int) { return std::string(); });
 }
 
-/// Whether all workers exchange texts after their records: not with one that makes another kind of call.
+/// Whether all workers exchange texts after their records; a worker that makes another kind of call would not.
 inline bool all_known(std::span<opening_record const> all) {
   return std::all_of(all.begin(), all.end(), [](auto const& r) { return r.known(); });
 }
 
-/// The same where they can: it names the values, and a worker that refused its arguments. All workers call with the same records,
-/// so all take the same way.
-/// @param text  text(field): what this worker has
+/// As above, with the values in the error; also reports a worker that refused its arguments. All workers call it with
+/// the same records, so all take the same branch.
+/// @param text  text(field): this worker's value
 template <Transport T, class Text>
 void check_agreement(T& t, std::span<opening_record const> all, char const* operation, bool forced,
                      Text const& text) {
@@ -165,8 +166,8 @@ void check_agreement(T& t, std::span<opening_record const> all, char const* oper
   });
 }
 
-/// Takes part in the opening exchange of a call whose arguments this worker refuses, so that the others are told why.
-/// @throws nothing where the transport fails: what is wrong with the arguments is the better error
+/// Takes part in the handshake of a call whose arguments this worker refuses, so that the others receive the reason.
+/// @throws nothing if the transport fails: the error of the arguments is more useful
 template <Transport T>
 void share_refusal(T& t, std::string const& why) {
   auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(t.size()));
@@ -178,7 +179,7 @@ void share_refusal(T& t, std::string const& why) {
   }
 }
 
-/// Whether workers agree in all but their operators.
+/// Whether workers agree in everything except their operators.
 inline bool only_operators_differ(std::span<opening_record const> all) {
   opening_record const& a = all[0];
   bool differ = false;
@@ -195,18 +196,18 @@ inline bool only_operators_differ(std::span<opening_record const> all) {
 
 struct decision {
   call_status what = call_status::mean;
-  std::int32_t who = 0;  ///< the worker that brought NaN or infinity
+  std::int32_t who = 0;  ///< the lowest rank with NaN or infinity
   std::int32_t wide = 0;
   double top = 0;   ///< max|x| over all workers
-  double unit = 0;  ///< the scale where all values share one that no bucket has, in units of 2^wide
+  double unit = 0;  ///< the scale, if all values share one and there are no buckets; in units of 2^wide
 };
 
-/// What of an operator decides on a scale.
+/// Properties of an operator that determine its scale.
 struct scale_rule {
   dtype type = dtype::float32;
   bool plain = false;
   bool by_bucket =
-      false;  ///< scales of buckets, or a worker's own, or of a norm of one's own: nothing is decided here
+      false;  ///< scales of buckets, of one worker, or of a user's norm: the handshake does not determine them
   double fixed_scale = 0;
   norm::order q;
   std::uint32_t p = 0;
@@ -220,7 +221,7 @@ struct scale_rule {
         p(op.p) {}
 };
 
-/// What float32 frames are divided by: a power of two, 1 where neither values nor their sum leave float32's range.
+/// Divisor of float32 frames: a power of two; 1 if neither values nor their sum exceed float32's range.
 struct plain_scale {
   double unit = 1;  ///< in units of 2^wide
   std::int32_t wide = 0;
@@ -257,7 +258,7 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
     return d;
   }
   int const e = exponent_of(d.top);
-  // float64 near its largest: sums and norms may exceed it where the mean does not
+  // near the largest float64, sums and norms may overflow although the mean does not
   d.wide = e > 900 ? 128 : 0;
   if (rule.plain) {
     plain_scale const scale = plain_scale_of(d.top, n, rule.type);
@@ -267,7 +268,7 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
     if (d.top > rule.fixed_scale) d.what = call_status::beyond_scale;
     d.unit = rounded(rule.fixed_scale * power_of_two(-d.wide));
   } else if (!rule.by_bucket) {
-    // relative to the largest maximum: nothing overflows
+    // relative to the largest maximum, so that nothing overflows
     auto const norm_of = [&](int i) {
       int const below = exponent_of(all[i].max()) - e;
       return all[i].max() == 0 ? 0.0 : all[i].statistic * power_of_two(below < -1074 ? -1074 : below);
@@ -296,7 +297,7 @@ inline std::string beyond_scale_text(char const* operation, double top, double u
                  " exceeds the scale ", std::to_string(unit),
                  " of norm::fixed and would be cut off; use a larger scale or a measured norm"});
 }
-/// @param share  of the unit that the largest value is; above 1
+/// @param share  largest value divided by the scale; above 1
 inline std::string beyond_scale_text(char const* operation, double share) {
   return joined(
       {"globalq: ", operation, ": a value is ", std::to_string(share),

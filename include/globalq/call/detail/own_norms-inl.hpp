@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: scales by norms of one's own are measured, and merged at one worker for each bucket.
+/// @brief call: scales by users' norms: measured by every worker, and merged by one worker per bucket.
 
 #include "../../core/detail/joined.hpp"
 #include "../../operator/detail/own_norm.hpp"
@@ -63,7 +63,7 @@ class own_norms final : public own_scales {
   }
 
  private:
-  /// A bucket's owner merges in rank order and makes the scale.
+  /// The owner of a bucket merges statistics in rank order and computes the scale.
   void share(transport::endpoint& workers, char const* operation, frame_pool& frames) {
     int const n = workers.size(), rank = workers.rank();
     std::size_t const buckets = statistics_.size();
@@ -121,8 +121,8 @@ class own_norms final : public own_scales {
   std::vector<vector> vectors_;
   std::vector<own_statistic> statistics_, parts_;
   std::vector<own_scale> scales_;
-  bool local_ = false;  ///< whether some scales are this worker's own
-  std::string wrong_;   ///< why one of these is none
+  bool local_ = false;  ///< whether some scales are local to this worker
+  std::string wrong_;   ///< why one of these is invalid
 };
 
 GLOBALQ_DECL std::unique_ptr<own_scales> make_own_scales() { return std::make_unique<own_norms>(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: scales by norms of one's own. Calls of operators that have none compile nothing of it.
+/// @brief call: scales by users' norms. Calls of operators without one compile none of it.
 
 #include "../../core/detail/compiled.hpp"
 #include "../../operator/detail/facts_of.hpp"
@@ -12,27 +12,27 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The buckets of a call whose scales norms of one's own make, with the memory that calls reuse.
+/// The buckets of a call whose scales come from users' norms, in memory that calls reuse.
 class own_scales {
  public:
   virtual ~own_scales() = default;
   virtual void clear() = 0;
-  /// Whether there are none.
+  /// Whether there are no such buckets.
   virtual bool empty() const = 0;
-  /// Fills in the scales of a vector's buckets, or, where workers share them, leaves that to exchange().
-  /// @param part   of the vector that is measured; begins at a bucket
-  /// @param units  one a bucket, in units of 2^wide; they outlive exchange()
+  /// Computes the scales of a vector's buckets; if workers share them, exchange() does so.
+  /// @param part   the part of the vector to measure; begins at a bucket
+  /// @param units  one per bucket, in units of 2^wide; they must outlive exchange()
   /// @param type   of the scales
   virtual void add(kernel::host_executor const& on, operator_facts const& op, const_vector x, segment part,
                    std::span<double> units, dtype type, int wide) = 0;
-  /// All scales that workers share, in one exchange, and whether all are numbers, in another where some are a worker's own.
-  /// @throws configuration_error on all workers alike, where a norm made no scale
+  /// Exchanges all shared scales at once; if some are local, a second exchange checks that all are finite.
+  /// @throws configuration_error on all workers alike if a norm returned no valid scale
   virtual void exchange(transport::endpoint& workers, char const* operation, frame_pool& frames) = 0;
 };
 
 GLOBALQ_DECL std::unique_ptr<own_scales> make_own_scales();
 
-/// Whether an operator may have a norm of one's own; of one without its type nobody knows.
+/// Whether an operator may have a user's norm; for a type-erased operator this is unknown.
 template <class Operator>
 inline constexpr bool may_have_own_norm = !is_composed<Operator>;
 template <class N, class L, class R, class W, class Op>

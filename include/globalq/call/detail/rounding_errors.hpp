@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what becomes of the own values of a call: they are encoded and decoded by themselves.
+/// @brief call: rounding errors of a worker's own values: encodes and decodes them alone.
 
 #include "grouped_codec.hpp"
 
@@ -9,19 +9,20 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// @brief Own vectors, encoded and decoded by themselves; with the memory that calls reuse.
+/// @brief Encodes and decodes a worker's own vectors, in memory that calls reuse.
 class own_rounding {
  public:
   /// @param memory  where the vectors are
   explicit own_rounding(std::shared_ptr<byte_memory> const& memory = byte_memory::host())
       : rounded_(memory), frame_(memory) {}
 
-  /// @param cut      as the schedule cuts the vector, so that frames are those of the call
-  /// @param brought  the part of the vector that there are values of
-  /// @param members  the own vectors; their results are not looked at
-  /// @param alone    one vector, of which a part may be brought
-  /// @param begin    begin(members) -> codec&: begins a call of one worker whose results go where these members say
-  /// @param compare  compare(x, rounded, count) for each vector
+  /// @param cut            the schedule's partition, so that frames are those of the call
+  /// @param brought        the part of the vector that this worker contributes
+  /// @param members        the worker's vectors; their results are not used
+  /// @param single_vector  one vector, of which the worker may contribute a part
+  /// @param begin          begin(members) -> codec&: begins a call of one worker that writes to the results of these
+  ///                       members
+  /// @param compare        compare(x, rounded, count) for each vector
   template <class Begin, class Compare>
   void measure(partition const& cut, int parts, segment brought, int rank,
                std::span<vector_group::member const> members, bool single_vector, Begin const& begin,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: whether the parts of a call fit together.
+/// @brief call: validates the configuration of a call.
 
 #include "float32_forced.hpp"
 #include "setup.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// float32, on vectors that are cut as the operator cuts them: shards stay what they were.
+/// float32 with the operator's segments, so that shards do not change.
 GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
   operator_facts f = facts_of(uncompressed{});
   f.bucket = op.bucket;

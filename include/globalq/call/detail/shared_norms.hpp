@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: norms of the library's that all workers combine, in as few exchanges as there are rules and widths.
+/// @brief call: combines the library's norms over all workers, with one exchange per order p and value type.
 
 #include "../../core/codec.hpp"
 #include "../../schedule/detail/units.hpp"
@@ -13,10 +13,10 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The norms of vectors of a call, with the memory that calls reuse.
+/// The norms of the vectors of a call, in memory that calls reuse.
 class shared_norms {
  public:
-  /// @param vectors,units  room for that many, so that later calls allocate nothing
+  /// @param vectors,units  capacity to reserve, so that later calls allocate nothing
   void clear(std::size_t vectors = 0, std::size_t units = 0) {
     norms_.clear();
     norms_.reserve(vectors);
@@ -25,11 +25,11 @@ class shared_norms {
   bool empty() const { return norms_.empty(); }
 
   /// @param p      order over the workers
-  /// @param type   norms travel in its width
-  /// @param units  in: own norms, one a bucket; out, after exchange(): those of all workers
+  /// @param type   norms are sent in its width
+  /// @param units  in: own norms, one per bucket; out, after exchange(): combined norms
   void add(std::uint32_t p, dtype type, std::span<double> units) { norms_.push_back({p, type, units}); }
 
-  /// agree_on_units() of all.
+  /// Calls agree_on_units() for all of them.
   void exchange(transport::endpoint& workers, frame_pool& frames) {
     auto const agree_on = [&](std::span<double> units, vector const& of) {
       agree_on_units(workers, units, of.p, of.type, frames);
@@ -37,7 +37,7 @@ class shared_norms {
     if (norms_.size() == 1) return agree_on(norms_[0].units, norms_[0]);
     for (std::size_t i = 0; i < norms_.size(); ++i) {
       vector const of = norms_[i];
-      if (of.units.empty()) continue;  // exchanged with others
+      if (of.units.empty()) continue;  // already exchanged with others
       exchanged_.clear();
       for (vector const& v : norms_)
         if (v.exchanged_with(of)) exchanged_.insert(exchanged_.end(), v.units.begin(), v.units.end());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: a call over a transport of a stream: decided by kernels, driven by nothing but the stream.
+/// @brief call: a call over a transport of a stream; kernels decide, and the stream orders all work.
 ///
-/// The same steps as host_call, each of them enqueued: statistics, records, the decision, scales, the schedule. What went
-/// wrong is found by kernels too, on every worker alike; they leave word in pinned memory, and the next call throws.
+/// Enqueues the same steps as host_call: statistics, records, decision, scales, schedule. Kernels also detect errors,
+/// on every worker alike; they record them in pinned memory, and the next call throws.
 
 #include "../../kernel/reduction.hpp"
 #include "../../kernel/stream.hpp"
@@ -51,7 +51,7 @@ class stream_call {
         if (!heard) throw;
       }
     });
-    on_.fence();  // kernels may still use what goes now; those of a transport have ended or were given up
+    on_.fence();  // kernels may still use members; transfers have ended or were given up
   }
 
   void set_levels(levels::detail::level_table const& levels) {
@@ -59,13 +59,13 @@ class stream_call {
     take_values(setup_.facts, levels);
   }
 
-  /// Enqueues a call. Vectors of a length and type that were not averaged before are waited for once.
-  /// @throws what went wrong in a call before
+  /// Enqueues a call. The first call with a length and type blocks the host once.
+  /// @throws the error of an earlier call
   void run(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
            call_step step) {
     throw_trouble();
     bool const capturing = on_.capturing();
-    // nobody is told of a call that is captured: that would wait
+    // no report of a captured call: that would block
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
     noting_failure([&] {
       meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
@@ -73,26 +73,27 @@ class stream_call {
                      enqueue(schedule, x, y, length, step, capturing);
                      if (!meter_.waits()) return;
                      settle();
-                     meter_.report().failed = good() ? 0 : 1;  // thrown by the next call
+                     meter_.report().failed = good() ? 0 : 1;  // the next call throws it
                      if (report_.word()->non_finite) meter_.not_finite(report_.word()->brought);
                    });
     });
   }
 
-  /// Returns when all that was enqueued has run.
-  /// @throws what went wrong; transport_error
+  /// Blocks until all enqueued work has run.
+  /// @throws the error of a call; transport_error
   void wait() { settle_and_check(); }
 
   bool good() const { return report_.good(); }
 
-  /// What it was made with; levels are those of the next call.
+  /// The configuration of the constructor, with the levels of the next call.
   call_setup const& setup() const { return setup_; }
 
  private:
-  /// Threads that look whether there is something to fill in, and that compare values.
+  /// Numbers of threads that fill results, and that compare values.
   static constexpr std::uint64_t most_concluding = 1U << 16, most_comparing = 1U << 12;
 
-  /// Waits for all that was enqueued. What the kernels found says more than that a worker went because of the same.
+  /// Waits for all enqueued work. Errors that kernels found take precedence over a worker's departure for the same
+  /// reason.
   void settle_and_check() {
     try {
       settle();
@@ -103,7 +104,7 @@ class stream_call {
     throw_trouble();
   }
 
-  /// Remembers that the transport failed, and that the caller hears of it.
+  /// Runs an action, and records if it throws transport_error, so that the destructor does not report it again.
   template <class Action>
   void noting_failure(Action const& action) {
     try {
@@ -114,12 +115,12 @@ class stream_call {
     }
   }
 
-  /// Returns when all that was enqueued has run, or by the deadline of a transport that has one.
+  /// Blocks until all enqueued work has run, or until the deadline of a transport that has one.
   void settle() {
     if (!workers_.synchronize()) on_.fence();
   }
 
-  /// The whole of a call.
+  /// Enqueues all steps of a call.
   void enqueue(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
                call_step step, bool capturing) {
     bool const known = seen(length, x.type);
@@ -142,10 +143,10 @@ class stream_call {
     segment const brought = schedule.reads(cut, workers_.rank());
     if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
     if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
-    if (!known) settle();  // memory that grows is freed, for which CUDA waits without a deadline
+    if (!known) settle();  // growing frees memory, for which CUDA waits without a deadline
     if (!known) on_.items(1, reset_state{state_});
     double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
-    // what the whole vector's scale comes to is decided with it
+    // the decision also settles the scale of a whole vector
     double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
     int const sharing = schedule.gathers ? 1 : n;
@@ -186,8 +187,8 @@ class stream_call {
     if (!known) seen_.push_back({length, x.type});
   }
 
-  /// Norms that are a worker's own, with the frames that the schedule begins with: values are read once.
-  /// @returns false where that is done in two steps
+  /// Measures bucket norms of one worker while encoding the schedule's first frames, so that values are read once.
+  /// @returns false if that takes two passes
   bool measure_first(schedule::erased const& schedule, call const& c, partition const& cut, segment brought,
                      double* units) {
     if (brought.count != c.length || !codec_->measures(c.x.type)) return false;
@@ -198,7 +199,7 @@ class stream_call {
     if (all.empty()) return false;
     auto const timed = meter_.enter(phase::norm);
     codec_->begin(c);
-    // what is added to other frames later is measured too
+    // also measures values that are added to other frames later
     for (std::size_t i = 0, from = all.size(); i <= from; ++i) {
       std::uint64_t const end = i < from ? all[i].part.first : c.length,
                           at = i == 0 ? 0 : all[i - 1].part.first + all[i - 1].part.count;
@@ -210,7 +211,7 @@ class stream_call {
     return true;
   }
 
-  /// Tells the report of the call what encoding does to own values.
+  /// Adds the rounding errors of this worker's values to the report.
   void measure_errors(call const& c, partition const& cut, int parts, segment brought) {
     vector_group::member const mine{c.x, {}, c.length};
     auto const begin = [&](std::span<vector_group::member const> alone) -> codec& {
@@ -238,8 +239,8 @@ class stream_call {
                        [&](auto const& s) { return s.length == length && s.type == type; });
   }
 
-  /// The statistics of the input, the exchange of records, and what they come to.
-  /// @param measured  the maximum is known
+  /// Computes statistics, exchanges records, and decides.
+  /// @param measured  the maximum is already known
   void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units,
             settle_scales const& scales, bool measured) {
     int const n = workers_.size();
@@ -276,7 +277,7 @@ class stream_call {
     agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
   }
 
-  /// Throws what the kernels found, once.
+  /// Throws an error that kernels found, once.
   void throw_trouble() {
     if (good()) return;
     std::span<opening_record const> const told(told_, static_cast<std::size_t>(workers_.size()));
@@ -286,7 +287,7 @@ class stream_call {
       broken_ = true;
       bool const all_arrived =
           std::all_of(told.begin(), told.end(), [](opening_record const& r) { return r.arrived(); });
-      // what the kernels found says more, but who did not come does not disagree
+      // errors found by kernels are more specific, but a missing worker is not a disagreement
       if (report_.word()->trouble == stream_word::disagree && !all_arrived) {
         report_.take();
         throw;
@@ -347,7 +348,7 @@ class stream_call {
   opening_record *told_ = nullptr, *records_ = nullptr;
   stream_state* state_ = nullptr;
   norm::statistic* statistics_ = nullptr;
-  bool broken_ = false;  ///< the transport, and it was thrown
+  bool broken_ = false;  ///< whether the transport failed and that was thrown
 };
 
 }  // namespace GLOBALQ_ABI::detail

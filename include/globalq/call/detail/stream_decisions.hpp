@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: what kernels of a call on a stream decide, fill in and report.
+/// @brief call: kernels of a call on a stream that decide, fill results and report errors.
 
 #include "../../kernel/reduction.hpp"
 #include "../../kernel/stream.hpp"
@@ -11,14 +11,14 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What follows the statistics: the record, and a maximum to begin the next call with.
+/// Writes the record after the statistics, and resets the maximum for the next call.
 struct write_record {
   agreement agreed;
   call_step step;
   stream_state* state;
-  norm::statistic const* whole;  ///< of the vector, where it is one bucket; else null
+  norm::statistic const* whole;  ///< of the vector, if it is one bucket; else null
   std::uint32_t q;
-  opening_record* records;  ///< of all; nobody else's is there yet
+  opening_record* records;  ///< of all workers; only this worker's is written here
   std::int32_t workers, rank;
   GLOBALQ_FUNCTION void operator()(std::uint64_t = 0) const {
     for (int w = 0; w < workers; ++w) records[w].clear();
@@ -37,8 +37,8 @@ struct decide_call {
   stream_state* state;
   double* unit;
   stream_word* word;
-  opening_record* told;  ///< a copy of the records for the host
-  settle_scales scales;  ///< of the call; agreed is null where there are none yet
+  opening_record* told;  ///< copy of the records for the host
+  settle_scales scales;  ///< scales of the call; agreed is null if they are not known yet
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     decision const d = decide(records, workers, rule);
@@ -64,13 +64,13 @@ struct decide_call {
   }
 };
 
-/// Statistics of buckets of which a worker brings nothing.
+/// Clears the statistics of buckets outside this worker's part.
 struct no_statistics {
   norm::statistic* statistics;
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { statistics[b] = norm::statistic{}; }
 };
 
-/// Fills the result where there is no mean, tells the host what went wrong, and counts the step.
+/// Fills the result if there is no mean, reports errors to the host, and increments the step.
 struct conclude_call {
   stream_state* state;
   mutable_vector y;
@@ -80,7 +80,7 @@ struct conclude_call {
   stream_word* word;
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
-    // where there is no mean, the frames that traveled all the same hold anything
+    // without a mean, frames were exchanged all the same, with arbitrary contents
     std::uint32_t const faults = state->agreed.writes ? state->agreed.faults : 0;
     bool const overflow = (faults & kernel::out_of_range) != 0;
     bool const not_finite = overflow || state->what == call_status::not_finite;
@@ -97,7 +97,7 @@ struct conclude_call {
   }
 };
 
-/// Zeros and errors of values beside what became of them, by threads that take turns; nothing where there is no mean.
+/// Sums rounding errors and zeros; threads process values in turn. Does nothing if there is no mean.
 struct compare_values {
   const_vector x;
   mutable_vector rounded;
@@ -119,7 +119,7 @@ struct compare_values {
   }
   GLOBALQ_FUNCTION void operator()(std::uint64_t item) const {
     block_errors sum;
-    bool const zeros = state->what == call_status::zero;  // of which nothing is written
+    bool const zeros = state->what == call_status::zero;  // nothing is written for zeros
     for (std::uint64_t i = item; (state->agreed.writes || zeros) && i < count; i += items) {
       double const v = value(x.data, x.type, i), r = zeros ? 0.0 : value(rounded.data, rounded.type, i),
                    off = r - v;
@@ -132,7 +132,7 @@ struct compare_values {
   }
 };
 
-/// Forgets what went wrong with values that nobody gets.
+/// Clears faults of values that are not part of a result.
 struct clear_faults {
   stream_state* state;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const { state->agreed.faults = 0; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: short texts of all workers, for the errors of workers that disagree.
+/// @brief call: exchanges short texts of all workers, for errors of workers that disagree.
 
 #include "../../core/error.hpp"
 #include "../../transport/collectives.hpp"
@@ -15,8 +15,8 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// 256 bytes: so much transport::threads exchanges in one meeting, after which no worker waits for another. One that throws at
-/// once and leaves the run therefore takes no text from the others.
+/// 256 bytes: transport::threads exchanges that many with one barrier, after which no worker waits for another. A
+/// worker that then throws and leaves the run does not prevent the others from receiving its text.
 struct worker_text {
   char bytes[256] = {};
 
@@ -26,7 +26,7 @@ struct worker_text {
     std::copy_n(text.begin(), count, bytes);
     if (text.size() > most) std::fill_n(bytes + most - 3, 3, '.');
   }
-  /// What was received is not trusted: it ends, and has no control characters.
+  /// Received bytes are not trusted: the text is terminated and control characters are replaced.
   std::string text() const {
     std::string s(bytes, std::find(bytes, bytes + sizeof bytes, '\0'));
     std::replace_if(
@@ -35,13 +35,13 @@ struct worker_text {
   }
 };
 
-/// @brief Each worker gives a text; returns text(worker), the same on every worker. All call.
+/// @brief Exchanges a text of each worker; returns text(worker), the same on every worker. All workers call it.
 ///
-/// Where the transport fails (a worker of another version may not answer, say), texts are empty: the error that they are for
-/// is thrown without them.
+/// If the transport fails (for example, a worker of another version may not answer), texts are empty, and the caller's
+/// error is thrown without them.
 template <Transport T>
 auto texts_of_workers(T& t, std::string const& mine) {
-  struct memory {  // what a transfer may touch when the exchange is given up
+  struct memory {  // a transfer may access this memory if the exchange is given up
     worker_text own;
     std::vector<worker_text> all;
   };
@@ -62,7 +62,7 @@ auto texts_of_workers(T& t, std::string const& mine) {
   };
 }
 
-/// " (rank 0: a, rank 2: b)"; nothing where neither is known.
+/// " (rank 0: a, rank 2: b)"; empty if both texts are.
 inline std::string values_text(std::string const& first, std::string const& other, int who) {
   if (first.empty() && other.empty()) return {};
   if (first == other) return joined({" (both: ", first, ", with other parameters)"});
