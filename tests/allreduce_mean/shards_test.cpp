@@ -118,9 +118,9 @@ TEST(Shards, of_another_length_are_refused_with_the_right_one) {
     std::vector<float> y(100);
     mean(x, y, 0);
   });
-  EXPECT_THAT(wrong[0],
-              testing::HasSubstr("globalq: reduce_scatter_mean: rank 0 of 3: the shard given has 100 values, "
-                                 "and the one of 1000 values has 512; ask shard(length)"));
+  EXPECT_THAT(wrong[0], testing::HasSubstr(
+                            "globalq: reduce_scatter_mean: rank 0 of 3: the shard has 100 values, "
+                            "but that of a vector of 1000 values has 512; pass shard(length).count values"));
   EXPECT_THAT(wrong[2], testing::HasSubstr("has 232"));
   EXPECT_THAT(complaints<gq::configuration_error>(2,
                                                   [](auto& workers) {
@@ -137,7 +137,7 @@ TEST(Shards, of_workers_that_disagree_are_an_error_on_all_that_names_the_call) {
     gather(x, 0);
   });
   for (std::string const& text : texts)
-    EXPECT_THAT(text, testing::HasSubstr("globalq: all_gather: workers disagree: rank 1 differs"));
+    EXPECT_THAT(text, testing::HasSubstr("globalq: all_gather: rank 1 differs"));
   auto const mixed = complaints<gq::disagreement_error>(2, [](auto& workers) {
     std::vector<float> x(1000);
     if (workers.rank() == 0) {

@@ -128,7 +128,7 @@ void expect_manners(Make const& make) {
         c.reduce(workers, mine, mean, {}, 1);
       });
       for (auto const& t : texts)
-        EXPECT_NE(t.find("rank " + std::to_string(who) + " brought NaN"), t.npos) << t;
+        EXPECT_NE(t.find("the input of rank " + std::to_string(who) + " contains NaN"), t.npos) << t;
     }
   // one worker of three differs in something: all three hear the same
   auto const differ = [&](std::string const& what, auto const& layers, auto const& settings,

@@ -28,45 +28,45 @@ void make(Workers& workers, [[maybe_unused]] gq::transport::threads& cluster) {
   gq::reduce_scatter_mean scatter{workers, op, {.seed = 42}};
   gq::all_gather gather{workers, op, gq::schedule::hierarchical<>{2}};
 
-#ifdef CASE_EXCHANGED  // expect-error: globalq: allreduce_mean: operator and schedule are exchanged
+#ifdef CASE_EXCHANGED  // expect-error: globalq: allreduce_mean: operator and schedule are swapped
   gq::allreduce_mean bad{workers, ring, op};
 #endif
-#ifdef CASE_EXCHANGED_WITH_OPTIONS  // expect-error: globalq: allreduce_mean: operator and schedule are exchanged
+#ifdef CASE_EXCHANGED_WITH_OPTIONS  // expect-error: globalq: allreduce_mean: operator and schedule are swapped
   gq::allreduce_mean bad{workers, ring, op, {.seed = 42}};
 #endif
-#ifdef CASE_OPERATOR_FIRST  // expect-error: globalq: the first argument is no transport
+#ifdef CASE_OPERATOR_FIRST  // expect-error: globalq: the first argument is not a transport
   gq::allreduce_mean bad{op, workers, ring};
 #endif
-#ifdef CASE_NO_SCHEDULE  // expect-error: globalq: allreduce_mean: the third argument is no schedule
+#ifdef CASE_NO_SCHEDULE  // expect-error: globalq: allreduce_mean: the third argument is not a schedule
   gq::allreduce_mean bad{workers, op};
 #endif
-#ifdef CASE_OPTIONS_INSTEAD_OF_SCHEDULE  // expect-error: globalq: allreduce_mean: the third argument is no schedule
+#ifdef CASE_OPTIONS_INSTEAD_OF_SCHEDULE  // expect-error: globalq: allreduce_mean: the third argument is not a schedule
   gq::allreduce_mean bad{workers, op, {.seed = 42}};
 #endif
-#ifdef CASE_NO_OPERATOR  // expect-error: globalq: the second argument is no operator
+#ifdef CASE_NO_OPERATOR  // expect-error: globalq: the second argument is not an operator
   gq::allreduce_mean bad{workers, ring, ring};
 #endif
-#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS  // expect-error: globalq: these are no options
+#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS  // expect-error: globalq: these are not options
   gq::allreduce_mean bad{workers, op, ring, 42};
 #endif
-#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS_OF_SHARDS  // expect-error: globalq: these are no options
+#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS_OF_SHARDS  // expect-error: globalq: these are not options
   gq::all_gather bad{workers, op, 42};
 #endif
-#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS_OF_NODES  // expect-error: globalq: these are no options
+#ifdef CASE_NUMBER_INSTEAD_OF_OPTIONS_OF_NODES  // expect-error: globalq: these are not options
   gq::reduce_scatter_mean bad{workers, op, gq::schedule::hierarchical<>{2}, 42};
 #endif
-#ifdef CASE_NO_SPACE  // expect-error: globalq: the last argument is no execution space
+#ifdef CASE_NO_SPACE  // expect-error: globalq: the last argument is not a Kokkos execution space
   gq::allreduce_mean bad{workers, op, ring, {}, 8};
 #endif
 #ifdef CASE_TEMPORARY_TRANSPORT  // expect-error: globalq: the transport is a temporary
   gq::allreduce_mean bad{minimal{}, op, ring};
 #endif
 // transport::threads is the whole cluster; a worker holds an endpoint
-#ifdef CASE_CLUSTER_INSTEAD_OF_ENDPOINT  // expect-error: globalq: the first argument is no transport
+#ifdef CASE_CLUSTER_INSTEAD_OF_ENDPOINT  // expect-error: globalq: the first argument is not a transport
   gq::allreduce_mean bad{cluster, op, ring};
 #endif
 // shards take nodes, and no other schedule
-#ifdef CASE_SHARDS_BY_ANOTHER_SCHEDULE  // expect-error: globalq: how shards travel is fixed but for the nodes
+#ifdef CASE_SHARDS_BY_ANOTHER_SCHEDULE  // expect-error: globalq: shards have a fixed schedule except for nodes
   gq::all_gather bad{workers, op, ring};
 #endif
 #ifdef CASE_NATIVE_WITH_A_TABLE  // expect-error: globalq: schedule::native adds integers inside the transport

@@ -96,7 +96,7 @@ void collect(gq::transport::threads::endpoint& workers, gq::vector_group& group,
 #ifdef CASE_GROUP_WITHOUT_STEP  // expect-error: globalq: the step is missing
   mean(group);
 #endif
-#ifdef CASE_SHARDS_OF_GROUP  // expect-error: globalq: groups are averaged by allreduce_mean
+#ifdef CASE_SHARDS_OF_GROUP  // expect-error: globalq: only allreduce_mean takes groups
   scatter(group, 0);
 #endif
 }

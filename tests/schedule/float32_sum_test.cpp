@@ -189,7 +189,7 @@ TEST(Float32Sum, errors_reach_every_worker_and_leave_the_vector_alone) {
     gentle(x, 3);
     EXPECT_TRUE(std::isnan(x[0]) && std::isnan(x[499]));
   });
-  for (std::string const& text : texts) EXPECT_THAT(text, testing::HasSubstr("brought NaN or infinity"));
+  for (std::string const& text : texts) EXPECT_THAT(text, testing::HasSubstr("contains NaN or infinity"));
 }
 
 TEST(Float32Sum, levels_that_change_are_agreed_by_members_too) {

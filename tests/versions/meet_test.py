@@ -33,7 +33,7 @@ def meet(first: str, second: str) -> list:
 def expect_refusal(first: str, second: str, versions: tuple) -> None:
     said = meet(first, second)
     for text in said:
-        if not text.startswith("disagreement, the vector is unchanged: globalq: allreduce_mean: workers disagree"):
+        if not text.startswith("disagreement, the vector is unchanged: globalq: allreduce_mean: rank 1 differs"):
             raise runner.Failed(f"no refusal: {said}")
         for rank, version in enumerate(versions):
             if not re.search(rf"rank {rank}: [^,]+, frames of version {version}\b", text):

@@ -61,9 +61,9 @@ class vector_group {
 
   template <class... V>
   static constexpr void expect_lasting() {
-    static_assert(
-        (detail::outlasts_call<V> && ...),
-        "globalq: the vector is a temporary, which is gone before the group is averaged; give it a name");
+    static_assert((detail::outlasts_call<V> && ...),
+                  "globalq: the vector is a temporary, which is destroyed before the group is averaged; give "
+                  "it a name");
   }
 
   std::vector<member> members_;

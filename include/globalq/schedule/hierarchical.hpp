@@ -55,11 +55,12 @@ struct float32_sum {
 /// @source Markov 2024 (thesis), chapter 3 (CGX): sums within a node first
 template <class Inner = star, class Outer = scatter_reduce_allgather>
 class hierarchical {
-  static_assert(
-      detail::NodeSchedule<Inner>,
-      "globalq: schedule::hierarchical: the first argument says how frames come together in a node; use "
-      "schedule::star, schedule::tree or schedule::float32_sum");
-  static_assert(Schedule<Outer>, "globalq: schedule::hierarchical: the second argument is no schedule");
+  static_assert(detail::NodeSchedule<Inner>,
+                "globalq: schedule::hierarchical: the first argument does not add frames within a node; use "
+                "schedule::star, schedule::tree or schedule::float32_sum");
+  static_assert(Schedule<Outer>,
+                "globalq: schedule::hierarchical: the second argument is not a schedule; use "
+                "scatter_reduce_allgather, ring or tree");
 
  public:
   /// Whether vectors of a node are added before one of its workers encodes.

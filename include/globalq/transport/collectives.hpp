@@ -44,7 +44,7 @@ void expect_peer(T const& t, char const* operation, int peer) {
   if (peer < 0 || peer >= t.size())
     throw configuration_error{globalq::detail::worker_message(
         operation, t.rank(), t.size(), globalq::detail::joined({"there is no worker ", peer}),
-        globalq::detail::joined({"name a worker between 0 and ", t.size() - 1}))};
+        globalq::detail::joined({"pass a rank from 0 to ", t.size() - 1}))};
 }
 
 /// Throws unless `all` has exactly the size of the bytes of all workers.

@@ -66,7 +66,7 @@ class renumbered {
     if (peer < 0 || peer >= size())
       throw configuration_error(globalq::detail::worker_message(
           operation, mine_, size(), globalq::detail::joined({"there is no worker ", peer, " in this group"}),
-          globalq::detail::joined({"name a worker between 0 and ", size() - 1})));
+          globalq::detail::joined({"pass a rank from 0 to ", size() - 1})));
     return ranks_[static_cast<std::size_t>(peer)];
   }
 
@@ -135,8 +135,9 @@ class group : private detail::rank_list, public detail::renumbered<T>, public de
     auto const refuse = [&](std::string const& what) {
       throw configuration_error(globalq::detail::worker_message(
           "group", workers.rank(), workers.size(), what,
-          globalq::detail::joined({"list different ranks between 0 and ", workers.size() - 1,
-                                   ", the own one among them; only workers in the list make the group"})));
+          globalq::detail::joined(
+              {"list different ranks from 0 to ", workers.size() - 1,
+               ", this one's among them; only workers in the list construct the group"})));
     };
     int place = -1;
     std::vector<bool> seen(static_cast<std::size_t>(workers.size()), false);

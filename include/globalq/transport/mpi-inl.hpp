@@ -144,9 +144,8 @@ GLOBALQ_DECL void mpi::expect_threads() {
   check(MPI_Query_thread(&level), "MPI_Query_thread");
   if (level < MPI_THREAD_SERIALIZED)
     refuse("MPI was not initialized for calls from other threads",
-           "initialize it with MPI_Init_thread and MPI_THREAD_MULTIPLE (MPI_THREAD_SERIALIZED where "
-           "nothing else uses "
-           "MPI meanwhile)");
+           "initialize it with MPI_Init_thread and MPI_THREAD_MULTIPLE (MPI_THREAD_SERIALIZED if nothing "
+           "else uses MPI meanwhile)");
 }
 
 GLOBALQ_DECL mpi::mpi(MPI_Comm communicator, options const& settings, std::size_t piece_bytes,
@@ -333,7 +332,7 @@ GLOBALQ_DECL void mpi::fail_sizes(request const& transfer, std::string const& se
   stop(message("recv",
                "expected " + std::to_string(transfer.bytes_) + " bytes from rank " +
                    std::to_string(transfer.peer_) + ", which sent " + sent,
-               "a send and its receive name the same size"),
+               "use the same size for a send and its receive"),
        "sizes of a send and its receive differed");
 }
 

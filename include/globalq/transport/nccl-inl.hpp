@@ -240,7 +240,7 @@ GLOBALQ_DECL void nccl::expect_messages_to_itself() {
     stop(message("recv",
                  "expected " + std::to_string(in->bytes) + " bytes from rank " + std::to_string(rank_) +
                      ", which sent " + std::to_string(out->bytes),
-                 "a send and its receive name the same size"));
+                 "use the same size for a send and its receive"));
 }
 
 GLOBALQ_DECL void nccl::allgather_host(std::span<std::byte const> mine, std::span<std::byte> all) {

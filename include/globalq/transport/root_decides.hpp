@@ -45,7 +45,7 @@ Value const& root_decides(T& t, decision<Value>& d, char const* who, Decide cons
     } catch (std::exception const& e) {
       fail(e.what());
     } catch (...) {
-      fail(("globalq: " + std::string(who) + " threw something that is no std::exception").c_str());
+      fail(("globalq: " + std::string(who) + " threw an exception that is not a std::exception").c_str());
     }
   }
   broadcast(t, 0, std::as_writable_bytes(std::span(&d, 1)));

@@ -256,7 +256,7 @@ GLOBALQ_DECL void threads::endpoint::stop(std::string const& text, bool blames_a
 GLOBALQ_DECL void threads::endpoint::stop_because_of_failure(char const* operation) {
   stop(message(operation,
                globalq::detail::joined({"rank ", world_.failed_rank, " failed: ", world_.failed_message}),
-               "mend what it reports"),
+               "fix that error first"),
        true);
 }
 
@@ -271,7 +271,7 @@ GLOBALQ_DECL void threads::endpoint::fail_transfer(detail::operation& op, wait_r
                                 {"sent ", bytes, " to ", peer, ", which expected ", op.peer_bytes})
                           : globalq::detail::joined(
                                 {"expected ", bytes, " from ", peer, ", which sent ", op.peer_bytes}),
-                 "a send and its receive name the same size"),
+                 "use the same size for a send and its receive"),
          false);
   std::string const missing =
       op.sends ? globalq::detail::joined({"receive ", bytes}) : globalq::detail::joined({"send ", bytes});

@@ -228,7 +228,7 @@ class grouped_codec final : public codec {
         fail<frame_error>(
             {"globalq: decode: bad frame from worker ", sources_[i].worker, ": ",
              sources_[i].frame.size() - at_[i],
-             " bytes behind its last vector; the bytes were damaged or made by another operator"});
+             " bytes follow its last vector; the bytes are corrupt or were made by another operator"});
   }
 
   group_operators ops_;

@@ -148,9 +148,9 @@ class host_call {
         if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
         if ((group_.faults() & kernel::no_scale) != 0)
           fail<configuration_error>(
-              {"globalq: ", setup_.operation,
-               ": a norm of one's own made no scale of a sum of frames, or one below "
-               "the largest magnitude, which was used in its place; the mean is written"});
+              {"globalq: ", setup_.operation, ": rank ", workers_.rank(), " of ", workers_.size(),
+               ": the user norm returned no scale, or one below the largest magnitude, for a sum of frames; "
+               "the largest magnitude was used; correct the norm's scale function"});
     }
   }
 

@@ -129,8 +129,8 @@ void check_agreement(std::span<opening_record const> all, char const* operation,
     for (int k = 0; known && k < 6; ++k)
       if (a.fields[k] != b.fields[k]) add(field_names[k] + values(k, static_cast<int>(i)));
     fail<disagreement_error>(
-        {"globalq: ", operation, ": workers disagree: rank ", i, " differs from rank 0 in ", what,
-         "; every worker must make the same call (nothing was changed)",
+        {"globalq: ", operation, ": rank ", i, " differs from rank 0 in ", what,
+         ", nothing was changed; make the same call on every worker",
          float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what])});
   }
 }
@@ -152,9 +152,9 @@ void check_agreement(T& t, std::span<opening_record const> all, char const* oper
                      Text const& text) {
   if (int const who = first_refusal(all); who >= 0) {
     std::string const why = all_known(all) ? texts_of_workers(t, {})(who) : std::string();
-    fail<disagreement_error>({"globalq: ", operation, ": workers disagree: rank ", who,
-                              " refused its arguments", why.empty() ? "" : " (", why, why.empty() ? "" : ")",
-                              "; every worker must make the same call (nothing was changed)"});
+    fail<disagreement_error>({"globalq: ", operation, ": rank ", who, " refused its arguments",
+                              why.empty() ? "" : " (", why, why.empty() ? "" : ")",
+                              ", nothing was changed; correct the arguments on that worker"});
   }
   bool lost = !all_known(all);
   check_agreement(all, operation, forced, [&](int field, int who) {
@@ -284,25 +284,26 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
 }
 
 inline std::string non_finite_text(char const* operation, std::string const& why, bool changed) {
-  return joined({"globalq: ", operation, ": ", why, "; ",
-                 (changed ? "the output is unspecified now" : "nothing was changed"),
-                 "; skip this step, or lower the loss scale"});
+  return joined({"globalq: ", operation, ": ", why, ", ",
+                 (changed ? "the output is unspecified" : "nothing was changed"),
+                 "; skip this step or lower the loss scale"});
 }
-inline std::string brought_text(int who) { return joined({"rank ", who, " brought NaN or infinity"}); }
+inline std::string brought_text(int who) {
+  return joined({"the input of rank ", who, " contains NaN or infinity"});
+}
 inline std::string beyond_range_text(dtype type) {
-  return joined({"a value of the mean is beyond the range of ", name_of(type)});
+  return joined({"a value of the mean exceeds the range of ", name_of(type)});
 }
 inline std::string beyond_scale_text(char const* operation, double top, double unit) {
-  return joined({"globalq: ", operation, ": a value of magnitude ", std::to_string(top),
-                 " exceeds the scale ", std::to_string(unit),
-                 " of norm::fixed and would be cut off; use a larger scale or a measured norm"});
+  return joined({"globalq: ", operation, ": magnitude ", std::to_string(top), " exceeds the scale ",
+                 std::to_string(unit),
+                 " of norm::fixed and would be clipped; raise that scale or use a measured norm"});
 }
 /// @param share  largest value divided by the scale; above 1
 inline std::string beyond_scale_text(char const* operation, double share) {
-  return joined(
-      {"globalq: ", operation, ": a value is ", std::to_string(share),
-       " times the scale of norm::fixed of its vector and would be cut off; use a larger scale or a measured "
-       "norm"});
+  return joined({"globalq: ", operation, ": a value is ", std::to_string(share),
+                 " times the scale of norm::fixed of its vector and would be clipped; raise that scale or "
+                 "use a measured norm"});
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -59,7 +59,8 @@ class own_norms final : public own_scales {
     auto const text_of = texts_of_workers(workers, wrong_);
     int who = 0;
     while (who + 1 < workers.size() && text_of(who).empty()) ++who;
-    fail<configuration_error>({"globalq: ", operation, ": rank ", who, ": ", text_of(who)});
+    fail<configuration_error>(
+        {"globalq: ", operation, ": rank ", who, " of ", workers.size(), ": ", text_of(who)});
   }
 
  private:

@@ -25,16 +25,15 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
   };
   if (!Kokkos::is_initialized())
     refuse(
-        {"Kokkos is not initialized; create a Kokkos::ScopeGuard in main before the first "
-         "call of globalq"});
+        {"Kokkos is not initialized; create a Kokkos::ScopeGuard in main() before the first call of "
+         "globalq"});
   if (s.native && !workers.adds())
     refuse(
         {"schedule native needs a transport that adds integers itself (allreduce_sum); use schedule ring, "
          "tree, sra or allgather with this one"});
   if (s.chunks_wait && !workers.host_driven() && settings.chunk_values != 0 && n > 1)
-    refuse({"chunk_values is ", settings.chunk_values, ", and on a stream workers of schedule ", s.name,
-            " would wait for each other's chunks for ever; leave "
-            "chunk_values at 0, or use another schedule"});
+    refuse({"chunk_values is ", settings.chunk_values, ", which deadlocks schedule ", s.name,
+            " on a stream; set it to 0 or use ring or sra"});
   call_setup setup;
   setup.settings = settings;
   setup.facts = facts;

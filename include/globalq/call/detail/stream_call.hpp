@@ -128,14 +128,13 @@ class stream_call {
     if (capturing && step.where == nullptr)
       fail<configuration_error>(
           {"globalq: ", setup_.operation,
-           ": a graph is being captured with a step number of the host, so every "
-           "replay "
-           "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream"});
+           ": a graph is being captured with a step number of the host, so every replay would draw the same "
+           "random bits; pass a view of one std::uint64_t in the memory of the stream"});
     if (capturing && codec_->head_bytes() != 0)
-      fail<configuration_error>(
-          {"globalq: ", setup_.operation,
-           ": a graph is being captured, and frames of this wire format differ in length, which the host has "
-           "to read before it sends them; use wire::packed or wire::int8 in graphs"});
+      fail<configuration_error>({"globalq: ", setup_.operation,
+                                 ": a graph is being captured, and frames of this wire format differ in "
+                                 "length, which the host must read before it sends them; use wire::packed or "
+                                 "wire::int8 in graphs"});
     int const n = workers_.size();
     std::uint64_t const buckets = setup_.buckets(length);
     partition const cut(length, schedule.parts(n), grain_of(setup_.facts), setup_.chunk_values());
@@ -308,7 +307,7 @@ class stream_call {
       case stream_word::beyond_range:
         meter_.not_finite(-1);
         throw non_finite_error(
-            non_finite_text(setup_.operation, "a value of the mean is beyond the range of its type", true) +
+            non_finite_text(setup_.operation, "a value of the mean exceeds the range of its type", true) +
             late);
       case stream_word::bad_step:
         fail<configuration_error>({"globalq: ", setup_.operation,
@@ -316,11 +315,10 @@ class stream_call {
                                    "instead",
                                    late});
       default:
-        fail<frame_error>(
-            {"globalq: ", setup_.operation, ": rank ", workers_.rank(), " of ", workers_.size(),
-             ": a frame that arrived is damaged or was made by another operator, and the output is "
-             "unspecified",
-             late});
+        fail<frame_error>({"globalq: ", setup_.operation, ": rank ", workers_.rank(), " of ", workers_.size(),
+                           ": a received frame is corrupt or was made by another operator, the output is "
+                           "unspecified; use the same operator on every worker",
+                           late});
     }
   }
 

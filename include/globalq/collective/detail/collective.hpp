@@ -58,7 +58,7 @@ class collective {
   template <class Step = missing_step>
   void operator()(vector_group const&, Step const& = {}) {
     static_assert(std::is_void_v<Step>,
-                  "globalq: groups are averaged by allreduce_mean; call for each vector");
+                  "globalq: only allreduce_mean takes groups; make a call for each vector");
   }
 
   /// @brief Runs the collective from @p x into @p y, of one type. They may be the same memory but must not overlap
@@ -104,7 +104,7 @@ class collective {
   /// @brief Makes start() use a queue that is shared with other calls over the same transport.
   /// @throws the error of an earlier call that nobody has waited for
   void run_on(std::shared_ptr<call_queue> queue) {
-    static_assert(!on_stream, "globalq: calls on a stream are asynchronous already; they need no queue");
+    static_assert(!on_stream, "globalq: calls on a stream are already asynchronous; omit the queue");
     if (queue_) queue_->wait();
     expect_threads();
     queue_ = std::move(queue);
@@ -148,7 +148,8 @@ class collective {
   /// @throws configuration_error if there is no such worker, or length is above 2^48
   segment shard_of(std::uint64_t length, int rank) const {
     if (rank < 0 || rank >= workers().size())
-      throw configuration_error(message(joined({"there is no worker ", rank})));
+      throw configuration_error(
+          message(joined({"there is no worker ", rank, "; pass a rank from 0 to ", workers().size() - 1})));
     expect_length(length, schedule().facts(workers().size()).operation);
     return part_of(length, rank);
   }
@@ -300,8 +301,8 @@ class collective {
 
   static std::string other_shard(std::uint64_t length, std::uint64_t own, std::uint64_t given) {
     if (own == given) return {};
-    return joined({"the shard given has ", given, " values, and the one of ", length, " values has ", own,
-                   "; ask shard(length)"});
+    return joined({"the shard has ", given, " values, but that of a vector of ", length, " values has ", own,
+                   "; pass shard(length).count values"});
   }
 
   /// Start of the vector of which @p part is value @p first on; only values from there on are accessed.
@@ -323,8 +324,7 @@ class collective {
   }
 
   void run(vector_group const& group, std::uint64_t step) {
-    static_assert(!on_stream,
-                  "globalq: groups are averaged in host memory; on a stream call for each vector");
+    static_assert(!on_stream, "globalq: groups need host memory; on a stream make a call for each vector");
     std::uint64_t values = 0;
     for (auto const& m : group.members()) values += m.length;
     std::string why = refusal_of(values, step);
@@ -332,7 +332,7 @@ class collective {
     if (schedule().facts(workers().size()).native)
       why =
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather for a "
-          "group, or call for each vector";
+          "group, or make a call for each vector";
     settle();
     if (!why.empty()) refuse(why);
     body_->call.run(schedule(), group.members(), false, step);
@@ -340,15 +340,15 @@ class collective {
 
   template <class... V>
   static constexpr void expect_lasting() {
-    static_assert(
-        (outlasts_call<V> && ...),
-        "globalq: the vector is a temporary, which is gone before the call that is started; give it a name, "
-        "and keep it until the call has ended");
+    static_assert((outlasts_call<V> && ...),
+                  "globalq: the vector is a temporary, which is destroyed before the started call ends; give "
+                  "it a name, and keep it until the call has ended");
   }
 
   started_call start_job(job const& j, std::uint64_t step) {
-    static_assert(!on_stream,
-                  "globalq: calls on a stream are asynchronous already: call, and wait() or good() later");
+    static_assert(
+        !on_stream,
+        "globalq: calls on a stream are already asynchronous; make the call, and wait() or good() later");
     if (!queue_) run_on(std::make_shared<call_queue>());
     std::string const why = j.refusal.empty() ? refusal_of(j.length, step) : j.refusal;
     if (!why.empty()) body_->call.start_refusal(*queue_, why);

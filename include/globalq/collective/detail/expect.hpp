@@ -39,33 +39,33 @@ struct expect_parts {
   using workers = std::remove_reference_t<Transport>;
   static constexpr bool on_stream = !std::is_same_v<Place, Kokkos::HostSpace>;
   static constexpr bool native = std::is_same_v<Schedule, globalq::schedule::native>;
-  static_assert(
-      !(globalq::Schedule<Operator> && detail::Operator<Schedule>),
-      "globalq: allreduce_mean: operator and schedule are exchanged; the order is workers, operator, "
-      "schedule, options");
+  static_assert(!(globalq::Schedule<Operator> && detail::Operator<Schedule>),
+                "globalq: allreduce_mean: operator and schedule are swapped; the order is workers, operator, "
+                "schedule, options");
   static_assert(
       globalq::Transport<workers>,
-      "globalq: the first argument is no transport: it needs rank, size, send_async, recv_async and wait "
-      "(transport/concept.hpp); for transport::threads pass the endpoint that run() hands out");
-  static_assert(std::is_lvalue_reference_v<Transport>,
-                "globalq: the transport is a temporary, which is gone before the first call; give it a name");
-  static_assert(detail::Operator<Operator>,
-                "globalq: the second argument is no operator; use a quantizer, uncompressed, any_quantizer, "
-                "centered or float32_tail");
+      "globalq: the first argument is not a transport; it needs rank, size, send_async, recv_async and wait "
+      "(transport/concept.hpp); for transport::threads pass the endpoint that run() passes to its function");
+  static_assert(
+      std::is_lvalue_reference_v<Transport>,
+      "globalq: the transport is a temporary, which is destroyed before the first call; give it a name");
+  static_assert(
+      detail::Operator<Operator>,
+      "globalq: the second argument is not an operator; use a quantizer, uncompressed, any_quantizer, "
+      "centered or float32_tail");
   static_assert(
       on_stream || !requires { workers::on_stream; },
-      "globalq: this transport moves memory of a GPU, and Kokkos was built without it; "
+      "globalq: this transport moves GPU memory, but Kokkos was built without CUDA; "
       "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
-  static_assert(
-      globalq::Schedule<Schedule>,
-      "globalq: allreduce_mean: the third argument is no schedule; use schedule::ring, tree, sra, allgather, "
-      "native or hierarchical. The order is workers, operator, schedule, options");
+  static_assert(globalq::Schedule<Schedule>,
+                "globalq: allreduce_mean: the third argument is not a schedule; use schedule::ring, tree, "
+                "sra, allgather, native or hierarchical. The order is workers, operator, schedule, options");
   static_assert(std::is_convertible_v<Options const&, options>,
-                "globalq: these are no options; give them by name, {.seed = 42} for instance, or as a "
+                "globalq: these are not options; pass them by name, {.seed = 42} for instance, or as a "
                 "globalq::options, after the operator and the schedule if any");
   static_assert(
       KernelSpace<Space>,
-      "globalq: the last argument is no execution space of Kokkos; leave it out, or give an instance "
+      "globalq: the last argument is not a Kokkos execution space; leave it out, or pass an instance "
       "such as Kokkos::OpenMP{}");
   static_assert(
       !on_stream || !SumsInNodes<Schedule>,

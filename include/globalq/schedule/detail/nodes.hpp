@@ -89,8 +89,9 @@ class node_split {
   template <Transport T>
   static void expect_single_messages(T const& t, char const* remedy) {
     if (!transport::host_driven(t))
-      refuse(std::string("not yet over a transport whose messages are groups on a stream, such as nccl; ") +
-             remedy);
+      refuse(
+          std::string("transports whose messages are groups on a stream, such as nccl, are not supported; ") +
+          remedy);
   }
 
   [[noreturn]] static void refuse(std::string const& what) {

@@ -22,8 +22,8 @@ template <class S>
 node_split const& nodes_of_shards(S const& schedule) {
   static_assert(
       std::is_same_v<S, hierarchical<>>,
-      "globalq: how shards travel is fixed but for the nodes of workers; leave the schedule out, or "
-      "name the nodes by schedule::hierarchical<>");
+      "globalq: shards have a fixed schedule except for nodes; leave the schedule out, or pass the nodes "
+      "as schedule::hierarchical<>");
   return schedule.nodes();
 }
 

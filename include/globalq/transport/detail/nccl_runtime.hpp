@@ -100,7 +100,7 @@ inline char const* nccl_remedy(ncclResult_t result) {
     case ncclInvalidArgument:
     case ncclInvalidUsage:
       return "let every worker make the same calls in the same order, with a device of its own; "
-             "NCCL_DEBUG=WARN tells more";
+             "NCCL_DEBUG=WARN prints details";
     default:
       return "run again with NCCL_DEBUG=INFO and look for the first error";
   }

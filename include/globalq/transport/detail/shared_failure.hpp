@@ -50,7 +50,7 @@ inline shared_problem problem_of(shared_node& node, wait_result how, shared_tran
   std::string const who = "rank " + std::to_string(peer), bytes = std::to_string(t.bytes) + " bytes";
   if (how == wait_result::mismatch)
     return {"recv", "expected " + bytes + " from " + who + ", which sent " + std::to_string(t.peer_bytes),
-            "let both name the same size", "sizes of a send and its receive differed"};
+            "use the same size for a send and its receive", "sizes of a send and its receive differed"};
   if (how == wait_result::unreadable && t.problem != ESRCH)
     return {"recv", "could not read " + bytes + " in the memory of " + who + ": " + std::strerror(t.problem),
             "set GLOBALQ_SINGLE_COPY=off", "the memory of another process could not be read"};

@@ -18,7 +18,7 @@ namespace GLOBALQ_ABI::transport {
 GLOBALQ_DECL threads::threads(int workers, options settings) {
   if (workers < 1)
     globalq::detail::fail<configuration_error>(
-        {"globalq: transport::threads: a cluster of ", workers, " workers cannot run; ask for at least 1"});
+        {"globalq: transport::threads: a cluster cannot have ", workers, " workers; use at least 1"});
   world_ = std::make_unique<detail::world>(workers, detail::deadline_of(settings, "threads"));
 }
 
@@ -32,9 +32,8 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
   detail::world& all = *world_;
   if (all.running.exchange(true))
     throw configuration_error{
-        "globalq: transport::threads::run: the cluster is running already; make one cluster for each run "
-        "that "
-        "goes on at the same time"};
+        "globalq: transport::threads::run: the cluster is already running; use one cluster for each "
+        "concurrent run"};
   struct running_flag {
     std::atomic<bool>& flag;
     ~running_flag() { flag.store(false); }
