@@ -11,11 +11,11 @@ namespace GLOBALQ_ABI::kernel {
 
 namespace detail {
 
-/// The largest of count bit patterns without their signs.
+/// The largest of count bit patterns, signs masked off by @p magnitude.
 template <class Word>
 GLOBALQ_LOOP Word largest_pattern(Word const* x, int count, Word magnitude) {
   auto const pattern = [=](int i) { return static_cast<Word>(x[i] & magnitude); };
-  // one maximum waits for the one before: as many side by side as fill four vectors
+  // independent maxima hide the latency of each; 128 bytes of them are four AVX2 registers
   constexpr int width = 128 / sizeof(Word);
   Word most = 0;
   int i = 0;
@@ -30,7 +30,7 @@ GLOBALQ_LOOP Word largest_pattern(Word const* x, int count, Word magnitude) {
   return most;
 }
 
-/// The bit pattern of max|x| of count values, as a double's.
+/// The bit pattern of max|x| of count values, as that of a double.
 template <class Word, class Widen>
 GLOBALQ_FUNCTION std::uint64_t max_pattern(Word const* x, int count, Word magnitude, Widen const& widen) {
   return widen(largest_pattern(x, count, magnitude));
@@ -38,7 +38,8 @@ GLOBALQ_FUNCTION std::uint64_t max_pattern(Word const* x, int count, Word magnit
 
 }  // namespace detail
 
-/// The bit pattern of max|x| over [first, first + count), as a double's; NaN above infinity above all numbers.
+/// The bit pattern of max|x| over [first, first + count), as that of a double. NaN is above infinity, infinity above
+/// the rest.
 GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int count) {
   switch (x.type) {
     case dtype::float64:
@@ -63,7 +64,7 @@ GLOBALQ_FUNCTION std::uint64_t max_bits(const_vector x, std::uint64_t first, int
 }
 
 /// Adds |z|^q of count values to 16 partial sums. q is finite.
-/// @param z  values so scaled that no power leaves the range of a double
+/// @param z  values scaled so that their powers stay within the range of a double
 GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, double* partial) {
   float const* __restrict in = z;
   double* __restrict sums = partial;
@@ -81,8 +82,8 @@ GLOBALQ_FUNCTION void add_powers(float const* z, int count, std::uint32_t q, dou
 
 namespace detail {
 
-/// add_powers(), and the bit pattern of the largest magnitude.
-/// @param ahead  whether to ask for the values that come later in memory
+/// add_powers(), and returns the bit pattern of the largest magnitude.
+/// @param ahead  whether to prefetch later values
 GLOBALQ_FUNCTION std::uint32_t add_unscaled(float const* z, int count, std::uint32_t q,
                                             [[maybe_unused]] bool ahead, double* partial) {
 #if GLOBALQ_AVX512
@@ -96,7 +97,8 @@ GLOBALQ_FUNCTION std::uint32_t add_unscaled(float const* z, int count, std::uint
 
 /// The statistic of one block of at most block_values values.
 ///
-/// Low powers of float32 and shorter types fit a double as they are: one pass, scaled at the end, which is exact.
+/// Low powers of float32 and shorter types fit a double unscaled: one pass computes them, and scaling at the end is
+/// exact.
 GLOBALQ_FUNCTION norm::statistic block_statistic(const_vector x, std::uint64_t first, int count,
                                                  std::uint32_t q) {
   norm::statistic s{};
@@ -107,13 +109,13 @@ GLOBALQ_FUNCTION norm::statistic block_statistic(const_vector x, std::uint64_t f
   }
   int const e = unscaled ? 0 : s.exponent();
   int const loaded = norm::load_exponent(x.type, e);
-  // float64 near the ends of its range can't be brought to [1, 2) in one step: the rest is another power of two
+  // float64 near the ends of its range cannot be scaled to [1, 2) in one step: a second power of two does the remainder
   int const missing = -e - loaded;
   double partial[16] = {};
   std::uint32_t top = 0;
   constexpr int step = 256;
   float buffer[step];
-  // nothing to convert: all at once, since every step waits for the sums of the one before
+  // float32 needs no conversion: one call for all values, because each call would wait for the sums of the previous one
   int const most_values = unscaled && x.type == dtype::float32 ? count : step;
   for (int i = 0; i < count; i += most_values) {
     int const m = count - i < most_values ? count - i : most_values;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the symbols that sources ask a compiled library for.
+/// @brief kernel: the symbols that a compiled library defines for its users.
 
 #include "compiled_for.hpp"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what a compiled library and the sources that use it must have in common, as the name of a symbol.
+/// @brief kernel: the name of a symbol that encodes the properties a compiled library and its users must share.
 ///
-/// A source asks for globalq_0_1_0_for_kokkos_40700_host_openmp_release, say, and a library has the one that it was
-/// compiled for: with another version of globalq or Kokkos, other execution spaces or the standard library's debug mode, a program
-/// does not link, and the linker's error names what was asked for.
+/// A source references, for example, globalq_0_1_0_for_kokkos_40700_host_openmp_release, and a library defines the
+/// symbol of its own build. If the versions of globalq or Kokkos, the execution spaces or the standard library's debug
+/// mode differ, the program does not link, and the linker's error names the symbol that the source needs.
 
 #include "../core/detail/compiled.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the executors of built-in spaces, as a library defines them.
+/// @brief kernel: the definitions of the executors of built-in spaces, for a compiled library.
 
 #include "executor.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: rounding to nearest with subnormals, whatever the caller's thread has set.
+/// @brief kernel: sets rounding to nearest with subnormals, independent of the caller's settings.
 ///
-/// Trainers switch on flush-to-zero (-ffast-math does so for the whole program, torch.set_flush_denormal at run time).
-/// Workers with different settings would compute different bits, so each thread sets the IEEE default before its share of
-/// the work, and puts the caller's setting back. Reading the setting waits for all that the thread has begun, some tens of
-/// nanoseconds: not something for every block.
+/// Trainers enable flush-to-zero (-ffast-math does so for the whole program, torch.set_flush_denormal at run time).
+/// Workers with different settings would compute different bits. Each thread therefore sets the IEEE default before its
+/// share of the work, and restores the caller's setting afterwards. Reading the setting waits for the thread's pending
+/// instructions, some tens of nanoseconds, so it is done once per share, not per block.
 
 #include "../core/detail/abi.hpp"
 
@@ -31,7 +31,7 @@ class float_environment {
 
  private:
   static constexpr unsigned standard = 0x1f80;  // round to nearest, subnormals, all exceptions masked
-  static constexpr unsigned raised = 0x3f;      // exceptions that were seen: no setting
+  static constexpr unsigned raised = 0x3f;      // flags of past exceptions, not settings
   bool differs() const { return (saved_ & ~raised) != standard; }
   unsigned saved_;
 #elif defined(__aarch64__)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: how tiles of a vector are read and written.
+/// @brief kernel: reading and writing tiles of a vector.
 ///
-/// The type is known at run time only: a tile is converted to float32 in L1 (or in registers) and everything after
-/// that is written once. This keeps the number of compiled kernels independent of the number of types.
+/// The value type is known only at run time. A tile is converted to float32 in L1 (or in registers), and all later code
+/// is written for float32 only. The number of compiled kernels therefore does not depend on the number of types.
 
 #include "../core/dtype.hpp"
 #include "isa/halves_avx512.hpp"
@@ -14,7 +14,7 @@ namespace GLOBALQ_ABI::kernel {
 
 namespace detail {
 
-/// Values as float32, times a factor.
+/// Converts values to float32 and multiplies them by a factor.
 template <int N, class Convert, class Stored, class Factor>
 GLOBALQ_LOOP void convert_in(Stored const* in, int count, Factor factor, float* out) {
   if constexpr (requires { requires Convert::converts; }) return Convert::convert(in, count, factor, out);
@@ -27,7 +27,7 @@ GLOBALQ_LOOP void convert_in(Stored const* in, int count, Factor factor, float* 
   });
 }
 
-/// What convert_in() does to a value.
+/// The conversion of one value by convert_in().
 struct from_float64 {
   GLOBALQ_FUNCTION static float scaled(double v, double factor) { return static_cast<float>(v * factor); }
 };
@@ -37,7 +37,7 @@ struct from_half {
     return multiply(Half::widen(v), factor);
   }
 #if GLOBALQ_AVX512
-  /// The loop, where instructions convert.
+  /// The whole loop, if the instruction set has conversion instructions.
   static constexpr bool converts = true;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_halves<Half>(in, count, factor, out);
@@ -57,10 +57,10 @@ struct from_float32 {
 
 /// Reads values [first, first + count) times 2^exponent as float32.
 ///
-/// The product is exact unless it leaves float32's range; float64 is rounded to float32 after it.
+/// The product is exact unless it leaves float32's range; float64 is rounded to float32 after the product.
 /// @param exponent  from -126 to 127; for float64 from -1022 to 1023
 /// @param buffer    N floats, filled unless the values can be read in place
-/// @returns         where the count floats are: @p buffer, or the vector itself (float32 with exponent 0)
+/// @returns         the count floats: @p buffer, or the vector itself (float32 with exponent 0)
 template <int N>
 GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int count, int exponent,
                                    float* buffer) {
@@ -88,7 +88,7 @@ GLOBALQ_FUNCTION float const* load(const_vector x, std::uint64_t first, int coun
 
 namespace detail {
 
-/// Writes scaled values, or adds them to what is there. Returns the largest magnitude's bit pattern.
+/// Writes scaled values, or adds them to the output. Returns the bit pattern of the largest resulting magnitude.
 template <int N, class Type, bool Add, class Stored>
 GLOBALQ_LOOP auto convert_out(float const* in, int count, store_scale const& to, Stored* out) {
   using word = typename Type::word;
@@ -112,7 +112,7 @@ GLOBALQ_LOOP auto convert_out(float const* in, int count, store_scale const& to,
   return largest;
 }
 
-/// What convert_out() does to a value.
+/// The conversion of one value by convert_out().
 struct to_float64 {
   using word = std::uint64_t;
   template <bool Add>
@@ -120,7 +120,7 @@ struct to_float64 {
     double const p = static_cast<double>(v) * scale.wide;
     std::uint64_t const sign = bits_of(static_cast<double>(v)) & ~double_magnitude;
     double const value = multiply(double_of((bits_of(p) & double_magnitude) | sign), scale.wide_post);
-    // it has that sign already: the operation keeps a host's compiler from fusing the product into the sum
+    // the value already has that sign: the operation prevents a host's compiler from fusing the product into the sum
     return Add ? there + double_of(bits_of(value) | sign) : value;
   }
   GLOBALQ_FUNCTION static std::uint64_t magnitude(double r) { return bits_of(r) & double_magnitude; }
@@ -159,8 +159,8 @@ struct to_float32 {
 
 }  // namespace detail
 
-/// Writes v[0 .. count) times a scale as values [first, first + count), or adds it to them.
-/// @returns true when a result is beyond the type's range (stored as infinity then)
+/// Writes v[0 .. count) times a scale to values [first, first + count), or adds it to them.
+/// @returns true if a result is beyond the type's range; it is stored as infinity
 template <int N, bool Add = false>
 GLOBALQ_FUNCTION bool store(mutable_vector y, std::uint64_t first, int count, store_scale const& scale,
                             float const* v) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loops over the values of a row: values to codes, codes to values, a check of codes.
+/// @brief kernel: the loops over the values of a row: encode, decode, add, and check the range of codes.
 ///
-/// Each is written once for all policies, without a branch, and is a function of its own on a host, so that whether a
-/// compiler turns it into vectors does not depend on what surrounds it (inlined, some were 20 times slower).
+/// Each loop is written once for all policies, without branches. On a host each is a separate function, so that its
+/// vectorization does not depend on the surrounding code (some inlined loops were 20 times slower).
 
 #include "../core/concepts.hpp"
 #include "detail/table.hpp"
@@ -13,12 +13,12 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// A small policy is copied to a loop: byte stores may alias anything, and members would be read again for each value.
+/// Loops copy a small policy: byte stores may alias anything, so its members would be read again for each value.
 template <class Policy>
 using local_copy = std::conditional_t<sizeof(Policy) <= 32, Policy const, Policy const&>;
 
 /// The code of a value.
-/// @param m  |z| * gain, cut off at extent()
+/// @param m  |z| * gain, at most extent()
 template <class Levels, class Rounding>
 GLOBALQ_FUNCTION std::int32_t code_of(Levels const& levels, Rounding const& rounding, float m, bool negative,
                                       std::uint32_t word) {
@@ -29,7 +29,8 @@ GLOBALQ_FUNCTION std::int32_t code_of(Levels const& levels, Rounding const& roun
 
 namespace detail {
 
-/// codes() by a table of levels: by lines, then those that lines do not decide by the definition.
+/// codes() for a table of levels: interpolates by lines first, then applies the definition to values that lines leave
+/// open.
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& rounding, float gain,
                                      float const* z, int count, std::uint32_t const* words,
@@ -59,8 +60,8 @@ GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& round
 
 /// Codes of count values.
 ///
-/// t = |z| * gain, clamped to [0, extent] as an integer, is all that the level scheme sees: no product feeds a sum.
-/// @param words   a word for each value, or unused
+/// Levels receive only t = |z| * gain, clamped to [0, extent] as an integer, so that no product is fused into a sum.
+/// @param words   one word per value, or unused
 /// @param shared  the word of the bucket, or unused
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z, int count,
@@ -88,10 +89,10 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
   });
 }
 
-/// Whether all codes are in range; with @p zero_free zero is not.
+/// Whether all codes are at most @p limit in magnitude and, if @p zero_free, not zero.
 template <int N = 256, class Lane>
 GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
-  Lane low = 0, high = 0;  // narrow on purpose: 64 bytes a vector
+  Lane low = 0, high = 0;  // not widened, so that a vector register holds the most codes
   bool zero = false;
   globalq::detail::with_count<N>(count, [&](auto n) {
     Lane const* __restrict in = lanes;
@@ -112,7 +113,7 @@ GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bo
   return high <= largest && low >= -largest && !zero;
 }
 
-/// z * gain, kept from being fused into a sum.
+/// out = z * gain; the product cannot be fused into a later sum.
 template <int N>
 GLOBALQ_LOOP void scaled(float const* z, int count, float gain, float* out) {
   globalq::detail::with_count<N>(count, [=](auto n) {
@@ -136,7 +137,7 @@ GLOBALQ_LOOP void add_values(float const* values, int count, float* sum) {
   });
 }
 
-/// Of learn::histogram: place among bins and the rest of the fraction, in one number, of each value.
+/// For learn::histogram: computes for each value its bin and its fraction within the bin, in one number.
 GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std::uint32_t base,
                          std::uint32_t* out) {
   float const* __restrict in = z;
@@ -149,7 +150,7 @@ GLOBALQ_LOOP void places(float const* z, int count, float gain, float floor, std
   }
 }
 
-/// What a code stands for, on the scale of extent().
+/// The level of a code with its sign, on the scale of extent().
 template <class Levels, class Code>
 GLOBALQ_FUNCTION float level_of(Levels const& levels, Code code) {
   if constexpr (HasSignedValues<Levels, Code>) {
@@ -160,14 +161,14 @@ GLOBALQ_FUNCTION float level_of(Levels const& levels, Code code) {
   }
 }
 
-/// (level + shift) * factor, kept from being fused into a sum.
+/// (level + shift) * factor; the product cannot be fused into a later sum.
 template <class Levels, class Code>
 GLOBALQ_FUNCTION float value_of(Levels const& levels, Code code, float shift, float factor) {
   float const v = level_of(levels, code) + shift;
   return with_sign(multiply(v, factor), bits_of(v));
 }
 
-/// Levels that were looked up before a loop: what it takes for codes.
+/// Stands in for levels in a loop whose levels were looked up before: its codes are the levels themselves.
 template <class Levels>
 struct levels_found {
   Levels const* scheme;
@@ -181,7 +182,7 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
                          float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
-    alignas(64) float level[N];  // of vectors that do not cross lines
+    alignas(64) float level[N];  // aligned, so that no vector crosses a cache line
     detail::levels_of_codes(levels, lanes, count, level);
     return values<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, out);
   }
@@ -199,16 +200,16 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
   });
 }
 
-/// The values of count codes, brought to the scale of a float32 vector and written or added to it.
+/// Scales the values of count codes to a float32 vector, and writes them or adds them to it.
 /// @param times,post  the factors of a store_scale
-/// @param limit  the largest code that can occur: with code 1 it bounds the values, since levels rise or fall with codes
-/// @returns the bit pattern of the largest magnitude, or 0 where nothing can be out of range
+/// @param limit  the largest possible code: levels are monotonic, so levels 1 and limit bound the values
+/// @returns the bit pattern of the largest magnitude, or 0 if no value can be out of range
 template <int N, bool Add, class Levels, class Lane>
 GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
                                   float factor, float times, float post, std::uint32_t limit, float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
-    alignas(64) float level[N];  // of vectors that do not cross lines
+    alignas(64) float level[N];  // aligned, so that no vector crosses a cache line
     detail::levels_of_codes(levels, lanes, count, level);
     return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, times, post, limit,
                           out);
@@ -226,11 +227,11 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
     scale.factor = times;
     scale.post = post;
     float const both = factor * times;
-    // as good as always: where one of two products is exact, they are one
+    // if one of the two products is exact, one multiplication by `both` gives the same result
     bool const exact = factor == 1 || (bits_of(times) & 0x7fffffU) == 0;
     bool const usual = factor == 1 || (least * factor >= 0x1p-120F && least * both >= 0x1p-120F &&
                                        most * factor < 0x1p120F && factor >= 0x1p-120F);
-    // no value is beyond the range; no sum with a finite number is, where values are below half its last digit
+    // values are in range; adding one to a finite float32 cannot overflow if it is below half a unit in its last place
     bool const fits = most * both < (Add ? 0x1p102F : 0x1p127F);
     if (shift == 0 && post == 1 && exact && usual && fits) {
       GLOBALQ_INDEPENDENT

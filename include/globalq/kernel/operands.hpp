@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what one call works on, whatever the policies are: scales, shifts, random streams.
+/// @brief kernel: the arguments of a call on one segment that do not depend on the policies: scales, shifts, random
+/// streams.
 
 #include "../core/concepts.hpp"
 #include "../core/dtype.hpp"
@@ -12,7 +13,7 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// What went wrong inside a kernel; or-ed into one word that the host reads afterwards.
+/// Faults found inside a kernel; combined by bitwise or into one word that the host reads afterwards.
 enum fault : std::uint32_t {
   none = 0,
   bad_code = 1,
@@ -20,28 +21,29 @@ enum fault : std::uint32_t {
   not_finite = 4,
   bad_frame = 8,
   bad_sum = 16,
-  no_scale = 32  ///< a norm of one's own made none of a sum
+  no_scale = 32  ///< a user-defined norm returned no valid scale for a sum
 };
 
-/// A checked frame, taken apart.
+/// The parts of a validated frame.
 struct source_view {
   std::byte const* codes;
-  std::byte const* scales;  ///< scale words, when scales travel
+  std::byte const* scales;  ///< the scale words, if scales travel with the frame
   std::int32_t terms;
   std::int32_t worker;
-  std::int32_t first = 0;  ///< of the summed workers
+  std::int32_t first = 0;  ///< first of the summed workers
 };
 
-/// The frames that a kernel takes. Up to eight travel among its arguments: nothing has to be copied before a launch, and a
-/// captured one needs nothing but itself.
+/// The source frames of a kernel. Up to eight are stored in the kernel's arguments, so a launch needs no copy before it
+/// and a captured launch depends on no other memory.
 struct source_list {
   static constexpr int direct = 8;
   source_view first[direct] = {};
-  source_view const* all = nullptr;  ///< where there are more: all of them, where the kernel reaches them
+  source_view const* all =
+      nullptr;  ///< if more than eight: all of them, in memory that the kernel can access
   int count = 0;
 
   source_list() = default;
-  /// @param views  where kernels reach it if there are more than eight
+  /// @param views  must be accessible to kernels if there are more than eight
   source_list(source_view const* views, std::size_t number) : all(views), count(static_cast<int>(number)) {
     for (int k = 0; k < count && count <= direct; ++k) first[k] = views[k];
   }
@@ -49,21 +51,21 @@ struct source_list {
   GLOBALQ_FUNCTION source_view operator[](int k) const {
     if (count <= direct) return first[k];
 #if defined(__CUDA_ARCH__)
-    // a branch: both loads at once would take registers that some kernels do not have
+    // a branch: loading both at once would need registers that some kernels do not have
     asm volatile("" ::: "memory");
 #endif
     return all[k];
   }
 };
 
-/// How values are brought to the level scheme's scale: loaded times 2^exponent, then times gain.
+/// The conversion of values to the scale of the levels: load times 2^exponent, then multiply by gain.
 struct input_scale {
   int exponent;
   float gain;
 };
 
 /// x * 2^exponent * gain = x * target / (unit * 2^wide), with an exponent of 0 wherever float32 allows it.
-/// @param wide  power of two that units are divided by (0 but for float64 near its largest)
+/// @param wide  units are divided by 2^wide; not 0 only for float64 near its largest value
 GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, double target) {
   if (!(unit > 0)) return {0, 0.0F};
   int const e = exponent_of(unit) + wide;
@@ -76,26 +78,26 @@ GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, d
   return {loaded, static_cast<float>(target / (unit * power_of_two(loaded + wide)))};
 }
 
-/// What a call on a stream finds out behind the host's back, for the kernels that follow: see call/detail/stream_call.hpp.
+/// Results of a call on a stream that the following kernels read without the host: see call/detail/stream_call.hpp.
 struct agreed_call {
   bool writes = false;  ///< whether there is a mean to write
   int wide = 0;
-  input_scale whole{};           ///< of the whole vector, where it has one scale
-  store_scale mean{}, single{};  ///< the same for what is decoded: of sums, and of one encoded sum
+  input_scale whole{};           ///< of the whole vector, if it has one scale
+  store_scale mean{}, single{};  ///< the same for decoding: of sums, and of one encoded sum
   std::uint32_t faults = none;
 };
 
-/// What brings sums to the scale of the mean: unit * 2^wide / levels.
+/// The factor from sums to the mean: unit * 2^wide / levels.
 GLOBALQ_FUNCTION store_scale mean_scale(double unit, int wide, double levels) {
-  // float64 near the ends of its range: the power of two comes last, or digits or the number itself would be lost
+  // float64 near the ends of its range: multiply by the power of two last, to avoid losing digits or overflowing
   if (unit < 0x1p-800) return store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128);
   if (wide != 0) return store_scale::in_two(unit / levels, power_of_two(wide));
   return store_scale(unit / levels);
 }
 
-/// What one call on one segment needs, whatever the policies are.
+/// The arguments of a call on one segment that do not depend on the policies.
 ///
-/// Values are indexed within the vector; rows and tiles within the segment, whose start is a multiple of a tile.
+/// Values are indexed within the vector, rows and tiles within the segment. The segment starts at a multiple of a tile.
 struct segment_call {
   float extent = 1;            ///< of the levels
   std::uint32_t max_code = 1;  ///< of the levels
@@ -104,28 +106,29 @@ struct segment_call {
   std::uint64_t count = 0;  ///< of the segment
   divisor bucket;           ///< values that share a scale; 0: the whole vector
   double const* units =
-      nullptr;  ///< one a bucket of the vector: of all workers, or this worker's own (local)
-  scale_format scale_form{dtype::float32};  ///< of those that travel with frames
+      nullptr;  ///< one per bucket of the vector: of all workers, or this worker's own (local)
+  scale_format scale_form{dtype::float32};  ///< of the scales that travel with frames
   int wide = 0;
   bool local = false;      ///< scales travel with the frames
   bool zero_free = false;  ///< levels have no zero
-  bool summed = false;     ///< frames of several terms are sums of codes, else encoded sums of values
+  bool summed = false;     ///< true: frames of several terms are sums of codes; false: encoded sums of values
   int rank = 0;
   int workers = 1;
   double weight = 1;  ///< of the mean
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  std::uint64_t const* step_at = nullptr;  ///< on a stream: where it is, if that is not the host
+  std::uint64_t const* step_at =
+      nullptr;  ///< on a stream: the address of the step, if the host does not know it
   source_list sources;
   bool own = false;
   int terms = 1;           ///< of own and sources together
   bool codes_add = false;  ///< a frame's codes are integer sums of its workers' codes
-  bool verified = false;   ///< codes were found to be in range before
-  input_scale whole{};     ///< of encode_own(), where there are no buckets
+  bool verified = false;   ///< codes were already found to be in range
+  input_scale whole{};     ///< for encode_own() without buckets
   std::uint32_t* faults = nullptr;
-  agreed_call const* agreed = nullptr;  ///< on a stream: counts instead of wide and whole
+  agreed_call const* agreed = nullptr;  ///< on a stream: replaces wide and whole
 
-  /// Computes what follows from the other members once for all values; the last step of filling this in.
+  /// Computes `whole` from the other members; call it after setting them.
   void settle() {
     if (own && bucket == 0 && agreed == nullptr) whole = input_scale_of(x.type, units[0], wide, extent);
   }
@@ -134,40 +137,40 @@ struct segment_call {
 
   GLOBALQ_FUNCTION double unit(std::uint64_t b) const { return units[b]; }
 
-  /// The power of two that units are divided by.
+  /// The exponent of the power of two that units are divided by.
   GLOBALQ_FUNCTION int power() const { return agreed != nullptr ? agreed->wide : wide; }
 
   GLOBALQ_FUNCTION random::stream stream(int worker, random::purpose use) const {
     return {seed, step_at != nullptr ? *step_at : step, static_cast<std::uint32_t>(worker), use};
   }
 
-  /// Where the scale of a bucket of the vector is among those of the segment.
+  /// The index of a bucket's scale within the segment; @p b is the bucket's index within the vector.
   GLOBALQ_FUNCTION std::uint64_t scale_index(std::uint64_t b) const { return b - bucket.quotient(first); }
 
-  /// Bytes of the scales that travel for the buckets in front of a tile of the segment.
+  /// The bytes of the traveling scales of all buckets before a tile of the segment.
   GLOBALQ_FUNCTION std::uint64_t scales_before(std::uint64_t tile) const {
     return local ? bucket.quotient(tile * random::tile_values) * scale_bytes(scale_form) : 0;
   }
 
-  /// The scale of a frame in a bucket, in units of 2^wide.
+  /// The scale of a frame's bucket, in units of 2^wide.
   GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b) const {
     return read_scale(s.scales, scale_index(b), scale_form, s.terms);
   }
 
-  /// The same as it travels, where scales are words.
+  /// The scale word of a frame's bucket, if scales travel as words.
   GLOBALQ_FUNCTION std::uint32_t word_of(source_view const& s, std::uint64_t b) const {
     return load_from<std::uint32_t>(s.scales + 4 * scale_index(b));
   }
 
-  /// Writes the scale of a bucket as it travels.
+  /// Writes the scale of a bucket in its traveling format.
   /// @param unit  representable
   GLOBALQ_FUNCTION void write_scale(std::byte* to, std::uint64_t b, double unit) const {
     globalq::write_scale(to, scale_index(b), scale_form, unit, terms);
   }
 
-  /// Largest exponent of the scales that meet in a bucket (local norms): what sums are taken in units of. The functions that
-  /// depend on it may be given it, since it is most of their work.
-  /// @param source  the first of the frames
+  /// The largest exponent of the scales of a bucket (local norms). Sums of the bucket are in units of 2^reference. The
+  /// functions below also take it as an argument, because computing it is most of their cost.
+  /// @param source  index of the first frame
   GLOBALQ_FUNCTION int reference(std::uint64_t b, int source = 0) const {
     constexpr int least = -1000;
     if (!local) return 0;
@@ -191,7 +194,7 @@ struct segment_call {
     return none ? 0 : (top < least ? least : top);
   }
 
-  /// The scale of a frame in a bucket in units of 2^exponent.
+  /// The scale of a frame's bucket in units of 2^exponent.
   GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b, int exponent) const {
     if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -exponent);
     return traveled_unit(s, b) * power_of_two(-exponent);
@@ -202,23 +205,23 @@ struct segment_call {
     return max_code * (codes_add ? static_cast<std::uint32_t>(s.terms) : 1U);
   }
 
-  /// How this worker's own values are brought to the level scheme's scale in a bucket.
+  /// The factors from this worker's own values to the scale of the levels, in a bucket.
   GLOBALQ_FUNCTION input_scale scale_of(std::uint64_t b) const {
     if (bucket == 0) return agreed != nullptr ? agreed->whole : whole;
     return input_scale_of(x.type, unit(b), power(), extent);
   }
 
-  /// How this worker's own values are brought to the scale of sums: in units of unit / extent (one norm for all) or of
-  /// 2^reference (local norms).
+  /// The factors from this worker's own values to the scale of sums: units of unit / extent (one norm for all workers),
+  /// or of 2^reference (local norms).
   GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const { return sum_scale(b, reference(b)); }
   GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b, int exponent) const {
     if (local) return input_scale_of(x.type, power_of_two(exponent), power(), 1.0);
     return input_scale_of(x.type, unit(b), power(), static_cast<double>(extent));
   }
 
-  /// What the levels of a frame are multiplied by in a bucket to be on that scale. Frames encoded again count as terms
-  /// times their value.
-  /// @param multiply_terms  false: a single frame is wanted in units of its own scale
+  /// The factor from the levels of a frame to that scale, in a bucket. Requantized frames hold their sum divided by
+  /// the number of terms, so they are multiplied by it.
+  /// @param multiply_terms  false: keep a single frame in units of its own scale
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms) const {
     return factor_of(s, b, multiply_terms, reference(b));
   }
@@ -228,8 +231,8 @@ struct segment_call {
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
-  /// What sums of a bucket are multiplied by before they are encoded again.
-  /// @param scales  local norms: those of the sum, as they travel
+  /// The factor from the sums of a bucket to values that are encoded again.
+  /// @param scales  local norms: the scales of the sum, as they travel
   GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales) const {
     return gain_of_sum(b, scales, reference(b));
   }
@@ -242,7 +245,7 @@ struct segment_call {
   /// A single encoded sum of n workers has scale n * unit, so its mean has scale unit.
   GLOBALQ_FUNCTION bool one_encoded_sum() const { return sources.count == 1 && !summed; }
 
-  /// What brings the sums of a bucket to the mean.
+  /// The factor from the sums of a bucket to the mean.
   GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b) const { return mean_scale_of(b, reference(b)); }
   GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b, int exponent) const {
     double const share = one_encoded_sum() && !local ? 1.0 : static_cast<double>(workers);
@@ -251,14 +254,14 @@ struct segment_call {
   }
 };
 
-/// The same with a rounding; levels and wire, whose loops a host and a device call differently, are added by
-/// host/operands.hpp and device/operands.hpp.
-/// @tparam Rounding  word_per_coordinate, shifts(), word() and shift() of a rounding
+/// Adds a rounding to segment_call. host/operands.hpp and device/operands.hpp add levels and wire, because hosts and
+/// devices call their loops differently.
+/// @tparam Rounding  offers word_per_coordinate, shifts(), word() and shift()
 template <class Rounding>
 struct segment_operands : segment_call {
   Rounding rounding;
 
-  /// The word that a bucket shares.
+  /// The random word shared by a bucket.
   GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION std::uint32_t shared_word(std::uint64_t b, int worker, bool again) const {
     if (rounding.word_per_coordinate) return 0;
@@ -266,7 +269,7 @@ struct segment_operands : segment_call {
     return rounding.word(stream(worker, use).group(b).word[0]);
   }
 
-  /// What must be added to a frame's value in a bucket, in level gaps: the shifts of those who encoded it.
+  /// The sum of the shifts of the workers that encoded a frame, to be added to its values in a bucket; in level gaps.
   GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
     if (!rounding.shifts()) return 0.0F;

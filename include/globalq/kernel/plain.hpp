@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop body of float32 frames: add in the order given, then send on or write the mean.
+/// @brief kernel: the loop body of float32 frames: adds in the given order, then writes a frame or the mean.
 
 #include "../core/codec.hpp"
 #include "executor.hpp"
@@ -12,17 +12,17 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// Own values (unencoded) and those of the sources -> a frame's values, or the mean.
+/// Adds this worker's own values (unencoded) and those of the sources, and writes a frame's values or the mean.
 struct plain_call {
   const_vector x;
   segment part;
   bool own;
-  double workers;       ///< what sums are divided by
-  double const* units;  ///< one: a power of two that values travel divided by
+  double workers;       ///< divisor of the sums
+  double const* units;  ///< one value: the power of two that values are divided by in a frame
   int wide;
   source_list sources;
-  float* out;        ///< or
-  mutable_vector y;  ///< where out is null
+  float* out;        ///< the frame's values, or null
+  mutable_vector y;  ///< the mean, if out is null
   std::uint32_t* faults;
 
   GLOBALQ_FUNCTION int exponent_of_values(int power) const { return -exponent_of(units[0]) - power; }
@@ -31,14 +31,14 @@ struct plain_call {
   }
 };
 
-/// The loop body of a host; device/add_floats.hpp has that of a device.
+/// The loop body on a host; `device/add_floats.hpp` has the one for a device.
 struct add_floats : plain_call {
   value_leaves const* leaves;
 
   void work(std::uint64_t index) const {
     value_leaves const& leaf = *leaves;
     row const p = row_of<host_lanes>(index, 0, 0, part.count);
-    float buffer[host_values], sum[host_values];  // a frame may be written over one that is read
+    float buffer[host_values], sum[host_values];  // the output frame may be one of the sources
     auto const bytes = static_cast<std::size_t>(p.count) * sizeof(float);
     if (own)
       std::memcpy(sum, leaf.load(x, part.first + p.first, p.count, exponent_of_values(wide), buffer), bytes);

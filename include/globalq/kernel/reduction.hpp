@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: statistics of a whole vector or of its buckets, over the same fixed tree on every backend.
+/// @brief kernel: statistics of a whole vector or of its buckets, merged along the same fixed tree on every backend.
 
 #include "executor.hpp"
 #include "host/leaves.hpp"
@@ -20,7 +20,7 @@ struct input_block {
   statistic operator()(std::uint64_t first, int count) const { return leaf->statistic(x, first, count, q); }
 };
 
-/// One item of work: whole buckets, several where they are short.
+/// Work item of reduce_buckets(): whole buckets, several if they are short.
 template <class Block, class Statistic>
 struct whole_buckets {
   Block block;
@@ -37,7 +37,7 @@ struct whole_buckets {
   }
 };
 
-/// One item of work: one block of a bucket longer than a block.
+/// Work item of reduce_buckets(): one block of a bucket that is longer than a block.
 template <class Block, class Statistic>
 struct bucket_blocks {
   Block block;
@@ -53,14 +53,15 @@ struct bucket_blocks {
   }
 };
 
-/// Statistics of consecutive buckets of values [0, count), along the same tree for every number of threads.
+/// Computes the statistics of consecutive buckets of values [0, count), along the same tree for every number of
+/// threads.
 ///
-/// @param merge   merge(a, b) -> the statistic of both parts, a of the earlier values
-/// @param bucket  values of a bucket; 0: all
-/// @param block   block(first, count) -> statistic of at most block_values values; copied to where the kernel runs
-/// @param result  one a bucket
-/// @param parts   reused memory
-/// @complexity    one pass; O(count / block_values) memory where buckets are longer than a block
+/// @param merge   merge(a, b) returns the statistic of both parts; a is of the earlier values
+/// @param bucket  values per bucket; 0: one bucket of all values
+/// @param block   block(first, count) returns the statistic of at most block_values values; copied into the kernel
+/// @param result  one per bucket
+/// @param parts   workspace, reused between calls
+/// @complexity    one pass; O(count / block_values) memory if buckets are longer than a block
 template <class Executor, class Merge, class Block, class Statistic>
 void reduce_buckets(Executor const& on, std::uint64_t count, std::uint64_t bucket, Merge const& merge,
                     Block const& block, std::span<Statistic> result, std::vector<Statistic>& parts) {
@@ -87,7 +88,7 @@ void reduce_buckets(Executor const& on, std::uint64_t count, std::uint64_t bucke
   }
 }
 
-/// The same of the norm of order @p q.
+/// reduce_buckets() for the norm of order @p q.
 /// @determinism  the same bits for every number of threads
 template <class Executor, class Block>
 void bucket_statistics(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the random words of tiles; which they are says random/stream.hpp.
+/// @brief kernel: computes the random words of tiles; random/stream.hpp defines them.
 
 #include "../random/stream.hpp"
 #include "isa/words_avx2.hpp"
@@ -13,7 +13,7 @@ using random::tile_values;
 
 namespace detail {
 
-/// Words of groups [lane, lane + Lanes) of a tile, as drawn: word w of group lane + l at raw[Lanes * w + l].
+/// Words of groups [lane, lane + Lanes) of a tile, unspread: word w of group lane + l at raw[Lanes * w + l].
 template <int Lanes>
 GLOBALQ_FUNCTION void draw(random::stream const& s, std::uint64_t tile, int lane, std::uint32_t* raw) {
   for (int l = 0; l < Lanes; ++l) {
@@ -42,7 +42,7 @@ GLOBALQ_FUNCTION void fill_portable(random::stream const& s, std::uint64_t tile,
 }
 
 #if GLOBALQ_AVX512 || GLOBALQ_AVX2
-/// Draws the words of all groups of a tile, one tile after the other.
+/// Draws the words of all groups of a tile.
 class tile_source {
  public:
   explicit tile_source(random::stream const& s)
@@ -78,10 +78,11 @@ class tile_source {
 
 }  // namespace detail
 
-/// The words of a thread's share: groups [lane, lane + Lanes) of a tile; with 16 lanes or more, tiles as a whole.
+/// Computes the words of a thread's share: groups [lane, lane + Lanes) of a tile; with 16 lanes or more, of whole
+/// tiles.
 ///
 /// @tparam Lanes  a multiple of 16 on a host thread (16 values each), 2 on a GPU thread (32 values)
-/// @param count   how many values need words, from the first on; others may get none
+/// @param count   number of values that need words, starting with the first; other words may stay unwritten
 /// @param out     16 * Lanes words. Fewer than 16 lanes: four rows of 4 * Lanes, row w holding values 64 w + 4 lane ...
 template <int Lanes>
 GLOBALQ_FUNCTION void fill_words(random::stream const& s, std::uint64_t tile, int lane, std::uint32_t* out,
