@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the only place that launches: runs a loop body over the values of a segment on an execution space.
+/// @brief kernel: the only code that launches: runs a loop body over the values of a segment on an execution space.
 ///
-/// A body is a small trivially copyable value. One for a host has `void work(std::uint64_t index) const` for the index-th
-/// 1,024 values (four random tiles, in L1). It may have `void prefetch(std::uint64_t index) const`, called some time before
-/// 1,024 whole values are due.
+/// A body is a small trivially copyable value. A body for a host has `void work(std::uint64_t index) const` for the
+/// index-th 1,024 values (four random tiles, in L1). It may have `void prefetch(std::uint64_t index) const`, called
+/// some time before 1,024 whole values are processed.
 ///
-/// On a GPU thread Lanes is 1, 2 or 4: groups lane to lane + Lanes of random tile index, four rows of 4 Lanes consecutive
-/// values. A body for a device is written for registers, with
+/// A body for a device is written for registers. A GPU thread has Lanes 1, 2 or 4: it processes groups lane to lane +
+/// Lanes of random tile index, four rows of 4 Lanes consecutive values. The body has
 /// - `template <int Lanes, int Rows> GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const`,
-/// - `static constexpr int device_lanes`, and `code_lanes` for a body that may have no values, only codes:
-///   `bool has_values() const`,
-/// - `static constexpr int blocks(int lanes, int rows)`: of 256 threads on a multiprocessor, which bounds the registers,
-/// - `bool fits_registers() const`: whether Rows is to be 4: all rows at once, else 1: one after the other. Where it is
-///   `static constexpr`, nothing is compiled for what it is not.
+/// - `static constexpr int device_lanes`, and, if it may have codes but no values, `code_lanes` and `bool has_values()
+///   const`,
+/// - `static constexpr int blocks(int lanes, int rows)`: blocks of 256 threads per multiprocessor, which bounds the
+///   registers,
+/// - `bool fits_registers() const`: true selects Rows = 4, all rows at once; false selects Rows = 1, one row after the
+///   other. If it is `static constexpr`, only the selected kernel is compiled.
 ///
-/// A body for both has `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`; on a host
-/// thread Lanes is 64. All give the same bits.
+/// A body for both has `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`; on a
+/// host thread Lanes is 64. All give the same bits.
 
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
@@ -36,13 +37,14 @@ namespace GLOBALQ_ABI::kernel {
 
 using random::tile_values;
 
-/// Whether a host thread has whole buckets in its piece of values, so that it can measure what it encodes there.
+/// Whether the values that a host thread processes at a time are whole buckets, so that it can measure and encode them
+/// at once.
 constexpr bool buckets_fit(std::uint64_t bucket) { return bucket != 0 && host_values % bucket == 0; }
 
-/// Pieces of host_values in one unit of work of a host thread.
+/// Pieces of host_values in one work item of a host thread.
 inline constexpr std::uint64_t block_pieces = 4;
 
-/// @throws configuration_error unless Kokkos is running: everything that launches passes here
+/// @throws configuration_error unless Kokkos is running; every launch goes through this check
 template <class Space>
 Space const& running(Space const& space) {
   if (!Kokkos::is_initialized() || Kokkos::is_finalized())
@@ -51,7 +53,7 @@ Space const& running(Space const& space) {
   return space;
 }
 
-/// Runs on any host space. The space is erased: a body is compiled once, whatever the number of spaces.
+/// Runs on any host space. The type of the space is erased, so a body is compiled once for all spaces.
 class host_executor {
  public:
   using work = void (*)(void const* context, std::uint64_t index);
@@ -62,17 +64,17 @@ class host_executor {
                                  accessible)) explicit host_executor(Space const& space)
       : host_executor(&run_on<Space>, std::make_shared<Space>(running(space)), space.concurrency()) {}
 
-  /// On a space that outlives the executor: it is not copied, and nothing is allocated.
+  /// Refers to a space that outlives the executor, without a copy or an allocation.
   template <class Space>
   static host_executor borrowing(Space const& space) {
     return host_executor(&run_on<Space>, std::shared_ptr<void const>(std::shared_ptr<void const>(), &space),
                          space.concurrency());
   }
 
-  /// Most threads that take part.
+  /// The largest number of threads that take part.
   int threads() const { return threads_; }
 
-  /// Body over all of [0, count) values.
+  /// Runs a body over [0, count) values.
   template <class Body>
   void values(std::uint64_t count, Body const& body) const {
     struct context {
@@ -94,7 +96,7 @@ class host_executor {
     });
   }
 
-  /// f(i) for i in [0, count), each a piece of work of some microseconds.
+  /// Calls f(i) for i in [0, count); each should be some microseconds of work.
   template <class F>
   void items(std::uint64_t count, F const& f) const {
     each(count, &f, [](void const* p, std::uint64_t i) { (*static_cast<F const*>(p))(i); });
@@ -105,8 +107,8 @@ class host_executor {
   host_executor(runner run, std::shared_ptr<void const> space, int threads)
       : run_(run), space_(std::move(space)), threads_(threads) {}
 
-  /// One share of the work a thread, so that what is set up for it is set up once. What a share throws, for want of memory,
-  /// is thrown when all have ended: it must not leave a thread of OpenMP.
+  /// One share per thread, so that each sets its floating-point environment once. An exception of a share (such as
+  /// bad_alloc) is rethrown after all have ended, because it must not leave an OpenMP thread.
   template <class Space>
   static void run_on(void const* space, std::uint64_t shares, std::uint64_t count, void const* context,
                      work f) {
@@ -138,7 +140,7 @@ class host_executor {
 
   void each(std::uint64_t count, void const* context, work f) const {
     if (count == 0) return;
-    if (count == 1) {  // a short vector: no threads to wake
+    if (count == 1) {  // a short vector: run here, without waking threads
       float_environment const exact;
       f(context, 0);
       return;
@@ -168,7 +170,7 @@ void host_executor::run_on<Kokkos::OpenMP>(void const*, std::uint64_t, std::uint
 
 namespace device {
 
-/// The work of GPU thread i: a share of a tile, all rows at once or one by one.
+/// The work of GPU thread i: its share of a tile, all rows at once or one by one.
 template <int Lanes, int Rows, class Body>
 struct thread_of_values {
   Body body;
@@ -184,7 +186,7 @@ struct thread_of_values {
   }
 };
 
-/// The work of one team: items one league apart.
+/// The work of one team: every league_size-th item.
 template <class Body>
 struct team_of_items {
   Body body;
@@ -192,7 +194,7 @@ struct team_of_items {
 
   template <class Team>
   KOKKOS_FUNCTION void operator()(Team const& team) const {
-    std::size_t const bytes = Body::scratch_bytes;  // a reference to it is taken
+    std::size_t const bytes = Body::scratch_bytes;  // a local copy, because a reference to it is taken
     auto* const scratch = static_cast<std::byte*>(team.team_shmem().get_shmem_aligned(bytes, 16));
     auto const league = static_cast<std::uint64_t>(team.league_size());
     for (auto i = static_cast<std::uint64_t>(team.league_rank()); i < count; i += league) {
@@ -204,7 +206,7 @@ struct team_of_items {
 
 }  // namespace device
 
-/// Runs on a device space: one thread for a share of a tile. Nothing waits for the device, so launches can be captured.
+/// Runs on a device space, one thread per share of a tile. It never waits for the device, so launches can be captured.
 template <class Space>
 class device_executor {
  public:
@@ -225,17 +227,17 @@ class device_executor {
     }
   }
 
-  /// f(i) for i in [0, count).
+  /// Calls f(i) for i in [0, count).
   template <class F>
   void items(std::uint64_t count, F const& f) const {
     for_each<Kokkos::LaunchBounds<>>(count, f);
   }
 
-  /// body(team, i, scratch) for i in [0, count), each by a team of threads with Body::scratch_bytes that they share.
+  /// Calls body(team, i, scratch) for i in [0, count), each by a team of threads that shares Body::scratch_bytes.
   ///
-  /// A team has Body::team_threads threads; where kernels run on the host, one. Body::teams, if there, is how many a multiprocessor is
-  /// to hold, which bounds the registers. Only what team.team_barrier() separates
-  /// is ordered; there is one behind each item.
+  /// A team has Body::team_threads threads, or one if kernels run on the host. The optional Body::teams is the number
+  /// of teams that a multiprocessor must hold, which bounds the registers. Only team.team_barrier() orders memory
+  /// accesses; one follows each item.
   template <class Body>
   void teams(std::uint64_t count, Body const& body) const {
     if (count == 0) return;
@@ -246,7 +248,7 @@ class device_executor {
       if constexpr (requires { Body::teams; }) return static_cast<unsigned>(Body::teams);
       return 0U;
     }();
-    // light weight: as for_each()
+    // light weight: as in for_each()
     using policy = Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<Body::team_threads, resident>,
                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
     policy const teams =
@@ -256,8 +258,8 @@ class device_executor {
     Kokkos::parallel_for("globalq", teams, device::team_of_items<Body>{body, count});
   }
 
-  /// body(i, sum, final) for i in [0, count), as Kokkos::parallel_scan calls it: adds what item i has to the sum; where
-  /// @c final is true, the sum was that of all items before i.
+  /// Calls body(i, sum, final) for i in [0, count), as Kokkos::parallel_scan does: the body adds item i to the sum. If
+  /// @c final is true, the sum before that is the sum of all items before i.
   template <class Body>
   void scan(std::uint64_t count, Body const& body) const {
     Kokkos::parallel_scan(
@@ -275,15 +277,15 @@ class device_executor {
                                                 device::thread_of_values<Lanes, Rows, Body>{body});
   }
 
-  /// Whether a kernel and what Kokkos adds to it fit the 4 KiB of arguments of a CUDA launch: larger ones are copied first, which
-  /// waits for the device and can't be captured.
+  /// Whether a kernel and the data that Kokkos adds fit the 4 KiB of arguments of a CUDA launch. Kokkos copies larger
+  /// kernels first, which waits for the device and cannot be captured.
   template <class F>
   static constexpr bool fits_arguments = sizeof(F) <= 3840;
 
   template <class Bounds, class F>
   void for_each(std::uint64_t count, F const& f) const {
     static_assert(fits_arguments<F>);
-    // light weight: passed as arguments of the launch, also beyond 512 bytes
+    // light weight: passed as arguments of the launch, even beyond 512 bytes
     Kokkos::parallel_for(
         "globalq",
         Kokkos::Experimental::require(
@@ -295,13 +297,13 @@ class device_executor {
   Space space_;
 };
 
-/// The part of a row of a tile that lies in [0, count): offset within the vector and number of values.
+/// The part of a row of a tile that lies in [0, count): offset in the segment and number of values.
 struct row {
   std::uint64_t first;
   int count;
 };
 
-/// Rows of a thread's share: one on a host thread, else four of 4 * Lanes values.
+/// Rows of a thread's share: one on a host thread, otherwise four of 4 * Lanes values.
 template <int Lanes>
 inline constexpr int rows = Lanes >= 16 ? 1 : 4;
 template <int Lanes>
@@ -322,12 +324,12 @@ GLOBALQ_FUNCTION row row_of(std::uint64_t index, int lane, int r, std::uint64_t 
           left < static_cast<std::uint64_t>(row_values<Lanes>) ? static_cast<int>(left) : row_values<Lanes>};
 }
 
-/// f(bucket, offset in the row, values) for each run of a row that lies in one bucket.
+/// Calls f(bucket, offset in the row, values) for each run of a row that lies in one bucket.
 /// @param first  index of the row's first value in the vector
 GLOBALQ_ANY_FUNCTION
 template <class F>
 GLOBALQ_FUNCTION void for_each_run(std::uint64_t first, int count, std::uint64_t bucket, F&& f) {
-  // one place that calls f: it is inlined, and compiled once
+  // f is called in one place, so that it is inlined and compiled once
   std::uint64_t b = bucket == 0 ? 0 : first / bucket,
                 left = bucket == 0 ? static_cast<std::uint64_t>(count) : (b + 1) * bucket - first;
   for (int at = 0; at < count;) {

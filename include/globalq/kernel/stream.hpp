@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: an execution-space instance as a stream: work in order, memory of its space, nothing waited for.
+/// @brief kernel: an execution-space instance as a stream: enqueues work in order, allocates memory, and does not wait.
 ///
-/// Kokkos::Cuda, or a space of the host. On Kokkos::Serial "enqueued" means done, so that everything that is written for a GPU also
-/// runs, and is tested, on a host.
+/// The space is Kokkos::Cuda or a host space. On Kokkos::Serial, enqueued work is already done, so that all code
+/// written for a GPU also runs, and is tested, on a host.
 
 #include "../core/codec.hpp"
 #include "executor.hpp"
@@ -19,7 +19,7 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// Whether kernels of a space reach what the host reaches.
+/// Whether kernels of a space can access host memory.
 template <class Space>
 inline constexpr bool runs_on_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
@@ -37,7 +37,7 @@ struct pinned<Space, false> {
 #endif
 }  // namespace detail
 
-/// Host memory that kernels of a space reach, and that copies to and from it needn't wait for.
+/// Host memory that kernels of a space can access; copies to and from it are asynchronous.
 template <class Space>
 using pinned_space = typename detail::pinned<Space>::type;
 
@@ -45,7 +45,7 @@ using pinned_space = typename detail::pinned<Space>::type;
 template <class MemorySpace, class Space>
 class stream_memory final : public byte_memory {
  public:
-  /// @param captured  whether a graph was captured, whose launches know addresses
+  /// @param captured  whether a graph was ever captured; its launches contain addresses of this memory
   stream_memory(Space const& instance, std::shared_ptr<bool const> captured)
       : instance_(instance), captured_(std::move(captured)) {}
 
@@ -58,7 +58,7 @@ class stream_memory final : public byte_memory {
   bool keeps_outgrown() const override { return *captured_; }
 
  private:
-  /// A default one is that of the device that Kokkos was initialized with.
+  /// A default-constructed memory space would belong to the device that Kokkos was initialized with.
   MemorySpace there() const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>)
@@ -89,23 +89,23 @@ inline void expect_success(cudaError_t code, char const* call) {
                            "compute-sanitizer or CUDA_LAUNCH_BLOCKING=1");
 }
 
-/// Whether a stream is captured.
+/// Whether a stream is being captured.
 inline bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaError_t const code = cudaStreamIsCapturing(stream, &status);
   if (code == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
-    return true;  // the legacy default stream, which waits for another one that is captured
+    return true;  // the legacy default stream, which would wait for a stream that is being captured
   }
   expect_success(code, "cudaStreamIsCapturing");
   if (status == cudaStreamCaptureStatusInvalidated)
     throw configuration_error(
-        "globalq: the capture of the stream was invalidated by an earlier call that may not be captured; "
-        "end the capture and begin anew without that call");
+        "globalq: the capture of the stream was invalidated by an earlier call that cannot be captured; "
+        "end the capture and repeat it without that call");
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// Products of tiny numbers and quotients, as this source's flags have them.
+/// Computes the product of a tiny number and quotients, with the compiler flags of this source.
 struct probe_arithmetic {
   float tiny;
   std::uint32_t* found;
@@ -114,7 +114,8 @@ struct probe_arithmetic {
   }
 };
 
-/// @throws configuration_error where kernels flush tiny numbers to zero or divide approximately: no bit could be relied on
+/// @throws configuration_error if kernels flush subnormals to zero or divide approximately, so that workers would
+///         disagree
 inline void expect_exact_arithmetic(Kokkos::Cuda const& instance) {
   constexpr std::uint64_t count = 4096;
   Kokkos::View<std::uint32_t*, Kokkos::SharedHostPinnedSpace> const found("globalq", count);
@@ -125,12 +126,13 @@ inline void expect_exact_arithmetic(Kokkos::Cuda const& instance) {
     exact = exact && found(i) == bits_of(static_cast<float>(1.0 / static_cast<double>(i)));
   if (!exact)
     throw configuration_error(
-        "globalq: this source's kernels make tiny numbers zero or divide approximately, so workers would not "
-        "agree on every bit; compile it without nvcc's -use_fast_math, -ftz=true and -prec-div=false");
+        "globalq: the kernels of this source flush subnormal numbers to zero or divide approximately, so "
+        "workers "
+        "would disagree on bits; compile it without nvcc's -use_fast_math, -ftz=true and -prec-div=false");
 }
 
-/// Kokkos allocates the scratch memory of teams when they are first launched, and none again and again, which a capture
-/// forbids: they get some.
+/// Launches a team once: Kokkos allocates the scratch memory of teams at their first launch, and a capture forbids
+/// allocation.
 inline void prepare(Kokkos::Cuda const& instance) {
   static bool const exact = (expect_exact_arithmetic(instance), true);
   static_cast<void>(exact);
@@ -141,7 +143,7 @@ inline void prepare(Kokkos::Cuda const& instance) {
 #endif
 }  // namespace detail
 
-/// Launches on one instance of a space, and knows its memory.
+/// Launches kernels on one instance of a space, and provides its memory.
 template <class Space>
 class stream_executor : public device_executor<Space> {
  public:
@@ -158,19 +160,19 @@ class stream_executor : public device_executor<Space> {
 
   Space const& instance() const { return instance_; }
 
-  /// Waits for all that was enqueued.
+  /// Waits for all enqueued work.
   void fence() const { instance_.fence("globalq"); }
 
-  /// Memory of the space, and of the host that kernels reach, on the device of the instance. Once a graph was captured, what
-  /// buffers outgrow stays: the graph uses it.
+  /// Device memory, and host memory that kernels can access, on the device of the instance. After a capture, buffers
+  /// that outgrow their memory keep the old memory, because the graph uses it.
   /// @{
   std::shared_ptr<byte_memory> const& memory() const { return memory_; }
   std::shared_ptr<byte_memory> const& pinned_memory() const { return pinned_; }
   /// @}
 
-  /// Whether what is enqueued is being recorded into a graph instead of run. The first time that it is not, the instance is made
-  /// ready for captures.
-  /// @throws configuration_error when the capture was invalidated; std::runtime_error when CUDA does not tell
+  /// Whether the stream is being captured, so that work is recorded into a graph instead of run. The first call outside
+  /// of a capture prepares the instance for captures.
+  /// @throws configuration_error if the capture was invalidated; std::runtime_error if CUDA reports an error
   bool capturing() const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
@@ -186,7 +188,7 @@ class stream_executor : public device_executor<Space> {
     return false;
   }
 
-  /// @throws configuration_error when data is memory of another device than the stream's
+  /// @throws configuration_error if data is on another device than the stream
   void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data) const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
@@ -222,38 +224,38 @@ class stream_executor : public device_executor<Space> {
   }
 
   struct state {
-    bool captured = false;  ///< A graph was, at some time.
+    bool captured = false;  ///< whether a graph was captured at any time
     bool prepared = false;
   };
   std::shared_ptr<bool const> captured() const { return {state_, &state_->captured}; }
 
   Space instance_;
-  std::shared_ptr<state> state_ = std::make_shared<state>();  ///< of all copies
+  std::shared_ptr<state> state_ = std::make_shared<state>();  ///< shared by all copies
   std::shared_ptr<byte_memory> memory_, pinned_;
 };
 
-/// A captured graph can't allocate.
+/// @throws configuration_error always: memory cannot be allocated during a capture
 [[noreturn]] inline void refuse_unprepared_capture() {
   throw configuration_error(
-      "globalq: allreduce_mean: a graph is being captured, and this call still has to prepare its memory; "
-      "average vectors of this length and type once before the capture");
+      "globalq: allreduce_mean: the stream is being captured and this call must allocate memory, which a "
+      "capture "
+      "forbids; average vectors of this length and type once before the capture");
 }
 
-/// Writes some of a list where kernels find it.
+/// Writes up to eight entries of a list to memory of the device.
 struct write_sources {
   source_list some;
   source_view* to;
   GLOBALQ_FUNCTION void operator()(std::uint64_t k) const { to[k] = some.first[k]; }
 };
-
-/// Lists of sources as kernels take them. What does not fit the arguments of a launch is written by launches before it, so
-/// nothing is waited for; calls on one stream may use the same memory for that.
+/// Makes the source lists of kernels. Small launches write those that do not fit the arguments of a kernel, so nothing
+/// waits for the device. Calls on one stream may share the memory.
 template <class Space>
 class source_lists {
  public:
   explicit source_lists(stream_executor<Space> const& on) : there_(on.memory()) {}
 
-  /// @throws configuration_error when memory would be needed while a graph is captured
+  /// @throws configuration_error if memory would have to be allocated during a capture
   source_list get(stream_executor<Space> const& on, std::vector<source_view> const& all) {
     constexpr std::size_t direct = source_list::direct;
     if (all.size() <= direct) return {all.data(), all.size()};
@@ -271,28 +273,28 @@ class source_lists {
   byte_buffer there_;
 };
 
-/// Segments of one vector that a launch treats one behind the other. Each begins at a multiple of a tile, and is a multiple of one
-/// unless the vector ends with it.
+/// Segments of one vector that one launch processes in turn. Each begins at a multiple of a tile. Its length is a
+/// multiple of a tile unless it is the end of the vector.
 struct piece_list {
   static constexpr int most = 8;
-  /// One of them.
+  /// One segment.
   struct piece {
-    std::uint32_t start = 0;     ///< tiles of the launch before it
-    std::uint32_t tile = 0;      ///< of its first value, counted from the first of the operands
+    std::uint32_t start = 0;     ///< tiles of the launch before this segment
+    std::uint32_t tile = 0;      ///< the tile of its first value, relative to the operands
     std::uint64_t values = 0;    ///< the second word of its frames' headers
-    std::byte* frame = nullptr;  ///< one to begin, or null
+    std::byte* frame = nullptr;  ///< the frame to begin, or null
   };
   piece all[most] = {};
   int count = 1;
 
-  /// One segment, with all that the operands have.
+  /// A list of one segment, the whole of the operands.
   static piece_list of_one(std::uint64_t values, std::byte* frame) {
     piece_list one;
     one.all[0] = {0, 0, values, frame};
     return one;
   }
 
-  /// The piece of a tile of the launch.
+  /// The index of the piece that contains a tile of the launch.
   GLOBALQ_FUNCTION int of(std::uint64_t tile) const {
     int p = 0;
     if (count > 1)
@@ -301,13 +303,13 @@ struct piece_list {
   }
 };
 
-/// What the headers of frames say: those of sources are checked, those of frames to make are written.
+/// Validates the headers of source frames and writes those of new frames.
 struct frame_headers {
-  std::uint64_t kind;  ///< the first word of a header but for the terms
-  int terms;           ///< of frames to begin
+  std::uint64_t kind;  ///< the first word of a header, without the terms
+  int terms;           ///< of the new frames
 
-  /// By one thread, of piece @p p.
-  /// @param before  bytes that the scales of sources are said to be in front of where they are
+  /// Processes the headers of piece @p p; one thread calls it.
+  /// @param before  offset in bytes from the scales pointer of each source to its first scale, which follows the header
   GLOBALQ_FUNCTION void treat(piece_list::piece const& at, int p, source_list const& sources,
                               std::uint32_t* faults, std::uint64_t before = 0) const {
     for (int k = 0; k < sources.count; ++k) {
@@ -328,11 +330,11 @@ struct frame_headers {
   }
 };
 
-/// A body that also checks the headers of its sources and writes that of its frame.
+/// A body that also validates the headers of its sources and writes the header of its frame.
 template <class Body>
 struct framed : Body {
   frame_headers headers;
-  std::uint64_t codes_at;  ///< bytes of a frame in front of its codes
+  std::uint64_t codes_at;  ///< bytes of a frame before its codes
   piece_list pieces;
 
   template <int Lanes, int Rows>
@@ -341,7 +343,7 @@ struct framed : Body {
       int const p = pieces.of(index);
       piece_list::piece const& at = pieces.all[p];
       if (index == at.start && lane == 0) treat(p);
-      // where the codes of the operands' first value would be
+      // where the code of the operands' first value would be
       std::byte* const codes =
           at.frame == nullptr
               ? nullptr
@@ -361,7 +363,7 @@ struct framed : Body {
     else
       return Body::sources;
   }
-  /// Sums of frames come one at a time.
+  /// Launches without own values, whose Lanes is code_lanes, have a single piece.
   template <int Lanes>
   GLOBALQ_FUNCTION static constexpr bool takes_pieces() {
     if constexpr (requires { Body::takes_pieces; }) return Lanes == Body::device_lanes;

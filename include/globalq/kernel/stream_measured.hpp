@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: codes of buckets that have norms of their own, measured where they are encoded: values are read once.
+/// @brief kernel: encodes buckets with a local norm, in the same kernel that measures them, so values are read once.
 ///
-/// A team has whole buckets in memory that its threads share: own values, or the sum of own values and decoded frames. It
-/// measures them there and encodes from there. Four bytes a value are read and its code is written; with frames, their codes
-/// are read besides.
+/// A team holds whole buckets in shared memory: own values, or the sum of own values and decoded frames. It measures
+/// and encodes them there. For float32, each value costs a read of four bytes and a write of its code; with frames,
+/// also a read of their codes.
 
 #include "../norm/order.hpp"
 #include "../wire/frame.hpp"
@@ -15,12 +15,12 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// How many buckets a team takes at a time, and whether it can.
+/// The number of buckets that a team processes at a time, and whether it can.
 struct measured_buckets {
-  /// Values of a bucket, and where several are taken, of all of them; buckets.
+  /// The longest bucket; the most values if a team takes several buckets; the most buckets.
   static constexpr int longest = 8192, side_by_side = 4096, most = norm::detail::shared_sums::most_blocks;
 
-  /// Teams of a multiprocessor, by their shared memory: Kokkos refuses a launch where they do not fit.
+  /// Teams per multiprocessor, limited by their shared memory: Kokkos refuses a launch if they do not fit.
 #if defined(KOKKOS_ARCH_HOPPER90) || defined(KOKKOS_ARCH_BLACKWELL100)
   static constexpr int teams = 5;
 #elif defined(KOKKOS_ARCH_AMPERE80)
@@ -31,9 +31,9 @@ struct measured_buckets {
   static constexpr int teams = 2;
 #endif
 
-  /// @param bucket  values of one
-  /// @param row     of a thread
-  /// @returns how many together are whole tiles; 0 where they are too long, or a row lies in two
+  /// @param bucket  values per bucket
+  /// @param row     values in a thread's row
+  /// @returns the number of buckets that together are whole tiles; 0 if a bucket is too long or a row spans two buckets
   static constexpr int of(std::uint64_t bucket, int row) {
     if (bucket == 0 || bucket > longest || bucket % static_cast<std::uint64_t>(row) != 0) return 0;
     int const width = static_cast<int>(bucket);
@@ -43,32 +43,32 @@ struct measured_buckets {
   }
 };
 
-/// The work of teams: an item is that many buckets.
-/// @tparam Operands  of a device; sums of float64 vectors are not taken
-/// @tparam Sum       own values and sources are added; else own values are encoded
+/// The work of teams: an item is `group` buckets.
+/// @tparam Operands  of a device; sums of float64 vectors are not supported
+/// @tparam Sum       true: encodes the sum of own values and sources; false: encodes own values
 template <class Operands, bool Sum>
 struct measured_codes {
   static constexpr int team_threads = norm::detail::statistics_threads, teams = measured_buckets::teams;
 
   Operands o;
   frame_headers headers;
-  piece_list pieces;  ///< counted in items; tiles as they are. One, where there are sources
+  piece_list pieces;  ///< start counts items, tile counts tiles; a single piece if there are sources
   norm::order q;
-  double* units;       ///< own values: written, one a bucket of the vector; or null
-  std::uint64_t* top;  ///< the same: raised to the largest max_bits
-  int group;           ///< buckets of an item
+  double* units;       ///< own values only: receives one scale per bucket of the vector; or null
+  std::uint64_t* top;  ///< own values only: raised to the largest max_bits
+  int group;           ///< buckets per item
 
  private:
   static constexpr int lanes = device::value_lanes<typename Operands::wire_type>,
                        threads_of_tile = 16 / lanes;
   using rows = device::share<Operands, lanes, 4>;
 
-  /// How values of a bucket become codes.
+  /// How values of a bucket become codes: value * power * gain, and the bucket's random word.
   struct encoding {
     float power, gain;
     std::uint32_t word;
   };
-  /// How own values, and those of some frames, become terms of a bucket's sum.
+  /// The factors by which own values, and those of up to `frames` frames, are added to a bucket's sum.
   struct terms {
     static constexpr int frames = 8;
     int reference;
@@ -76,7 +76,7 @@ struct measured_codes {
     typename rows::affine frame[frames];
   };
 
-  /// What a team shares.
+  /// The shared memory of a team.
   struct shared {
     std::byte* memory;
     static constexpr std::size_t values = measured_buckets::longest * sizeof(float),
@@ -104,10 +104,10 @@ struct measured_codes {
     }
   };
 
-  /// Where an item lies.
+  /// The place of an item.
   struct place {
-    std::uint64_t tile, bucket;  ///< its first
-    int buckets, shares;         ///< of threads
+    std::uint64_t tile, bucket;  ///< the first of the item
+    int buckets, shares;         ///< shares of threads
     GLOBALQ_FUNCTION std::uint64_t tile_of(int k) const {
       return tile + static_cast<std::uint64_t>(k / threads_of_tile);
     }
@@ -152,7 +152,7 @@ struct measured_codes {
   GLOBALQ_FUNCTION std::uint64_t buckets_of(piece_list::piece const& at) const {
     return divide_up<std::uint64_t>(wire::values_of_word(at.values), o.bucket);
   }
-  /// Where the scale of the operands' first bucket, and the code of their first value, would be.
+  /// Where the scale of the operands' first bucket, and the code of their first value, would be in a frame.
   GLOBALQ_FUNCTION std::byte* scales_of(piece_list::piece const& at) const {
     return at.frame == nullptr ? nullptr : at.frame + wire::header_bytes - o.scales_before(at.tile);
   }
@@ -161,7 +161,7 @@ struct measured_codes {
            o.wire.bytes(std::uint64_t{at.tile} * tile_values);
   }
 
-  /// The statistics of what is staged.
+  /// Computes the statistics of the staged values.
   template <class Team>
   KOKKOS_FUNCTION void measure(Team const& team, shared const& s, int count, int width) const {
     int const each = smaller(width, static_cast<int>(norm::block_values)), blocks = divide_up(count, each);
@@ -182,7 +182,7 @@ struct measured_codes {
     team.team_barrier();
   }
 
-  /// The headers of a piece, and zeros between its scales and codes.
+  /// Processes the headers of a piece, and writes zeros between its scales and its codes.
   GLOBALQ_FUNCTION void begin(piece_list::piece const& at, int p) const {
     headers.treat(at, p, o.sources, o.faults, o.scales_before(at.tile));
     if (at.frame == nullptr) return;
@@ -191,7 +191,7 @@ struct measured_codes {
     for (std::size_t i = scales; i < section; ++i) at.frame[wire::header_bytes + i] = std::byte{0};
   }
 
-  /// Own values to where the team shares them.
+  /// Loads own values to shared memory.
   template <class Team>
   KOKKOS_FUNCTION void stage_values(Team const& team, place const& p, shared const& s) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, p.shares), [&](int k) {
@@ -204,7 +204,8 @@ struct measured_codes {
     team.team_barrier();
   }
 
-  /// The same of the sums with what frames hold. What makes terms of them is found once a bucket, for some frames at a time.
+  /// Computes sums of own values and frames in shared memory. The factors are computed once per bucket, for some frames
+  /// at a time.
   template <class Team>
   KOKKOS_FUNCTION void stage_sums(Team const& team, place const& p, shared const& s) const {
     for (int from = 0; from == 0 || from < o.sources.count; from += terms::frames) {
@@ -231,7 +232,7 @@ struct measured_codes {
     }
   }
 
-  /// Adds frames [from, to) to what is there; the first to own values.
+  /// Adds frames [from, to) to the staged sums; if from is 0, to own values.
   GLOBALQ_FUNCTION void add_frames(rows const& part, place const& p, int k, int from, int to,
                                    shared const& s) const {
     typename rows::codes first{};
@@ -265,7 +266,7 @@ struct measured_codes {
     keep(z, k, s);
   }
 
-  /// The values of a thread to and from where the team shares them.
+  /// Copies the values of a thread to and from shared memory.
   /// @{
   GLOBALQ_FUNCTION static void keep(typename rows::floats const& z, int k, shared const& s) {
     GLOBALQ_UNROLL
@@ -287,8 +288,8 @@ struct measured_codes {
   }
   /// @}
 
-  /// The scale of a bucket, as it travels, and what it makes of values.
-  /// @param g  its number among those of the item
+  /// Computes and writes the scale of a bucket, and returns its factors for values.
+  /// @param g  index of the bucket within the item
   GLOBALQ_FUNCTION encoding settle(int g, std::uint64_t b, std::byte* scales, shared const& s) const {
     norm::statistic const found = s.statistics()[g];
     std::uint32_t const word = o.shared_word(b, o.rank, Sum);
@@ -306,7 +307,7 @@ struct measured_codes {
     }
   }
 
-  /// The codes of what is there.
+  /// Encodes the staged values of a thread.
   GLOBALQ_FUNCTION void encode(rows const& part, place const& p, int k, shared const& s,
                                std::byte* codes) const {
     typename rows::floats z;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the statistics of buckets by one kernel on a stream; the bits of kernel/reduction.hpp.
+/// @brief kernel: the statistics of buckets in one kernel on a stream; gives the same bits as kernel/reduction.hpp.
 ///
-/// A team copies the values of a block, or of several short buckets, to memory that its threads share, so that all of them
-/// are asked for at once. Value i of a block belongs to partial sum i % 16, of which a thread adds one, in the order of the
-/// values. The team that comes last at a node of the tree over the blocks merges what is below it, and the last of all calls
-/// what follows: nothing else has to be launched.
+/// A team copies the values of a block, or of several short buckets, to shared memory, so that all loads are in flight
+/// at once. Value i of a block belongs to partial sum i % 16, which one thread adds in the order of the values. The
+/// last team to reach a node of the tree over the blocks merges the statistics below it. The last team of all calls the
+/// continuation, so no other launch is needed.
 
 #include "block_statistic.hpp"
 #include "detail/block_tree.hpp"
@@ -21,8 +21,8 @@ namespace GLOBALQ_ABI::norm {
 
 namespace detail {
 
-/// Copies count elements of Size bytes to where a team shares them: what a thread has to do. Several are asked for before the
-/// first is written.
+/// A thread's part of copying count elements of Size bytes to shared memory. It loads several elements before it stores
+/// the first.
 template <int Size>
 GLOBALQ_FUNCTION void stage_elements(std::byte const* from, int count, int thread, std::byte* to) {
   namespace device = kernel::device;
@@ -43,7 +43,7 @@ GLOBALQ_FUNCTION void stage_elements(std::byte const* from, int count, int threa
   }
 }
 
-/// The same for values of a vector, in accesses of 16 bytes where they lie so.
+/// The same for values of a vector, in accesses of 16 bytes if they are aligned.
 GLOBALQ_FUNCTION void stage_values(const_vector x, std::uint64_t first, int count, int thread,
                                    std::byte* to) {
   namespace device = kernel::device;
@@ -61,12 +61,12 @@ GLOBALQ_FUNCTION void stage_values(const_vector x, std::uint64_t first, int coun
     stage_elements<8>(from + done, rest, thread, to + done);
 }
 
-/// What follows the statistics: nothing.
+/// An empty continuation.
 struct nothing_follows {
   GLOBALQ_FUNCTION void operator()() const {}
 };
 
-/// Calls what follows statistics of no values.
+/// Calls the continuation when there are no values.
 template <class Then>
 struct call_then {
   Then then;
@@ -75,27 +75,27 @@ struct call_then {
 
 }  // namespace detail
 
-/// The work of teams of threads: an item is one block of a long bucket, or some short buckets.
-/// @tparam Then  called by one thread at the end
+/// The work of teams of threads. An item is one block of a long bucket, or several short buckets.
+/// @tparam Then  the continuation; one thread calls it at the end
 template <class Then>
 struct block_statistics {
   static constexpr int team_threads = detail::statistics_threads, teams = detail::statistics_teams;
-  /// Bytes of values that a team has side by side, and blocks.
+  /// Bytes of values, and number of blocks, that a team holds at a time.
   static constexpr int stage_bytes = 16384, most_blocks = detail::shared_sums::most_blocks;
   static constexpr std::size_t scratch_bytes = stage_bytes + detail::shared_sums::bytes;
 
   const_vector x;
-  statistic* result;   ///< one a bucket
+  statistic* result;   ///< one per bucket
   std::uint64_t* top;  ///< raised to the largest max_bits
   detail::block_tree tree;
   std::uint64_t count, width, buckets, items;
   std::uint32_t q;
-  int group;  ///< blocks of an item
+  int group;  ///< blocks per item
   Then then;
 
   template <class Team>
   KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* scratch) const {
-    bool const is_part = tree.blocks > 1;  // of a bucket; else some buckets
+    bool const is_part = tree.blocks > 1;  // the item is one block of a bucket; else several buckets
     std::uint64_t const bucket = is_part ? item / tree.blocks : item * static_cast<std::uint64_t>(group),
                         i = is_part ? item - bucket * tree.blocks : 0, left = buckets - bucket;
     int const blocks = is_part || left > static_cast<std::uint64_t>(group) ? group : static_cast<int>(left);
@@ -105,7 +105,7 @@ struct block_statistics {
                         planned = is_part && block_end < bucket_end ? block_end : bucket_end,
                         end = planned < count ? planned : count;
     int const values = begin < end ? static_cast<int>(end - begin) : 0;
-    auto* const found = reinterpret_cast<statistic*>(scratch);  // instead of the values, when these were used
+    auto* const found = reinterpret_cast<statistic*>(scratch);  // overwrites the values after their use
     detail::team_statistics<detail::any_type>{x.type, q}.measure(
         team, blocks, {scratch + stage_bytes},
         [&](int threads, auto const& f) { for_values(team, begin, values, blocks, threads, scratch, f); },
@@ -129,8 +129,8 @@ struct block_statistics {
   }
 
  private:
-  /// f(block, thread, staged values, count) for each of @p threads threads of each block, once its values, or some of them, are
-  /// there. Several times where a block is larger than the stage.
+  /// Calls f(block, thread, staged values, count) for each of @p threads threads of each block, after staging the
+  /// values. Repeats in parts if a block is larger than the stage.
   template <class Team, class F>
   KOKKOS_FUNCTION void for_values(Team const& team, std::uint64_t begin, int all, int blocks, int threads,
                                   std::byte* stage, F const& f) const {
@@ -138,13 +138,13 @@ struct block_statistics {
     GLOBALQ_NO_UNROLL
     for (int from = 0; from < all; from += most) {
       int const here = all - from < most ? all - from : most;
-      team.team_barrier();  // what was there before was used
+      team.team_barrier();  // the previous values are no longer needed
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, team_threads), [&](int k) {
         detail::stage_values(x, begin + static_cast<std::uint64_t>(from), here, k, stage);
       });
       team.team_barrier();
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * threads), [&](int k) {
-        // a block of a long bucket is alone, one of several a whole bucket
+        // one block of a long bucket, or several blocks that are whole buckets
         int const g = k / threads, at = blocks == 1 ? 0 : g * static_cast<int>(width), left = here - at,
                   n = blocks == 1 || left < static_cast<int>(width) ? left : static_cast<int>(width);
         f(g, k % threads, stage + at * size, n);
@@ -153,7 +153,7 @@ struct block_statistics {
     team.team_barrier();
   }
 
-  /// The end of one of @p all items or buckets.
+  /// Ends one of @p all items or buckets.
   KOKKOS_FUNCTION void finish(std::uint64_t most, std::uint64_t all) const {
     if (top != nullptr && most != 0) Kokkos::atomic_max(top, most);
     if constexpr (!std::is_same_v<Then, detail::nothing_follows>)
@@ -161,15 +161,15 @@ struct block_statistics {
   }
 };
 
-/// Puts the statistics of consecutive buckets of x on the stream: one launch.
+/// Enqueues the computation of the statistics of consecutive buckets of x, in one launch.
 ///
 /// @param on      kernel::stream_executor
 /// @param memory  of this stream
-/// @param result  one a bucket
-/// @param top     raised to the largest max_bits of all, or null
-/// @param then    then() is called by one thread when all that is written
+/// @param result  one per bucket
+/// @param top     raised to the largest max_bits of all buckets, or null
+/// @param then    continuation; one thread calls then() after all results are written
 /// @complexity    one pass over x for q = infinity, and for q <= 6 unless x is float64; else two
-/// @determinism   the bits of bucket_statistics()
+/// @determinism   the same bits as bucket_statistics()
 template <class Executor, class Then = detail::nothing_follows>
 void enqueue_statistics(Executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
                         std::uint32_t q, statistics_memory& memory, statistic* result, std::uint64_t* top,

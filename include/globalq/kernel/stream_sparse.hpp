@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the bodies of coded<sparse> in the memory of a device, made and read by kernels on a stream.
+/// @brief kernel: bodies of frames of `coded<sparse>` in device memory, encoded and decoded by kernels on a stream.
 
 #include "../wire/sparse.hpp"
 #include "detail/compact_blocks.hpp"
@@ -12,18 +12,18 @@ namespace GLOBALQ_ABI::wire {
 
 namespace detail {
 
-/// The index of a body -> where its blocks are; a sum over all blocks before.
+/// Computes the places of blocks from the index of a body, by a prefix sum of their sizes.
 template <class Lane>
 struct place_blocks {
   using value_type = std::uint64_t;
 
   sparse_layout<Lane> of;
   std::uint16_t const* index;
-  std::uint64_t const* readable;  ///< null, or 0 there: the index is not looked at
+  std::uint64_t const* readable;  ///< if it points to 0, the index is not read; null: always read
   std::uint64_t* places;
-  std::uint64_t* total;         ///< where the bytes of the body go, or null
-  std::uint64_t more;           ///< added to them
-  std::uint64_t const* expect;  ///< what they must be, or null
+  std::uint64_t* total;         ///< receives the bytes of the body plus `more`, or null
+  std::uint64_t more;           ///< added to the total
+  std::uint64_t const* expect;  ///< the expected bytes of the body, or null
   std::uint32_t* faults;
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t b, std::uint64_t& at, bool final) const {
@@ -42,10 +42,11 @@ struct place_blocks {
 
 }  // namespace detail
 
-/// @brief What wire::coded<sparse<Lane>> is on a host: the same bytes of the same codes, and the same bytes refused.
+/// @brief wire::coded<sparse<Lane>> on a stream: gives the same bytes for the same codes as on a host, and refuses the
+/// same.
 ///
-/// Three kernels make a body: how many bytes each block gets, the sum over the blocks before each, the blocks. Two read
-/// one. Calls enqueue and do not wait; memory that is needed between the kernels is kept for the next call.
+/// Encoding runs three kernels: the sizes of the blocks, their prefix sum, the blocks. Decoding runs two. Calls enqueue
+/// and do not wait; the memory between the kernels is kept for the next call.
 /// @tparam Space  a Kokkos execution space
 /// @determinism   the bytes depend on the codes only
 template <class Lane, class Space>
@@ -53,24 +54,24 @@ class stream_sparse {
   using layout_type = detail::sparse_layout<Lane>;
 
  public:
-  /// @param max_code   the largest magnitude that occurs
-  /// @param zero_free  0 does not occur: the levels have no zero
-  /// @throws configuration_error when max_code is 0 or more than the code can take
+  /// @param max_code   the largest magnitude of a code
+  /// @param zero_free  whether the levels have no zero, so that code 0 does not occur
+  /// @throws configuration_error if max_code is 0 or larger than the code supports
   explicit stream_sparse(std::uint32_t max_code, bool zero_free = false)
       : max_code_(coded<sparse<Lane>>({}, max_code, zero_free).max_code()), zero_free_(zero_free) {}
 
   /// The most bytes of a body.
   std::size_t capacity(std::uint64_t count) const { return count == 0 ? 0 : layout_of(count).capacity(); }
 
-  /// The fewest bytes that a body may have for anything in it to be looked at: its index.
+  /// The fewest bytes of a valid body: those of its index.
   std::size_t least(std::uint64_t count) const { return layout_of(count).head_bytes(); }
 
-  /// @brief Enqueues the body of some codes.
-  /// @param on     what launches: kernel::stream_executor<Space>
-  /// @param codes  in the memory of the space, aligned to 16 bytes; of magnitude up to max_code, else the body is one that
-  ///               decode() refuses
-  /// @param body   capacity(count) bytes, aligned to 2; what is behind the body is left as it was
-  /// @param total  becomes the bytes of the body plus @p more
+  /// @brief Enqueues the encoding of codes into a body.
+  /// @param on     launches the kernels: kernel::stream_executor<Space>
+  /// @param codes  in the memory of the space, aligned to 16 bytes; with a magnitude above max_code, decode() refuses
+  ///               the body
+  /// @param body   capacity(count) bytes, aligned to 2; bytes after the body are left unchanged
+  /// @param total  receives the bytes of the body plus @p more
   /// @pre          count > 0
   /// @complexity   reads the codes twice
   template <class Executor>
@@ -87,11 +88,12 @@ class stream_sparse {
     on.teams(of.blocks(), compact);
   }
 
-  /// @brief Enqueues the codes of a body, which may be any bytes.
+  /// @brief Enqueues the decoding of a body, which may contain any bytes.
   /// @param body    aligned to 2
-  /// @param bytes   of the body, in the memory of the space; at least least(count), or 0: it is known to be bad
-  /// @param codes   count of them, aligned to 16 bytes; those of a bad block are 0
-  /// @param faults  kernel::bad_frame is or-ed into it for bytes that encode() could not have written
+  /// @param bytes   size of the body, in the memory of the space; at least least(count), or 0 for a body known to be
+  ///                invalid
+  /// @param codes   count codes, aligned to 16 bytes; the codes of an invalid block are 0
+  /// @param faults  kernel::bad_frame is or-ed into it if encode() could not have written the bytes
   /// @pre           count > 0
   template <class Executor>
   void decode(Executor const& on, std::byte const* body, std::uint64_t const* bytes, std::uint64_t count,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the tree over the blocks of buckets, merged by whichever team comes last at a node.
+/// @brief kernel: the tree over the blocks of buckets; the last team to reach a node merges it.
 
 #include "../../core/codec.hpp"
 #include "../../norm/statistic.hpp"
@@ -13,25 +13,25 @@ namespace GLOBALQ_ABI::norm {
 
 namespace detail {
 
-/// Nodes have @c fan blocks or nodes below them. Teams write down what they found, and count it; counters are zero again when
-/// all was merged, so that nothing has to be cleared between launches.
+/// A node has @c fan blocks or nodes below it. Teams store their results and count them. Counters are zero again after
+/// the last merge, so that nothing must be cleared between launches.
 ///
-/// It is the binary tree of reduce_buckets(): a node is 8 of its levels.
+/// It is the binary tree of reduce_buckets(); a node covers 8 levels of it.
 struct block_tree {
   static constexpr std::uint64_t fan = 256;
 
-  statistic* parts = nullptr;          ///< one a block
-  std::uint32_t* counters = nullptr;   ///< one of what was finished, and one a node of each bucket
-  std::uint64_t blocks = 1;            ///< of a bucket
-  std::uint64_t width = block_values;  ///< values of a block
+  statistic* parts = nullptr;          ///< one per block
+  std::uint32_t* counters = nullptr;   ///< one for finished items, and one per node of each bucket
+  std::uint64_t blocks = 1;            ///< per bucket
+  std::uint64_t width = block_values;  ///< values per block
 
-  /// Values of a block: those of a maximum may be fewer, so that a shorter vector is one for as many teams.
+  /// Values per block. For a maximum there may be fewer, so that shorter vectors also occupy all multiprocessors.
   static std::uint64_t values_of_block(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
     constexpr std::uint64_t occupies_all = std::uint64_t{1} << 20;
     return q == infinity && count < occupies_all && bucket > block_values ? block_values / 4 : block_values;
   }
 
-  /// Nodes over the blocks of a bucket.
+  /// The number of nodes over the blocks of a bucket.
   GLOBALQ_FUNCTION static std::uint64_t nodes(std::uint64_t blocks) {
     std::uint64_t sum = 0;
     while (blocks > 1) {
@@ -41,7 +41,8 @@ struct block_tree {
     return sum;
   }
 
-  /// Whether the caller, a single thread, is the last of @p number to come. What the others wrote before is there then.
+  /// Whether the caller, a single thread, is the last of @p number callers. If so, it sees all writes of the others
+  /// before it.
   KOKKOS_FUNCTION static bool is_last(std::uint32_t* counter, std::uint64_t number) {
     Kokkos::memory_fence();
     if (Kokkos::atomic_fetch_add(counter, 1U) + 1 != number) return false;
@@ -50,8 +51,8 @@ struct block_tree {
     return true;
   }
 
-  /// Writes down the statistic of block @p i of a bucket, and merges up the tree while this team is the last of a node.
-  /// @param found  of the team: the statistic; room for @c fan
+  /// Stores the statistic of block @p i of a bucket, and merges up the tree while this team is the last at a node.
+  /// @param found  shared by the team: the statistic, and room for @c fan of them
   /// @returns whether found[0] is the statistic of the bucket
   template <class Team>
   KOKKOS_FUNCTION bool climb(Team const& team, std::uint64_t bucket, std::uint64_t i, std::uint32_t q,
@@ -99,20 +100,20 @@ struct clear_counters {
 
 }  // namespace detail
 
-/// Memory that statistics of buckets need besides the result; of one stream, reused.
+/// The workspace for statistics of buckets; belongs to one stream and is reused.
 class statistics_memory {
  public:
   explicit statistics_memory(std::shared_ptr<byte_memory> const& memory)
       : parts_(memory), counters_(memory) {}
 
-  /// Whether there is enough for these buckets.
+  /// Whether the workspace is large enough for these buckets.
   bool holds(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) const {
     sizes const s(count, bucket, q);
     return s.parts * sizeof(statistic) <= parts_.capacity() &&
            s.counters * sizeof(std::uint32_t) <= counters_.capacity();
   }
 
-  /// @param on  may have to clear new counters
+  /// @param on  used to clear new counters
   template <class Executor>
   detail::block_tree get(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
     sizes const s(count, bucket, q);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: kernels from codes to a sparse body: how long each block gets, and its bytes.
+/// @brief kernel: kernels that encode codes into a sparse body: the size of each block, and its bytes.
 
 #include "sparse_blocks.hpp"
 
@@ -9,14 +9,14 @@
 
 namespace GLOBALQ_ABI::wire::detail {
 
-/// What the parts of this thread say about a block, and those of all threads.
+/// A summary of a block, from the parts of all threads.
 struct block_summary {
-  int before = 0;           ///< non-zeros of the threads before
-  int n = 0;                ///< of the block
-  std::uint32_t asked = 0;  ///< by the block
+  int before = 0;           ///< non-zeros in the parts of earlier threads
+  int n = 0;                ///< non-zeros of the block
+  std::uint32_t asked = 0;  ///< sparse_form::asks() of all codes, combined by or
 };
 
-/// @param masks  one a part is written, unless null
+/// @param masks  receives one mask per part, unless null
 template <class Lane, class Team>
 GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Lane const* codes, int count,
                                                std::uint32_t* masks) {
@@ -38,7 +38,7 @@ GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Lane const* cod
   return s;
 }
 
-/// Codes -> the index of a body.
+/// Computes the index of a body from codes.
 template <class Lane>
 struct measure_blocks {
   static constexpr int team_threads = sparse_threads;
@@ -59,7 +59,7 @@ struct measure_blocks {
   }
 };
 
-/// Codes and their index -> the blocks.
+/// Writes the blocks of a body from codes and the index.
 template <class Lane>
 struct compact_blocks {
   static constexpr int team_threads = sparse_threads;

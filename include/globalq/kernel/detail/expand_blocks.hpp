@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the kernel from a sparse body to codes. It refuses what the host refuses, and then leaves zeros.
+/// @brief kernel: the kernel that decodes a sparse body. It rejects the same bytes as the host, and then writes zeros.
 
 #include "sparse_blocks.hpp"
 
@@ -9,9 +9,9 @@
 
 namespace GLOBALQ_ABI::wire::detail {
 
-/// A body, its index and the places of its blocks -> codes.
+/// Decodes a body, given its index and the places of its blocks.
 ///
-/// Nothing is taken on trust: neither the index nor what it leads to. No byte outside the body is read.
+/// It validates everything, including the index, and reads no byte outside the body.
 template <class Lane>
 struct expand_blocks {
   static constexpr int team_threads = sparse_threads;
@@ -24,11 +24,11 @@ struct expand_blocks {
 
   sparse_layout<Lane> of;
   std::byte const* body;
-  std::uint64_t const* bytes;  ///< of the body; 0: it has none that could be read
+  std::uint64_t const* bytes;  ///< size of the body; 0: the body is not readable
   std::uint64_t const* places;
   Lane* codes;
   std::uint32_t* faults;
-  std::uint32_t fault;  ///< what is reported of bad bytes
+  std::uint32_t fault;  ///< reported for invalid bytes
 
   template <class Team>
   GLOBALQ_FUNCTION void operator()(Team const& team, std::uint64_t b, std::byte* scratch) const {
@@ -39,7 +39,7 @@ struct expand_blocks {
     int const length = size == 0 ? dense : size;
     std::uint64_t const place = places[b];
     bool bad = size >= dense || place > have || have - place < static_cast<std::uint64_t>(length);
-    if (!bad) {  // the same for all threads of the team
+    if (!bad) {  // has the same value in all threads of the team
       std::byte const* const from = body + place;
       std::byte* const stage = as_aligned(with.stage, from);
       move_bytes(team, from, stage, length);
@@ -70,7 +70,7 @@ struct expand_blocks {
     return bad;
   }
 
-  /// @returns whether there is a fault, to all threads the same
+  /// @returns whether there is a fault; the same value for all threads
   template <class Team>
   GLOBALQ_FUNCTION bool read(Team const& team, std::byte const* in, int size, int count,
                              workspace& with) const {
@@ -119,12 +119,13 @@ struct expand_blocks {
       for (int i = thread; i < count; i += threads) with.codes[i] = 0;
       for_own_pairs([&](int pair, int first, int second, bool two) {
         std::uint8_t const* const three = at + 3 + 3 * pair;
-        int const last = pair == 0 ? -1 : three[-2] >> 4 | three[-1] << 4;  // of the pair before
+        int const last =
+            pair == 0 ? -1 : three[-2] >> 4 | three[-1] << 4;  // second position of the pair before
         bad |= first <= last || first >= count;
         bad |= two ? second <= first || second >= count : three[1] >> 4 != 0;
       });
     }
-    // what one thread found, all know before two of them could write to one place
+    // share the faults among all threads before writing, because two invalid positions could be the same
     constexpr std::uint32_t bad_bit = 1U << 31;
     asked |= bad ? bad_bit : 0;
     team.team_reduce(Kokkos::BOr<std::uint32_t>(asked));
@@ -150,7 +151,7 @@ struct expand_blocks {
     return false;
   }
 
-  /// f(part, word) for the words of a bitmap that are this thread's.
+  /// Calls f(part, word) for the words of a bitmap that belong to this thread.
   template <class Team, class F>
   GLOBALQ_FUNCTION static void for_own_words(Team const& team, std::uint8_t const* bitmap, int count,
                                              F const& f) {

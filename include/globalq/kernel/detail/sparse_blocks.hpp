@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what the kernels of sparse bodies share: blocks and parts of them, fields of one width, moving bytes.
+/// @brief kernel: common parts of the kernels of sparse bodies: blocks and their parts, fields of one width, moving
+/// bytes.
 ///
-/// A team of threads has a block. A part of it is 32 codes, a word of its bitmap: a GPU thread has one, the one thread of a
-/// host team all. Fields go in groups of eight, which are whole bytes, so no two threads write to the same one. A block is
-/// put together in scratch memory and moved from there in words, because it begins at any byte.
+/// A team of threads processes a block. A part is 32 codes, one word of the bitmap. On a GPU each thread has one part;
+/// on a host the only thread of a team has all. Fields are processed in groups of eight, which are whole bytes, so no
+/// two threads write the same byte. A block is assembled in scratch memory and copied from there in words, because it
+/// may begin at any byte.
 
 #include "../../core/quad.hpp"
 #include "../../wire/coded.hpp"
@@ -19,7 +21,7 @@ namespace GLOBALQ_ABI::wire::detail {
 inline constexpr int part_codes = 32;
 inline constexpr int block_parts = block_values / part_codes;
 
-/// How a body is cut, and how its codes may look.
+/// The division of a body into blocks, and the constraints on its codes.
 template <class Lane>
 struct sparse_layout {
   std::uint64_t count;
@@ -35,29 +37,29 @@ struct sparse_layout {
   GLOBALQ_FUNCTION int dense_bytes(int n) const {
     return static_cast<int>(dense.bytes(static_cast<std::uint64_t>(n)));
   }
-  /// Of the index.
+  /// The bytes of the index.
   GLOBALQ_FUNCTION std::uint64_t head_bytes() const { return 2 * blocks(); }
   /// The most bytes of a body.
   GLOBALQ_FUNCTION std::uint64_t capacity() const { return head_bytes() + dense.bytes(count); }
 };
 
-/// f(group, first, values) for each group of eight of n values.
+/// Calls f(group, first, values) for each group of eight of n values.
 template <class Team, class F>
 GLOBALQ_FUNCTION void for_each_eight(Team const& team, int n, F const& f) {
   for (int g = team.team_rank(); 8 * g < n; g += team.team_size()) f(g, 8 * g, n - 8 * g < 8 ? n - 8 * g : 8);
 }
 
-/// The parts of this thread: consecutive ones.
+/// The first part of a thread; its parts are consecutive.
 template <class Team>
 GLOBALQ_FUNCTION int first_part(Team const& team, int thread, int parts) {
   return static_cast<int>(static_cast<std::uint32_t>(thread * parts) /
                           static_cast<std::uint32_t>(team.team_size()));
 }
 
-/// What a part says about its codes.
+/// A summary of the codes of a part.
 struct part_summary {
   std::uint32_t mask = 0;   ///< a bit for each non-zero
-  std::uint32_t asked = 0;  ///< sparse_form::asks() of all
+  std::uint32_t asked = 0;  ///< sparse_form::asks() of all codes, combined by or
 };
 
 /// @param n  codes of the part, at most 32
@@ -88,14 +90,14 @@ GLOBALQ_FUNCTION part_summary summarize(Lane const* codes, int n) {
   return s;
 }
 
-/// A code in w bits, up to 8, as in wire::packed.
-/// @param origin  1: there is no zero
+/// A code of w bits, w <= 8, as in wire::packed.
+/// @param origin  1 if there is no zero
 GLOBALQ_FUNCTION std::uint64_t field_of(std::int32_t c, int w, int origin) {
   std::int32_t const m = c < 0 ? -c : c;
   return static_cast<std::uint32_t>(m - origin) | (c < 0 ? 1U << (w - 1) : 0U);
 }
 
-/// Up to eight codes in fields of w bits: the bytes of wire::packed, or for w = 16 of wire::int16.
+/// Packs up to eight codes into fields of w bits, as wire::packed does, or for w = 16 as wire::int16.
 template <class Lane>
 GLOBALQ_FUNCTION void pack_fields(Lane const* lanes, int n, int w, int origin, std::byte* out) {
   auto* const bytes = reinterpret_cast<std::uint8_t*>(out);
@@ -112,10 +114,10 @@ GLOBALQ_FUNCTION void pack_fields(Lane const* lanes, int n, int w, int origin, s
     bytes[k] = static_cast<std::uint8_t>(bits >> (8 * k));
 }
 
-/// What fields say, besides their codes.
+/// A summary of unpacked fields.
 struct fields_summary {
-  std::uint32_t asked = 0;  ///< sparse_form::asks() of all
-  bool bad = false;         ///< a code is beyond the largest, a zero, or bits are set behind the last one
+  std::uint32_t asked = 0;  ///< sparse_form::asks() of all codes, combined by or
+  bool bad = false;         ///< a code is zero or above the largest, or bits after the last field are set
 };
 
 template <class Lane>
@@ -146,7 +148,7 @@ GLOBALQ_FUNCTION fields_summary unpack_fields(std::byte const* in, int n, int w,
   return s;
 }
 
-/// Up to eight codes in fixed width.
+/// Packs up to eight codes in fixed width.
 /// @param lanes  aligned to eight bytes
 template <class Lane>
 GLOBALQ_FUNCTION void pack_dense(sparse_layout<Lane> const& of, Lane const* lanes, int n, std::byte* out) {
@@ -169,7 +171,7 @@ GLOBALQ_FUNCTION void pack_dense(sparse_layout<Lane> const& of, Lane const* lane
   }
 }
 
-/// @returns whether encoding could not have given these bytes
+/// @returns whether the bytes cannot result from encoding
 template <class Lane>
 GLOBALQ_FUNCTION bool unpack_dense(sparse_layout<Lane> const& of, std::byte const* in, int n, Lane* lanes) {
   bool bad = false;
@@ -186,7 +188,8 @@ GLOBALQ_FUNCTION bool unpack_dense(sparse_layout<Lane> const& of, std::byte cons
   return bad;
 }
 
-/// Moves n bytes. Where both begin at the same distance from a multiple of four, in words but for the edges.
+/// Copies n bytes, in words except at the edges.
+/// @pre from and to have the same remainder modulo 4
 template <class Team>
 GLOBALQ_FUNCTION void move_bytes(Team const& team, std::byte const* from, std::byte* to, int n) {
   using word = kernel::device::words_of<1>;
@@ -201,12 +204,12 @@ GLOBALQ_FUNCTION void move_bytes(Team const& team, std::byte const* from, std::b
   }
 }
 
-/// Where in scratch memory a block is put together that begins at @p p: as far from a multiple of four.
+/// The start of a block in scratch memory, with the same remainder modulo 4 as its place @p p in the body.
 GLOBALQ_FUNCTION std::byte* as_aligned(std::byte* stage, std::byte const* p) {
   return stage + (reinterpret_cast<std::uintptr_t>(p) & 3U);
 }
 
-/// Threads of a team, where kernels run on a device.
+/// Threads per team, if kernels run on a device.
 inline constexpr int sparse_threads = block_parts;
 
 }  // namespace GLOBALQ_ABI::wire::detail

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the codes of a row by a table of levels, in loops that compilers turn into vectors.
+/// @brief kernel: encodes a row by a table of levels, in loops that compilers vectorize.
 ///
-/// locate() of such levels is a search and a fraction in double, for one value after the other. Here the search is
-/// counting (few levels) or halving, for all values of a row, and the decision is taken on a line in float32 (see
-/// levels/table.hpp). Where the upper 24 bits of a word lie within slack() of it, which is rare, locate() decides.
+/// locate() of such levels searches and computes a fraction in double, one value at a time. Here all values of a row
+/// are searched together, by counting (few levels) or binary search, and lines in float32 give the decision (see
+/// levels/table.hpp). If the upper 24 bits of a word are within slack() of the line, which is rare, locate() decides.
 
 #include "../../core/concepts.hpp"
 #include "../../core/dtype.hpp"
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// What level schemes see: |z| * gain, cut off at @p top.
+/// Computes |z| * gain, at most @p top.
 template <int N>
 GLOBALQ_LOOP void magnitudes(float const* z, int count, float gain, float top, float* out) {
   std::uint32_t const most = bits_of(top);
@@ -28,7 +28,7 @@ GLOBALQ_LOOP void magnitudes(float const* z, int count, float gain, float top, f
   });
 }
 
-/// How many of the first 8 or 16 levels above the lowest one lie at or below each value.
+/// Counts for each value how many of the first 8 or 16 levels above the lowest one are at or below it.
 template <int N, int Levels>
 GLOBALQ_LOOP void count_levels(float const* ascending, float const* values, int count, std::int32_t* out) {
   static_assert(Levels == 8 || Levels == 16);
@@ -39,7 +39,8 @@ GLOBALQ_LOOP void count_levels(float const* ascending, float const* values, int 
     std::int32_t* __restrict index = out;
     int const end = n;
     GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) {  // written out: an inner loop would keep this one from being vectorized
+    for (int i = 0; i < end;
+         ++i) {  // unrolled by hand: an inner loop would prevent the vectorization of this one
       float const v = t[i];
       std::int32_t k = (l[0] <= v) + (l[1] <= v) + (l[2] <= v) + (l[3] <= v) + (l[4] <= v) + (l[5] <= v) +
                        (l[6] <= v) + (l[7] <= v);
@@ -51,7 +52,7 @@ GLOBALQ_LOOP void count_levels(float const* ascending, float const* values, int 
   });
 }
 
-/// The same of up to 127 levels.
+/// The same for up to 127 levels, by binary search.
 template <int N>
 GLOBALQ_LOOP void search_levels(float const* ascending, float const* values, int count, std::int32_t* out) {
   globalq::detail::with_count<N>(count, [=](auto n) {
@@ -73,13 +74,13 @@ GLOBALQ_LOOP void search_levels(float const* ascending, float const* values, int
   });
 }
 
-/// Whether 24 bits of a word decide. @param difference  of index and fraction, plus slack, and the word
+/// Whether the upper 24 bits of a word decide. @param difference  line (index and fraction, plus slack) minus the word
 GLOBALQ_FUNCTION bool decides(std::int32_t difference, std::uint32_t slack) {
   return (static_cast<std::uint32_t>(difference) & (0x1000000U - 2 * slack)) != 0;
 }
 
-/// Values and their indices to codes. Writes what decides() asks for in place of the indices.
-/// @returns false where some do not decide
+/// Encodes values, given their indices. Replaces the indices by the differences that decides() takes.
+/// @returns false if some values are not decided
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding, float const* z,
                                  float const* values, int count, std::uint32_t const* words,
@@ -116,9 +117,9 @@ GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding,
   return close == 0;
 }
 
-/// codes() of a row but for those that are not decided.
-/// @returns false where there are some
-/// @pre     levels.has_lines(): others could leave the range of an integer
+/// codes() of a row, except for values that are not decided.
+/// @returns false if there are such values
+/// @pre     levels.has_lines(); otherwise a line could exceed the range of an integer
 template <int N, class Levels, class Rounding, class Lane>
 GLOBALQ_FUNCTION bool decided_codes(Levels const& levels, Rounding const& rounding, float gain,
                                     float const* z, int count, std::uint32_t const* words,

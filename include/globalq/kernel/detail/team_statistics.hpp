@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: how a team of threads measures blocks of values that it has in the memory that it shares.
+/// @brief kernel: how a team of threads computes the statistics of blocks of values in shared memory.
 ///
-/// Value i of a block belongs to partial sum i % 16, of which a thread adds one, in the order of the values: the bits of
-/// kernel/reduction.hpp.
+/// Value i of a block belongs to partial sum i % 16, which one thread adds in the order of the values. The bits are
+/// those of kernel/reduction.hpp.
 
 #include "../block_statistic.hpp"
 #include "../device/registers.hpp"
@@ -13,17 +13,17 @@
 
 namespace GLOBALQ_ABI::norm::detail {
 
-/// Threads of a team.
+/// Threads per team.
 inline constexpr int statistics_threads = 128;
 
-/// Teams of a multiprocessor, of 21 KiB of shared memory each: Kokkos refuses a launch where they do not fit.
+/// Teams per multiprocessor, with 21 KiB of shared memory each: Kokkos refuses a launch if they do not fit.
 #if defined(KOKKOS_ARCH_AMPERE80) || defined(KOKKOS_ARCH_HOPPER90) || defined(KOKKOS_ARCH_BLACKWELL100)
 inline constexpr int statistics_teams = 5;
 #else
 inline constexpr int statistics_teams = 3;
 #endif
 
-/// How values of a type lie in memory.
+/// The representation of values of a type in memory.
 template <dtype Type>
 struct patterns_of {
   static constexpr int size = static_cast<int>(size_of(Type));
@@ -43,7 +43,7 @@ struct patterns_of {
     }
   }
 
-  /// The value with that pattern times 2^exponent, as load() has it.
+  /// The value with that pattern times 2^exponent, computed as in load().
   GLOBALQ_FUNCTION static float scaled(magnitude m, int exponent) {
     if constexpr (size == 8)
       return static_cast<float>(double_of(m) * globalq::power_of_two(exponent));
@@ -59,7 +59,7 @@ struct patterns_of {
       return as_double_bits(exact(m));
   }
 
-  /// The value with that pattern, of a type that float32 holds.
+  /// The value with that pattern, for types whose values float32 represents exactly.
   GLOBALQ_FUNCTION static float exact(std::uint32_t m) {
     if constexpr (Type == dtype::float32)
       return float_of(m);
@@ -70,7 +70,7 @@ struct patterns_of {
   }
 };
 
-/// The largest magnitude among every step-th of some staged values, from the thread-th on.
+/// The largest magnitude of every step-th staged value, starting with value `thread`.
 template <dtype Type>
 GLOBALQ_FUNCTION std::uint64_t find_max(std::byte const* values, int count, int thread, int step) {
   using patterns = patterns_of<Type>;
@@ -94,7 +94,7 @@ GLOBALQ_FUNCTION std::uint64_t find_max(std::byte const* values, int count, int 
   return patterns::max_bits(top);
 }
 
-/// The same of float32 values that begin at multiples of 16 bytes.
+/// find_max() for float32 values at a multiple of 16 bytes, four per access.
 GLOBALQ_FUNCTION std::uint64_t find_max_of_quads(std::byte const* values, int count, int thread, int step) {
   std::uint32_t top = 0;
   GLOBALQ_NO_UNROLL
@@ -112,7 +112,7 @@ GLOBALQ_FUNCTION std::uint64_t find_max_of_quads(std::byte const* values, int co
   return found < rest ? rest : found;
 }
 
-/// How add_powers() sees values: loaded times 2^loaded, and then times a factor.
+/// The values of add_powers(): loaded times 2^loaded, then times a factor.
 struct scaled_powers {
   int loaded;
   float factor;
@@ -121,7 +121,7 @@ struct scaled_powers {
     return multiply(Patterns::scaled(m, loaded), factor);
   }
 };
-/// As they are.
+/// The values of add_powers(), unscaled.
 struct plain_powers {
   template <class Patterns>
   GLOBALQ_FUNCTION float operator()(Patterns, typename Patterns::magnitude m) const {
@@ -129,7 +129,7 @@ struct plain_powers {
   }
 };
 
-/// Adds to partial sum number @p thread of add_powers().
+/// Adds powers to partial sum number @p thread of add_powers().
 /// @returns the largest magnitude
 template <dtype Type, class Seen>
 GLOBALQ_FUNCTION std::uint64_t find_powers(std::byte const* values, int count, int thread, std::uint32_t q,
@@ -148,13 +148,13 @@ GLOBALQ_FUNCTION std::uint64_t find_powers(std::byte const* values, int count, i
   return patterns::max_bits(top);
 }
 
-/// Values as a vector has them.
+/// Staged values of the type of the vector.
 struct any_type {
   template <dtype Type>
   GLOBALQ_FUNCTION static std::uint64_t max(std::byte const* values, int count, int thread, int step) {
     return find_max<Type>(values, count, thread, step);
   }
-  /// f(integral constant of the type).
+  /// Calls f with an integral constant of the type.
   template <class F>
   GLOBALQ_FUNCTION static void with_type(dtype type, F const& f) {
     switch (type) {
@@ -169,7 +169,7 @@ struct any_type {
     }
   }
 };
-/// Values of at most four bytes, staged as float32, each block at a multiple of 16 bytes.
+/// Values of at most four bytes, staged as float32; each block begins at a multiple of 16 bytes.
 struct as_float32 {
   template <dtype>
   GLOBALQ_FUNCTION static std::uint64_t max(std::byte const* values, int count, int thread, int step) {
@@ -181,7 +181,7 @@ struct as_float32 {
   }
 };
 
-/// Partial results of the blocks that a team has side by side.
+/// Partial results of the blocks that a team holds at a time.
 struct shared_sums {
   static constexpr int most_blocks = 16;
   static constexpr std::size_t bytes = most_blocks * 16 * (sizeof(double) + sizeof(std::uint64_t));
@@ -193,21 +193,21 @@ struct shared_sums {
   }
 };
 
-/// Measures blocks.
-/// @tparam Types  of values where they are staged: with_type(type, f); max<type>() as find_max()
+/// Computes the statistics of blocks.
+/// @tparam Types  type of staged values: any_type or as_float32
 template <class Types>
 struct team_statistics {
   dtype type;  ///< of the values
   std::uint32_t q;
 
-  /// @param for_values  for_values(threads, f): f(block, thread, staged values, count) for each of @p threads threads of each
-  ///                    block, once its values, or some of them, are there
-  /// @param found       one a block; may lie where the values were
+  /// @param for_values  for_values(threads, f) calls f(block, thread, staged values, count) for each of @p threads
+  ///                 threads of each block, once its values, or a part of them, are staged
+  /// @param found       one per block; may overwrite the staged values
   template <class Team, class Values>
   KOKKOS_FUNCTION void measure(Team const& team, int blocks, shared_sums const& s, Values const& for_values,
                                statistic* found) const {
     bool const unscaled = type != dtype::float64 && q <= max_unscaled_order;
-    // a largest value may be looked for by more threads than there are sums, or by fewer
+    // a maximum can use more threads than there are sums, or fewer
     int const threads = unscaled ? 16 : (blocks == 1 ? shared_sums::most_blocks * 4 : (blocks > 8 ? 8 : 16));
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * (threads < 16 ? 16 : threads)), [&](int k) {
       s.most()[k] = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop body of a device of float32 frames: add in the order given, then send on or write the mean.
+/// @brief kernel: the loop body of a device for float32 frames: adds in the given order, then writes a frame or the
+/// mean.
 
 #include "../load_store.hpp"
 #include "../plain.hpp"
@@ -32,7 +33,7 @@ struct add_floats : plain_call {
   }
 
  private:
-  /// All memory is asked for before it is used: that of the next source too.
+  /// Issues all loads before their use, including those of the next source.
   GLOBALQ_FUNCTION void add(value_rows const& rows, int power, value_rows::floats& sum) const {
     value_rows::words next{};
     if (sources.count > 0) rows.load<4>(sources[0].codes, next);
@@ -62,7 +63,7 @@ struct add_floats : plain_call {
       value_rows::words raw;
       rows.load<4>(values, raw);
       value_rows::for_each([&](int r, int i) { sum[r][i] = float_of(raw[r][i]); });
-      if (exponent == 0) return;  // a NaN keeps its bits
+      if (exponent == 0) return;  // so that a NaN keeps its bits
       float const factor = power_of_two_float(exponent);
       value_rows::for_each([&](int r, int i) { sum[r][i] = multiply(sum[r][i], factor); });
     } else if (x.type == dtype::bfloat16) {
@@ -104,7 +105,7 @@ struct add_floats : plain_call {
     if (beyond) Kokkos::atomic_or(faults, static_cast<std::uint32_t>(out_of_range));
   }
 
-  /// A sum that travels on.
+  /// Stores a sum unscaled, into a frame.
   struct unscaled : kernel::detail::to_float32 {
     template <bool Add>
     GLOBALQ_FUNCTION static float stored(float v, store_scale const&, float) {
@@ -112,7 +113,7 @@ struct add_floats : plain_call {
     }
   };
 
-  /// Converts and writes. Returns the largest magnitude's bit pattern.
+  /// Converts and writes values. Returns the bit pattern of the largest magnitude.
   template <class Type>
   GLOBALQ_FUNCTION static typename Type::word store(value_rows const& rows, std::byte* values,
                                                     store_scale const& scale, value_rows::floats const& v) {
@@ -133,7 +134,7 @@ struct add_floats : plain_call {
   GLOBALQ_FUNCTION static std::uint32_t bits_of_any(float v) { return bits_of(v); }
   GLOBALQ_FUNCTION static std::uint64_t bits_of_any(double v) { return bits_of(v); }
 
-  /// Value i of a row that was zero.
+  /// Sets value i of a row that was zero.
   template <class Bits, int W>
   GLOBALQ_FUNCTION static void put(Bits bits, int i, std::uint32_t (&row)[W]) {
     if constexpr (sizeof(Bits) == 8) {

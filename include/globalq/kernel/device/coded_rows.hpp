@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the codes of a GPU thread's rows: read from a frame, checked and written into one.
+/// @brief kernel: the codes of a GPU thread's rows: reading them from a frame, checking them, and writing them to one.
 
 #include "../executor.hpp"
 #include "../loops.hpp"
@@ -10,9 +10,9 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Where the rows of a thread lie in a segment, and their codes in frames.
-/// @tparam Operands  of the call
-/// @tparam Rows      4: all rows of a thread. 1: one of them
+/// The position of a thread's rows in a segment, and of their codes in frames.
+/// @tparam Operands  operands of the call
+/// @tparam Rows      4: all rows of a thread; 1: one row
 template <class Operands, int Lanes, int Rows>
 class coded_rows {
  public:
@@ -36,7 +36,7 @@ class coded_rows {
     left_ = (whole_ ? tile_values : static_cast<int>(rest)) - 64 * row - 4 * lane;
   }
 
-  /// The bytes of the codes of a frame.
+  /// Loads the bytes of the codes from a frame.
   GLOBALQ_FUNCTION void fetch(std::byte const* frame, codes& raw) const {
     constexpr int bytes = row_bytes<wire_type, N>;
     frame = global(frame);
@@ -59,7 +59,7 @@ class coded_rows {
     }
   }
 
-  /// Bytes to codes, in place; reports bad bytes and codes out of range.
+  /// Unpacks bytes to codes, in place; reports invalid bytes and codes out of range.
   /// @param limit  the largest code
   GLOBALQ_FUNCTION void unpack(codes& c, std::uint32_t limit) const {
     bool bad = false;
@@ -78,12 +78,12 @@ class coded_rows {
     if (bad) o.report(bad_code);
   }
 
-  /// Reports codes that a reduce operator of one's own should not have given.
+  /// Reports codes out of range that a user-defined reduce operator returned.
   GLOBALQ_FUNCTION void check(codes const& c, std::uint32_t limit) const {
     if (out_of_range(c, limit)) o.report(bad_code);
   }
 
-  /// Codes into a frame.
+  /// Writes codes to a frame.
   GLOBALQ_FUNCTION void write(codes const& c, std::byte* frame) const {
     constexpr int bytes = row_bytes<wire_type, N>;
     if constexpr (!is_integer && !has_quads) {
@@ -120,7 +120,7 @@ class coded_rows {
 
   GLOBALQ_FUNCTION bool whole() const { return whole_; }
 
-  /// Values of a row.
+  /// The number of values in a row.
   GLOBALQ_FUNCTION int count(int r) const {
     int const left = left_ - 64 * r;
     return left < 0 ? 0 : (left < N ? left : N);
@@ -131,13 +131,13 @@ class coded_rows {
 
   Operands const& o;
   std::uint64_t first_;  ///< of the first row, in the segment
-  int row_;              ///< which that is
+  int row_;              ///< index of the first row
   int left_;             ///< values from there to the end of the tile or of the segment
-  bool whole_;           ///< all rows are
+  bool whole_;           ///< whether all values of the tile exist
 
  private:
   static constexpr bool is_integer = globalq::detail::is_integer_wire<wire_type>();
-  /// Whether a packed wire works in registers.
+  /// Whether a packed wire can be packed and unpacked in registers.
   static constexpr bool has_quads =
       globalq::detail::SaysQuadBytes<wire_type> && !is_integer && sizeof(lane_type) == 1;
   static constexpr int row_stride = row_bytes<wire_type, 64>;
@@ -146,7 +146,7 @@ class coded_rows {
     return static_cast<int>(o.wire.bytes(static_cast<std::uint64_t>(n)));
   }
 
-  /// The bits of word k of a row that its codes take.
+  /// The bits of word k of a row that its n codes occupy.
   GLOBALQ_FUNCTION std::uint32_t used_mask(int n, int k) const {
     int const used = n * o.wire.bits() - 32 * k;
     return used <= 0 ? 0U : (used >= 32 ? ~0U : (1U << used) - 1U);
@@ -200,7 +200,7 @@ class coded_rows {
     }
   }
 
-  /// Wires that know nothing of registers.
+  /// For wires without functions for registers.
   GLOBALQ_FUNCTION void unpack_slowly(std::byte const* frame, int r, code_row<lane_type, N>& out) const {
     lane_type buffer[N];
     out.clear();

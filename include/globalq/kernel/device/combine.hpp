@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop bodies of a device that make frames: add as codes, add as values and encode again; and that check
-/// them. Each reads every input once and writes its output once; what lies between stays in registers.
+/// @brief kernel: the loop bodies of a device that write frames (adding codes, or adding values and encoding again) or
+/// check them. Each reads every input once and writes its output once; intermediate results stay in registers.
 
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
@@ -10,12 +10,12 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
+/// Adds own codes and the codes of the sources by a reduce operator on codes. Without sources it only encodes.
 template <class Operands, class Op>
 struct add_codes {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>,
                        code_lanes = device::code_lanes<typename Operands::wire_type>;
-  /// Whether what it gives is in range.
+  /// Whether the operator is the library's, so that its results need no range check.
   static constexpr bool is_built_in =
       std::is_same_v<Op, reduce::sum> || std::is_same_v<Op, reduce::exponential>;
 
@@ -34,7 +34,7 @@ struct add_codes {
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
     share_of_piece<Lanes, Rows>(index, lane, out, 0);
   }
-  /// @param to  where codes of the operands' first value would be written
+  /// @param to  where the code of the operands' first value would be written
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share_of_piece(std::uint64_t index, int lane, std::byte* to, int) const {
     bool const own = device_lanes == code_lanes ? o.own : Lanes == device_lanes;
@@ -43,7 +43,7 @@ struct add_codes {
   }
 
  private:
-  /// The work of a GPU thread on one or all of its rows.
+  /// Processes one or all rows of a GPU thread.
   template <class Share>
   GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane, bool own,
                                  std::byte* to) const {
@@ -70,7 +70,7 @@ struct add_codes {
   }
 };
 
-/// own values + decoded sources -> codes of the sum.
+/// Adds own values and decoded sources, and encodes the sum.
 template <class Operands>
 struct add_values {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
@@ -79,7 +79,7 @@ struct add_values {
 
   Operands o;
   std::byte* out;
-  std::byte* scales;  ///< local norms: those of the sum, as they travel
+  std::byte* scales;  ///< local norms: the scales of the sum, as they travel
 
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
@@ -88,7 +88,7 @@ struct add_values {
   }
 
  private:
-  /// The work of a GPU thread on one or all of its rows.
+  /// Processes one or all rows of a GPU thread.
   template <class Share>
   GLOBALQ_FUNCTION void add_rows(Share const& part, std::uint64_t index, int lane) const {
     typename Share::floats sum;
@@ -115,7 +115,7 @@ struct add_values {
   }
 };
 
-/// Frames -> nothing but a report of codes out of range.
+/// Reads frames and reports codes out of range.
 template <class Operands>
 struct check_codes {
   static constexpr int device_lanes = device::code_lanes<typename Operands::wire_type>;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop body of a device at the end of a call: frames to the mean, written to a vector or added to it.
+/// @brief kernel: the loop body of a device at the end of a call: decodes frames, and writes the mean or adds it to a
+/// vector.
 
 #include "share.hpp"
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Frames that together hold every worker -> the mean, written to a vector or added to it.
+/// Decodes frames that together contain every worker, and writes the mean to a vector or adds it.
 template <class Operands, bool Add = false>
 struct write_mean {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
   static constexpr int blocks(int lanes, int rows) {
     constexpr bool in_bytes =
-        row_bytes<typename Operands::wire_type, 4> >= 4;  // else there is more to unpack
+        row_bytes<typename Operands::wire_type, 4> >= 4;  // otherwise unpacking needs more registers
     return Add || !in_bytes ? 2 : device::blocks<Operands>(lanes, rows, true);
   }
   static constexpr bool takes_pieces = true;
-  /// 32 values, and those that they are added to, are too many at once.
+  /// Registers cannot hold 32 values and the 32 that they are added to.
   static constexpr bool row_by_row = Add && device_lanes > 1;
   static constexpr bool fits_registers() requires row_by_row { return false; }
   bool fits_registers() const requires(!row_by_row) {
@@ -26,7 +27,7 @@ struct write_mean {
 
   Operands o;
   mutable_vector y;
-  store_scale whole;  ///< where there are no buckets and no scales in the frames
+  store_scale whole;  ///< without buckets and without scales in the frames
 
   write_mean(Operands const& operands, mutable_vector to) : o(operands), y(to) {
     if (o.bucket == 0 && !o.local && o.agreed == nullptr) whole = o.mean_scale_of(0);
@@ -36,7 +37,7 @@ struct write_mean {
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
     share_of_piece<Lanes, Rows>(index, lane, nullptr, 0);
   }
-  /// @param source  the first of the piece's frames
+  /// @param source  index of the piece's first frame
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share_of_piece(std::uint64_t index, int lane, std::byte*, int source) const {
     if (o.agreed != nullptr && !o.agreed->writes) return;
@@ -45,7 +46,7 @@ struct write_mean {
   }
 
  private:
-  /// The work of a GPU thread on one or all of its rows.
+  /// Processes one or all rows of a GPU thread.
   template <class Share>
   GLOBALQ_FUNCTION void write_rows(Share const& part) const {
     typename Share::floats v, there;
@@ -102,13 +103,13 @@ struct write_mean {
     });
   }
 
-  /// A NaN that was there stays one, the same on all processors.
+  /// When adding, a NaN becomes a quiet NaN with the same bits on all processors.
   template <class Word>
   GLOBALQ_FUNCTION static Word quiet(Word bits, Word magnitude, Word infinity, Word nan) {
     return Add && (bits & magnitude) > infinity ? nan : bits;
   }
 
-  /// The same for float64.
+  /// The end of write_rows() for float64.
   template <class Share>
   GLOBALQ_FUNCTION void store_wide(Share const& part, typename Share::references const& m,
                                    typename Share::floats const& v) const {
@@ -139,7 +140,7 @@ struct write_mean {
     }
   }
 
-  /// Reports a result whose magnitude's bits are not below those of infinity.
+  /// Reports a result that is infinite or NaN: the bits of its magnitude are at least those of infinity.
   template <class Share, class F>
   GLOBALQ_FUNCTION void report_beyond(Share const& part, std::uint32_t infinity, F const& magnitude) const {
     std::uint32_t top = 0;
@@ -153,7 +154,7 @@ struct write_mean {
     if (top >= infinity) o.report(out_of_range);
   }
 
-  /// What becomes of the sums of a row.
+  /// The factors from the sums of a row to the mean.
   struct ending {
     int reference;
     float factor, post;
@@ -169,7 +170,7 @@ struct write_mean {
     return {reference, s.factor, s.post};
   }
 
-  /// What accumulated values are multiplied by in a bucket.
+  /// The factor from the accumulated values of a bucket to the mean.
   GLOBALQ_FUNCTION store_scale scale_of(std::uint64_t b, int reference) const {
     if (o.bucket != 0 || o.local) return o.mean_scale_of(b, reference);
     if (o.agreed == nullptr) return whole;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what a kernel of a device gets: the operands of a call, and the policies that it was compiled for.
+/// @brief kernel: the argument of a device kernel: the operands of a call, and the policies that the kernel was
+/// compiled for.
 
 #include "../operands.hpp"
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// @tparam Levels,Rounding,Wire  policies, with their numbers as data
+/// @tparam Levels,Rounding,Wire  policies; their parameters are run-time data
 template <class Levels, class Rounding, class Wire>
 struct operands : segment_operands<Rounding> {
   using lane = typename Wire::lane;
@@ -24,7 +25,7 @@ struct operands : segment_operands<Rounding> {
     this->max_code = scheme.max_code();
   }
 
-  /// Only evenly spaced levels are shifted back.
+  /// Shifts are subtracted again only for evenly spaced levels.
   GLOBALQ_ANY_FUNCTION
   GLOBALQ_FUNCTION float shift_of(source_view const& s, std::uint64_t b) const {
     if constexpr (globalq::detail::adds_as_integers<Levels>())

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what a GPU thread holds: rows of values and codes in registers, read and written in wide accesses.
+/// @brief kernel: the registers of a GPU thread: rows of values and codes, loaded and stored in wide accesses.
 ///
-/// Everything is indexed by constants, so that nothing lies in (slow) local memory. A test runs the same code on a host.
+/// All indices are compile-time constants, so that nothing is placed in (slow) local memory. A test runs the same code
+/// on a host.
 
 #include "../../core/concepts.hpp"
 #include "../../core/dtype.hpp"
@@ -16,7 +17,7 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Bytes of one access to Bytes bytes.
+/// The width in bytes of the accesses that move Bytes bytes.
 template <int Bytes>
 inline constexpr int access_bytes = [] {
   int width = 1;
@@ -24,7 +25,7 @@ inline constexpr int access_bytes = [] {
   return width;
 }();
 
-/// As much memory as one access moves. It may alias anything.
+/// The memory of one access. It may alias any type.
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #define GLOBALQ_MAY_ALIAS [[gnu::may_alias]]
 #else
@@ -36,7 +37,7 @@ struct GLOBALQ_MAY_ALIAS alignas(4 * Words) words_of {
 };
 using uint16_alias GLOBALQ_MAY_ALIAS = std::uint16_t;
 
-/// Tells a device compiler that an address read from memory is one of global memory (which pinned memory is too).
+/// Lets a device compiler assume that a pointer is to global memory (which includes pinned memory).
 template <class T>
 GLOBALQ_FUNCTION T* global(T* p) {
 #if defined(__CUDA_ARCH__)
@@ -45,7 +46,7 @@ GLOBALQ_FUNCTION T* global(T* p) {
   return p;
 }
 
-/// Whether whole rows of Bytes bytes, any number of 16-byte units apart, can be moved in accesses of access_bytes.
+/// Whether whole rows of Bytes bytes can be moved in accesses of access_bytes, if rows are multiples of 16 bytes apart.
 template <int Bytes>
 GLOBALQ_FUNCTION bool aligned(void const* p) {
   return reinterpret_cast<std::uintptr_t>(p) % access_bytes<Bytes> == 0;
@@ -92,7 +93,7 @@ GLOBALQ_FUNCTION void store_whole(std::byte* p, std::uint32_t const (&in)[W]) {
   }
 }
 
-/// Reads the first @p count of at most 4 * W / Size elements of Size bytes; the others are zero.
+/// Reads the first @p count of at most 4 * W / Size elements of Size bytes, and sets the others to zero.
 template <int Size, int W>
 GLOBALQ_FUNCTION void load_some(std::byte const* p, int count, std::uint32_t (&out)[W]) {
   GLOBALQ_UNROLL
@@ -131,9 +132,10 @@ GLOBALQ_FUNCTION void store_some(std::byte* p, int count, std::uint32_t const (&
     }
 }
 
-/// The elements of Size bytes of rows of N, 64 apart: of all at once where rows are whole and lie so, else one by one.
+/// Loads or stores the elements of Size bytes of rows of N, 64 apart: in wide accesses if rows are whole and aligned,
+/// otherwise one by one.
 /// @param p      the first row
-/// @param count  count(row): how many there are; those behind are zero, and not written
+/// @param count  count(row): number of elements in a row; elements beyond it are zero, and not written
 /// @{
 template <int N, int Size, int R, int W, class Count>
 GLOBALQ_FUNCTION void load_rows(std::byte const* p, bool whole, Count const& count,
@@ -159,11 +161,11 @@ GLOBALQ_FUNCTION void store_rows(std::byte* p, bool whole, Count const& count,
 }
 /// @}
 
-/// N codes side by side in registers, as an integer wire has them in memory.
+/// N codes in registers, in the layout of an integer wire in memory.
 template <class Lane, int N>
 struct code_row {
   static constexpr int width = 8 * static_cast<int>(sizeof(Lane));
-  static constexpr int each = 32 / width;  ///< codes a word
+  static constexpr int each = 32 / width;  ///< codes per word
 
   std::uint32_t word[N / each];
 
@@ -174,31 +176,31 @@ struct code_row {
   GLOBALQ_FUNCTION std::int32_t get(int i) const {
     return static_cast<Lane>(word[i / each] >> (width * (i % each)));
   }
-  /// @pre the place is clear
+  /// @pre the code at i is zero
   GLOBALQ_FUNCTION void set(int i, std::int32_t code) {
     word[i / each] |= static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<Lane>>(code))
                       << (width * (i % each));
   }
 };
 
-/// Bytes of N codes on a wire where they are 1, 2 or a multiple of 4, known when compiling; else 0.
+/// Bytes of N codes on a wire, if four codes take 1, 2 or a multiple of 4 bytes, known at compile time; otherwise 0.
 template <class Wire, int N>
 inline constexpr int row_bytes = globalq::detail::quad_bytes<Wire>() * (N / 4);
 
-/// Lanes of a thread that works on values: 4 consecutive values, 16 bytes of float32, lie beside those of the next
-/// thread, so that a warp's accesses leave no gaps. 8 where four codes are not whole bytes.
+/// Lanes of a thread that processes values. One lane is 4 consecutive values, 16 bytes of float32, adjacent to those of
+/// the next thread, so that a warp's accesses leave no gaps. Two lanes if four codes are not whole bytes.
 template <class Wire>
 inline constexpr int value_lanes = row_bytes<Wire, 4> != 0 ? 1 : 2;
 
-/// Lanes of a thread that works on codes only: 16 bytes of codes, or fewer where codes are narrower than a byte.
+/// Lanes of a thread that processes only codes: 16 bytes of codes, or fewer if codes are narrower than a byte.
 template <class Wire>
 inline constexpr int code_lanes = row_bytes<Wire, 4> == 0
                                       ? 2
                                       : (row_bytes<Wire, 4> > 4 ? 16 / row_bytes<Wire, 4> : 4);
 
-/// Blocks of 256 threads that a multiprocessor is to hold: 4 leave 64 registers a thread, 3 leave 80 and 2 leave 128. All
-/// keep more of a vector on its way than the latency of memory asks for.
-/// @param heavy  whether a thread holds more than its values and what becomes of them
+/// Blocks of 256 threads that a multiprocessor must hold: 4 leave 64 registers per thread, 3 leave 80 and 2 leave 128.
+/// Each number keeps enough loads in flight to hide the latency of memory.
+/// @param heavy  whether a thread holds more than its values and their results
 template <class Operands>
 constexpr int blocks(int lanes, int rows, bool heavy) {
   bool const shared_word = !Operands::rounding_type::word_per_coordinate;

@@ -3,9 +3,9 @@
 /// @file
 /// @brief kernel: the steps of the loop bodies for a GPU thread's share: four rows of a random tile, in registers.
 ///
-/// The same results as host/operands.hpp and loops.hpp give for a host thread's 1,024 values in L1, in another
-/// shape: all memory is asked for before the first use, whatever is done is done for all values of a row, also where the
-/// vector has ended (nothing is read or written there), and buckets change the numbers but not the code.
+/// Results are those of host/operands.hpp and loops.hpp for a host thread's 1,024 values in L1. All loads are issued
+/// before their first use. Every value of a row is processed, even beyond the end of the vector (where nothing is read
+/// or written). Buckets change the numbers but not the control flow.
 
 #include "../executor.hpp"
 #include "../loops.hpp"
@@ -16,15 +16,15 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Whether a thread can do all its rows at once: values are narrow, and no row lies in two buckets.
+/// Whether a thread can process all its rows at once: values have at most 4 bytes, and no row spans two buckets.
 template <class Operands>
 GLOBALQ_FUNCTION bool fits_registers(Operands const& o) {
   constexpr int row = 4 * value_lanes<typename Operands::wire_type>;
   return o.x.type != dtype::float64 && o.bucket % row == 0;
 }
 
-/// @tparam Operands  of the call
-/// @tparam Rows      4: all rows, in as many registers, where fits_registers(). 1: one of them; anything goes
+/// @tparam Operands  operands of the call
+/// @tparam Rows      4: all rows at once, if fits_registers(). 1: one row at a time, for any operands
 template <class Operands, int Lanes, int Rows = 4>
 class share : public coded_rows<Operands, Lanes, Rows> {
   using base = coded_rows<Operands, Lanes, Rows>;
@@ -45,11 +45,11 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   using floats = float[R][N];
   using words = std::uint32_t[R][N];
 
-  /// @param source  the first of its frames among those of the operands
+  /// @param source  index of the share's first frame among those of the operands
   GLOBALQ_FUNCTION share(Operands const& operands, std::uint64_t index, int lane, int row = 0, int source = 0)
       : base(operands, index, lane, row), source_(source) {}
 
-  /// The words of a thread's values.
+  /// The random words of a thread's values.
   struct drawn {
     random::words4 group[Lanes];
   };
@@ -63,7 +63,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     return d;
   }
 
-  /// f(share) for all rows at once, or for one after the other, that are not empty.
+  /// Calls f(share) for all rows at once, or for one after the other, omitting empty ones.
   template <class F>
   GLOBALQ_FUNCTION static void for_each(Operands const& o, std::uint64_t index, int lane, F const& f,
                                         int source = 0) {
@@ -74,7 +74,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// sum + theirs by a reduce operator.
+  /// Adds `theirs` to `sum` by a reduce operator.
   template <class Op>
   GLOBALQ_FUNCTION void add(codes& sum, codes const& theirs, drawn const& d) const {
     GLOBALQ_UNROLL
@@ -100,9 +100,9 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// The vector's values times 2^exponent times gain.
-  /// @param scale  bucket, row -> what note() gets; has the members of input_scale
-  /// @param note   called for each value with its bucket's scale, row and place
+  /// Loads the vector's values times 2^exponent times gain.
+  /// @param scale  scale(bucket, row) returns an object with the members of input_scale
+  /// @param note   note(that object, row, position) is called for each value
   template <class Scale, class Note>
   GLOBALQ_FUNCTION void load(const_vector x, Scale const& scale, Note const& note, floats& z) const {
     using input = decltype(scale(std::uint64_t{}, 0));
@@ -111,7 +111,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         std::uint32_t raw[1][2 * N];
         load_elements<8>(x.data, raw);
         GLOBALQ_UNROLL
-        for (int i = 0; i < N; ++i) z[0][i] = 0;  // not all of a row may be in a bucket
+        for (int i = 0; i < N; ++i) z[0][i] = 0;  // the loop below skips values beyond the end
         for_each_value(false, scale, [&](input const& in, int r, int i) {
           double const v = double_of((static_cast<std::uint64_t>(raw[r][2 * i + 1]) << 32) | raw[r][2 * i]);
           z[r][i] = multiply(static_cast<float>(v * power_of_two(in.exponent)), in.gain);
@@ -137,7 +137,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         });
   }
 
-  /// Values of at most four bytes as float32.
+  /// Loads values of at most four bytes as float32.
   GLOBALQ_FUNCTION void load_narrow(const_vector x, floats& z) const {
     if (x.type == dtype::float32) {
       words raw;
@@ -166,8 +166,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// Values to codes.
-  /// @param shared  the word of each value; unused where every coordinate draws its own
+  /// Encodes values.
+  /// @param shared  the word of each value; unused if every coordinate draws its own
   GLOBALQ_FUNCTION void encode(floats const& z, words const& shared, drawn const& d, codes& out) const {
     using rounding = typename Operands::rounding_type;
     GLOBALQ_UNROLL
@@ -204,7 +204,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// This worker's own values as codes.
+  /// Encodes this worker's own values.
   GLOBALQ_FUNCTION void encode_own(drawn const& d, codes& out) const {
     struct input {
       int exponent;
@@ -223,7 +223,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     encode(z, shared, d, out);
   }
 
-  /// The exponents that sums are taken in units of, where scales travel.
+  /// The exponents of the units of sums, if scales travel.
   struct references {
     int row[R] = {};
   };
@@ -234,7 +234,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
           false, [&](std::uint64_t b, int) { return o.reference(b, source_); }, m.row);
     return m;
   }
-  /// That of a bucket, which rows are in.
+  /// The exponent for a bucket that row r lies in.
   GLOBALQ_FUNCTION int reference_of(references const& m, std::uint64_t b, int r) const {
     if (!o.local) return 0;
     if constexpr (R == 1)
@@ -243,12 +243,12 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       return r < 2 ? (r == 0 ? m.row[0] : m.row[1]) : (r == 2 ? m.row[2] : m.row[3]);
   }
 
-  /// What a frame's levels become: each times factor, after a shift.
+  /// The decoding of a frame's levels: (level + shift) * factor.
   struct affine {
     float shift, factor;
   };
 
-  /// The sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
+  /// Computes the sum of own values (unencoded) and decoded sources, on the scale of segment_operands::sum_scale().
   /// @tparam Own  false: there are no own values
   template <bool Own>
   GLOBALQ_FUNCTION void accumulate(bool multiply_terms, references const& m, floats& sum) const {
@@ -262,7 +262,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
         GLOBALQ_UNROLL
-        for (int i = 0; i < N; ++i) sum[r][i] = -0.0F;  // changes nothing when added to
+        for (int i = 0; i < N; ++i) sum[r][i] = -0.0F;  // the neutral element: 0 + -0 is 0, and -0 + -0 is -0
       }
     }
     bool const same = !o.local && !o.rounding.shifts();
@@ -279,8 +279,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         sum);
   }
 
-  /// Adds what frames [from, to) decode to; @p next was fetched of the first.
-  /// @param each  each(number, frame, use) calls use(affine, row, place) for every value
+  /// Decodes and adds frames [from, to); the codes of the first were already fetched into @p next.
+  /// @param each  each(number, frame, use) calls use(affine, row, position) for every value
   template <class Each>
   GLOBALQ_FUNCTION void add_frames(codes next, int from, int to, Each const& each, floats& sum) const {
     GLOBALQ_NO_UNROLL
@@ -295,7 +295,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// Values to where the segment begins at @p out.
+  /// Writes values to an array that begins with the segment.
   GLOBALQ_FUNCTION void store_floats(floats const& v, float* out) const {
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -305,7 +305,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// The bytes of a vector's values.
+  /// Loads and stores the bytes of a vector's values.
   template <int Size, int W>
   GLOBALQ_FUNCTION void load_elements(void const* data, std::uint32_t (&raw)[R][W]) const {
     std::byte const* const p = static_cast<std::byte const*>(data) + (o.first + first_) * Size;
@@ -319,8 +319,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
         p, whole_, [&](int r) { return count(r); }, raw);
   }
 
-  /// use(scale(bucket, row), row, place) for every value.
-  /// @param same  all buckets have the same scale
+  /// Calls use(scale(bucket, row), row, position) for every value.
+  /// @param same  whether all buckets have the same scale
   template <class Scale, class Use>
   GLOBALQ_FUNCTION void for_each_value(bool same, Scale const& scale, Use const& use) const {
     if constexpr (R == 1) {
@@ -337,12 +337,12 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// scale(bucket, row) of each row, none of which lies in two buckets; row is the first in the bucket.
+  /// Computes scale(bucket, row) of each row, if none spans two buckets; row is the first in the bucket.
   template <class Scale, class Parameters>
   GLOBALQ_FUNCTION void for_each_row(bool same, Scale const& scale, Parameters (&p)[R]) const {
     bool const one = same || o.bucket == 0;
     GLOBALQ_NO_UNROLL
-    for (int row = 0; row < R;) {  // one copy of scale(), which may be long
+    for (int row = 0; row < R;) {  // a loop, so that scale(), which may be long, is compiled once
       std::uint64_t const index = index_of(row), b = one ? 0 : o.bucket.quotient(index);
       Parameters const now = scale(b, row);
       GLOBALQ_UNROLL
@@ -354,20 +354,20 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     }
   }
 
-  /// The buckets of rows, none of which lies in two, counted from bucket @p first on; of rows that are not there @p last or less.
+  /// The buckets of rows that span one each, relative to @p first, and at most @p last (for rows beyond the end).
   GLOBALQ_FUNCTION void find_buckets(std::uint64_t first, int last, int (&of)[R]) const {
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r)
       of[r] = smaller(static_cast<int>(o.bucket.quotient(index_of(r)) - first), last);
   }
 
-  /// The first of the frames.
+  /// The index of the first frame.
   GLOBALQ_FUNCTION int source() const { return source_; }
 
  private:
   int source_;
 
-  /// The word of four values.
+  /// The word shared by four values, before it is rotated for each.
   GLOBALQ_FUNCTION std::uint32_t word_of(drawn const& d, int l, int r) const {
     if constexpr (R > 1) return d.group[l].word[r];
     std::uint32_t const *const w = d.group[l].word, low = row_ == 0 ? w[0] : w[1],
@@ -375,10 +375,10 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     return row_ < 2 ? low : high;
   }
 
-  /// The vector's index of the first value of a row.
+  /// The index in the vector of the first value of a row.
   GLOBALQ_FUNCTION std::uint64_t index_of(int row) const { return o.first + first_ + row_start(row); }
 
-  /// The same for the values of a row that may lie in several.
+  /// for_each_value() for a row that may span several buckets.
   template <class Scale, class Use>
   GLOBALQ_FUNCTION void for_each_run_of_row(bool same, Scale const& scale, Use const& use) const {
     bool const one = same || o.bucket == 0;

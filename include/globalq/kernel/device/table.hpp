@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: a table of levels as kernels of a device see it: a few numbers, and arrays that they gather from.
+/// @brief kernel: a table of levels for device kernels: some parameters, and arrays that threads gather from.
 ///
-/// A gather within a few lines of 128 bytes costs a GPU about as much as one from shared memory. A search in the arguments
-/// of a kernel, by an address that differs between the threads of a warp, costs a turn for each address instead.
+/// A gather within a few cache lines of 128 bytes costs a GPU about as much as one from shared memory. A search in the
+/// kernel's arguments, at addresses that differ between the threads of a warp, would take one transaction per address
+/// instead.
 
 #include "../../core/concepts.hpp"
 
@@ -13,21 +14,21 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// What a table has in the memory of a device. See write_table.hpp for how it gets there.
+/// The arrays of a table in device memory. write_table.hpp writes them.
 struct table_numbers {
   static constexpr int capacity = 128, most_cells = 1024;
-  /// A level, and 1 over the distance to the next one: 0 for the last level.
+  /// A level, and 1 over its distance to the next one: 0 for the last level.
   struct alignas(8) gap {
     float level, rate;
   };
 
-  gap gaps[capacity];               ///< by index; levels behind the last one are 2
+  gap gaps[capacity];               ///< by index; 2 after the last level
   std::uint32_t cells[most_cells];  ///< see table_view::gap_of()
   double rates[capacity];           ///< 2^32 over the distance to the next level, 0 for the last
   float values[256];                ///< of codes from 0 to 127, and from -128 to -1
 };
 
-/// One element, from memory that does not change while a kernel runs.
+/// Loads one element from memory that is constant while a kernel runs.
 /// @{
 template <class Number>
 GLOBALQ_FUNCTION Number gathered(Number const* p) {
@@ -47,21 +48,22 @@ GLOBALQ_FUNCTION table_numbers::gap gathered(table_numbers::gap const* p) {
 }
 /// @}
 
-/// How values find their gap: t + offset, as a float's bits, has the cell in its upper bits.
+/// The cells by which values find their gap: the upper bits of the float t + offset are the cell.
 struct table_cells {
-  float offset = 0;          ///< a power of two: cells are even below it, and finer toward zero above
-  std::int32_t shift = 0;    ///< bits within a cell; 0: there are no cells, and gaps are searched by halving
+  float offset = 0;  ///< a power of two: cells are even below it, and finer toward zero above
+  std::int32_t shift =
+      0;  ///< number of bits within a cell; 0: there are no cells, and binary search finds gaps
   std::uint32_t lowest = 0;  ///< cell of t = 0
   std::uint32_t count = 0;
   std::uint32_t slack = 0;  ///< see table_view
 };
 
-/// Levels as level_table has them, in the memory of a device.
+/// The levels of a level_table, in device memory.
 ///
-/// An index is decided in float32: with the gap k and the fraction f of a magnitude in it, the index is k + 1 where
-/// f * 2^32 is above the word, else k, so it is the upper byte of "place" = (k + 1 + f) * 2^24 - word / 2^8. Rounding moves
-/// a place by less than slack, so where the lower bits are nearer than that to a multiple of 2^24, locate() decides: it
-/// gives the bits of level_table::locate(), the definition.
+/// An index is computed in float32. For a magnitude in gap k, at fraction f of it, the index is k + 1 if f * 2^32 is
+/// above the word, otherwise k. It is therefore the upper byte of "place" = (k + 1 + f) * 2^24 - word / 2^8. Rounding
+/// changes a place by less than slack. If the lower bits are within slack of a multiple of 2^24, locate() decides
+/// instead; it gives the bits of level_table::locate(), the definition.
 class table_view {
  public:
   static constexpr bool evenly_spaced = false;
@@ -83,7 +85,7 @@ class table_view {
   GLOBALQ_FUNCTION float extent() const { return 1.0F; }
   GLOBALQ_FUNCTION std::uint32_t max_code() const { return size_; }
 
-  /// What a magnitude lies in, and 2^32 times where.
+  /// The index of the gap that contains a magnitude, and 2^32 times the fraction within it.
   struct found {
     std::int32_t index;
     std::uint32_t threshold;
@@ -114,18 +116,19 @@ class table_view {
   GLOBALQ_FUNCTION bool zero_free() const { return zero_free_; }
   GLOBALQ_FUNCTION bool reversed() const { return reversed_; }
 
-  /// Gaps are numbered from here on, so that what place_of() adds up is an index.
+  /// The number of the first gap, chosen so that the sum in place_of() is an index.
   static constexpr std::uint32_t first_gap = 0x81;
 
-  /// Whether a gap lies above a magnitude. @pre gap < first_gap + 128
+  /// Whether a gap begins above a magnitude. @pre gap < first_gap + 128
   GLOBALQ_FUNCTION bool begins_above(std::uint32_t gap, float t) const {
     return gathered(&numbered(gap)->level) > t;
   }
 
-  /// The gap of a magnitude, or next to a level that of the other side.
+  /// The gap of a magnitude; next to a level, it may be the gap on the other side of that level.
   ///
-  /// A cell holds its first gap above the bits that lie within a cell, and below them a number whose sum with those bits
-  /// reaches the next gap at the level that lies within the cell: there is at most one.
+  /// The entry of a cell holds the number of its first gap above the bits that lie within a cell. Below them it holds a
+  /// number whose sum with those bits carries into the next gap at the level inside the cell. A cell contains at most
+  /// one such level.
   /// @pre has_cells()
   GLOBALQ_FUNCTION std::uint32_t gap_of(float t) const {
     std::uint32_t const at = bits_of(t + offset_);
@@ -136,19 +139,19 @@ class table_view {
 
   /// The place of a magnitude in or next to a gap.
   ///
-  /// The bits of 1 + f are 127 * 2^23 + f * 2^23. Twice that is 127 * 2^24 + f * 2^24; with the number of the first gap above
-  /// it 127 becomes 0, and ~word adds 1 - word.
+  /// The bits of 1 + f are 127 * 2^23 + f * 2^23. Twice that is 127 * 2^24 + f * 2^24. Adding first_gap above the lower
+  /// 24 bits turns 127 into 0, and ~word adds 1 - word.
   /// @param negated  the upper 24 bits of ~word
   GLOBALQ_FUNCTION std::uint32_t place_of(float t, std::uint32_t gap, std::uint32_t negated) const {
     table_numbers::gap const g = gathered(numbered(gap));
-    float const fraction = (t - g.level) * g.rate + start_;  // fused or not
+    float const fraction = (t - g.level) * g.rate + start_;  // a fused multiply-add is allowed here
     return 2 * bits_of(fraction) + ((gap << 24) + negated);
   }
 
-  /// Whether a place does not decide.
+  /// Whether a place is too close to a boundary, so that the definition must decide.
   GLOBALQ_FUNCTION bool is_open(std::uint32_t place) const { return (place & open_) == 0; }
 
-  /// The place that the definition decides for.
+  /// The place according to the definition.
   /// @param compared  compared() of the rounding
   GLOBALQ_FUNCTION std::uint32_t decided_place(float t, std::uint32_t compared) const {
     found const at = find(t);
@@ -157,7 +160,7 @@ class table_view {
   }
 
  private:
-  /// In 64 bits, so that the subtraction is a part of the address.
+  /// Computed in 64 bits, so that the subtraction becomes part of the address.
   GLOBALQ_FUNCTION table_numbers::gap const* numbered(std::uint32_t gap) const {
     return there_->gaps + (std::uint64_t{gap} - first_gap);
   }
@@ -168,7 +171,7 @@ class table_view {
   }
 
   table_numbers const* there_ = nullptr;
-  std::uintptr_t cells_ = 0;  ///< where cell 0 would be
+  std::uintptr_t cells_ = 0;  ///< where the entry of cell 0 would be
   float offset_ = 0;
   float start_ = 1;  ///< 1 + slack * 2^-24
   std::int32_t shift_ = 0;

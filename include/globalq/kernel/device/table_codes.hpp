@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the codes of a GPU thread's values by a table of levels.
+/// @brief kernel: encodes a GPU thread's values by a table of levels.
 ///
-/// Each step is done for all values before the next one, so that their gathers are under way together. Indices become codes
-/// four at a time, in the bytes of a register.
+/// Each step processes all values before the next step begins, so that their gathers overlap. Indices become codes four
+/// at a time, in the bytes of a register.
 
 #include "../../core/quad.hpp"
 #include "../../rounding/stochastic.hpp"
@@ -14,18 +14,18 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Whether rows are encoded by encode_by_table(). Roundings that have only up() take locate() for each value.
+/// Whether encode_by_table() encodes rows. Roundings without compared() use locate() and up() for each value.
 template <class Levels, class Rounding>
 inline constexpr bool by_table = std::is_same_v<Levels, table_view>&& ComparesWords<Rounding>;
 
-/// Bits 24 to 31 of four words, side by side.
+/// Bits 24 to 31 of four words, packed into one.
 GLOBALQ_FUNCTION std::uint32_t upper_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c,
                                            std::uint32_t d) {
   return quad::permute(quad::permute(a, b, 0x73), quad::permute(c, d, 0x73), 0x5410);
 }
 
-/// Values on the scale of the levels to codes, as many as registers hold what belongs to them.
-/// @tparam R,N  rows, and values of each
+/// Encodes values on the scale of the levels, as many as fit the registers.
+/// @tparam R,N  number of rows, and values per row
 template <int R, int N, class Rounding>
 class table_codes {
  public:
@@ -39,8 +39,8 @@ class table_codes {
     });
   }
 
-  /// @param word  row, place -> the word of a value, before it is rotated where four values share one
-  /// @param out   R rows of codes, which are clear
+  /// @param word  word(row, position) is the word of a value, before the rotation if four values share one
+  /// @param out   R rows of codes, all zero
   template <class Word, class Row>
   GLOBALQ_FUNCTION void encode(Word const& word, Row* out) const {
     std::uint32_t place[R][N];
@@ -80,7 +80,7 @@ class table_codes {
     }
   }
 
-  /// NaN is as large as the last level.
+  /// At most 1; NaN counts as 1, the last level.
   GLOBALQ_FUNCTION static float magnitude(float z) {
 #if defined(__CUDA_ARCH__)
     return fminf(fabsf(z), 1.0F);
@@ -100,7 +100,7 @@ class table_codes {
   /// The upper 24 bits of ~compared().
   template <class Word>
   GLOBALQ_FUNCTION std::uint32_t negated(Word const& word, int r, int i) const {
-    if constexpr (std::is_same_v<Rounding, rounding::stochastic>) {  // rotated and moved down in one step
+    if constexpr (std::is_same_v<Rounding, rounding::stochastic>) {  // rotates and shifts in one step
       int const k = i % 4;
       return quad::permute(~word(r, i), 0, k == 0 ? 0x4321 : (k == 1 ? 0x4210 : (k == 2 ? 0x4103 : 0x4032)));
     } else {
@@ -119,7 +119,7 @@ class table_codes {
       each([&](int r, int i) { gap[r][i] += levels_.begins_above(gap[r][i] + step, t_[r][i]) ? 0U : step; });
   }
 
-  /// Decides open places by the definition, one after the other: rare, so short rather than fast.
+  /// Decides open places by the definition, one at a time. They are rare, so the code is small rather than fast.
   template <class Word>
   GLOBALQ_FUNCTION void decide(Word const& word, std::uint32_t (&place)[R][N]) const {
     GLOBALQ_NO_UNROLL
@@ -139,11 +139,11 @@ class table_codes {
     }
   }
 
-  /// Four indices of levels that are not their own codes.
+  /// Converts four indices to codes, for levels whose indices are not their codes.
   GLOBALQ_FUNCTION void to_codes(std::uint32_t& index, std::uint32_t& sign) const {
     std::uint32_t const zero = quad::signs(quad::zeros(index));
     if (levels_.reversed()) index = ((levels_.max_code() + 1) * quad::ones - index) & ~zero;
-    if (levels_.zero_free()) {  // minus the first level
+    if (levels_.zero_free()) {  // index 0 is minus the first level
       index |= zero & quad::ones;
       sign ^= zero;
     }
@@ -165,8 +165,8 @@ class table_codes {
   std::uint32_t sign_[R][N / 4];  ///< 0xff in the bytes of negative values
 };
 
-/// The codes of all rows of a thread, of 16 values at a time.
-/// @param word  row, place -> the word of a value, before it is rotated where four values share one
+/// Encodes all rows of a thread, 16 values at a time.
+/// @param word  word(row, position) is the word of a value, before the rotation if four values share one
 template <int R, int N, class Rounding, class Word, class Row>
 GLOBALQ_FUNCTION void encode_by_table(table_view const& levels, Rounding const& rounding,
                                       float const (&z)[R][N], Word const& word, Row (&out)[R]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the values of a GPU thread where there are no codes: four rows of four, read and written in wide accesses.
+/// @brief kernel: the values of a GPU thread without codes: four rows of four, loaded and stored in wide accesses.
 
 #include "../executor.hpp"
 #include "registers.hpp"
@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Rows of four consecutive values, 64 apart, of a segment: threads side by side leave no gaps between their accesses.
+/// Rows of four consecutive values, 64 apart, of a segment; adjacent threads leave no gaps between their accesses.
 class value_rows {
  public:
   static constexpr int R = 4, N = 4;
@@ -28,13 +28,13 @@ class value_rows {
 
   GLOBALQ_FUNCTION bool empty() const { return left_ <= 0; }
 
-  /// Values of a row.
+  /// The number of values in a row.
   GLOBALQ_FUNCTION int count(int r) const {
     int const left = left_ - 64 * r;
     return whole_ || left > N ? N : (left < 0 ? 0 : left);
   }
 
-  /// Values of Size bytes of a segment that begins at @p segment. Those behind its end are zero.
+  /// Loads or stores values of Size bytes of a segment that begins at @p segment. Loads give zero beyond its end.
   template <int Size, int W>
   GLOBALQ_FUNCTION void load(std::byte const* segment, std::uint32_t (&raw)[R][W]) const {
     load_rows<N, Size>(
@@ -46,7 +46,7 @@ class value_rows {
         global(segment) + first_ * Size, whole_, [&](int r) { return count(r); }, raw);
   }
 
-  /// f(row, place) for every value, those behind the end too.
+  /// Calls f(row, position) for every value, including those beyond the end.
   template <class F>
   GLOBALQ_FUNCTION static void for_each(F const& f) {
     GLOBALQ_UNROLL
@@ -59,7 +59,7 @@ class value_rows {
  private:
   std::uint64_t first_;  ///< of the first row, in the segment
   int left_;             ///< values from there to the end of the tile or of the segment
-  bool whole_;           ///< all rows are
+  bool whole_;           ///< whether all values of the tile exist
 };
 
 }  // namespace GLOBALQ_ABI::kernel::device

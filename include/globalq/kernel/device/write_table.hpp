@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: writes what kernels of a device need of a table of levels into their memory.
+/// @brief kernel: writes the arrays of a table of levels to device memory.
 
 #include "../../levels/table.hpp"
 #include "table.hpp"
@@ -12,15 +12,15 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-/// Levels as kernels of a device take them.
+/// The type of levels in device kernels.
 template <class Levels>
 using levels_on_device =
     std::conditional_t<std::is_same_v<Levels, levels::detail::level_table>, table_view, Levels>;
 
-/// The cells of a table: as few as hold at most one level besides one where they begin.
+/// Chooses the cells of a table: the fewest for which each has at most one level besides one at its beginning.
 ///
-/// Rounding in t + offset can put t on the wrong side of a level, by up to a unit of the last place of that sum. There the
-/// line of the other gap is off by that over the distance of its levels: slack counts it.
+/// Rounding of t + offset can move t to the wrong side of a level, by up to one unit in the last place of the sum. The
+/// line of the wrong gap is then off by that error divided by the distance of its levels. slack includes this error.
 class choose_cells {
  public:
   explicit choose_cells(levels::detail::level_table const& levels) : levels_(levels) {
@@ -33,8 +33,8 @@ class choose_cells {
 
  private:
   static constexpr std::uint32_t least_slack = 16, most_slack = 1024;
-  /// What place_of() can be off by, in units of 2^-24, besides: 1 each for difference, rate, product and sum, and for the
-  /// bits of the word that it does not see.
+  /// The other errors of place_of(), in units of 2^-24: 1 each for difference, rate, product and sum, and 1 for the
+  /// bits of the word that are dropped.
   static constexpr double of_rounding = 5;
 
   static std::uint32_t place(float t, float offset) { return bits_of(t + offset); }
@@ -44,7 +44,8 @@ class choose_cells {
 
   void try_offset(float offset) {
     double const miss = largest_miss(offset);
-    std::uint32_t slack = least_slack;  // above 2 the sum in place_of() has half of it
+    std::uint32_t slack =
+        least_slack;  // twice the error, because the sum in place_of() has half the precision above 2
     while (slack < 2 * (of_rounding + miss) && slack <= most_slack) slack *= 2;
     if (slack > most_slack) return;
     std::uint32_t const low = place(0, offset), high = place(1, offset);
@@ -65,14 +66,14 @@ class choose_cells {
     return true;
   }
 
-  /// How far beside its gap a value may be taken to be, in units of 2^-24 of a gap.
+  /// The largest distance, in units of 2^-24 of a gap, between a value and the gap that it is assigned to.
   double largest_miss(float offset) const {
     float const* const level = levels_.ascending();
     double worst = 0;
     for (std::uint32_t k = 1; k <= levels_.size(); ++k) {
       std::uint32_t const at = place_of_level(k, offset);
       if (place(float_of(bits_of(level[k]) - 1), offset) != at) continue;
-      // down to the middle between this place and the one before
+      // values round to this place from the midpoint between it and the previous place
       double const middle = (static_cast<double>(float_of(at - 1)) + static_cast<double>(float_of(at))) / 2,
                    unit = static_cast<double>(level[k]) + static_cast<double>(offset) - middle;
       double narrow = static_cast<double>(level[k]) - static_cast<double>(level[k - 1]);
@@ -87,7 +88,7 @@ class choose_cells {
   table_cells best_;
 };
 
-/// Writes the numbers of a table, which are arguments of the launch.
+/// Writes the arrays of a table whose levels are arguments of the launch.
 struct write_table {
   levels::detail::level_table levels;
   table_cells cells;
@@ -96,10 +97,10 @@ struct write_table {
   write_table(levels::detail::level_table const& table, table_numbers* there)
       : levels(table), cells(choose_cells(table).best()), to(there) {}
 
-  /// How many times it is called.
+  /// The number of calls of operator().
   std::uint64_t count() const { return std::max<std::uint64_t>(256, cells.count); }
 
-  /// The levels for kernels that are launched behind it.
+  /// The levels for kernels that are launched after this one.
   table_view view() const { return {levels, cells, to}; }
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t n) const {
@@ -117,7 +118,7 @@ struct write_table {
   GLOBALQ_FUNCTION void write_gap(std::uint32_t k) const {
     float const level = levels.ascending()[k];
     double rate = 0;
-    if (k < levels.size())  // as level_table has it
+    if (k < levels.size())  // as in level_table
       rate = 0x1p32 / (static_cast<double>(levels.ascending()[k + 1]) - static_cast<double>(level));
     to->gaps[k] = {level, static_cast<float>(rate * 0x1p-32)};
     to->rates[k] = rate;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop bodies of a host that make frames: add as codes, add as values and encode again; and that check
-/// them. Each reads every input once and writes its output once; what lies between stays in L1.
+/// @brief kernel: the loop bodies of a host that write frames (adding codes, or adding values and encoding again) or
+/// check them. Each reads every input once and writes its output once; intermediate results stay in L1.
 
 #include "operands.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
 
-/// own codes + codes of the sources -> codes, by a reduce operator on codes. With no sources: plain encoding.
+/// Adds own codes and the codes of the sources by a reduce operator on codes. Without sources it only encodes.
 template <class Lane>
 struct add_codes {
   operands<Lane> o;
   std::byte* out;
-  reduce_leaves<Lane> const* op = nullptr;  ///< looked at where there is something to add
+  reduce_leaves<Lane> const* op = nullptr;  ///< null if there is nothing to add
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     bool const in_place = o.as_lanes(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
@@ -50,13 +50,13 @@ struct add_codes {
   }
 
  private:
-  /// sum + the codes of source k.
-  /// @param sum  null: there is none yet, and what becomes one is checked together with the next source
+  /// Adds the codes of source k to the sum.
+  /// @param sum  null: there is no sum yet; unless unpacked, the first source is then checked together with the second
   Lane const* add(std::uint64_t index, piece const p, int k, Lane const* sum, Lane* buffer) const {
     source_view const s = o.sources[k];
     if (sum == nullptr) {
       sum = o.read(s, p, buffer);
-      if (sum == buffer) o.check(sum, p, s);  // it will be written over
+      if (sum == buffer) o.check(sum, p, s);  // because the buffer will be overwritten
       return sum;
     }
     Lane other[piece_values];
@@ -66,7 +66,7 @@ struct add_codes {
     if (op->add_tiles != nullptr && p.count % tile_values == 0) {
       std::uint32_t const bits = op->add_tiles(sum, theirs, words_of, o.tile_of(index), p.count / tile_values,
                                                result, o.as_lanes() ? o.ahead() : 0);
-      if (bits > o.limit_of(s)) {  // perhaps
+      if (bits > o.limit_of(s)) {  // a code may be out of range
         o.check(theirs, p, s);
         if (k == 1 && !o.own) o.check(o.read(o.sources[0], p, other), p, o.sources[0]);
       }
@@ -80,12 +80,12 @@ struct add_codes {
   }
 };
 
-/// own values -> their local norms and their codes: both from L1.
+/// Computes local norms of own values, and their codes, while the values are in L1.
 template <class Lane>
 struct encode_measured {
   add_codes<Lane> encode;
   std::byte* scales;
-  double* units;  ///< one a bucket of the vector; what encode reads where it runs by itself
+  double* units;  ///< one per bucket of the vector; read by `encode`, unless one loop measures and encodes
   norm::order q;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { encode.prefetch(index); }
@@ -106,14 +106,14 @@ struct encode_measured {
   }
 };
 
-/// own values + decoded sources -> codes of the sum.
+/// Adds own values and decoded sources, and encodes the sum.
 template <class Lane>
 struct add_values {
   operands<Lane> o;
   std::byte* out;
-  std::byte* scales;     ///< local norms: those of the sum, as they travel
-  bool measure = false;  ///< local norms: whether to write them; only with buckets_fit()
-  norm::order q{};       ///< of the local norm
+  std::byte* scales;     ///< local norms: the scales of the sum, as they travel
+  bool measure = false;  ///< local norms: whether to compute and write them; only with buckets_fit()
+  norm::order q{};       ///< the local norm
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     o.prefetch(index);
@@ -150,7 +150,7 @@ struct add_values {
   }
 
  private:
-  /// What sums of a bucket are multiplied by; their norm is measured first where that is wanted.
+  /// The factor from the sums of a bucket to values that are encoded; measures their norm first if `measure` is set.
   GLOBALQ_ALWAYS_INLINE float gain_of(std::uint64_t b, float const* sum, int count) const {
     if (o.local && measure) {
       norm::statistic const s = o.by.leaf->statistic({sum, dtype::float32}, 0, count, q);
@@ -160,7 +160,7 @@ struct add_values {
   }
 };
 
-/// Frames -> nothing but a report of codes out of range.
+/// Reads frames and reports codes out of range.
 template <class Lane>
 struct check_codes {
   operands<Lane> o;

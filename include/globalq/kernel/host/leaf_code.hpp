@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: a code of blocks, and packing in fixed width, whose loops are called through pointers.
+/// @brief kernel: a block code, and packing in fixed width, that call their loops through pointers.
 
 #include "../../wire/coded.hpp"
 #include "../../wire/elias.hpp"
@@ -12,7 +12,7 @@
 
 namespace GLOBALQ_ABI::kernel::host {
 
-/// The leaves of a code that is built in.
+/// The leaves of a built-in code.
 template <class Code>
 code_leaves<typename Code::lane> code_of() {
 #if defined(GLOBALQ_COMPILED)
@@ -27,7 +27,7 @@ code_leaves<typename Code::lane> code_of() {
 }
 
 /// A block code that calls leaves.
-/// @tparam Code  one that is built in
+/// @tparam Code  a built-in code
 template <wire::BlockCode Code>
 struct leaf_code {
   using lane = typename Code::lane;
@@ -60,7 +60,7 @@ struct leaf_code {
   }
 };
 
-/// wire::detail::in_fixed_width by leaves.
+/// wire::detail::in_fixed_width with leaves.
 template <class Lane>
 struct leaf_fixed_width {
   using form = wire::detail::fixed_width<Lane>;
@@ -83,7 +83,7 @@ struct leaf_fixed_width {
   }
 };
 
-/// wire::coded by leaves.
+/// wire::coded with leaves.
 template <class Code>
 using leaf_coded = wire::coded<leaf_code<Code>, leaf_fixed_width<typename Code::lane>>;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what the bodies of a host call of policies: loops over values in L1, by pointers to functions.
+/// @brief kernel: the functions of policies that the bodies of a host call: loops over values in L1, by function
+/// pointers.
 ///
-/// What a composition adds to the bodies is its leaves (../leaf.hpp): loops of levels and rounding, of levels, and of a
-/// wire format.
+/// These are the leaves of a composition (../leaf.hpp): those of levels with a rounding, of levels, and of a wire
+/// format.
 
 #include "../../core/detail/compiled.hpp"
 #include "../../rounding/shared_draw.hpp"
@@ -12,11 +13,11 @@
 
 namespace GLOBALQ_ABI::kernel::host {
 
-/// A rounding as bodies see it. Words are as drawn: leaves make of them what the rounding does.
+/// A rounding without its type. Bodies pass words as drawn; the leaves apply the rounding to them.
 struct any_rounding {
   bool word_per_coordinate;
   bool shifts_back;
-  bool constant;  ///< its word is the same whatever is drawn
+  bool constant;  ///< its word does not depend on the drawn one
   void const* policy;
   double (*shift_of)(void const* policy, std::uint32_t drawn);
 
@@ -25,7 +26,7 @@ struct any_rounding {
   double shift(std::uint32_t drawn) const { return shift_of(policy, drawn); }
 };
 
-/// The functions of a composition.
+/// The leaves of a composition.
 template <class Lane>
 struct leaves : coding_leaves<Lane>,
                 level_leaves<Lane>,
@@ -33,13 +34,13 @@ struct leaves : coding_leaves<Lane>,
                 lane_leaves<Lane>,
                 value_leaves {};
 
-/// A composition as bodies see it.
+/// The part of a composition that bodies refer to.
 template <class Lane>
 struct policies {
   leaves<Lane> const* leaf = nullptr;
   void const *levels = nullptr, *wire = nullptr;
-  bool has_tiles = false;  ///< these levels are such that bytes_of_tiles can be called, where there are any
-  std::uint32_t bits = 0;  ///< of a code, where there are no gaps
+  bool has_tiles = false;  ///< whether bytes_of_tiles, if not null, supports these levels
+  std::uint32_t bits = 0;  ///< of a code, if codes have no gaps
 };
 
 namespace detail {
@@ -56,8 +57,8 @@ bool is_constant([[maybe_unused]] Rounding const& decide) {
   return false;
 }
 
-/// What codes of a wire do not exceed, as far as loops differ by it: tables of up to 8 levels have fewer searches. The library has
-/// loops for all.
+/// A bound on the codes of a wire that selects loops: tables of up to 8 levels need fewer search steps. A compiled
+/// library has only the loops for all codes.
 template <class Wire>
 constexpr std::uint32_t most_code() {
 #if !defined(GLOBALQ_COMPILED)
@@ -69,10 +70,10 @@ constexpr std::uint32_t most_code() {
 
 }  // namespace detail
 
-// The leaves of policies. Those of built-in ones may have been compiled before: see operator/built_in.hpp.
+// The leaves of policies. Those of built-in policies may be precompiled: see operator/built_in.hpp.
 
-/// @tparam Nibbles  whether the wire may have four bits a code
-/// @tparam Most     no code is larger
+/// @tparam Nibbles  whether the wire may have four bits per code
+/// @tparam Most     upper bound of the codes
 template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = detail::any_code>
 coding_leaves<Lane> coding_of() {
   return detail::make_coding_of<Levels, Rounding, Lane, Nibbles, Most>();
@@ -102,7 +103,7 @@ inline value_leaves const& leaves_of_values() {
 }
 #endif
 
-/// A composition without its types. It stays where it is: bodies have pointers to it.
+/// A composition without its types. It cannot be copied or moved, because bodies point to it.
 template <class Lane>
 struct any_policies {
   leaves<Lane> leaf;
@@ -119,7 +120,7 @@ struct any_policies {
   ~any_policies() = default;
 };
 
-/// The same with them.
+/// A composition with its policies.
 template <class Levels, class Rounding, class Wire>
 struct held_policies : any_policies<typename Wire::lane> {
   using lane = typename Wire::lane;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: leaves of policies, and of what bodies do whatever the policies. Compiled for each set of instructions.
+/// @brief kernel: builds the tables of leaves, of policies and of values. Compiled for each instruction set.
 
 #include "../add_tiles.hpp"
 #include "../block_statistic.hpp"
@@ -67,10 +67,10 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
                        tile, count, target, ahead);
 }
 
-/// For leaves of all wire formats: those for tiles have codes of a byte.
+/// The bound for all wire formats: loops for tiles produce codes of one byte.
 inline constexpr std::uint32_t any_code = 127;
 
-/// @tparam Most  no code is larger
+/// @tparam Most  upper bound of the codes
 template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = any_code>
 constexpr coding_leaves<Lane> make_coding_of() {
   coding_leaves<Lane> l{};
@@ -140,7 +140,7 @@ constexpr lane_leaves<Lane> make_lane_leaves() {
   return {in_range<piece_values, Lane>};
 }
 
-/// Not members of value_leaves by themselves: these are inlined, and have default arguments.
+/// Wrappers for value_leaves: a pointer cannot refer to the inlined functions, which have default arguments.
 struct of_values {
   static float const* load(const_vector x, std::uint64_t first, int count, int exponent, float* buffer) {
     return kernel::load<piece_values>(x, first, count, exponent, buffer);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the loop body of a host at the end of a call: frames to the mean, written to a vector or added to it.
+/// @brief kernel: the loop body of a host at the end of a call: decodes frames, and writes the mean or adds it to a
+/// vector.
 
 #include "operands.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
 
-/// Frames that together hold every worker -> the mean, written to a vector or added to it.
+/// Decodes frames that together contain every worker, and writes the mean to a vector or adds it.
 template <class Lane>
 struct write_mean {
   operands<Lane> o;
   mutable_vector y;
   bool adds;
-  store_scale whole;  ///< where there are no buckets and, if scales travel, one frame
-  decoded_run run{};  ///< of any piece of one frame without buckets
+  store_scale whole;  ///< without buckets; if scales travel, only with a single frame
+  decoded_run run{};  ///< of every piece, for one frame without buckets
 
   write_mean(operands<Lane> const& call, mutable_vector to, bool add) : o(call), y(to), adds(add) {
     if (o.bucket != 0) return;
@@ -43,7 +44,7 @@ struct write_mean {
   }
 
  private:
-  /// What accumulated values are multiplied by in a bucket.
+  /// The factor from the accumulated values of a bucket to the mean.
   GLOBALQ_ALWAYS_INLINE store_scale scale_of(std::uint64_t b) const {
     return o.bucket == 0 && (!o.local || o.sources.count == 1) ? whole : o.mean_scale_of(b);
   }
@@ -61,20 +62,20 @@ struct write_mean {
     });
   }
 
-  /// Rare: something is infinite or NaN. A NaN that was there stays one, the same on all processors.
+  /// Rare: a result is infinite or NaN. When adding, NaNs become quiet NaNs with the same bits on all processors.
   [[gnu::noinline]] void beyond_range(piece const p) const {
     o.report(out_of_range);
     if (adds) make_nans_quiet(y, o.first + p.first, static_cast<std::uint64_t>(p.count));
   }
 
-  /// The same for one frame and values of 16 bits.
+  /// add_and_store() for one frame and values of 16 bits.
   void decode_and_store(piece const p) const {
     float values[piece_values];
     decode(p, false, values);
     if (store(p.first, p.count, store_scale(1.0), values)) beyond_range(p);
   }
 
-  /// The same for one frame and float32: from codes to the vector without a stop.
+  /// add_and_store() for one frame and float32: decodes straight into the vector.
   /// @param out  values of the piece
   GLOBALQ_ALWAYS_INLINE void decode(piece const p, bool add, float* out) const {
     Lane buffer[piece_values];
@@ -98,7 +99,7 @@ struct write_mean {
     if (top >= float_infinity) beyond_range(p);
   }
 
-  /// What becomes of the codes of a bucket of one frame.
+  /// Sets the shift and factors of a bucket of one frame.
   GLOBALQ_ALWAYS_INLINE void describe(source_view const& s, std::uint64_t b, decoded_run& r) const {
     store_scale const to = scale_of(b);
     r.shift = o.shift_of(s, b);

@@ -3,8 +3,8 @@
 /// @file
 /// @brief kernel: the steps of the loop bodies for a host thread's piece: 1,024 values, in L1.
 ///
-/// Nothing here knows a policy but by its leaves: the code is compiled once for each lane. What is called for each bucket
-/// is inlined, or a bucket of 32 values costs as much again.
+/// Policies appear only through their leaves, so the code is compiled once per lane type. Functions called for each
+/// bucket are inlined; otherwise buckets of 32 values would take twice as long.
 
 #include "../../core/prefetch.hpp"
 #include "../executor.hpp"
@@ -15,10 +15,10 @@
 
 namespace GLOBALQ_ABI::kernel::host {
 
-/// The part of a segment that a host thread works on at a time.
+/// The part of a segment that a host thread processes at a time.
 using piece = row;
 
-/// What all bodies of a host have.
+/// The common operands of all bodies of a host.
 /// @tparam Lane  of the wire format
 template <class Lane>
 struct operands : segment_operands<any_rounding> {
@@ -26,7 +26,7 @@ struct operands : segment_operands<any_rounding> {
 
   operands() = default;
 
-  /// @param held  outlives it
+  /// @param held  must outlive this object
   explicit operands(any_policies<Lane> const& held) : by(held.by) {
     rounding = held.rounding;
     extent = held.extent;
@@ -45,12 +45,12 @@ struct operands : segment_operands<any_rounding> {
 
   bool as_lanes() const { return by.leaf->as_lanes; }
 
-  /// Whether lanes can be used where they lie. Users' frames may begin at any byte.
+  /// Whether lanes can be accessed in place. Frames of users may begin at any byte.
   static bool lies_as_lanes(std::byte const* p) {
     return reinterpret_cast<std::uintptr_t>(p) % alignof(Lane) == 0;
   }
 
-  /// The codes of a piece of a frame, not checked: where they lie if lanes travel as they are, else in the buffer.
+  /// Reads the codes of a piece of a frame, unchecked: in place if codes travel as lanes, otherwise into the buffer.
   GLOBALQ_ALWAYS_INLINE Lane const* read(source_view const& s, piece const p, Lane* buffer) const {
     std::byte const* const in = s.codes + bytes(p.first);
     if (!as_lanes()) {
@@ -74,12 +74,12 @@ struct operands : segment_operands<any_rounding> {
     return codes;
   }
 
-  /// Where the codes of a piece are written: into the frame if lanes travel as they are, else into the buffer.
+  /// Where to write the codes of a piece: into the frame if codes travel as lanes, otherwise into the buffer.
   GLOBALQ_ALWAYS_INLINE Lane* target(std::byte* out, piece const p, Lane* buffer) const {
     return as_lanes() && lies_as_lanes(out) ? reinterpret_cast<Lane*>(out) + p.first : buffer;
   }
 
-  /// Brings the codes of a piece into a frame, if target() has not done so.
+  /// Writes the codes of a piece into a frame, unless they are already there (see target()).
   GLOBALQ_ALWAYS_INLINE void write(Lane const* codes, piece const p, std::byte* out) const {
     if (p.count == 0) return;
     std::byte* const to = out + bytes(p.first);
@@ -90,7 +90,7 @@ struct operands : segment_operands<any_rounding> {
       by.leaf->pack(by.wire, codes, p.count, to, zero_free);
   }
 
-  /// Asks for the input of host_values values.
+  /// Prefetches the input of host_values values.
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
     prefetch_own(index);
     prefetch_sources(index);
@@ -105,15 +105,15 @@ struct operands : segment_operands<any_rounding> {
     for (int k = 0; k < sources.count; ++k)
       globalq::prefetch(sources[k].codes + bytes(index * host_values), bytes(host_values));
   }
-  /// Asks for the codes of host_values values of a frame that will be written.
+  /// Prefetches the part of a frame that host_values codes will be written to.
   GLOBALQ_ALWAYS_INLINE void prefetch_target(std::byte* out, std::uint64_t index) const {
     globalq::prefetch<true>(out + bytes(index * host_values), bytes(host_values));
   }
 
-  /// use(runs, how many) for all runs of a piece that lie in one bucket, some at a time.
+  /// Calls use(runs, number) for all runs of a piece that lie in one bucket, up to 32 at a time.
   /// @tparam Run  encoded_run or decoded_run
-  /// @param fill  fill(bucket, run), with `at` and `count` filled in. In place: a run that is returned is written in parts
-  ///              and read as a whole, which waits for the parts.
+  /// @param fill  fill(bucket, run) sets the members other than `at` and `count` in place. (Returning a run would be
+  ///              slower: it would be written in parts and read as a whole, which stalls.)
   template <class Run, class Fill, class Use>
   GLOBALQ_ALWAYS_INLINE void each_run(piece const p, Fill const& fill, Use const& use) const {
     Run runs[32];
@@ -135,13 +135,13 @@ struct operands : segment_operands<any_rounding> {
     return by.leaf->load(x, at, n, exponent, buffer);
   }
 
-  /// The word that a bucket shares, as drawn, where the rounding looks at it.
+  /// The drawn word shared by a bucket, or 0 if the rounding does not use it.
   GLOBALQ_ALWAYS_INLINE std::uint32_t drawn_word(std::uint64_t b, bool again) const {
     return rounding.constant ? 0 : shared_word(b, rank, again);
   }
 
-  /// The codes of this worker's own values in a piece.
-  /// @param words  one a value, where values have words of their own
+  /// Encodes this worker's own values in a piece.
+  /// @param words  one per value, if values have words of their own
   void encode_own(piece const p, std::uint32_t const* words, Lane* codes) const {
     float buffer[piece_values];
     each_run<encoded_run>(
@@ -160,7 +160,7 @@ struct operands : segment_operands<any_rounding> {
     by.leaf->encode(by.levels, rounding.policy, runs, n, words, codes);
   }
 
-  /// Fills in a word for each value of a piece, where the rounding asks for them.
+  /// Draws a word for each value of a piece, if the rounding uses one per value.
   GLOBALQ_ALWAYS_INLINE void fill_words(std::uint64_t index, piece const p, random::purpose use,
                                         std::uint32_t* words) const {
     if (rounding.word_per_coordinate) by.leaf->words(stream(rank, use), tile_of(index), p.count, words);
@@ -171,34 +171,34 @@ struct operands : segment_operands<any_rounding> {
     return first / tile_values + index * share_tiles<host_lanes>;
   }
 
-  // ---- whole random tiles, where there is a loop for this machine
+  // ---- whole random tiles, if this instruction set has a loop for them
 
-  /// Whether tiles_to() takes a piece: whole random tiles, and scales that change at multiples of 64 values only.
+  /// Whether tiles_to() supports a piece: whole random tiles, with scales that change only at multiples of 64 values.
   bool has_tiles(piece const p) const { return p.count % tile_values == 0 && encodes_tiles(); }
   bool encodes_tiles() const {
     return by.has_tiles && by.leaf->bytes_of_tiles[static_cast<int>(dtype::float32)] != nullptr &&
            bucket % 64 == 0;
   }
-  /// Whether the codes of whole tiles can be written as they travel, four bits each.
+  /// Whether the codes of whole tiles can be written packed, four bits each.
   bool writes_nibbles() const {
     return encodes_tiles() && bucket % 128 == 0 && by.bits == 4 &&
            by.leaf->nibbles_of_tiles[static_cast<int>(dtype::float32)] != nullptr;
   }
 
-  /// Sets the gain of values [at, at + count), one for every 64.
+  /// Sets the gain of values [at, at + count); there is one gain per 64 values.
   static void set_gain(float* gain, int at, int count, float value) {
     for (int k = at / 64; k < (at + count) / 64; ++k) gain[k] = value;
   }
 
-  /// Where the codes of tiles go.
+  /// The output of encoding tiles.
   struct tile_target {
     void* out;
-    bool nibbles;  ///< into a frame as it travels; else lanes
+    bool nibbles;  ///< true: packed, in a frame; false: lanes
   };
   tile_target nibbles(piece const p, std::byte* out) const { return {out + bytes(p.first), true}; }
 
-  /// The codes of whole tiles.
-  /// @param values  of a type that is not float64
+  /// Encodes whole tiles.
+  /// @param values  of a type other than float64
   void tiles_to(piece const p, void const* values, dtype type, float const* gain, random::purpose use,
                 std::size_t asked_ahead, tile_target to) const {
     auto const leaf =
@@ -207,12 +207,12 @@ struct operands : segment_operands<any_rounding> {
          p.count / tile_values, to.out, zero_free ? 1 : 0, asked_ahead);
   }
 
-  /// Own values of a piece as they are stored.
+  /// The address of the own values of a piece.
   void const* stored(piece const p) const {
     return static_cast<std::byte const*>(x.data) + (first + p.first) * size_of(x.type);
   }
 
-  /// encode_own() of whole tiles.
+  /// encode_own() of whole tiles. Returns false if tiles are not supported.
   bool encode_own_tiles(piece const p, tile_target to) const {
     if (!has_tiles(p)) return false;
     float buffer[piece_values], gain[piece_values / 64];
@@ -236,8 +236,8 @@ struct operands : segment_operands<any_rounding> {
     return true;
   }
 
-  /// Measures the buckets of host_values values by their maximum norm and encodes these, where this machine has loops for
-  /// both. Writes scales and codes of a frame.
+  /// Computes the maximum norms of the buckets of host_values values, and encodes the values, if this instruction set
+  /// has loops for both. Writes the scales and codes of a frame. Returns false if nothing was written.
   bool encode_own_measured(piece const p, std::byte* scales, std::byte* out) const {
     if (!has_tiles(p) || p.count != piece_values || bucket % 128 != 0) return false;
     std::byte* const words = scales + 4 * scale_index((first + p.first) / bucket);
@@ -254,15 +254,15 @@ struct operands : segment_operands<any_rounding> {
     return true;
   }
 
-  /// How many values ahead a loop that asks for memory by itself does so.
+  /// The prefetch distance, in values, of loops that prefetch by themselves.
   std::size_t ahead() const { return count < prefetch_from ? 0 : values_ahead; }
 
   // ---- values
 
-  /// The sum of own values (unencoded) and decoded sources in a piece; at least one of them is there.
+  /// Computes the sum of own values (unencoded) and decoded sources in a piece. There must be at least one of them.
   ///
-  /// On the scale of segment_operands::sum_scale(). Several frames are added in float32 in the order given.
-  /// @param multiply_terms  false: a single frame is wanted in units of its own scale
+  /// The sum is on the scale of segment_operands::sum_scale(). Several frames are added in float32 in the given order.
+  /// @param multiply_terms  false: keep a single frame in units of its own scale
   void accumulate(piece const p, bool multiply_terms, float* sum) const {
     if (own) {
       float buffer[piece_values];

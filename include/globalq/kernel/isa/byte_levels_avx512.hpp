@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: how levels become bytes, 64 codes in a register, written out for AVX-512.
+/// @brief kernel: conversion of levels to bytes, 64 codes per register, for AVX-512.
 ///
-/// A scheme has fixed(), which makes a number of a value whose upper byte says between which two levels it is and whose
-/// other 24 bits are the fraction, and code(), which makes codes of upper bytes after a word was subtracted.
+/// A scheme has two functions. fixed() converts a value to an integer whose upper byte identifies the gap between two
+/// levels, and whose other 24 bits are the fraction. code() converts the upper bytes, after a word was subtracted, to
+/// codes.
 
 #include "table_avx512.hpp"
 
@@ -31,15 +32,15 @@ inline __m512 magnitude(__m512 x) {
       _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(float_magnitude))));
 }
 
-/// The upper bytes of four vectors of words: that of word d of vector j at 4 d + j.
+/// The upper bytes of four vectors of words: byte 4 d + j is that of word d of vector j.
 inline __m512i upper_bytes(__m512i const (&s)[4]) {
-  // two of four bytes from the one vector, shifted, the others from the other where they are: one instruction
+  // each instruction takes two of four bytes from one vector, shifted, and leaves the others of the second in place
   __m512i const even = _mm512_mask_alignr_epi8(s[2], 0x3333333333333333ULL, s[0], s[0], 2);
   __m512i const odd = _mm512_mask_alignr_epi8(s[3], 0x3333333333333333ULL, s[1], s[1], 2);
   return _mm512_mask_alignr_epi8(odd, 0x5555555555555555ULL, even, even, 1);
 }
 
-/// Which bytes of upper_bytes() are those of vector 0, of vector 1, ..., each in the order of its words.
+/// The permutation from upper_bytes() to the bytes of vector 0, then of vector 1, ..., each in the order of its words.
 struct alignas(64) order_of_vectors {
   std::uint8_t byte[64] = {};
   constexpr order_of_vectors() {
@@ -48,7 +49,7 @@ struct alignas(64) order_of_vectors {
 };
 inline constexpr order_of_vectors by_vector{};
 
-/// Bytes as upper_bytes() gives them, vector after vector.
+/// Reorders bytes from upper_bytes(), vector after vector.
 inline __m512i in_order(__m512i bytes) {
 #if defined(__AVX512VBMI__)
   return _mm512_maskz_permutexvar_epi8(all64, _mm512_load_si512(by_vector.byte), bytes);
@@ -62,17 +63,17 @@ inline __m512i in_order(__m512i bytes) {
 #endif
 }
 
-/// The codes of 64 values: magnitudes, and which are negative; both as upper_bytes() gives them.
+/// The codes of 64 values, as magnitudes and signs, in the order of upper_bytes().
 struct signed_bytes {
   __m512i code;
   __mmask64 negative;
 };
 
-/// How levels become bytes.
+/// The conversion of a level scheme to bytes.
 template <class Levels>
 struct byte_levels;
 
-/// t * 2^24 as an integer: the levels are whole numbers.
+/// t * 2^24 as an integer, because the levels are whole numbers.
 template <std::uint32_t S>
 struct byte_levels<levels::uniform<S>> {
   static constexpr float scale = 0x1p24F;
@@ -81,12 +82,12 @@ struct byte_levels<levels::uniform<S>> {
   explicit byte_levels(levels::uniform<S> const& levels)
       : largest(_mm512_set1_ps(levels.extent() * 0x1p24F)) {}
 
-  /// The smaller magnitude of both, without a sign.
+  /// t without its sign, at most the largest level, as an integer.
   __m512i fixed(__m512 t) const {
     return _mm512_maskz_cvttps_epi32(all_lanes, _mm512_maskz_range_ps(all_lanes, t, largest, 0x0a));
   }
-  static constexpr bool exact = false;  ///< below 1/2 t has more than 24 bits of fraction
-  /// A word decides where some of these bits are left of what its subtraction leaves.
+  static constexpr bool exact = false;  ///< below 1/2, t has more than 24 bits of fraction
+  /// A word decides if any of these bits is set after its subtraction.
   static __m512i decisive() { return _mm512_set1_epi32(0xffffff); }
 
   template <class Above>
@@ -96,12 +97,13 @@ struct byte_levels<levels::uniform<S>> {
   static __m512i stored(__m512i code) { return code; }
 };
 
-/// The bits of t without its sign: the exponent says between which levels, and the mantissa is the fraction.
+/// The bits of t without its sign: the exponent identifies the gap, and the mantissa is the fraction.
 template <std::uint32_t S>
 struct byte_levels<levels::exponential<S, levels::binary>> {
   static constexpr float scale = 1;
-  __m512i first, last, sum;  ///< exponents of the largest and the smallest level; exponent plus code of any
-  __m512 stretch;            ///< brings the smallest level to 2^24
+  __m512i first, last,
+      sum;  ///< exponents of the largest and of the smallest level; exponent plus code, the same for all
+  __m512 stretch;  ///< factor from the smallest level to 2^24
 
   explicit byte_levels(levels::exponential<S, levels::binary> const& levels) {
     std::uint32_t const exponent = bits_of(levels.value(levels.max_code())) >> 23;
@@ -114,27 +116,27 @@ struct byte_levels<levels::exponential<S, levels::binary>> {
   static __m512i fixed(__m512 t) { return _mm512_maskz_slli_epi32(all_lanes, _mm512_castps_si512(t), 1); }
   static constexpr bool exact = true;
 
-  /// @param above  above(factor): which t * factor are above the word's bits
+  /// @param above  above(factor) returns which t * factor are above the bits of their words
   template <class Above>
   signed_bytes code(__m512i upper, __m512i sign, Above const& above) const {
     __m512i const exponent = _mm512_maskz_max_epu8(all64, _mm512_maskz_min_epu8(all64, upper, first), last);
     __m512i const result = _mm512_sub_epi8(sum, exponent);
     __mmask64 const negative = _mm512_movepi8_mask(sign);
     if (_mm512_cmple_epu8_mask(upper, last) == 0) return {result, negative};
-    // some may be below the smallest level: to it, or to zero
+    // some values may be below the smallest level, and round to it or to zero
     return {_mm512_maskz_mov_epi8(above(stretch), result), negative};
   }
   static __m512i stored(__m512i code) { return code; }
 };
 
-/// A line between two levels of a table, minus a word: its upper byte is the index of a level but for one.
-/// @tparam Plain  the index is the code: there is a zero, and nothing is reversed
+/// A line between two levels of a table, minus a word: its upper byte is the index of a level minus one.
+/// @tparam Plain  whether the index is the code: there is a zero, and levels are not reversed
 template <class Search, bool Plain = false>
 struct byte_lines : table_lines<Search> {
   static constexpr float scale = 1;
   static constexpr bool exact = false;
 
-  __mmask64 reversed, without_zero;  ///< all bytes, or none
+  __mmask64 reversed, without_zero;  ///< all bits, or none
   __m512i mirror, least;
 
   template <class Levels>
@@ -150,7 +152,7 @@ struct byte_lines : table_lines<Search> {
   }
   __m512i decisive() const { return this->undecided; }
 
-  /// Code 1 is the largest level where reversed; minus the lowest level is below the lowest one where there is no zero.
+  /// If reversed, code 1 is the largest level. Without zero, the level below the lowest is minus the lowest.
   template <class Above>
   signed_bytes code(__m512i upper, __m512i sign, Above const& /*above*/) const {
     __m512i const index = _mm512_sub_epi8(upper, _mm512_set1_epi8(-1));
@@ -160,14 +162,14 @@ struct byte_lines : table_lines<Search> {
     return {_mm512_maskz_max_epu8(all64, turned, least),
             _mm512_movepi8_mask(sign) ^ _mm512_mask_testn_epi8_mask(without_zero, index, index)};
   }
-  /// As packed codes have them.
+  /// Codes as stored by the packed wire.
   __m512i stored(__m512i code) const {
     if constexpr (Plain) return code;
     return _mm512_sub_epi8(code, least);
   }
 };
 
-/// f(how levels become bytes). @tparam Most  the largest code that can occur
+/// Calls f with the byte scheme of these levels. @tparam Most  upper bound of the codes
 template <std::uint32_t Most, class Levels, class F>
 GLOBALQ_ALWAYS_INLINE void with_byte_levels(Levels const& levels, F const& f) {
   if constexpr (!Tabled<Levels>) {

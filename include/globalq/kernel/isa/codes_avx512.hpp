@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: stochastic codes of whole tiles, written out for AVX-512.
+/// @brief kernel: stochastic codes of whole tiles, for AVX-512.
 ///
-/// A word decides by its upper 24 bits: t becomes 24 bits of fraction below 8 bits that say between which levels, and
-/// after subtracting the word's bits the upper byte is the code but for one. So words go from the generator to the
-/// subtraction by one byte shuffle, and clamping, signs and what else there is happens to bytes. Where the 24 bits are
-/// equal (1 value in 2^24) the lower ones would decide: that tile is left to the portable loop. So are tiles where a line
-/// between two levels of a table comes as near to a word as its rounding errors (2^6 in 2^24 values for 7 even levels).
+/// The upper 24 bits of a word decide. t becomes an integer with 8 bits that identify the gap above 24 bits of
+/// fraction; after subtracting the word's bits, the upper byte is the code minus one. Words therefore need only one
+/// byte shuffle between the generator and the subtraction, and clamping and signs are computed on bytes. If the 24 bits
+/// are equal (1 value in 2^24), the lower bits would decide: the portable loop then encodes the tile. It also encodes
+/// tiles where a line between two levels of a table is within its rounding errors of a word (2^6 in 2^24 values for 7
+/// even levels).
 
 #include "../../core/prefetch.hpp"
 #include "../loops.hpp"
@@ -36,7 +37,7 @@ using as_nibbles = no_output<std::uint8_t>;
 
 template <class Levels, class Rounding, class Value, class Out>
 void codes_of_tiles(Levels const&, Rounding const&, Value const*, float const*, random::stream const&,
-                    std::uint64_t, int, Out, std::size_t);  // never called
+                    std::uint64_t, int, Out, std::size_t);  // declared only
 
 }  // namespace GLOBALQ_ABI::kernel::detail
 
@@ -56,7 +57,7 @@ inline constexpr bool has_codes_of_tiles = [] {
   return false;
 }();
 
-/// Four vectors of values, their words and how those are turned.
+/// Four vectors of values, their words, and the shuffles of the words.
 template <class Value>
 struct four_vectors {
   Value const* in[4];
@@ -65,7 +66,7 @@ struct four_vectors {
 };
 
 /// @param factor   gain times scheme.scale
-/// @param decided  loses a bit where 24 bits of a word do not decide
+/// @param decided  a bit is cleared if 24 bits of a word do not decide
 template <class Scheme, class Value>
 GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_vectors<Value> const& v,
                                                     __m512 factor, __mmask16& decided) {
@@ -83,7 +84,7 @@ GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_v
     }
   }
   auto const above = [&](__m512 stretch) {
-    __m512i rest[4];  // negative where t is above the word's bits: both are below 2^31, or t is 2^31
+    __m512i rest[4];  // negative if t is above the word's bits: both are below 2^31, or t is 2^31
     for (int j = 0; j < 4; ++j) {
       __m512 const t = _mm512_maskz_mul_ps(all_lanes, _mm512_castsi512_ps(x[j]), factor);
       rest[j] = _mm512_sub_epi32(
@@ -96,14 +97,14 @@ GLOBALQ_ALWAYS_INLINE signed_bytes codes_of_vectors(Scheme const& scheme, four_v
   return scheme.code(upper_bytes(sum), upper_bytes(x), above);
 }
 
-/// Codes as bytes of two's complement.
+/// Writes codes as bytes in two's complement.
 struct as_bytes {
   std::int8_t* out;
 
   static constexpr int parts = 4;
   static constexpr std::uint32_t most = 127;
 
-  /// Those of a quarter of a tile. @param drawn  in columns
+  /// Encodes a quarter of a tile. @param drawn  in the order group_order::columns
   template <class Scheme, class Value>
   GLOBALQ_ALWAYS_INLINE void part(int w, Scheme const& scheme, Value const* z, float const* gain,
                                   tile_words const& drawn, __m512i const (&turn)[4], std::size_t ahead,
@@ -122,7 +123,7 @@ struct as_bytes {
     _mm512_storeu_si512(out + 64 * w, in_order(code));
   }
 
-  /// Those of values [64 row, 64 row + 64) of a tile.
+  /// Writes the codes of values [64 row, 64 row + 64) of a tile.
   void row(int row, std::int8_t const (&lanes)[64]) const {
     for (int i = 0; i < 64; ++i) out[64 * row + i] = lanes[i];
   }
@@ -130,11 +131,11 @@ struct as_bytes {
   void advance() { out += tile_values; }
 };
 
-/// Codes as wire::packed<4> has them: four bits, the sign above the magnitude, the first of two in the lower half of a
-/// byte. There are no levels above 7, or 8 where there is no zero, and no minus zero.
+/// Writes codes as wire::packed<4> does: four bits, the sign above the magnitude, the first of two codes in the lower
+/// half of a byte. Levels are at most 7, or 8 if there is no zero; there is no minus zero.
 struct as_nibbles {
   std::uint8_t* out;
-  int origin = 0;  ///< the smallest magnitude: 1 where there is no zero
+  int origin = 0;  ///< the smallest magnitude: 1 if there is no zero
 
   static constexpr int parts = 2;
   static constexpr std::uint32_t most = 8;
@@ -149,11 +150,11 @@ struct as_nibbles {
       prefetch(in + ahead, 128 * sizeof(Value));
       prefetch<true>(out + 64 * h + ahead / 2, 64);
     }
-    __m512i pairs[2];  // of every other vector: what packing two into one puts between each other
+    __m512i pairs[2];  // of every other vector, because packing interleaves two vectors
     for (int k = 0; k < 2; ++k) {
       Value const* const at = in + 16 * k;
       __m512i const low = drawn.word[2 * h], high = drawn.word[2 * h + 1];
-      // all of them have one gain
+      // all four vectors have the same gain
       signed_bytes const b =
           codes_of_vectors<Scheme, Value>(scheme,
                                           {{at, at + 32, at + 64, at + 96},
@@ -179,20 +180,20 @@ struct as_nibbles {
   void advance() { out += tile_values / 2; }
 };
 
-/// codes_of_tiles() by a scheme of bytes.
+/// codes_of_tiles() with a byte scheme.
 template <class Scheme, class Levels, class Rounding, class Value, class Out>
 [[gnu::noinline]] inline void codes_by_bytes(Scheme const& scheme, Levels const& levels,
                                              Rounding const& rounding, Value const* z, float const* gain,
                                              random::stream const& s, std::uint64_t tile, int tiles, Out out,
                                              std::size_t ahead) {
   tile_source const source(s);
-  __m512i turn[4];  // of word j of a quarter: the upper 24 bits after turning it by 0, 8, 16 and 24 bits
+  __m512i turn[4];  // for word j of a quarter: its upper 24 bits after rotation by 0, 8, 16 and 24 bits
   for (int j = 0; j < 4; ++j)
     turn[j] = _mm512_add_epi8(
         _mm512_maskz_broadcast_i32x4(
             all_lanes, _mm_setr_epi8(1, 2, 3, -128, 0, 1, 2, -128, 3, 0, 1, -128, 2, 3, 0, -128)),
         _mm512_set1_epi32(0x040404 * j));
-  // the words of the next tile are drawn between the parts of this one: see add_tiles()
+  // draws the words of the next tile between the parts of this one: see add_tiles()
   tile_words now = source.template draw<group_order::columns>(tile), later = now;
   for (int k = 0; k < tiles; ++k, z += tile_values, gain += 4, out.advance(), now = later) {
     std::uint64_t const index = tile + static_cast<std::uint64_t>(k);
@@ -231,13 +232,14 @@ template <class Scheme, class Levels, class Rounding, class Value, class Out>
   }
 }
 
-/// Codes of tiles by stochastic rounding: those of codes() with the words of @p s.
+/// Encodes tiles by stochastic rounding; gives the same codes as codes() with the words of @p s.
 /// @param z      float, float16 or bfloat16
-/// @param gain   one for every 64 values; as nibbles: the same for both halves of 128
+/// @param gain   one per 64 values; for nibbles, both halves of 128 values must have the same
 /// @param out    as_bytes or as_nibbles
-/// @param ahead  0, or how many values ahead to ask for memory. In between the work: what misses at once has to wait.
-/// @tparam Most  no code is larger
-/// @pre values are numbers, and levels have codes up to 127; as nibbles: up to 7, or 8 without zero
+/// @param ahead  prefetch distance in values; 0: none. Prefetches are spread over the work, to avoid simultaneous
+///               misses.
+/// @tparam Most  upper bound of the codes
+/// @pre values are not NaN, and codes are at most 127; for nibbles at most 7, or 8 without zero
 template <std::uint32_t Most = 127, class Levels, class Rounding, class Value, class Out>
 inline void codes_of_tiles(Levels const& levels, Rounding const& rounding, Value const* z, float const* gain,
                            random::stream const& s, std::uint64_t tile, int tiles, Out out,

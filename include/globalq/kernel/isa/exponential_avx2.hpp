@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: reduce::exponential on 32 codes of one byte at a time, written out for AVX2: as exponential_avx512.hpp beside it.
+/// @brief kernel: reduce::exponential on 32 one-byte codes at a time, for AVX2; the method is that of
+/// exponential_avx512.hpp.
 
 #include "../../core/prefetch.hpp"
 #include "exponential_lanes.hpp"
@@ -11,7 +12,7 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// The bytes whose top bit @p set has, by the scalar rule.
+/// Recomputes the sums of the bytes in the mask @p set by the scalar rule.
 template <class Rule>
 [[gnu::noinline, gnu::cold]] inline __m256i add_exactly(__m256i a, __m256i b, __m256i words,
                                                         std::uint32_t set, __m256i result) {
@@ -26,10 +27,10 @@ template <class Rule>
   return _mm256_load_si256(reinterpret_cast<__m256i const*>(sum));
 }
 
-/// Rule::add of 32 codes. With l the code of the larger magnitude and s the other, the sum is l, or in the rare event l minus
-/// the sign of s; it is a + b where one of them is zero, and where they cancel.
-/// @param words  8 words, as drawn
-/// @param seen   bits that the magnitudes of a and b have
+/// Rule::add of 32 codes. Let l be the code of the larger magnitude and s the other one. The sum is l or, in the rare
+/// event, l minus the sign of s. It is a + b if one of them is zero, or if they cancel.
+/// @param words  8 words, unrotated
+/// @param seen   the magnitudes of a and b are or-ed into it
 template <class Rule>
 GLOBALQ_ALWAYS_INLINE __m256i add_exponential(__m256i a, __m256i b, __m256i words, __m256i& seen) {
   auto const repeat = [](__m128i x) { return _mm256_broadcastsi128_si256(x); };
@@ -42,7 +43,7 @@ GLOBALQ_ALWAYS_INLINE __m256i add_exponential(__m256i a, __m256i b, __m256i word
   __m256i const unusual = _mm256_cmpeq_epi8(_mm256_min_epu8(e1, plain), zero);
   __m256i const larger = _mm256_blendv_epi8(b, a, _mm256_cmpeq_epi8(e1, magnitude_a));
   __m256i const smaller = _mm256_xor_si256(unlike, larger);
-  // one less where signs differ
+  // one less if the signs differ
   __m256i const at = _mm256_add_epi8(_mm256_sub_epi8(e2, e1), _mm256_cmpgt_epi8(zero, unlike));
   // byte 0 of rotate_left(word, 8 r) is byte -r of the word, modulo 4
   __m256i const random =
@@ -60,10 +61,11 @@ GLOBALQ_ALWAYS_INLINE __m256i add_exponential(__m256i a, __m256i b, __m256i word
   return sum;
 }
 
-/// Rule::add of the 256 codes of each of some tiles: out = a + b; out may be a or b.
-/// @param source  (tile): its words
-/// @param ahead   0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
-/// @returns the bits that the magnitudes of a and b have: at least the largest of them
+/// Rule::add of the 256 codes of each of @p tiles tiles: out = a + b; out may be a or b.
+/// @param source  source(tile) returns its words
+/// @param ahead   prefetch distance in codes; 0: none. Prefetches are spread over the work, to avoid simultaneous
+///                misses.
+/// @returns the bitwise or of the magnitudes of a and b, which is at least the largest of them
 template <class Rule, class Source>
 [[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b,
                                                  Source const& source, std::uint64_t tile, int tiles,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: reduce::exponential on 64 codes of one byte at a time, written out for AVX-512.
+/// @brief kernel: reduce::exponential on 64 one-byte codes at a time, for AVX-512.
 ///
-/// The scalar rule asks whether the low D bits of a coordinate's word are zero. Its word is one of 16 words, rotated by
-/// whole bytes, so the low bytes of all 64 coordinates' words are a byte shuffle, and a table of masks answers for D <= 8.
-/// What passes with a larger D (at most 1 in 256, where magnitudes are that different) is looked at again: same codes.
+/// The scalar rule tests whether the low D bits of a coordinate's word are zero. The word is one of 16 words, rotated
+/// by whole bytes. A byte shuffle therefore gives the low bytes of all 64 coordinates' words, and a table of masks
+/// decides for D <= 8. For larger D, the scalar rule decides those that pass (at most 1 in 256 of them), so the codes
+/// are the same.
 
 #include "../../core/prefetch.hpp"
 #include "exponential_lanes.hpp"
@@ -25,7 +26,7 @@ struct alignas(64) low_bits_table {
 };
 inline constexpr low_bits_table low_bits{};
 
-/// The lanes in which @p set has a bit, by the scalar rule.
+/// Recomputes the sums of the bytes in the mask @p set by the scalar rule.
 template <class Rule>
 [[gnu::noinline, gnu::cold]] inline __m512i add_exactly(__m512i a, __m512i b, __m512i words,
                                                         std::uint64_t set, __m512i result) {
@@ -41,10 +42,11 @@ template <class Rule>
 
 /// Rule::add of 64 codes.
 ///
-/// With l the code of the larger magnitude and s the other, the sum is l, or in the rare event l minus the sign of s: equal
-/// signs double (code - 1), opposite signs halve (code + 1). It is a + b where one of them is zero, and where they cancel.
-/// @param words  the 16 words of a row, as drawn
-/// @param seen   bits that the magnitudes of a and b have
+/// Let l be the code of the larger magnitude and s the other one. The sum is l or, in the rare event, l minus the sign
+/// of s: equal signs double (code - 1), opposite signs halve (code + 1). It is a + b if one of them is zero, or if they
+/// cancel.
+/// @param words  the 16 words of a row, unrotated
+/// @param seen   the magnitudes of a and b are or-ed into it
 template <class Rule>
 inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& seen) {
   constexpr auto all = ~__mmask64{0};
@@ -65,7 +67,7 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
   __m512i const random = _mm512_maskz_shuffle_epi8(
       all, words, repeat(_mm_setr_epi8(0, 3, 2, 1, 4, 7, 6, 5, 8, 11, 10, 9, 12, 15, 14, 13)));
 #if defined(__AVX512VBMI__)
-  // looks at 6 bits of the index: beyond 63 the event may be seen too often, and is then looked at again
+  // uses 6 bits of the index: above 63 there may be too many events, which add_exactly() corrects
   __m512i const mask = _mm512_maskz_permutexvar_epi8(all, at, _mm512_load_si512(low_bits.mask));
 #else
   __m512i const mask =
@@ -80,13 +82,14 @@ inline __m512i add_exponential(__m512i a, __m512i b, __m512i words, __m512i& see
   return sum;
 }
 
-/// Rule::add of the 256 codes of each of some tiles: out = a + b; out may be a or b.
+/// Rule::add of the 256 codes of each of @p tiles tiles: out = a + b; out may be a or b.
 ///
-/// The words of the next tile are drawn between the rows of this one: their chain of multiplications would else fill the
-/// machine's window with work that waits.
-/// @param source  begin(tile): its words, under way
-/// @param ahead   0, or how many codes ahead to ask for memory. In between the work: what misses at once has to wait.
-/// @returns the bits that the magnitudes of a and b have: at least the largest of them
+/// The words of the next tile are drawn between the rows of this one. Otherwise their chain of multiplications would
+/// fill the out-of-order window with waiting instructions.
+/// @param source  source.begin(tile) starts drawing its words
+/// @param ahead   prefetch distance in codes; 0: none. Prefetches are spread over the work, to avoid simultaneous
+///                misses.
+/// @returns the bitwise or of the magnitudes of a and b, which is at least the largest of them
 template <class Rule, class Source>
 [[gnu::noinline]] inline std::uint32_t add_tiles(std::int8_t const* a, std::int8_t const* b,
                                                  Source const& source, std::uint64_t tile, int tiles,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what loops that are written out do one lane at a time.
+/// @brief kernel: scalar parts of the vector loops.
 
 #include "../../core/arithmetic.hpp"
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// Adds the codes whose bit @p set has, by the scalar rule.
-/// @param words  as drawn: four codes share one
+/// Adds the codes whose bit in @p set is set, by the scalar rule.
+/// @param words  unrotated; four codes share one
 template <class Rule>
 void add_lanes(std::int8_t const* a, std::int8_t const* b, std::uint32_t const* words, std::uint64_t set,
                std::int8_t* sum) {
@@ -18,7 +18,7 @@ void add_lanes(std::int8_t const* a, std::int8_t const* b, std::uint32_t const* 
   }
 }
 
-/// The bits that any byte has.
+/// The bitwise or of all bytes.
 template <int Count>
 std::uint32_t bits_of_bytes(std::uint64_t const (&lanes)[Count]) {
   std::uint64_t bits = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: 16-bit types written out for AVX-512: the bits of the portable twins, four times as fast.
+/// @brief kernel: conversion of 16-bit types for AVX-512; gives the same bits as the portable code, four times as fast.
 
 #include "../../core/dtype.hpp"
 
@@ -13,12 +13,12 @@ namespace GLOBALQ_ABI::kernel::detail {
 
 inline constexpr auto all_lanes = static_cast<__mmask16>(-1);
 
-/// Lanes [0, count) of 16, or all where that is more.
+/// The mask of lanes [0, count), at most all 16.
 inline __mmask16 first_lanes(int count) {
   return count >= 16 ? all_lanes : static_cast<__mmask16>((1U << count) - 1U);
 }
 
-/// f(first, lanes) for 16 values after the other; all of them where that is known when compiling.
+/// Calls f(first, lanes) for 16 values at a time; the mask is a constant except for the last, shorter vector.
 template <class F>
 GLOBALQ_ALWAYS_INLINE void for_each_vector(int count, F const& f) {
   int i = 0;
@@ -26,7 +26,7 @@ GLOBALQ_ALWAYS_INLINE void for_each_vector(int count, F const& f) {
   if (i < count) f(i, first_lanes(count - i));
 }
 
-/// Half::widen() and Half::round() of 16 values.
+/// Half::widen() and Half::round() for 16 values.
 template <class Half>
 struct halves;
 
@@ -44,7 +44,7 @@ struct halves<bfloat16> {
   static __m256i round(__m512 x);
 };
 
-/// 16 values of a vector as float32.
+/// Loads 16 values of a vector as float32.
 inline __m512 load_wide(float const* in) { return _mm512_loadu_ps(in); }
 template <class Half>
 inline __m512 load_wide(Half const* in) {
@@ -78,7 +78,7 @@ inline void widen_halves(std::uint16_t const* in, int count, float factor, float
   });
 }
 
-/// scale(lanes, values), written or added.
+/// Writes or adds scale(lanes, values).
 /// @returns the bit pattern of the largest magnitude
 template <class Half, bool Add, class Scale>
 inline std::uint32_t round_scaled(float const* in, int count, std::uint16_t* out, Scale const& scale) {

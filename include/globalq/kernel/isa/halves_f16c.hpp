@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: float16 by the instructions of F16C, which all processors with AVX2 have: the bits of the portable twins.
+/// @brief kernel: float16 by the instructions of F16C, which all processors with AVX2 have; the same bits as the
+/// portable code.
 ///
-/// A compiler turns float16::widen() and round() into vectors too, but of some twenty instructions. bfloat16 needs none of
-/// this. Denormals of float16 are kept whatever the processor is told about those of float32.
+/// Compilers also vectorize float16::widen() and round(), with some twenty instructions each. bfloat16 needs no
+/// instructions of its own. float16 subnormals are kept even if the processor flushes those of float32 to zero.
 
 #include "../../core/dtype.hpp"
 
@@ -44,7 +45,7 @@ inline void widen_float16(std::uint16_t const* in, int count, float factor, floa
   std::memcpy(out + i, wide, static_cast<std::size_t>(count - i) * sizeof *wide);
 }
 
-/// values * factor * post, written or added.
+/// Writes or adds values * factor * post.
 /// @returns the bit pattern of the largest magnitude
 template <bool Add>
 inline std::uint32_t round_to_float16(float const* in, int count, store_scale const& scale,

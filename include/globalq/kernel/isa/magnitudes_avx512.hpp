@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the largest magnitude and the sums of squares of float32, in one pass, and the largest magnitudes of many
-/// short runs, written out for AVX-512.
+/// @brief kernel: the largest magnitude and the sum of squares of float32, in one pass, and the largest magnitudes of
+/// many short runs, for AVX-512.
 ///
 /// Squares of float32 are exact doubles, so a fused multiply-add gives the bits of the portable loop.
 
@@ -27,7 +27,7 @@ inline std::uint32_t largest_lane(__m512i x) {
 }
 
 /// Adds the squares of count values to 16 partial sums: value i to sum i % 16.
-/// @param ahead  whether to ask for the values values_ahead further on
+/// @param ahead  whether to prefetch values_ahead values ahead
 /// @returns the bit pattern of the largest magnitude
 inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* partial) {
   constexpr auto all = static_cast<__mmask8>(-1);
@@ -44,7 +44,7 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
   };
   int i = 0;
   for (; i + 16 <= count; i += 16) {
-    if (ahead) prefetch(x + i + values_ahead, 64);  // free: what bounds this loop is the chain of sums
+    if (ahead) prefetch(x + i + values_ahead, 64);  // at no cost: the chain of sums limits this loop
     look(_mm512_loadu_si512(x + i));
     add(_mm256_loadu_ps(x + i), _mm256_loadu_ps(x + i + 8));
   }
@@ -60,7 +60,7 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
   return largest_lane(top);
 }
 
-/// The bit pattern of the largest magnitude of count values, asking for those values_ahead further on.
+/// The bit pattern of the largest magnitude of count values; prefetches values_ahead values ahead.
 [[gnu::noinline]] inline std::uint32_t largest_magnitude(float const* x, int count) {
   constexpr auto all = static_cast<__mmask16>(-1);
   __m512i const magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -82,7 +82,7 @@ inline std::uint32_t add_squares(float const* x, int count, bool ahead, double* 
                                              _mm512_maskz_max_epu32(all, top[2], top[3])));
 }
 
-/// The largest patterns without their signs of 128 values, in 16 lanes.
+/// Reduces 128 values to 16 lanes whose maximum is the largest bit pattern without sign.
 inline __m512i largest_of_run(float const* x) {
   auto const at = [&](int i) {
     return _mm512_and_si512(_mm512_loadu_si512(x + 16 * i), _mm512_set1_epi32(0x7fffffff));
@@ -105,7 +105,7 @@ inline __m512i largest_of_run(Half const* x) {
                                 _mm512_and_si512(top, _mm512_set1_epi32(0xffff)));
 }
 
-/// Patterns of eight values as those of float32.
+/// Converts the bit patterns of eight values to those of float32.
 inline __m256i as_float32(__m256i patterns, float const*) { return patterns; }
 inline __m256i as_float32(__m256i patterns, bfloat16 const*) { return _mm256_slli_epi32(patterns, 16); }
 inline __m256i as_float32(__m256i patterns, float16 const*) {
@@ -113,7 +113,7 @@ inline __m256i as_float32(__m256i patterns, float16 const*) {
   return _mm256_castps_si256(_mm256_maskz_cvtph_ps(all, _mm256_maskz_cvtepi32_epi16(all, patterns)));
 }
 
-/// The bit patterns, as float32, of the largest magnitudes of eight runs of 128 values: the runs' lanes are reduced
+/// The bit patterns, as float32, of the largest magnitudes of eight runs of 128 values. Reduces the lanes of all runs
 /// together.
 template <class Value>
 inline __m256i largest_of_runs(Value const* x) {
@@ -121,7 +121,7 @@ inline __m256i largest_of_runs(Value const* x) {
   auto const larger = [](__m512i a, __m512i b) { return _mm512_maskz_max_epu32(all, a, b); };
   __m512i top[8];
   for (int r = 0; r < 8; ++r) top[r] = largest_of_run(x + 128 * r);
-  // two lanes of each of two runs, then one lane of each of four, in every quarter
+  // two lanes of each of two runs, then one lane of each of four runs, in every quarter of the register
   __m512i pair[4], four[2];
   for (int k = 0; k < 4; ++k)
     pair[k] = larger(_mm512_maskz_unpacklo_epi32(all, top[2 * k], top[2 * k + 1]),

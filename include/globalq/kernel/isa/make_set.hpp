@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: all leaves of built-in policies, of whatever instructions the source is compiled for.
+/// @brief kernel: builds the leaves of all built-in policies, for the instructions that the source is compiled for.
 
 #include "../../levels/exponential.hpp"
 #include "../../levels/table.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: what the processor at hand can do, and whether the system saves the registers for it.
+/// @brief kernel: which instruction sets the processor supports, with registers that the operating system saves.
 
 #include "../../core/detail/abi.hpp"
 
@@ -13,7 +13,7 @@
 
 namespace GLOBALQ_ABI::kernel::isa {
 
-/// Anything.
+/// Always true.
 inline bool runs_baseline() { return true; }
 
 #if defined(__x86_64__)
@@ -24,11 +24,11 @@ struct cpuid_words {
 };
 inline cpuid_words cpuid(unsigned leaf) {
   cpuid_words w;
-  __get_cpuid_count(leaf, 0, &w.a, &w.b, &w.c, &w.d);  // leaves what the processor does not know at 0
+  __get_cpuid_count(leaf, 0, &w.a, &w.b, &w.c, &w.d);  // leaves 0 if the processor does not support the leaf
   return w;
 }
 
-/// Whether the system saves these parts of the extended state (bits of XCR0).
+/// Whether the operating system saves these parts of the extended state (bits of XCR0).
 inline bool saves(std::uint32_t parts) {
   constexpr unsigned os_uses_xsave = 1U << 27;
   if ((cpuid(1).c & os_uses_xsave) == 0) return false;
@@ -51,21 +51,21 @@ inline bool runs_avx2() {
          has(cpuid(0x80000001U).c, lzcnt);
 }
 
-/// x86-64-v4: AVX-512 F, BW, CD, DQ and VL besides.
+/// x86-64-v4: also AVX-512 F, BW, CD, DQ and VL.
 inline bool runs_avx512() {
   using namespace detail;
   constexpr unsigned f = 1U << 16, dq = 1U << 17, cd = 1U << 28, bw = 1U << 30, vl = 1U << 31;
   return runs_avx2() && saves(0xe6) && has(cpuid(7).b, f | dq | cd | bw | vl);
 }
 
-/// And VBMI and VBMI2.
+/// Also VBMI and VBMI2.
 inline bool runs_avx512vbmi() {
   constexpr unsigned vbmi = 1U << 1, vbmi2 = 1U << 6;
   return runs_avx512() && detail::has(detail::cpuid(7).c, vbmi | vbmi2);
 }
 #endif
 
-/// What this source is compiled for.
+/// Whether the processor supports the instructions that this source is compiled for.
 inline bool runs_native() {
 #if defined(__AVX512VBMI2__)
   return runs_avx512vbmi();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the keys of all rounds of Philox, for loops that are written out.
+/// @brief kernel: the keys of all Philox rounds, for the vector loops.
 
 #include "../../core/detail/abi.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// The keys of all rounds, as numbers: an instruction reads one for all lanes.
+/// The keys of all rounds, as scalars, because an instruction broadcasts one to all lanes.
 template <int Rounds>
 struct round_keys {
   static_assert(Rounds > 3);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the scales of short buckets by their maximum norm, written out for AVX-512.
+/// @brief kernel: the scales of short buckets by their maximum norm, for AVX-512.
 
 #include "magnitudes_avx512.hpp"
 
@@ -18,14 +18,15 @@ bool scales_of_piece(Value const*, std::uint64_t, float, void*, float*) {
 
 #else
 
-/// The scales of the buckets of 1,024 values by their maximum norm, and the gains: eight divisions at a time.
+/// Computes the scales of the buckets of 1,024 values by their maximum norm, and the gains, with eight divisions at a
+/// time.
 ///
-/// With scales between 2^-20 and 2^21 the word of one (core/scale_word.hpp) is a float with another exponent bias, and its
+/// If a scale is between 2^-20 and 2^21, its word (core/scale_word.hpp) is a float with another exponent bias, and its
 /// gain is a float.
 /// @param bucket  128, 256, 512 or 1,024
-/// @param words   one a bucket; at any byte
-/// @param gain    one for every 64 values
-/// @returns false where a scale is neither zero nor in that range; nothing was written then
+/// @param words   one per bucket; need not be aligned
+/// @param gain    one per 64 values
+/// @returns false if a scale is neither zero nor in that range; nothing was written in this case
 template <class Value>
 inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, void* words, float* gain) {
   constexpr auto all8 = static_cast<__mmask8>(-1);
@@ -34,7 +35,7 @@ inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, 
   auto const join = [&](__m256i other) {
     top = _mm256_max_epu32(top, _mm256_maskz_permutexvar_epi32(all8, other, top));
   };
-  __mmask8 first = all8;  // runs that a bucket starts with
+  __mmask8 first = all8;  // the first run of each bucket
   if (bucket > 128) join(_mm256_setr_epi32(1, 0, 3, 2, 5, 4, 7, 6)), first = 0x55;
   if (bucket > 256) join(_mm256_setr_epi32(2, 3, 0, 1, 6, 7, 4, 5)), first = 0x11;
   if (bucket > 512) join(_mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3)), first = 0x01;

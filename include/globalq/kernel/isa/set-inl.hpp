@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the choice among the sets of leaves of a library.
+/// @brief kernel: selects one of the sets of leaves of a library.
 
 #include "../../core/error.hpp"
 #include "processor.hpp"
@@ -13,8 +13,8 @@
 
 #if defined(GLOBALQ_COMPILED)
 
-// GLOBALQ_ISA_LIST(set, more): set(name) for each set that a build has, the slowest first, or more(name, of) for one that has
-// some leaves and else those of another.
+// GLOBALQ_ISA_LIST(set, more) expands to set(name) for each set of a build, the slowest first, or to more(name, of) for
+// one that replaces some leaves of the set `of`.
 #if !defined(GLOBALQ_ISA_LIST)
 #define GLOBALQ_ISA_LIST(set, more) set(native)
 #endif
@@ -65,8 +65,8 @@ inline candidate const& choose() {
     if (wanted != nullptr && *wanted != 0 ? std::string_view(wanted) == c.name : c.runs_here()) best = &c;
   }
   if (best == nullptr && (wanted == nullptr || *wanted == 0))
-    throw configuration_error("globalq: the library has no instructions for this processor, only " + names +
-                              "; build it with baseline in GLOBALQ_ISA_SETS");
+    throw configuration_error("globalq: this processor supports none of the library's instruction sets: " +
+                              names + "; build it with baseline in GLOBALQ_ISA_SETS");
   if (best == nullptr || !best->runs_here())
     throw configuration_error("globalq: GLOBALQ_ISA is " + std::string(wanted) + "; use one of " + names +
                               ", or unset it for the fastest");

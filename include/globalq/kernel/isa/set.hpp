@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the leaves of built-in policies for a set of instructions, and which set a library uses.
+/// @brief kernel: the leaves of built-in policies for an instruction set, and the set that a library uses.
 
 #include "../../core/detail/compiled.hpp"
 #include "../leaf.hpp"
@@ -10,18 +10,18 @@
 
 namespace GLOBALQ_ABI::kernel::isa {
 
-/// Which levels and roundings a leaf is of.
+/// The levels, and the words of the rounding, that a leaf is for.
 enum class level_kind { uniform, exponential, table };
 enum class word_kind { per_coordinate, shared };
 
-/// The leaves of a lane.
+/// The leaves for a lane type.
 template <class Lane>
 struct lane_set {
   coding_leaves<Lane> coding[3][2];  ///< by level_kind and word_kind
   level_leaves<Lane> decoding[3];    ///< by level_kind
   reduce_leaves<Lane> sum, exponential;
   lane_leaves<Lane> any;
-  code_leaves<Lane> elias, huffman, sparse;  ///< not of 32 bits
+  code_leaves<Lane> elias, huffman, sparse;  ///< null for lanes of 32 bits
 };
 
 /// All leaves of built-in policies.
@@ -33,22 +33,22 @@ struct leaf_set {
   value_leaves values;
 };
 
-/// A set that a library has.
+/// An instruction set that the library was built with.
 struct candidate {
   char const* name;  ///< as in GLOBALQ_ISA and GLOBALQ_ISA_SETS
   leaf_set const& (*leaves)();
-  bool (*runs_here)();  ///< asks the processor, and whether the system saves its registers
+  bool (*runs_here)();  ///< whether the processor supports it and the system saves its registers
 };
 
-/// The sets that this library has, the slowest first.
+/// The sets that this library was built with, the slowest first.
 std::span<candidate const> candidates();
 
-/// What calls use: the last candidate that runs here, or the one that the environment variable GLOBALQ_ISA names. Chosen
-/// once in a process. All give the same bits, so workers may differ.
-/// @throws configuration_error where GLOBALQ_ISA names none or one that does not run here, or where none does
+/// The set that calls use: the last candidate that runs here, or the one that the environment variable GLOBALQ_ISA
+/// names. It is chosen once per process. All sets give the same bits, so workers may use different ones.
+/// @throws configuration_error if GLOBALQ_ISA names an unknown set or one that does not run here, or if none runs here
 candidate const& chosen();
 
-/// Of those, the leaves of a lane.
+/// The leaves of the chosen set for a lane type.
 template <class Lane>
 lane_set<Lane> const& chosen_lane() {
   leaf_set const& all = chosen().leaves();

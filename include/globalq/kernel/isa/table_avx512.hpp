@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: tables of levels in registers, written out for AVX-512: twins of the loops of table.hpp and loops.hpp.
+/// @brief kernel: tables of levels in registers, for AVX-512: counterparts of the loops of table.hpp and loops.hpp.
 
 #include "../detail/table.hpp"
 #include "halves_avx512.hpp"
@@ -12,7 +12,7 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// 2^Bits floats in registers, at least 16.
+/// A table of 2^Bits floats in registers, at least 16.
 template <int Bits>
 struct lookup {
   static constexpr int registers = Bits <= 4 ? 1 : 1 << (Bits - 4);
@@ -24,7 +24,7 @@ struct lookup {
     return l;
   }
 
-  /// Those of sixteen indices, of which the lower bits count.
+  /// Looks up sixteen indices; only their lower bits are used.
   GLOBALQ_ALWAYS_INLINE __m512 operator()(__m512i index) const {
     if constexpr (registers == 1) {
       return _mm512_maskz_permutexvar_ps(all_lanes, index, part[0]);
@@ -42,7 +42,7 @@ struct lookup {
   }
 };
 
-/// 2 index, plus 1 where a difference is negative.
+/// 2 * index, plus 1 if the difference is negative.
 inline __m512i twice_and_sign(__m512i index, __m512i difference) {
 #if defined(__AVX512VBMI2__)
   return _mm512_shldi_epi32(index, difference, 1);
@@ -51,12 +51,12 @@ inline __m512i twice_and_sign(__m512i index, __m512i difference) {
 #endif
 }
 
-/// Halving between 2^Steps ascending numbers, with what each step asks in registers.
+/// Binary search among 2^Steps ascending numbers; the numbers for each step are in registers.
 template <int Steps>
 struct search_tree {
   static constexpr int bits = Steps < 4 ? 4 : Steps, half = Steps < 5 ? 4 : Steps - 1;
 
-  search_tree<Steps - 1> before;  ///< in every other number
+  search_tree<Steps - 1> before;  ///< search among every other number
   lookup<half> last;
 
   static search_tree of(lookup<bits> const& numbers) {
@@ -75,7 +75,7 @@ struct search_tree {
             every_other(_mm512_add_epi32(even, _mm512_set1_epi32(1)))};
   }
 
-  /// How many of the numbers above the lowest lie below each t; none is negative.
+  /// Counts for each t how many of the numbers above the lowest are below it; no t is negative.
   GLOBALQ_ALWAYS_INLINE __m512i find(__m512i t) const {
     __m512i const index = before.find(t);
     return twice_and_sign(index, _mm512_sub_epi32(_mm512_castps_si512(last(index)), t));
@@ -95,7 +95,7 @@ struct search_tree<1> {
   }
 };
 
-/// The gap that t lies in, of up to 2^Steps.
+/// Finds the gap of t among up to 2^Steps by binary search.
 template <int Steps>
 struct by_halving {
   static constexpr int bits = Steps < 4 ? 4 : Steps;
@@ -111,11 +111,11 @@ struct by_halving {
   static lookup<bits> arranged(float const* by_gap) { return lookup<bits>::load(by_gap); }
 };
 
-/// The same where levels are so far apart that exponent and leading bits of t leave two gaps at most, and one comparison
-/// decides. Gaps are found by these bits and its outcome.
+/// Finds the gap of t if levels are far enough apart: exponent and leading bits of t leave at most two gaps, and one
+/// comparison decides. The index consists of these bits and its result.
 struct by_leading_bits {
   static constexpr int bits = 5;
-  static constexpr float largest = 0x1.fffffep-1F;  ///< the bits of 1 are those of the lowest cell
+  static constexpr float largest = 0x1.fffffep-1F;  ///< the bits of 1 would wrap to those of the lowest cell
 
   __m512i lowest, shift, gaps[2];
   lookup<4> pivot;
@@ -127,7 +127,7 @@ struct by_leading_bits {
     for (int k = 0; k < 2; ++k)
       gaps[k] = _mm512_maskz_cvtepu8_epi32(
           all_lanes, _mm_loadu_si128(reinterpret_cast<__m128i const*>(levels.cells().gap + 16 * k)));
-    // above the lower gap of each cell
+    // the level above the lower gap of each cell
     __m512i const even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     __m512i const lower = _mm512_permutex2var_epi32(gaps[0], even, gaps[1]);
     pivot.part[0] = _mm512_maskz_permutexvar_ps(all_lanes, _mm512_add_epi32(lower, _mm512_set1_epi32(1)),
@@ -147,13 +147,13 @@ struct by_leading_bits {
   }
 };
 
-/// The gap that t lies in, then the line between its ends. A line may be off by slack() and has it added, so what words
-/// leave of it must not lie below twice that.
+/// The gap of t, then the line between its ends. A line may be off by slack(), which is added to it. After subtracting
+/// a word, the difference must therefore not be below twice the slack.
 template <class Search>
 struct table_lines {
   Search search;
   lookup<Search::bits> slope, offset;
-  __m512i undecided;  ///< a decisive difference has some of these bits
+  __m512i undecided;  ///< at least one of these bits is set in a decisive difference
 
   template <class Levels>
   explicit table_lines(Levels const& levels)
@@ -169,7 +169,7 @@ struct table_lines {
   }
 };
 
-/// f(std::type_identity of the search for these levels). @tparam Most  the largest code that can occur
+/// Calls f(std::type_identity of the search for these levels). @tparam Most  upper bound of the codes
 template <std::uint32_t Most = 127, class Levels, class F>
 GLOBALQ_ALWAYS_INLINE auto with_search(Levels const& levels, F const& f) {
   if (levels.cells().shift != 0) return f(std::type_identity<by_leading_bits>{});
@@ -182,7 +182,7 @@ GLOBALQ_ALWAYS_INLINE auto with_search(Levels const& levels, F const& f) {
   return f(std::type_identity<by_halving<3>>{});
 }
 
-/// Sixteen codes to memory.
+/// Stores sixteen codes.
 inline void store_codes(std::int8_t* out, __mmask16 lanes, __m512i codes) {
   _mm512_mask_cvtepi32_storeu_epi8(out, lanes, codes);
 }
@@ -193,9 +193,9 @@ inline void store_codes(std::int32_t* out, __mmask16 lanes, __m512i codes) {
   _mm512_mask_storeu_epi32(out, lanes, codes);
 }
 
-/// The codes of a row by codes_by_table() but for those that are not decided.
-/// @param differences  what decides() asks for, of all values
-/// @returns false where some do not decide
+/// codes_by_table() of a row, except for values that are not decided.
+/// @param differences  receives the differences that decides() takes
+/// @returns false if some values are not decided
 template <class Search, class Levels, class Rounding, class Lane>
 [[gnu::noinline]] inline bool codes_by_search(Levels const& levels, Rounding const& rounding, float gain,
                                               float const* z, int count, std::uint32_t const* words,
@@ -234,7 +234,7 @@ template <class Search, class Levels, class Rounding, class Lane>
   return close == 0;
 }
 
-/// Sixteen codes.
+/// Loads sixteen codes.
 inline __m512i load_codes(std::int8_t const* in, __mmask16 lanes) {
   return _mm512_maskz_cvtepi8_epi32(lanes, _mm_maskz_loadu_epi8(lanes, in));
 }
@@ -245,7 +245,7 @@ inline __m512i load_codes(std::int32_t const* in, __mmask16 lanes) {
   return _mm512_maskz_loadu_epi32(lanes, in);
 }
 
-/// The level of each code with its sign, where magnitudes are below 2^Bits.
+/// The level of each code with its sign, for magnitudes below 2^Bits.
 template <int Bits, class Lane>
 [[gnu::noinline]] inline void levels_by_magnitude(float const* by_code, Lane const* codes, int count,
                                                   float* out) {
@@ -259,7 +259,7 @@ template <int Bits, class Lane>
   });
 }
 
-/// level_of() of a row. Codes that are out of range give some level.
+/// level_of() of a row. Codes out of range give an unspecified level.
 template <class Levels, class Lane>
 GLOBALQ_ALWAYS_INLINE void levels_of_codes(Levels const& levels, Lane const* codes, int count, float* out) {
   if (levels.size() < 16) return levels_by_magnitude<4>(levels.by_code(), codes, count, out);

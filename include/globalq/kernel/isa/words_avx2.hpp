@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the words of a tile, written out for AVX2: the same bits as the portable loop.
+/// @brief kernel: the words of a tile, for AVX2; the same bits as the portable loop.
 ///
-/// As for AVX-512 (words_avx512.hpp), groups stay in the low words of 64-bit lanes, where vpmuludq reads them, and what is in the
-/// high words is looked at only to join halves in the last round. Eight groups are under way at a time: their words and
-/// what a round needs fit in sixteen registers.
+/// As for AVX-512 (words_avx512.hpp), groups stay in the low words of 64-bit lanes, where vpmuludq reads them. The high
+/// words are used only to join halves in the last round. Eight groups are processed at a time: their words and the
+/// operands of a round fit in sixteen registers.
 
 #include "../../core/arithmetic.hpp"
 
@@ -17,7 +17,7 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// The 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15.
+/// The words of the 16 groups of a tile: word w of groups 0 to 7, and of 8 to 15.
 struct tile_words {
   __m256i word[4][2];
 };
@@ -61,7 +61,7 @@ GLOBALQ_ALWAYS_INLINE void draw_half(std::uint32_t const (&counter)[4], round_ke
       x[1] = q;
       x[3] = p;
     }
-  // the last round joins even and odd groups before its sums: what is in the low, or high, words of both
+  // the last round first joins the low, or high, words of even and odd groups
   auto const lows = [](__m256i even, __m256i odd) {
     return _mm256_blend_epi32(even, _mm256_shuffle_epi32(odd, _MM_SHUFFLE(2, 2, 0, 0)), 0xaa);
   };

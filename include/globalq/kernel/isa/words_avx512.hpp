@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: the words of a tile, written out for AVX-512: the same bits as the portable loop, three times as fast.
+/// @brief kernel: the words of a tile, for AVX-512; the same bits as the portable loop, three times as fast.
 ///
-/// A compiler multiplies 64-bit lanes here and moves halves between vectors every round. Here each half of the 16 groups
-/// stays in the low words of 64-bit lanes, where vpmuludq reads them; what is in the high words is never looked at but to
-/// join the halves in the last round. The first two rounds work on the counter words that all groups share as scalars.
-/// The masked intrinsics are the plain instructions: g++ 12 warns of its own header in the unmasked ones.
+/// A compiler would multiply 64-bit lanes and move halves between vectors in every round. Here each half of the 16
+/// groups stays in the low words of 64-bit lanes, where vpmuludq reads them; the high words are used only to join the
+/// halves in the last round. The first two rounds process the counter words that all groups share as scalars. Masked
+/// intrinsics give the plain instructions; for the unmasked ones, g++ 12 warns about its own header.
 
 #include "../../core/arithmetic.hpp"
 
@@ -18,22 +18,22 @@
 
 namespace GLOBALQ_ABI::kernel::detail {
 
-/// Which group of a tile is in which lane.
+/// The lane of each group of a tile.
 enum class group_order {
   ascending,  ///< group l in lane l
-  columns     ///< as a matrix of 4 x 4 that was transposed: group 4 d + i in lane 4 i + d
+  columns     ///< the transpose of a 4 x 4 matrix: group 4 d + i in lane 4 i + d
 };
 
-/// The 16 groups of a tile: word w of all of them, in the order that was asked for.
+/// The words of the 16 groups of a tile: word w of all groups, in the given order.
 struct tile_words {
   __m512i word[4];
 };
 
-/// The words of a tile under way: a chain of multiplications that leaves room for other work between its rounds.
+/// Draws the words of a tile, in steps: its chain of multiplications leaves room for other work between the rounds.
 template <group_order Order, int Rounds>
 class philox_rounds {
  public:
-  /// The first two rounds.
+  /// Computes the first two rounds.
   /// @param counter  of group 0 (its first word a multiple of 16)
   GLOBALQ_ALWAYS_INLINE philox_rounds(std::uint32_t const (&counter)[4], round_keys<Rounds> const& keys)
       : keys_(keys) {
@@ -43,7 +43,7 @@ class philox_rounds {
                              static_cast<std::uint32_t>(keys.key[0][0]),
                         a1 = static_cast<std::uint32_t>(q1);
     std::uint64_t const p2 = std::uint64_t{m0} * a0;
-    // the halves are those groups that will be in even lanes and those in odd ones
+    // the halves are the groups of even lanes and those of odd lanes
     constexpr bool ascending = Order == group_order::ascending;
     __m512i const even = ascending ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14)
                                    : _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
@@ -65,7 +65,7 @@ class philox_rounds {
   /// Rounds between the first two and the last.
   static constexpr int inner = Rounds - 3;
 
-  /// Inner rounds [First, Last).
+  /// Computes inner rounds [First, Last).
   template <int First, int Last>
   GLOBALQ_ALWAYS_INLINE void run() {
     for (int r = First; r < Last; ++r) {
@@ -81,9 +81,9 @@ class philox_rounds {
     }
   }
 
-  /// The last round, after all inner ones.
+  /// Computes the last round, after all inner ones.
   GLOBALQ_ALWAYS_INLINE tile_words last() const {
-    // joins the halves before its sums: what is in the low, or high, words of both
+    // first joins the low, or high, words of both halves
     constexpr __mmask16 evens = 0x5555, odds = 0xaaaa;
     auto const lows = [](__m512i a, __m512i b) {
       return _mm512_mask_shuffle_epi32(a, odds, b, _MM_PERM_CCAA);
@@ -109,7 +109,7 @@ class philox_rounds {
   static constexpr auto all = static_cast<__mmask8>(-1);
 
   static __m512i same(std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
-  // a shuffle and not a shift: shifts share a port with much else of what runs beside this
+  // a shuffle rather than a shift: shifts share a port with much of the code interleaved with this
   static __m512i high(__m512i x) {
     return _mm512_maskz_shuffle_epi32(static_cast<__mmask16>(-1), x, _MM_PERM_DDBB);
   }
