@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: codecs of compositions whose codes have 16 bits while they are added.
+/// @brief globalq::compiled: codecs of compositions with sums of codes in 16 bits.
 
 #include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: codes of frames that differ in length.
+/// @brief globalq::compiled: codes of variable length.
 
 #include <globalq/operator/built_in-inl.hpp>
 

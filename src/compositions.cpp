@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: what holds the policies of built-in compositions.
+/// @brief globalq::compiled: holders of the policies of built-in compositions.
 
 #include <globalq/operator/built_in-inl.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: the leaves of built-in policies, of the set that was chosen.
+/// @brief globalq::compiled: the leaves of built-in policies, of the chosen instruction set.
 
 #include <globalq/operator/built_in-inl.hpp>
 

@@ -37,12 +37,13 @@ struct globalq_call {
   virtual void run(vectors all, std::uint64_t step) = 0;
   virtual gq::segment shard(std::uint64_t length, int rank) const {
     static_cast<void>(length), static_cast<void>(rank);
-    globalq_c::refuse("globalq_call_shard", "every worker gets the whole mean", "ask calls of shards");
+    globalq_c::refuse("globalq_call_shard", "the call returns the whole mean to every worker",
+                      "use a call of kind GLOBALQ_REDUCE_SCATTER or GLOBALQ_ALL_GATHER");
   }
   virtual gq::plan plan(std::uint64_t length, gq::dtype type) const {
     static_cast<void>(length), static_cast<void>(type);
-    globalq_c::refuse("globalq_call_plan", "shards are gathered in one step, which has no plan",
-                      "ask a mean");
+    globalq_c::refuse("globalq_call_plan", "gathering shards takes one step, which has no plan",
+                      "use a call of kind GLOBALQ_MEAN or GLOBALQ_REDUCE_SCATTER");
   }
   virtual char const* operator_name(std::size_t layer) const = 0;
   virtual std::vector<std::byte> save() const { return {}; }
@@ -55,7 +56,7 @@ struct globalq_call {
 namespace globalq_c {
 namespace {
 
-/// An operator, and the schedule that it is meant for.
+/// An operator and its default schedule.
 struct choice {
   gq::any_quantizer op = gq::uncompressed{};
   std::string schedule = "ring", name = "float32";
@@ -64,9 +65,8 @@ struct choice {
 choice choice_of(char const* operation, char const* name) {
   if (name == nullptr) return {};
   if (gq::named::read_compressor(name))
-    refuse(operation,
-           "\"" + std::string(name) + "\" is a compressor, which keeps what it did not send of each layer",
-           "give it to a layer of a mean, or give a mean layers");
+    refuse(operation, "\"" + std::string(name) + "\" is a compressor, which keeps the residual of each layer",
+           "use it for a layer of a mean, or create the mean with layers");
   gq::named::named_operator const found = gq::named::read_operator(name);
   gq::any_quantizer const op = gq::named::operator_of(found);
   return {op, found.schedule, op.facts().name, found};
@@ -81,12 +81,12 @@ void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
         to);
 }
 
-/// f(value of its type) of a vector whose type is known at run time.
+/// Calls f with a value of the type of a vector, which is known at run time.
 template <class F>
 void with_type(globalq_vector const& v, F const& f) {
   globalq_c::with_type("globalq_call_run", v.type, f);
 }
-/// Refuses what a call would read or write wrongly: no memory, or outputs that overlap anything but their own input.
+/// Refuses NULL memory, and outputs that overlap anything but their own input.
 void expect_memory(char const* operation, vectors all) {
   struct range {
     std::uintptr_t first, last;
@@ -97,7 +97,7 @@ void expect_memory(char const* operation, vectors all) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     globalq_vector const& v = all[k];
     std::uint64_t const bytes = v.length * gq::size_of(type_of(operation, v.type));
-    if (v.length > std::uint64_t{1} << 48 || v.length == 0) continue;  // the former is refused by the call
+    if (v.length > std::uint64_t{1} << 48 || v.length == 0) continue;  // the call refuses longer vectors
     if (v.input == nullptr || v.output == nullptr)
       refuse(operation,
              "vector " + std::to_string(k) + " has " + std::to_string(v.length) + " values at NULL",
@@ -110,7 +110,7 @@ void expect_memory(char const* operation, vectors all) {
     if (v.input != v.output) add(v.input, false);
   }
   std::sort(ranges.begin(), ranges.end(), [](range const& a, range const& b) { return a.first < b.first; });
-  range const* written = nullptr;  // of those before, the outputs and inputs that reach furthest
+  range const* written = nullptr;  // of the previous ranges: the output and the input with the largest end
   range const* read = nullptr;
   for (range const& r : ranges) {
     range const* const other = written != nullptr && written->last > r.first          ? written
@@ -135,7 +135,7 @@ std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
   return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
 }
 
-/// @param prepared  prepared(number of a vector, its values): those that are averaged instead
+/// @param prepared  prepared(index of a vector, its values) returns the values to average instead
 template <class F>
 gq::vector_group group_of(vectors all, F const& prepared) {
   gq::vector_group group;
@@ -167,8 +167,8 @@ class mean_of_vectors final : public globalq_call {
     if (all.size() != 1) {
       if (before_)
         refuse("globalq_call_run",
-               std::to_string(all.size()) + " vectors by an operator that clips or learns levels",
-               "give one a call, or make the call with layers, each of which has levels of its own");
+               std::to_string(all.size()) + " vectors with an operator that clips or learns levels",
+               "pass one per call, or create the call with layers, each of which has its own levels");
       return (*mean_)(group_of(all), step);
     }
     with_type(all[0], [&]<class T>(T) {
@@ -188,12 +188,12 @@ class mean_of_vectors final : public globalq_call {
   std::optional<preparation> before_;
 };
 
-/// What the layers of a mean travel by: an operator, or a compressor with others that have the same.
+/// Assigns layers of a mean to operators, or to compressors that layers with the same parameters share.
 struct layer_choices {
   gq::adapt::model_layout model, quantized;
-  std::vector<choice> chosen;        ///< of the layers in quantized
-  std::vector<std::size_t> numbers;  ///< of the same, among all
-  std::vector<std::string> names;    ///< of compressors, by layer; empty: an operator
+  std::vector<choice> chosen;        ///< of the layers in `quantized`
+  std::vector<std::size_t> numbers;  ///< their indices among all layers
+  std::vector<std::string> names;    ///< compressor of each layer; empty for operators
   std::vector<compressor_parts> compressors;
 
   void add(gq::adapt::layer const& l, std::optional<gq::named::named_compressor> const& by,
@@ -213,7 +213,7 @@ struct layer_choices {
     found->add(number, l);
   }
 
-  /// PowerSGD sends layers in float32 beside its own: with nothing else there, one exchange less.
+  /// PowerSGD can send float32 layers in its own messages: if there are no other layers, this saves one exchange.
   void join_plain_layers() {
     if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
       return;
@@ -230,7 +230,7 @@ struct layer_choices {
     numbers.clear();
   }
 
-  /// What workers compare beside the operators.
+  /// A hash of the compressors, which workers compare in addition to the operators.
   std::uint64_t hash() const {
     std::uint64_t h = 0;
     for (std::string const& name : names) h = gq::detail::hash(h, std::string_view(name));
@@ -281,13 +281,13 @@ class mean_of_layers final : public globalq_call {
           gq::detail::worker_message("globalq_call_run", workers.rank(), workers.size(), why));
     }
     std::uint64_t const before = seen.total().non_finite;
-    // first, since it compares what all of them are
+    // this call comes first, because it compares the operators of all layers
     if (mean_) {
       std::vector<globalq_vector> own;
       for (std::size_t const k : what_.numbers) own.push_back(all[k]);
       run_quantized(own, step);
     }
-    // NaN in one layer is NaN in all, and no compressor keeps what it did not send of a step that is lost
+    // a NaN in one layer makes all layers NaN, and no compressor keeps the residual of such a step
     std::size_t done = 0;
     auto const undo = [&] {
       while (done != 0) compressors_[--done]->undo();
@@ -309,13 +309,13 @@ class mean_of_layers final : public globalq_call {
   }
   gq::plan plan(std::uint64_t, gq::dtype) const override {
     if (!compressors_.empty())
-      refuse("globalq_call_plan", "compressors have no plan", "see what a report counts");
+      refuse("globalq_call_plan", "compressors have no plan", "read the bytes from a report");
     return mean_->plan();
   }
   char const* operator_name(std::size_t layer) const override {
     if (layer >= numbers_.size())
       refuse("globalq_call_operator", "there is no layer " + std::to_string(layer),
-             "there are " + std::to_string(numbers_.size()));
+             "there are " + std::to_string(numbers_.size()) + " layers, counted from 0");
     if (std::string const& name = what_.names[layer]; !name.empty()) return name.c_str();
     return mean_->operator_name(numbers_[layer]).c_str();
   }
@@ -337,9 +337,9 @@ class mean_of_layers final : public globalq_call {
     void set_levels(auto const& changed) { mean.set_levels(layer, changed); }
   };
 
-  /// @param some  vectors of those layers that have no compressor
+  /// @param some  vectors of the layers without a compressor
   void run_quantized(vectors some, std::uint64_t step) {
-    auto const prepared = [&](std::size_t k, auto x) {  // the mean refuses what is unlike the layers
+    auto const prepared = [&](std::size_t k, auto x) {  // the mean refuses unlike vectors
       return k < before_.size() && before_[k] && x.size() == mean_->model()[k].size
                  ? (*before_[k])(*behind->endpoint, x, step, levels_of_layer{*mean_, k})
                  : x;
@@ -348,14 +348,14 @@ class mean_of_layers final : public globalq_call {
   }
 
   layer_choices what_;
-  std::vector<std::size_t> numbers_;                ///< of layers among those that are quantized
-  std::vector<std::optional<preparation>> before_;  ///< of these, where they are not only quantized
+  std::vector<std::size_t> numbers_;                ///< index of each layer in `quantized`
+  std::vector<std::optional<preparation>> before_;  ///< of these layers, if they are not only quantized
   std::optional<layered> mean_;
-  std::optional<layered> plain_;  ///< of all layers, in steps that do not compress
+  std::optional<layered> plain_;  ///< of all layers, for steps without compression
   std::vector<std::unique_ptr<compressor>> compressors_;
 };
 
-/// Shards: of one vector at a time.
+/// A call of shards; it takes one vector at a time.
 template <class Call, bool Gathers>
 class call_of_shards final : public globalq_call {
  public:
@@ -367,7 +367,8 @@ class call_of_shards final : public globalq_call {
   }
   void run(vectors all, std::uint64_t step) override {
     if (all.size() != 1)
-      refuse("globalq_call_run", std::to_string(all.size()) + " vectors of shards", "give one");
+      refuse("globalq_call_run", std::to_string(all.size()) + " vectors in a call of shards",
+             "pass one per call");
     globalq_vector const& v = all[0];
     bool const in_place = v.input == v.output;
     gq::segment const own = call_->shard(v.length);
@@ -414,15 +415,16 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       .seed = s.seed,
       .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
-    refuse(operation, "shards have neither layers nor a schedule of one's own", "leave both NULL");
+    refuse(operation, "calls of shards take no layers and no schedule", "leave both NULL");
   if (kind != GLOBALQ_MEAN && !usual.asked.only_quantizes())
-    refuse(operation,
-           "operator \"" + std::string(s.operator_name) + "\" clips or learns levels, which means only do",
-           "give it without clipping, or with levels of its own, such as \"alq:3,levels=0:0.1:1\"");
+    refuse(
+        operation,
+        "operator \"" + std::string(s.operator_name) + "\" clips or learns levels, which only means support",
+        "use it without clipping, or with given levels, such as \"alq:3,levels=0:0.1:1\"");
   gq::schedule::any const schedule{
       std::string_view(s.schedule == nullptr ? usual.schedule.c_str() : s.schedule)};
   if (layers.empty() && (s.warm_up != 0 || s.first_layer != 0 || s.model_layers != 0))
-    refuse(operation, "warm_up, first_layer or model_layers without layers", "give layers");
+    refuse(operation, "warm_up, first_layer or model_layers is set without layers", "pass layers");
   switch (kind) {
     case GLOBALQ_REDUCE_SCATTER:
       return std::make_unique<scattered>(w, usual, o, errors, space);
@@ -432,7 +434,7 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
       break;
     default:
       refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)),
-             "give one of globalq_kind");
+             "use one of globalq_kind");
   }
   if (layers.empty())
     return std::make_unique<mean_of_vectors>(w, usual, learn_at, schedule, o, errors, space);
@@ -472,7 +474,7 @@ globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
     globalq_settings const s = read(operation, "settings", settings);
     if (count != 0) expect(operation, "layers", layers);
     std::span const all(layers, count);
-    // threads of one process would wait for each other on an instance that they share
+    // threads of one process would wait for each other if they shared an instance
     *created = (w.behind->one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
                                       : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
                    .release();
@@ -486,7 +488,8 @@ globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given,
     globalq_call& c = expect(operation, "call", call);
     if (count != 0) expect(operation, "vectors", given);
     if (c.behind->ended)
-      refuse(operation, "the threads that this call belongs to have ended", "make it again in the next run");
+      refuse(operation, "the threads that this call belongs to have ended",
+             "create it again in the next run");
     c.run({given, count}, step);
   });
 }
@@ -529,7 +532,7 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
   constexpr char const* operation = "globalq_call_report";
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
-    read(operation, "report", report);  // refused before the sum begins anew
+    read(operation, "report", report);  // validate before take() resets the sum
     gq::call_report const r = c.seen.take();
     write(operation, "report",
           globalq_report{0, r.calls, r.failed, r.non_finite, r.non_finite_rank, r.uncompressed, r.values,
@@ -559,7 +562,7 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
          std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {
       if (b.size == 0) continue;
       if (b.bytes == nullptr)
-        refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "give those that were saved");
+        refuse(operation, std::to_string(b.size) + " bytes of a state at NULL", "pass the saved bytes");
       auto one = gq::baseline::state::parse({static_cast<std::byte const*>(b.bytes), b.size});
       auto const same = std::find_if(of_workers.begin(), of_workers.end(), [&](gq::baseline::state const& s) {
         return s.rank() == one.rank() && s.workers() == one.workers();

@@ -28,7 +28,7 @@ namespace {
 
 constexpr char const* creating = "globalq_chooser_create";
 
-/// The reference with 2 to 8 bits and CGX's buckets, itself among them.
+/// The reference with 2 to 8 bits and the bucket sizes of CGX; the reference is among them.
 std::vector<std::string> variants_of(std::string const& reference) {
   gq::named::named_operator const given = gq::named::read_operator(reference);
   std::vector<std::string_view> const parts = gq::named::split(reference, ',');
@@ -40,7 +40,7 @@ std::vector<std::string> variants_of(std::string const& reference) {
                        [&](auto const& p) { return p.name == parameter; });
   };
   if (!has("bits") || !has("bucket"))
-    refuse(creating, "operator \"" + reference + "\" has no bits and buckets to choose",
+    refuse(creating, "operator \"" + reference + "\" has no parameters bits and bucket to choose",
            "name candidates, or give a reference such as \"cgx:4\" or \"qsgd:4\"");
   std::vector<std::string> found;
   bool among = false;
@@ -57,7 +57,7 @@ std::vector<std::string> variants_of(std::string const& reference) {
   }
   if (!among)
     refuse(creating, "operator \"" + reference + "\" does not have 2 to 8 bits",
-           "name candidates, the reference among them");
+           "name candidates, including the reference");
   return found;
 }
 
@@ -69,14 +69,14 @@ std::vector<std::string> candidates_of(globalq_chooser_settings const& s, std::s
   return found;
 }
 
-/// The number of an operator among the candidates.
+/// The index of an operator among the candidates.
 std::uint32_t place_of(std::vector<std::string> const& candidates, std::string const& name,
                        std::string const& whose) {
   auto const at = std::find(candidates.begin(), candidates.end(), name);
   if (at == candidates.end()) {
     std::string all;
     for (std::string const& each : candidates) all.append(all.empty() ? "" : " ").append(each);
-    refuse(creating, whose + " is \"" + name + "\", which is none of the candidates", "they are " + all);
+    refuse(creating, whose + " is \"" + name + "\", which is not a candidate", "the candidates are " + all);
   }
   return static_cast<std::uint32_t>(at - candidates.begin());
 }
@@ -117,9 +117,9 @@ std::unique_ptr<globalq_chooser> make_chooser(globalq_workers& w, globalq_choose
         l.dimensions == 0 ? nullptr : &expect(creating, "shape of a layer", l.shape);
     char const* const name = &expect(creating, "name of a layer", l.name);
     model.add(name, {shape, shape + l.dimensions});
-    begin.push_back(l.operator_name == nullptr
-                        ? usual
-                        : place_of(made->candidates, l.operator_name, "that of layer " + std::string(name)));
+    begin.push_back(l.operator_name == nullptr ? usual
+                                               : place_of(made->candidates, l.operator_name,
+                                                          "the operator of layer " + std::string(name)));
     settings = gq::detail::hash(gq::detail::hash(settings, std::string_view(name)), l.dimensions);
     for (std::size_t d = 0; d < l.dimensions; ++d) settings = gq::detail::hash(settings, l.shape[d]);
     settings = gq::detail::hash(settings, begin.back());
@@ -147,7 +147,7 @@ globalq_status globalq_chooser_create(globalq_workers* workers, globalq_chooser_
     expect(creating, "created", created) = nullptr;
     globalq_workers& w = expect(creating, "workers", workers);
     globalq_chooser_settings const s = read(creating, "settings", settings);
-    if (count == 0) refuse(creating, "there are no layers", "give those that have a choice");
+    if (count == 0) refuse(creating, "there are no layers", "pass the layers to choose operators for");
     expect(creating, "layers", layers);
     std::span const all(layers, count);
     *created = (w.behind->one_of_many ? make_chooser(w, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
@@ -165,13 +165,13 @@ globalq_status globalq_chooser_add(globalq_chooser* chooser, size_t first, globa
     std::size_t const layers = c.choices->choices().size();
     if (first > layers || count > layers - first)
       refuse(operation,
-             "layers " + std::to_string(first) + " and following, " + std::to_string(count) + " of " +
+             std::to_string(count) + " layers from layer " + std::to_string(first) + " on, and there are " +
                  std::to_string(layers),
-             "count the layers that the chooser was made with");
+             "use the indices of the layers that the chooser was created with");
     for (std::size_t k = 0; k < count; ++k) {
       globalq_vector const& v = gradients[k];
       if (v.length != 0 && v.input == nullptr)
-        refuse(operation, std::to_string(v.length) + " values at NULL", "give input");
+        refuse(operation, std::to_string(v.length) + " values at NULL", "set input");
       with_type(operation, v.type, [&]<class T>(T) {
         c.choices->add(first + k,
                        std::span(static_cast<T const*>(v.input), static_cast<std::size_t>(v.length)));
@@ -187,7 +187,7 @@ globalq_status globalq_chooser_choose(globalq_chooser* chooser, uint64_t step, i
     expect(operation, "changed", changed) = 0;
     if (c.behind->ended)
       refuse(operation, "the threads that this chooser belongs to have ended",
-             "make it again in the next run");
+             "create it again in the next run");
     std::vector<std::uint32_t> const before = c.choices->choices();
     c.choices->choose(*c.behind->endpoint, step);
     *changed = c.choices->choices() == before ? 0 : 1;
@@ -201,7 +201,8 @@ char const* globalq_chooser_operator(globalq_chooser const* chooser, size_t laye
     globalq_chooser const& c = expect(operation, "chooser", chooser);
     std::size_t const layers = c.choices->choices().size();
     if (layer >= layers)
-      refuse(operation, "there is no layer " + std::to_string(layer), "there are " + std::to_string(layers));
+      refuse(operation, "there is no layer " + std::to_string(layer),
+             "there are " + std::to_string(layers) + " layers, counted from 0");
     name = c.candidates[c.choices->choices()[layer]].c_str();
   });
   return name;

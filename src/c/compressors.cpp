@@ -18,7 +18,7 @@
 namespace globalq_c {
 namespace {
 
-/// The endpoint of a handle, and where kernels of its calls run.
+/// The endpoint of a handle, with the executor of the kernels of its calls.
 class placed {
  public:
   using request = gq::transport::endpoint::request;
@@ -108,8 +108,8 @@ std::unique_ptr<compressor> make_compressor(compressor_parts parts, gq::transpor
   return made(gq::baseline::power_sgd<gq::schedule::any>(
       std::move(parts.layers), {.rank = parts.how.rank, .ranks = std::move(ranks)}, settings, schedule));
 #else
-  refuse("globalq_call_create", "power-sgd needs Eigen, and this library was built without",
-         "build it where CMake finds Eigen 3.4");
+  refuse("globalq_call_create", "power-sgd needs Eigen, and this library was built without it",
+         "build the library where CMake finds Eigen 3.4");
 #endif
 }
 

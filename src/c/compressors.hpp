@@ -22,7 +22,7 @@ namespace globalq_c {
 
 namespace gq = globalq;
 
-/// Those layers of a call that travel by one compressor.
+/// The layers of a call that use the same compressor.
 class compressor {
  public:
   explicit compressor(std::vector<std::size_t> layers) : layers_(std::move(layers)) {}
@@ -30,29 +30,29 @@ class compressor {
   compressor& operator=(compressor const&) = delete;
   virtual ~compressor() = default;
 
-  /// Averages them.
-  /// @param members  vectors of all layers of the call, with the lengths and types of those
+  /// Averages the layers.
+  /// @param members  vectors of all layers of the call, with the lengths and types of the layers
   void run(std::span<gq::vector_group::member const> members, std::uint64_t step);
-  /// Takes back what the last run() that averaged has changed, but for its results.
+  /// Restores the state before the last run() that averaged; its results stay.
   virtual void undo() = 0;
-  /// What this worker keeps between steps.
+  /// The state that this worker keeps between steps.
   virtual gq::baseline::state save() const = 0;
   virtual void load(std::span<gq::baseline::state const> states) = 0;
 
  private:
   virtual void reduce(std::span<float const> x, std::span<float> mean, std::uint64_t step) = 0;
 
-  std::vector<std::size_t> layers_;  ///< their numbers in the call
-  std::vector<float> beside_;        ///< their values, where these do not lie side by side
+  std::vector<std::size_t> layers_;  ///< indices of the layers in the call
+  std::vector<float> beside_;        ///< a copy of their values, if these are not contiguous
 };
 
-/// What a compressor is made of.
+/// The arguments of make_compressor().
 struct compressor_parts {
   gq::named::named_compressor how;
-  std::vector<std::size_t> numbers = {};  ///< of the layers in the call
+  std::vector<std::size_t> numbers = {};  ///< indices of the layers in the call
   gq::adapt::model_layout layers = {};
   std::vector<bool> plain =
-      {};  ///< layers that travel as float32; with PowerSGD, which sends such layers anyway
+      {};  ///< layers sent as float32; only with PowerSGD, which sends such layers in its own messages
 
   void add(std::size_t number, gq::adapt::layer const& l, bool is_plain = false) {
     numbers.push_back(number);
@@ -61,7 +61,7 @@ struct compressor_parts {
   }
 };
 
-/// @param on  where its kernels run
+/// @param on  runs the kernels
 std::unique_ptr<compressor> make_compressor(compressor_parts parts, gq::transport::endpoint& workers,
                                             gq::kernel::host_executor const& on, gq::options const& settings,
                                             gq::schedule::any const& schedule);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief c: what is behind the handles of globalq.h, and how exceptions become statuses.
+/// @brief c: the objects behind the handles of globalq.h, and the conversion of exceptions to statuses.
 
 #include <globalq/c/globalq.h>
 #include <globalq/core/dtype.hpp>
@@ -18,12 +18,12 @@
 
 namespace globalq_c {
 
-/// What moves bytes: an endpoint of a transport, and the transport where it belongs to the handle. Calls keep it too.
+/// The connection to other workers: an endpoint, and its transport if the handle owns it. Calls share ownership.
 struct link {
   std::shared_ptr<void> transport;
   std::unique_ptr<globalq::transport::endpoint> endpoint;
-  bool one_of_many = false;  ///< of this process: kernels run on an instance of their own
-  bool ended = false;        ///< the threads of a run have
+  bool one_of_many = false;  ///< one of several in this process: kernels run on a separate instance
+  bool ended = false;        ///< whether the run of the worker's thread has ended
 };
 
 }  // namespace globalq_c
@@ -36,18 +36,18 @@ namespace globalq_c {
 
 namespace gq = globalq;
 
-/// A status that is not one of globalq's own exceptions.
+/// An error with a status that none of globalq's own exceptions has.
 struct failure : gq::error {
   failure(globalq_status what, std::string const& text) : error(text), status(what) {}
   globalq_status status;
 };
 
-/// Keeps the text for globalq_error().
+/// Stores the text for globalq_error() and returns the status.
 globalq_status failed(globalq_status status, char const* text) noexcept;
 /// The status of the exception that is being handled.
 globalq_status status_of_exception() noexcept;
 
-/// GLOBALQ_OK, or what the exception of f() says.
+/// Calls f() and returns GLOBALQ_OK, or the status of its exception.
 template <class F>
 globalq_status guarded(F const& f) noexcept {
   try {
@@ -63,14 +63,14 @@ globalq_status guarded(F const& f) noexcept {
   throw gq::configuration_error("globalq: " + operation + ": " + what + "; " + remedy);
 }
 
-/// @p given, or a refusal that names what is NULL.
+/// Returns *given; throws an error that names the argument if it is NULL.
 template <class T>
 T& expect(char const* operation, char const* name, T* given) {
-  if (given == nullptr) refuse(operation, std::string(name) + " is NULL", "give one");
+  if (given == nullptr) refuse(operation, std::string(name) + " is NULL", "pass a valid pointer");
   return *given;
 }
 
-/// A struct of the caller, whose first member says how much of it he knows; the rest are defaults.
+/// Reads a struct of the caller, whose first member is its size as the caller knows it; later members get defaults.
 template <class T>
 T read(char const* operation, char const* name, T const* given) {
   std::size_t const size = expect(operation, name, given).size;
@@ -82,7 +82,7 @@ T read(char const* operation, char const* name, T const* given) {
   return known;
 }
 
-/// Writes as much of a struct as the caller knows.
+/// Writes the part of a struct that fits the caller's size.
 template <class T>
 void write(char const* operation, char const* name, T found, T* to) {
   std::size_t const size = read(operation, name, to).size, knows = std::min(to->size, size);
@@ -90,12 +90,12 @@ void write(char const* operation, char const* name, T found, T* to) {
   std::memcpy(to, &found, knows);
 }
 
-/// A deadline in seconds.
+/// Converts a deadline in seconds to options; throws unless it is positive and below 10^9.
 gq::transport::options deadline_of(char const* operation, double seconds);
 
 gq::dtype type_of(char const* operation, globalq_type type);
 
-/// f(value of the type that is known at run time).
+/// Calls f with a value of the type, which is known at run time.
 template <class F>
 void with_type(char const* operation, globalq_type type, F const& f) {
   switch (type_of(operation, type)) {
@@ -110,7 +110,7 @@ void with_type(char const* operation, globalq_type type, F const& f) {
   }
 }
 
-/// Kokkos runs from here to the end of the process.
+/// Initializes Kokkos, if necessary. It then runs until the process ends.
 void start_kokkos();
 
 }  // namespace globalq_c

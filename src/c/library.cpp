@@ -17,10 +17,10 @@
 namespace globalq_c {
 namespace {
 
-/// The text of the last error of a thread; nothing is allocated where memory has run out.
+/// The text of a thread's last error, in a fixed array, so that it can be stored when memory is exhausted.
 thread_local std::array<char, 2048> last_error{};
 
-/// The parameters of an operator, a line each.
+/// The parameters of an operator, one per line.
 std::string parameters_of(std::span<gq::named::parameter const> all) {
   std::string text;
   for (gq::named::parameter const& p : all)
@@ -35,7 +35,7 @@ std::string parameters_of(std::span<gq::named::parameter const> all) {
   return text;
 }
 
-/// An operator in texts that end with a zero.
+/// The texts of an operator as C strings.
 struct operator_texts {
   std::string name, title, source, bound, schedule, parameters;
 };
@@ -78,19 +78,18 @@ globalq_status status_of_exception() noexcept {
   } catch (gq::frame_error const& e) {
     return failed(GLOBALQ_FRAME, e.what());
   } catch (std::bad_alloc const&) {
-    return failed(GLOBALQ_NO_MEMORY,
-                  "globalq: there is no memory left; use shorter vectors, or fewer at a time");
+    return failed(GLOBALQ_NO_MEMORY, "globalq: out of memory; use shorter vectors, or fewer at a time");
   } catch (std::exception const& e) {
     return failed(GLOBALQ_OTHER, e.what());
   } catch (...) {
-    return failed(GLOBALQ_OTHER, "globalq: an exception that is not a std::exception");
+    return failed(GLOBALQ_OTHER, "globalq: an exception that is not derived from std::exception");
   }
 }
 
 gq::transport::options deadline_of(char const* operation, double seconds) {
   if (!(seconds > 0 && seconds < 1e9))
     refuse(operation, "a deadline of " + std::to_string(seconds) + " s",
-           "give seconds above 0 and below 10^9");
+           "use more than 0 s and less than 10^9 s");
   return {.deadline =
               std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds))};
 }
@@ -106,7 +105,7 @@ gq::dtype type_of(char const* operation, globalq_type type) {
     case GLOBALQ_BFLOAT16:
       return gq::dtype::bfloat16;
   }
-  refuse(operation, "there is no type " + std::to_string(static_cast<int>(type)), "give one of globalq_type");
+  refuse(operation, "there is no type " + std::to_string(static_cast<int>(type)), "use one of globalq_type");
 }
 
 void start_kokkos() {
@@ -137,7 +136,7 @@ globalq_status globalq_operator_at(size_t number, globalq_operator* found) {
     auto const& all = all_operators();
     if (number >= all.size())
       refuse("globalq_operator_at", "there is no operator " + std::to_string(number),
-             "there are " + std::to_string(all.size()));
+             "there are " + std::to_string(all.size()) + " operators, counted from 0");
     operator_texts const& o = all[number];
     write("globalq_operator_at", "found",
           globalq_operator{0, o.name.c_str(), o.title.c_str(), o.source.c_str(), o.bound.c_str(),

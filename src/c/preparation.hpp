@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief c: what operators do with a vector before it is averaged: some clip it, some learn levels from it.
+/// @brief c: the steps of operators before a vector is averaged: clipping, and learning levels.
 
 #include <globalq/kernel/executor.hpp>
 #include <globalq/named/learn_at.hpp>
@@ -16,28 +16,28 @@
 
 namespace globalq_c {
 
-/// Of a vector that comes again each step; does nothing for operators that only quantize.
+/// Prepares one vector in every step; does nothing for operators that only quantize.
 class preparation {
  public:
   preparation(globalq::named::named_operator const& of, globalq::learn::update_schedule const& when,
               globalq::kernel::host_executor const& on)
       : clip_(of.clip), bucket_(of.words.bucket), learning_(of.words, of.learns, when), on_(on) {}
 
-  /// @brief The vector that is averaged instead of @p x: itself, or a clipped copy, which is there until the next call.
+  /// @brief Returns the vector to average instead of @p x: itself, or a clipped copy that is valid until the next call.
   ///
-  /// All workers call it alike, and get new levels at the same steps.
+  /// All workers must call it in the same way; they get new levels in the same steps.
   /// @param mean  has set_levels
   template <class T, class Mean>
   std::span<T const> operator()(globalq::transport::endpoint& workers, std::span<T const> x,
                                 std::uint64_t step, Mean&& mean) {
     if (clip_ > 0) {
       auto const bytes = std::as_bytes(x);
-      copy_.assign(bytes.begin(), bytes.end());  // of memory that suits every type
+      copy_.assign(bytes.begin(), bytes.end());  // heap memory, aligned for every type
       std::span<T> const clipped{reinterpret_cast<T*>(copy_.data()), x.size()};
       globalq::clip_deviations(clipped, clip_, bucket_, on_);
       x = clipped;
     }
-    // a vector that is nothing but a short bucket in float32 would try to learn in each step
+    // a vector that is only a short bucket in float32 would otherwise try to learn in each step
     if (learning_.taught_by(x.size()) != 0) learning_.update(workers, x, step, mean, on_);
     return x;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief c: workers: threads, processes of one machine, and those whose messages the caller moves.
+/// @brief c: workers: threads, processes of one machine, and workers whose messages the caller transfers.
 
 #include "handles.hpp"
 
@@ -13,7 +13,7 @@
 namespace globalq_c {
 namespace {
 
-/// Messages by functions of the caller. Slots of the endpoint hold his tickets.
+/// Transfers messages by functions of the caller. A slot of the endpoint holds a ticket of the caller.
 class messages final : public gq::transport::endpoint {
  public:
   messages(globalq_messages const& by, int rank, int size) : endpoint(rank, size), by_(by) {}
@@ -49,7 +49,7 @@ class messages final : public gq::transport::endpoint {
     gq::transport::detail::expect_peer(*this, operation, peer);
     expect_usable(operation);
     if (free_.empty()) {
-      free_.reserve(slots_.size() + 1);  // room to give all back
+      free_.reserve(slots_.size() + 1);  // so that finish() and give_up() cannot fail
       slots_.emplace_back();
       free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }
@@ -63,8 +63,8 @@ class messages final : public gq::transport::endpoint {
   void expect_usable(char const* operation) const {
     if (broken_)
       throw gq::transport_error(gq::detail::worker_message(
-          operation, rank(), size(), "the workers are unusable: a message before failed",
-          "make new ones, on all workers together"));
+          operation, rank(), size(), "the workers are unusable, because an earlier message failed",
+          "create new ones, on all workers together"));
   }
   [[noreturn]] void stop(char const* operation, int peer, std::size_t bytes, int code) {
     broken_ = true;
@@ -75,7 +75,7 @@ class messages final : public gq::transport::endpoint {
             std::to_string(peer) + " failed with code " + std::to_string(code) +
             (why == nullptr || *why == '\0' ? "" : ": " + std::string(why)),
         "check that rank " + std::to_string(peer) +
-            " still runs and makes the same call; raise the deadline where it is only late"));
+            " still runs and makes the same call; raise the deadline if it is only late"));
   }
 
   struct transfer {
@@ -99,14 +99,14 @@ globalq_status globalq_threads_run(int count, double deadline, int (*body)(globa
                                    void* context) {
   constexpr char const* operation = "globalq_threads_run";
   return guarded([&] {
-    if (body == nullptr) refuse(operation, "body is NULL", "give one");
+    if (body == nullptr) refuse(operation, "body is NULL", "pass a function");
     start_kokkos();
     gq::transport::threads cluster(count, deadline_of(operation, deadline));
     cluster.run([&](auto& self) {
       globalq_workers workers;
       workers.behind->endpoint = gq::transport::make_endpoint(self);
       workers.behind->one_of_many = true;
-      struct end {  // calls that outlive the run are refused
+      struct end {  // later uses of the run's calls are refused
         globalq_c::link& of;
         ~end() { of.ended = true; }
       } const at_the_end{*workers.behind};
@@ -116,7 +116,7 @@ globalq_status globalq_threads_run(int count, double deadline, int (*body)(globa
       std::string const text = *globalq_error() != '\0'
                                    ? globalq_error()
                                    : "the body of a worker returned " + std::to_string(code);
-      // the other workers' errors follow from the first one's
+      // the errors of the other workers are consequences of the first one
       if (code == GLOBALQ_TRANSPORT) throw gq::transport_error(text);
       throw failure(
           code > GLOBALQ_OK && code < GLOBALQ_OTHER ? static_cast<globalq_status>(code) : GLOBALQ_OTHER,
@@ -148,10 +148,10 @@ globalq_status globalq_messages_create(globalq_messages const* by, int rank, int
     globalq_messages const known = read(operation, "by", by);
     if (known.send == nullptr || known.receive == nullptr || known.wait == nullptr ||
         known.abandon == nullptr)
-      refuse(operation, "a function is NULL", "give send, receive, wait and abandon");
+      refuse(operation, "a function is NULL", "set send, receive, wait and abandon");
     if (size < 1 || rank < 0 || rank >= size)
       refuse(operation, "there is no rank " + std::to_string(rank) + " among " + std::to_string(size),
-             "count ranks from 0");
+             "use ranks from 0 to size - 1");
     start_kokkos();
     auto made = std::make_unique<globalq_workers>();
     made->behind->endpoint = std::make_unique<messages>(known, rank, size);

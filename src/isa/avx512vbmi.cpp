@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: the leaves that are faster with VBMI and VBMI2 than with AVX-512 alone.
+/// @brief globalq::compiled: the leaves that VBMI and VBMI2 make faster.
 
 #define GLOBALQ_ISA_SET avx512vbmi
 #define GLOBALQ_ISA_MORE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled: which leaves are called on the processor at hand.
+/// @brief globalq::compiled: selects the leaves for the processor at run time.
 
 #include <globalq/kernel/isa/set-inl.hpp>

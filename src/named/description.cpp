@@ -30,8 +30,8 @@ constexpr std::string_view levels_allowed =
     "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1 or e2m1, e2m3, "
     "e3m2, e4m3, e5m2";
 
-/// Any levels that are held as a table: table, symmetric, exponential of any base, or those of a small format. They differ in their data
-/// alone.
+/// Levels held as a table: table, symmetric, exponential of any base, or those of a small format. They differ only in
+/// their data.
 struct any_table : gq::levels::detail::level_table {
   template <class Table>
   requires std::is_base_of_v<gq::levels::detail::level_table, Table>
@@ -49,11 +49,12 @@ std::uint32_t read_order(std::string const& value, std::string_view text) {
   if (text == "inf") return gq::infinity;
   std::uint32_t order = 0;
   if (!is_number(text, order) || order < 1 || order > 64)
-    refuse("norm", value, "holds \"" + std::string{text} + "\", which is no order of a norm", norms_allowed);
+    refuse("norm", value, "holds \"" + std::string{text} + "\", which is not an order of a norm",
+           norms_allowed);
   return order;
 }
 
-/// A small floating-point format as levels.
+/// A small floating-point format, as levels.
 struct format {
   std::string_view name;
   any_table (*levels)();
@@ -68,7 +69,7 @@ constexpr format formats[] = {format_named<gq::levels::e2m1>("e2m1"), format_nam
                               format_named<gq::levels::e3m2>("e3m2"), format_named<gq::levels::e4m3>("e4m3"),
                               format_named<gq::levels::e5m2>("e5m2")};
 
-/// Null where the name is none of a format.
+/// The format of that name, or null.
 format const* format_of(std::string_view name) {
   for (format const& each : formats)
     if (each.name == name) return &each;
@@ -78,7 +79,7 @@ format const* format_of(std::string_view name) {
 gq::norm::any read_norm(description const& words) {
   std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
-    refuse("bucket", std::to_string(words.bucket), "is more than a vector can have",
+    refuse("bucket", std::to_string(words.bucket), "is longer than any vector",
            "give 0 for the whole vector, or at most " + std::to_string(largest_bucket) + " values");
   bool const rounds = text.starts_with("power-of-two:");
   if (rounds) text.remove_prefix(13);
@@ -101,11 +102,11 @@ gq::norm::any read_norm(description const& words) {
   if (text.starts_with("fixed:") && !rounds)
     return gq::norm::fixed{real_number("norm", words.norm, text.substr(6)), words.bucket};
   auto const orders = split(text.substr(std::min<std::size_t>(2, text.size())), ',');
-  if (text.starts_with("l:") && orders.size() == 2 && !rounds) {  // rounding up is for maxima alone
+  if (text.starts_with("l:") && orders.size() == 2 && !rounds) {  // power-of-two supports only maxima
     std::uint32_t const q = read_order(words.norm, orders[0]);
     return gq::norm::l<>{q, read_order(words.norm, orders[1]), words.bucket};
   }
-  refuse("norm", words.norm, "is no norm", norms_allowed);
+  refuse("norm", words.norm, "is not a norm", norms_allowed);
 }
 
 rounding_choice read_rounding(std::string const& text) {
@@ -113,7 +114,7 @@ rounding_choice read_rounding(std::string const& text) {
   if (text == "random-shift") return gq::rounding::random_shift<true>{};
   if (text == "random-shift-unshifted") return gq::rounding::random_shift<false>{};
   if (text == "nearest") return gq::rounding::nearest{};
-  refuse("rounding", text, "is no rounding",
+  refuse("rounding", text, "is not a rounding",
          "give stochastic, random-shift, random-shift-unshifted or nearest");
 }
 
@@ -129,7 +130,7 @@ wire_choice read_wire(std::string const& text) {
     if (is_number(std::string_view{text}.substr(7), bits) && bits >= 1 && bits <= 8)
       return gq::wire::packed<>{bits};
   }
-  refuse("wire", text, "is no wire format",
+  refuse("wire", text, "is not a wire format",
          "give int8, int16, int32, packed:B, where B is 1 to 8 bits, elias, huffman or sparse");
 }
 
@@ -138,10 +139,10 @@ way read_reduce(std::string const& text) {
   if (text == "sum") return way::sum;
   if (text == "exponential") return way::exponential;
   if (text == "requantize") return way::requantize;
-  refuse("reduce", text, "is no way to add codes", "give auto, sum, exponential or requantize");
+  refuse("reduce", text, "is not a way to add codes", "give auto, sum, exponential or requantize");
 }
 
-/// The number of levels after the colon; 0 where there is none: as many as fit.
+/// Reads a number of levels.
 std::uint32_t read_size(std::string const& value, std::string_view text) {
   return static_cast<std::uint32_t>(whole_number("levels", value, text, 1, 0xffffffffU));
 }
@@ -152,7 +153,7 @@ std::vector<double> read_table(std::string const& value, std::string_view text) 
   return levels;
 }
 
-/// Builds levels, and says which option it was when the library refuses them.
+/// Constructs levels; if they are invalid, the error names the option.
 template <class Levels, class... Arguments>
 any_table checked(std::string const& value, Arguments const&... arguments) {
   try {
@@ -164,7 +165,7 @@ any_table checked(std::string const& value, Arguments const&... arguments) {
   }
 }
 
-/// What the words stand for, each alone.
+/// The parsed parts of a description.
 struct parts {
   gq::norm::any norm;
   levels_choice levels;
@@ -173,7 +174,8 @@ struct parts {
   way reduce;
 };
 
-/// Throws where they do not fit together, naming the words; a call would say so of the policies.
+/// Throws if the parts do not fit together. The error names the words of the description, where a call would name
+/// policies.
 void check_fit(description const& words, parts const& with) {
   bool const uniform = std::holds_alternative<gq::levels::uniform<>>(with.levels),
              exponential = std::holds_alternative<gq::levels::exponential<>>(with.levels),
@@ -240,10 +242,10 @@ levels_choice read_levels(description const& words) {
   if (name == "symmetric" && !alone)
     return checked<gq::levels::symmetric>(words.levels,
                                           std::span<double const>{read_table(words.levels, rest)});
-  refuse("levels", words.levels, "are no levels", levels_allowed);
+  refuse("levels", words.levels, "are not levels", levels_allowed);
 }
 
-/// The operator of all that is quantized.
+/// The operator for all quantized values.
 gq::any_quantizer make_whole(description const& words) {
   gq::norm::any const norm = read_norm(words);
   rounding_choice const rounding = read_rounding(words.rounding);
@@ -256,7 +258,7 @@ gq::any_quantizer make_whole(description const& words) {
                                                     Wire const& bytes) -> gq::any_quantizer {
         if constexpr (std::is_same_v<Rounding, gq::rounding::random_shift<true>> &&
                       !std::is_same_v<Levels, gq::levels::uniform<>>)
-          throw std::logic_error{"named: check_fit() let parts pass that do not fit together"};
+          throw std::logic_error{"named: check_fit() accepted parts that do not fit together"};
         else
           return gq::quantizer{with.norm, levels, rounds, bytes, gq::reduce::any{with.reduce}};
       },
@@ -269,9 +271,10 @@ gq::any_quantizer make(description const& words) {
   if (words.levels == "none") return make_none(words);
   gq::any_quantizer const whole = make_whole(words);
   if (words.tail == "own") return whole;
-  if (words.tail != "float32") refuse("tail", words.tail, "is no tail", "give own or float32");
+  if (words.tail != "float32") refuse("tail", words.tail, "is not a tail", "give own or float32");
   if (words.bucket == 0)
-    refuse("tail", words.tail, "is what whole buckets leave over, and the whole vector is one bucket",
+    refuse("tail", words.tail,
+           "is for the values after the last whole bucket, and the whole vector is one bucket",
            "give a bucket, or leave the tail out");
   return gq::float32_tail{whole};
 }

@@ -36,7 +36,7 @@ arguments arguments::read(std::string_view text, std::span<parameter const> para
     else if (first && !parameters.empty())
       with.set(parameters[0].name, part);
     else
-      refuse("operator", text, "holds \"" + std::string{part} + "\", which is no parameter=value",
+      refuse("operator", text, "holds \"" + std::string{part} + "\", which is not parameter=value",
              "write NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter");
     first = false;
   }
@@ -61,7 +61,7 @@ void arguments::set(std::string_view name, std::string_view value) {
 std::string const& arguments::text(std::string_view name) const {
   for (std::size_t k = 0; k < values_.size(); ++k)
     if (parameters_[k].name == name) return values_[k];
-  throw std::logic_error{"named: an operator asks for a parameter that it does not list"};
+  throw std::logic_error{"named: an operator reads a parameter that it does not list"};
 }
 
 bool arguments::has(std::string_view name) const {
@@ -102,7 +102,7 @@ namespace {
 
 constexpr std::string_view yes_no[] = {"no", "yes"};
 
-// ---- what parameters of several operators have in common
+// ---- parameters of several operators
 
 constexpr parameter integer_bits{"bits", "8", "2 to 8, 16 or 32", "bits a value on the wire, sign included"};
 constexpr parameter eight_bits{"bits", "8", "2 to 8", "bits a value on the wire, sign included"};
@@ -136,7 +136,7 @@ std::string short_wire(arguments const& with) {
   return bits == 8 ? "int8" : "packed:" + std::to_string(bits);
 }
 
-/// The wire of operators that have a code: of fixed width, or by it.
+/// The wire of operators with the parameter code: of fixed width, or the code.
 std::string coded_wire(arguments const& with) {
   std::string const fixed = short_wire(with);
   std::size_t const code = with.one_of("code", codes);
@@ -155,7 +155,7 @@ std::string sized(std::string name, arguments const& with) {
   return levels == 0 ? name : name + ":" + std::to_string(levels);
 }
 
-/// The same where a code may take the place of the bits, which then say how many levels there are.
+/// sized() for operators with the parameter code: with a code, the bits only determine the number of levels.
 std::string coded_size(std::string const& name, arguments const& with) {
   if (with.number("levels", 0, 0xffffffffU) != 0 || with.one_of("code", codes) == 0) return sized(name, with);
   return name + ":" + std::to_string((1U << (with.number("bits", 2, 8) - 1)) - 1);
@@ -164,7 +164,7 @@ std::string coded_size(std::string const& name, arguments const& with) {
 std::string joined(std::string const& first, std::span<double const> numbers) {
   std::string text = first;
   for (double const each : numbers) {
-    char digits[40];  // the shortest that is read back as the same number
+    char digits[40];  // the shortest text that reads back as the same number
     auto const [end, error] = std::to_chars(digits, digits + sizeof digits, each);
     if (error != std::errc{}) throw std::logic_error{"named: a number does not fit"};
     text.append(text.back() == ':' ? "" : ",").append(digits, end);
@@ -189,7 +189,7 @@ named_operator make_global_uniform(arguments const& with) {
   std::string const wire = any_wire(with);
   return {
       {global_norm(with), sized("uniform", with), "stochastic", wire, "auto", bucket_in(with)},
-      wire.starts_with("int") ? "ring" : "sra"};  // packed codes are not added: one addition has one rounding
+      wire.starts_with("int") ? "ring" : "sra"};  // packed codes are requantized; sra adds with one rounding
 }
 
 constexpr parameter global_exponential_parameters[] = {
@@ -325,16 +325,16 @@ named_operator make_cgx(arguments const& with) {
           centered};
 }
 
-/// Powers of 1/2 up to 1, from which levels are learned; of 3/4 where those would be too small.
+/// The levels from which learning starts: powers of 1/2, or of 3/4 if those would become too small.
 std::vector<double> first_levels(std::uint64_t bits, std::uint32_t size) {
   return globalq::operators::multiplier_levels(bits < 8 ? 0.5 : 0.75, size);
 }
 
-/// What is to be learned, which has no meaning where levels were given.
+/// What to learn; an error if levels were given together with an option of learning.
 learning learns(arguments const& with, learning::way what, bool given) {
   bool const normalized = with.one_of("normalized", yes_no) == 1;
   if (given && normalized)
-    with.refuse_together("gives levels, and says how they are to be learned",
+    with.refuse_together("gives levels, and also how to learn them",
                          "leave out normalized, or let the levels be learned");
   return {given ? learning::way::none : what, normalized};
 }
@@ -403,7 +403,7 @@ named_operator make_amq(arguments const& with) {
           learns(with, learning::way::multiplier, given)};
 }
 
-// Values of a small floating-point format under a shared power of two; the first format is the usual one.
+// Values of a small floating-point format under a shared power of two; the first format is the default.
 constexpr parameter block_parameter{"block", "32", "a whole number from 1 to 2^48",
                                     "values that share a scale"};
 named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with) {
@@ -515,12 +515,12 @@ named_operator read_operator(std::string_view text) {
   auto const found = std::find_if(std::begin(registry), std::end(registry),
                                   [&](entry const& e) { return e.name == name_in(text); });
   if (found == std::end(registry))
-    refuse("operator", text, "is no operator", "give help for a list, or one of " + names());
+    refuse("operator", text, "is not an operator", "give help for a list, or one of " + names());
   arguments const with = arguments::read(text, found->parameters);
   try {
     named_operator chosen = found->make(with);
     if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];
-    static_cast<void>(make(chosen.words));  // what the parts refuse is refused here
+    static_cast<void>(make(chosen.words));  // validates the parts now
     return chosen;
   } catch (globalq::configuration_error const& problem) {
     std::string_view why = problem.what();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled, where MPI is found: transport::mpi and transport::shared_memory.
+/// @brief globalq::compiled, if MPI is found: transport::mpi and transport::shared_memory.
 
 #include <globalq/transport/mpi-inl.hpp>

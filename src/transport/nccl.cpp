@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq::compiled, where NCCL is found: transport::nccl.
+/// @brief globalq::compiled, if NCCL is found: transport::nccl.
 
 #include <globalq/transport/nccl-inl.hpp>

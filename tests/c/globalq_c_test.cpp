@@ -408,7 +408,7 @@ TEST(C, compressors_wait_for_the_end_of_the_warm_up_and_refuse_what_they_cannot)
     EXPECT_EQ(globalq_call_plan(mean.call, 0, GLOBALQ_FLOAT32, &plan), GLOBALQ_CONFIGURATION);
     s = settings_of("top-k:0.01");
     EXPECT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &refused.call), GLOBALQ_CONFIGURATION);
-    EXPECT_THAT(globalq_error(), HasSubstr("give it to a layer of a mean"));
+    EXPECT_THAT(globalq_error(), HasSubstr("use it for a layer of a mean"));
     EXPECT_EQ(globalq_call_create(w, GLOBALQ_ALL_GATHER, &s, nullptr, 0, &refused.call),
               GLOBALQ_CONFIGURATION);
     layer.type = GLOBALQ_FLOAT16;
@@ -623,7 +623,7 @@ TEST(C, nan_teaches_nothing_and_other_steps_of_learning_are_told) {
       }
       globalq_vector const two[] = {{}, {}};
       EXPECT_EQ(globalq_call_run(mean.call, two, 2, 9), GLOBALQ_CONFIGURATION);
-      EXPECT_THAT(globalq_error(), HasSubstr("give one a call, or make the call with layers"));
+      EXPECT_THAT(globalq_error(), HasSubstr("pass one per call, or create the call with layers"));
       return status;
     });
     EXPECT_EQ(ended, GLOBALQ_OK) << text;
@@ -772,14 +772,15 @@ TEST(C, candidates_are_variants_of_a_reference_or_named) {
     layer.operator_name = "mxfp8";
     EXPECT_EQ(told("mxfp6", "mxfp4 mxfp6 mxfp8"), "");
     EXPECT_STREQ(globalq_chooser_operator(made.chooser, 0), "mxfp8");
-    EXPECT_THAT(told("cgx:8", "cgx:2 cgx:8"), HasSubstr("that of layer a is \"mxfp8\", which is none"));
+    EXPECT_THAT(told("cgx:8", "cgx:2 cgx:8"),
+                HasSubstr("the operator of layer a is \"mxfp8\", which is not a candidate"));
     layer.operator_name = nullptr;
-    EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("they are cgx:2 cgx:8"));
-    EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no bits and buckets"));
+    EXPECT_THAT(told("cgx:3", "cgx:2 cgx:8"), HasSubstr("the candidates are cgx:2 cgx:8"));
+    EXPECT_THAT(told("mxfp4", nullptr), HasSubstr("no parameters bits and bucket"));
     EXPECT_THAT(told("alq:3", nullptr), HasSubstr("\"alq:2,bucket=1024\" cannot be measured"));
     EXPECT_THAT(told("cgx:4,scale=min-max", nullptr), HasSubstr("centers"));
     EXPECT_THAT(told("cgx:8", "cgx:8 float32"), HasSubstr("\"float32\" cannot be measured"));
-    EXPECT_THAT(told("nonsense", nullptr), HasSubstr("is no operator"));
+    EXPECT_THAT(told("nonsense", nullptr), HasSubstr("is not an operator"));
     EXPECT_THAT(told(nullptr, nullptr, "best"), HasSubstr("there is no rule \"best\""));
     EXPECT_THAT(told(nullptr, nullptr, nullptr, -1), HasSubstr("alpha is -1"));
     EXPECT_THAT(told(nullptr, nullptr, nullptr, 0, 0), HasSubstr("there are no layers"));
@@ -930,9 +931,9 @@ TEST(C, what_cannot_work_is_refused_with_a_sentence) {
       return refusal(globalq_call_create(w, kind, &s, nullptr, 0, &made.call));
     };
     globalq_settings s = settings_of("nonsense");
-    EXPECT_THAT(create(s), HasSubstr("\"nonsense\" is no operator"));
+    EXPECT_THAT(create(s), HasSubstr("\"nonsense\" is not an operator"));
     s.operator_name = "terngrad:2.5";
-    EXPECT_THAT(create(s, GLOBALQ_ALL_GATHER), HasSubstr("which means only do"));
+    EXPECT_THAT(create(s, GLOBALQ_ALL_GATHER), HasSubstr("which only means support"));
     s.operator_name = "alq:3";
     s.learn_at = "soon";
     EXPECT_THAT(create(s), HasSubstr("learn_at: \"soon\""));

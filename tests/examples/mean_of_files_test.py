@@ -516,7 +516,7 @@ REFUSALS = [
     (["--operator", "qsgf"], "give help for a list, or one of global-uniform, global-exponential, qsgd, "),
     (["--operator", "qsgd:4,size=3"], "it has bits, bucket, q, levels"),
     (["--operator", "qsgd:9"], 'gives "9" as bits; give 2 to 8'),
-    (["--operator", "qsgd:4,512"], '"512", which is no parameter=value'),
+    (["--operator", "qsgd:4,512"], '"512", which is not parameter=value'),
     (["--operator", "qsgd:4,bits=4"], "twice"),
     (["--operator", "qsgd", "--operator", "amq"], "operator"),
     (["--operator", "qsgd", "--wire", "int8"], "is decided by operator qsgd"),

@@ -136,18 +136,18 @@ TEST(OperatorNames, the_registry_explains_what_it_takes) {
 
 TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   using testing::HasSubstr;
-  EXPECT_THAT(refusal("qsgf:4"), HasSubstr("\"qsgf:4\" is no operator; give help for a list, or one of "
+  EXPECT_THAT(refusal("qsgf:4"), HasSubstr("\"qsgf:4\" is not an operator; give help for a list, or one of "
                                            "global-uniform, global-exponential, qsgd, "));
   EXPECT_THAT(refusal("qsgd:9"), HasSubstr("gives \"9\" as bits; give 2 to 8"));
   EXPECT_THAT(refusal("global-uniform:12"), HasSubstr("gives \"12\" as bits; give 2 to 8, 16 or 32"));
   EXPECT_THAT(refusal("qsgd:4,buckets=2"), HasSubstr("has no parameter \"buckets\"; it has bits, bucket, "));
   EXPECT_THAT(refusal("qsgd:4,bits=4"), HasSubstr("gives bits twice"));
-  EXPECT_THAT(refusal("qsgd:4,512"), HasSubstr("\"512\", which is no parameter=value"));
+  EXPECT_THAT(refusal("qsgd:4,512"), HasSubstr("\"512\", which is not parameter=value"));
   EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("give learned, or a number between 0 and 1"));
   EXPECT_THAT(refusal("amq:8,multiplier=0.1"),
               HasSubstr("127 levels of multiplier 0.100000 reach below 2^-94; use"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:0.25:1"), HasSubstr("levels must ascend strictly"));
-  EXPECT_THAT(refusal("float32:1"), HasSubstr("no parameter=value"));
+  EXPECT_THAT(refusal("float32:1"), HasSubstr("which is not parameter=value"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:1,normalized=yes"), HasSubstr("leave out normalized"));
   EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("give a bucket, or leave the tail out"));
   EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("give own or float32"));

@@ -99,7 +99,7 @@ w = group_workers(2)
 mean = globalq.Mean(w, "cgx:4")
 if rank != size - 1:  # the last process makes no call
     began = time.monotonic()
-    for expected in (f"rank {size - 1} failed", "unusable: a message before failed"):
+    for expected in (f"rank {size - 1} failed", "unusable, because an earlier message failed"):
         try:
             mean(torch.zeros(1003), 0)
             assert False, "a mean without the last process"

@@ -236,10 +236,10 @@ def test_disagreement_is_an_error_of_all_and_changes_nothing():
 
 
 @pytest.mark.parametrize("call, text", [
-    (lambda w: globalq.Mean(w, "nonsense"), "is no operator"),
+    (lambda w: globalq.Mean(w, "nonsense"), "is not an operator"),
     (lambda w: globalq.Mean(w, "cgx:4", schedule="nowhere"), "unknown"),
     (lambda w: globalq.Mean(w, "cgx:4", non_finite="maybe"), "propagate"),
-    (lambda w: globalq.Mean(w, "top-k:0.01"), "give it to a layer of a mean"),
+    (lambda w: globalq.Mean(w, "top-k:0.01"), "use it for a layer of a mean"),
     (lambda w: globalq.Mean(w, "top-k:1.01", layers=[("w", (3,))]), "above 0 and at most 1"),
     (lambda w: globalq.Mean(w, "top-k:1", layers=[("w", (3,), "float64")]), "compressors take float32"),
     (lambda w: globalq.ReduceScatter(w, "terngrad:2.5"), "clips"),

@@ -571,7 +571,7 @@ try:
     train([], {"step": 3, "operators": {"large": "qsgd:7"}}, adapt=rule)
     assert False
 except globalq.ConfigurationError as problem:
-    assert "none of the candidates" in str(problem), problem
+    assert "not a candidate" in str(problem), problem
 """
 
 
@@ -821,7 +821,7 @@ def told(*arguments, **settings):
     except (globalq.Error, TypeError) as problem:
         return str(problem)
     return ""
-assert "is no operator" in told("nonsense", model)
+assert "is not an operator" in told("nonsense", model)
 assert "bits" in told("cgx:9", model)
 assert "deadline" in told("cgx:4", model, deadline=-1.0)
 assert "is a list" in told("cgx:4", model, exclude="head")
