@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Vectors in device memory, over a transport of host memory. Runs on whatever Kokkos was built for.
+/// @brief Vectors in device memory, over a transport of host memory. Runs on any Kokkos backend.
 
 #include <globalq/globalq.hpp>
 
@@ -20,8 +20,8 @@ int main() {
 
     gq::quantizer op{gq::norm::linf{}, gq::levels::uniform<>{}, gq::rounding::stochastic{}, gq::wire::int8{}};
     gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
-    mean(gradient, /*step=*/0);  // enqueued: what comes next on the stream finds the mean
-    mean.wait();                 // throws what went wrong, if anything did
+    mean(gradient, /*step=*/0);  // enqueued: later work on the stream reads the mean
+    mean.wait();                 // throws the error of the call, if any
     //! [device-mean]
 
     float first = 0;

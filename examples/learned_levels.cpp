@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Levels that are learned from the gradients: four workers, 4 bits a value, before and after.
+/// @brief Levels learned from the gradients: four workers, 4 bits a value, before and after.
 
 #include <globalq/globalq.hpp>
 #include <globalq/norm/norms.hpp>
@@ -15,7 +15,7 @@ namespace gq = globalq;
 
 namespace {
 
-/// Values with tails as heavy as a gradient's, others for each worker.
+/// Values with tails as heavy as those of gradients, different on each worker.
 std::vector<float> gradient_of(int rank) {
   std::mt19937 bits(static_cast<unsigned>(rank) + 1);
   std::normal_distribution<float> normal;
@@ -44,7 +44,7 @@ int main() {
         norm, gq::learn::optimal{.size = 7}, {.schedule = {.once = {0}, .every = 10000}}};
     gq::learn::level_set levels = gq::learn::uniform_levels(7);
 
-    // what a training loop does each step; learned is empty but for the scheduled steps
+    // what a training loop does in each step; learned is empty except in the scheduled steps
     if (auto const learned = learner.update(workers, gradient, /*step=*/0)) levels = learned->levels;
     //! [learned-levels]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief What a trainer uses besides the one call: learned levels, groups of layers, calls that overlap, shards.
+/// @brief More calls for trainers: learned levels, groups of layers, overlapping calls, shards.
 
 #include <globalq/globalq.hpp>
 #include <globalq/train/learn/level_learner.hpp>
@@ -13,7 +13,7 @@ namespace gq = globalq;
 
 namespace {
 
-/// A gradient of many small values and a few large ones, other ones on each worker and step.
+/// A gradient of many small values and a few large ones, different on each worker and in each step.
 std::vector<float> gradient_of(int rank, std::uint64_t step, std::size_t length) {
   std::mt19937 draw(static_cast<std::uint32_t>(rank) * 1000 + static_cast<std::uint32_t>(step));
   std::vector<float> x(length);
@@ -50,7 +50,7 @@ void train(Workers& workers) {
   //! [trainer-start]
   gq::started_call const first = mean.start(weights, 202);
   gq::started_call const second = mean.start(bias, 203);
-  first.wait();  // throws what went wrong in this call
+  first.wait();  // throws the error of this call, if any
   second.wait();
   //! [trainer-start]
 

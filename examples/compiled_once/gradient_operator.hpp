@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief compiled_once: an operator that many sources of a program use, and one of them compiles.
+/// @brief compiled_once: an operator that many sources of a program use and only one compiles.
 
 // [declare]
 #include <globalq/operator/kernels.hpp>

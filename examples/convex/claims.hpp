@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// What theory says, held against what was measured.
+/// Compares the claims of theory with measurements.
 
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace convex {
 
-/// @brief Collects what does not hold; each is a sentence on stderr.
+/// @brief Collects claims that do not hold; each is a sentence on stderr.
 class claims {
  public:
   /// @param otherwise  the sentence, with the numbers
@@ -24,7 +24,7 @@ class claims {
   bool all_hold_ = true;
 };
 
-/// A number as it stands in tables and sentences.
+/// Formats a number for tables and sentences.
 inline std::string text(double x) {
   char s[32];
   std::snprintf(s, sizeof s, "%.3g", x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// The three programs of this folder and what may be chosen for each.
+/// The three programs of this folder and their options.
 
 #include <cstdint>
 
@@ -13,8 +13,8 @@ struct qsvrg_options {
   long samples = 2048;
   double ridge = 0.05;
   int epochs = 22;
-  int seeds = 4;            ///< runs whose mean is held against the expected value
-  double step_factor = 1;   ///< multiplies the step that theory asks for
+  int seeds = 4;            ///< runs whose mean is compared with the expected value
+  double step_factor = 1;   ///< factor on the step of the theory
   std::uint64_t seed = 42;  ///< of the problem and of the first run
 };
 
@@ -23,7 +23,7 @@ struct gradient_descent_options {
   long values = 1024;
   long samples = 1024;
   double ridge = 0.02;
-  double accuracy = 1e-8;  ///< of the gap at the start, at which a run ends
+  double accuracy = 1e-8;  ///< gap, relative to that at the start, at which a run ends
   long most_steps = 20000;
   double step_factor = 1;
   std::uint64_t seed = 42;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Gradient descent with signs beside float32: steps, bits, and whether theory holds.
+/// Gradient descent with signs compared with float32: steps, bits, and whether theory holds.
 
 #include "gradient_descent.hpp"
 
@@ -19,7 +19,7 @@
 namespace convex {
 namespace {
 
-constexpr std::uint64_t every = 10;  // steps between looks at the gap
+constexpr std::uint64_t every = 10;  // steps between measurements of the gap
 
 }  // namespace
 
@@ -45,7 +45,7 @@ int gradient_descent(gradient_descent_options const& o) {
   });
   auto const k = static_cast<double>(most_signs(largest_shard));
   auto const whole = static_cast<double>(most_signs(n));
-  // Of a step c / (k L), c up to 1: c (2 - c) l / (k L). A longer one is held against the rate of c = 1.
+  // Of a step c / (k L), c up to 1: c (2 - c) l / (k L). A longer one is compared with the rate of c = 1.
   double const c = std::min(o.step_factor, 1.0), rate = c * (2 - c) * l / (L * k);
 
   plain = run(descent::float32, o.step_factor / L, o.most_steps);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Gradient descent whose steps travel as the signs of their largest values.
+/// Gradient descent that sends the signs of the largest values.
 
 #include "largest_signs.hpp"
 #include "regression.hpp"
@@ -18,7 +18,7 @@
 
 namespace convex {
 
-/// @brief What travels.
+/// @brief What workers send.
 enum class descent {
   float32,        ///< gradients to the owners of their shards, and the shards of the mean to all, as float32
   signs_of_mean,  ///< gradients as float32, and the shards of the mean as signs
@@ -30,11 +30,11 @@ struct descent_run {
   std::vector<double> gaps;      ///< at the start and after each `every` steps; at rank 0
   std::uint64_t steps = 0;       ///< that were made
   std::uint64_t signs = 0;       ///< that all workers sent together
-  double code_bits = 0;          ///< of this worker's frames
-  double bound_bits = 0;         ///< that bits_of_signs allows for them
+  double code_bits = 0;          ///< in this worker's frames
+  double bound_bits = 0;         ///< bound on them by bits_of_signs
   std::uint64_t frames = 0;      ///< that this worker sent
   std::uint64_t sum_bytes = 0;   ///< sent by this worker to form means
-  std::uint64_t step_bytes = 0;  ///< sent by this worker to tell steps
+  std::uint64_t step_bytes = 0;  ///< sent by this worker to distribute steps
 };
 
 /// @brief Sends frames of different lengths to all: lengths first, then frames, each as long as the longest.
@@ -69,7 +69,7 @@ class frame_exchange {
 /// @brief Descends on one worker; all workers call it with the same arguments and go through the same points.
 /// @param step      of the descent
 /// @param accuracy  gap over that of the start, at which the run ends
-/// @param every     steps between looks at the gap
+/// @param every     steps between measurements of the gap
 template <class Transport>
 descent_run descend(Transport& workers, regression const& f, descent how, double step, double accuracy,
                     std::uint64_t most_steps, std::uint64_t every) {
@@ -85,7 +85,7 @@ descent_run descend(Transport& workers, regression const& f, descent how, double
   std::vector<std::byte> bytes(frame.capacity(size));
   descent_run run;
 
-  /// x -= scale * what the frames of all say, each about the values that begin at first_of(its worker)
+  /// x -= scale * the decoded frames of all workers; each covers the values from first_of(its worker)
   auto const tell = [&](std::span<double const> mine, auto const& part_of, double scale, VectorXd& x) {
     codes.resize(mine.size());
     double const norm = keep_largest_signs(mine, codes);
@@ -141,7 +141,7 @@ descent_run descend(Transport& workers, regression const& f, descent how, double
       run.step_bytes += workers.bytes_sent() - between;
     }
     if (++run.steps % every != 0) continue;
-    run.gaps.push_back(f.gap(x));  // each worker comes to the same number
+    run.gaps.push_back(f.gap(x));  // each worker computes the same number
     if (run.gaps.back() <= accuracy * run.gaps.front()) break;
   }
   return run;

@@ -43,7 +43,7 @@ iterates_run mean_of_runs(iterates_options const& o, diagonal_regression const& 
   return sum;
 }
 
-/// The most that a value of a worker's gradient comes to: at the start, where rows of one worker are not orthogonal.
+/// The largest value of a worker's gradient: at the start, because rows of one worker are not orthogonal.
 double gradient_reach(int workers) { return 4 * std::sqrt(static_cast<double>(workers)); }
 
 /// Variance of the mean of the workers' gradients, all values, each rounded by random shift.
@@ -98,7 +98,7 @@ void hold_theorem(iterates_options const& o, diagonal_regression const& problem,
   std::printf("\n");
 }
 
-/// A coarser grid, where roundings can be told apart: gaps in the long run against what is expected.
+/// A coarser grid, where roundings differ measurably: gaps in the long run compared with the expected ones.
 class comparison {
  public:
   comparison(iterates_options const& o, diagonal_regression const& problem, claims& theorem)
@@ -110,7 +110,7 @@ class comparison {
 
   void operator()() {
     double const delta = points_.step(), whole = o_.step_factor / beta_, quarter = whole / 4;
-    // Noise of 0.4 delta a step and value: enough that values lie evenly between points.
+    // noise of 0.4 delta per step and value: enough to spread values evenly between points
     grid const of_gradients =
         grid::of_step(0.4 * delta / whole * std::sqrt(12.0 * o_.workers), gradient_reach(o_.workers));
     auto const rounded = gradient_grid(of_gradients);
@@ -156,7 +156,7 @@ class comparison {
   }
 
  private:
-  /// After so many steps hardly anything of the start is left.
+  /// After this many steps, the influence of the start is negligible.
   std::uint64_t burn_in(double step) const {
     return static_cast<std::uint64_t>(std::ceil(12 * kappa_ / (step * beta_)));
   }

@@ -29,8 +29,8 @@ struct grid {
 
   double step() const { return unit / levels; }
 
-  /// @brief The grid of this step that reaches at least `reach`.
-  /// @throws std::invalid_argument where 16 bits do not hold it
+  /// @brief The grid with this step that reaches at least `reach`.
+  /// @throws std::invalid_argument if 16 bits cannot hold it
   static grid of_step(double step, double reach) {
     double const levels = std::ceil(reach / step * (1 - 1e-12));
     if (!(levels <= std::numeric_limits<std::int16_t>::max()))
@@ -70,7 +70,7 @@ struct iterates_plan {
             static_cast<std::uint64_t>(std::ceil(10 / eta * beta / alpha * std::log(start / epsilon)))) {}
 };
 
-/// @brief What the gap comes to in the long run, for f with a diagonal Hessian, a fixed step and gradients with noise.
+/// @brief The limit of the gap in the long run, for f with a diagonal Hessian, a fixed step and gradients with noise.
 ///
 /// A value's distance z from its optimum becomes (1 - a) z + e with a = step times curvature, and E e = 0 whatever z is; so if
 /// e has the variance V, E z^2 tends to V / (1 - (1 - a)^2).
@@ -114,7 +114,7 @@ struct long_run {
   }
 };
 
-/// @brief What a run came to, as rank 0 saw it.
+/// @brief The result of a run, at rank 0.
 struct iterates_run {
   double last = 0;          ///< gap at the end
   double mean = 0;          ///< of the gaps of the last steps
@@ -123,8 +123,8 @@ struct iterates_run {
 
 /// @brief x <- Q(x - step g) on one worker; all workers call it with the same arguments and hold the same x.
 ///
-/// Each step brings each worker its shard of the mean gradient, and all workers the rounded shards of x.
-/// @param gradients  how gradients travel: an operator
+/// Each step gives each worker its shard of the mean gradient, and all workers the rounded shards of x.
+/// @param gradients  the operator for gradients
 /// @param rounding   Q: rounding::random_shift, stochastic or nearest, on the grid
 /// @param wire       of the codes of x
 /// @param average    steps at the end whose gaps are averaged
@@ -135,7 +135,7 @@ iterates_run iterate(Transport& workers, diagonal_regression const& problem, Gra
   namespace gq = globalq;
   auto const size = static_cast<std::uint64_t>(problem.f.values());
   share const own(problem.f.samples(), workers.rank(), workers.size());
-  // two seeds: the roundings of gradients and of x do not know of each other
+  // two seeds, so that the roundings of gradients and of x are independent
   gq::reduce_scatter_mean mean{workers, gradients, {.seed = 2 * seed}};
   gq::all_gather gather{workers,
                         gq::quantizer{gq::norm::fixed{points.unit, points.sharing},

@@ -19,7 +19,7 @@
 
 namespace convex {
 
-/// The most values that are kept of n: the square root, rounded up.
+/// The number of values kept of n: the square root, rounded up.
 inline std::uint64_t most_signs(std::uint64_t n) {
   auto k = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
   while (k * k < n) ++k;
@@ -75,7 +75,7 @@ class sign_frame {
   }
 
   /// @returns the norm
-  /// @throws frame_error when encode() cannot have written the bytes
+  /// @throws frame_error if encode() cannot have written the bytes
   double decode(std::span<std::byte const> frame, std::span<std::int8_t> codes) {
     float scale = 0;
     if (frame.size() >= sizeof scale) std::memcpy(&scale, frame.data(), sizeof scale);

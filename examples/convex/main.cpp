@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Three methods for strongly convex problems, each with workers as threads and held against its theorem.
+/// Three methods for strongly convex problems, with threads as workers, each compared with its theorem.
 
 #include "commands.hpp"
 
@@ -17,7 +17,7 @@
 
 namespace {
 
-/// What all three have: workers, values, a factor on the step, a seed.
+/// Options of all three: workers, values, a factor on the step, a seed.
 template <class Options>
 void add_common(CLI::App& command, Options& chosen, long most_values) {
   command.add_option("--workers", chosen.workers, "number of threads")

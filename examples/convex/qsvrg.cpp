@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// QSVRG beside SGD and QSGD: gaps, bits, and whether theory holds.
+/// QSVRG compared with SGD and QSGD: gaps, bits, and whether theory holds.
 
 #include "qsvrg.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// QSVRG: stochastic gradient descent with variance reduction, whose updates travel quantized.
+/// QSVRG: stochastic gradient descent with variance reduction and quantized updates.
 
 #include "regression.hpp"
 
@@ -26,7 +26,7 @@ struct qsvrg_plan {
   double contraction = 0;
 };
 
-/// @brief What theory says about QSVRG on f of strong convexity l whose f_j are L-smooth.
+/// @brief The theory of QSVRG on f with strong convexity l whose f_j are L-smooth.
 ///
 /// An update u is the mean of K workers' quantized u_i with E u = grad f(x) and E||Q(v)||^2 <= B ||v||^2, so with the gaps
 /// g(x) = f(x) - f*: E||u||^2 <= 2 L (1 - 1/K) g(x) + (B/K) 4 L (g(x) + g(y)), where the last factor is that of SVRG
@@ -68,14 +68,14 @@ struct qsvrg_bits {
   static double published(double n, double iterations, double float_bits) {
     return (float_bits + 2.8 * n) * (iterations + 1) + float_bits * n;
   }
-  /// The same with what is proved of the expected length, 37/12 n (docs/theory.md, Length of Elias codes), and the most that
-  /// blocks of 4,096 values add.
+  /// The same with the proved expected length, 37/12 n (docs/theory.md, Length of Elias codes), and the largest
+  /// overhead of blocks of 4,096 values.
   static double proved(double n, double iterations, double float_bits) {
     double const blocks = std::ceil(n / 4096);
     return (float_bits + 37.0 / 12 * n + 172 * blocks) * iterations + float_bits * n;
   }
-  /// What a message has besides codes and one float: the opening of the call, the header of the frame, and the place of
-  /// the scale, less the float.
+  /// The overhead of a message besides codes and one float: the handshake of the call, the header of the frame, and the
+  /// place of the scale, less the float.
   static double overhead(double float_bits) {
     return 8.0 * (globalq::detail::record_bytes + globalq::wire::long_header_bytes + 16) - float_bits;
   }
@@ -91,25 +91,25 @@ inline auto dense_qsgd(Index values) {
   return globalq::operators::qsgd<8, 2, globalq::wire::elias<>>(0, levels_of(values));
 }
 
-/// @brief What an epoch came to.
+/// @brief The result of an epoch.
 struct epoch {
   double gap = 0;           ///< after it
   std::uint64_t bytes = 0;  ///< handed to the transport by this worker
 };
 
-/// @brief How an update is made of a sample.
+/// @brief How an update is computed from a sample.
 enum class update {
   plain,            ///< grad f_j(x)
   variance_reduced  ///< grad f_j(x) - grad f_j(y) + grad f(y), y the point at which the epoch began
 };
 
-/// @brief Runs epochs on one worker; all workers call it with the same arguments and go through the same points.
+/// @brief Runs epochs on one worker; all workers call it with the same arguments and compute the same points.
 ///
 /// Each epoch ends at the mean of its points, and the next one begins there. A worker draws from its own samples (the paper
 /// draws from all, which a worker does not have); the workers' shares are equal, and the bound is the same.
-/// @tparam Float    what travels: float or double; points are kept in double
+/// @tparam Float    type of the sent values: float or double; points are kept in double
 /// @param transport  this worker's endpoint
-/// @param op         how updates are quantized
+/// @param op         operator for updates
 /// @returns          the start, then each epoch
 /// @source Alistarh et al. 2017 (QSGD), section 3.3
 template <class Float, class Transport, class Operator>

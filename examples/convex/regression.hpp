@@ -20,10 +20,11 @@ using Eigen::Index;
 using Eigen::VectorXd;
 using row_matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// @brief f(x) = 1/m sum_j f_j(x), f_j(x) = (a_j . x - b_j)^2 / 2 + ridge / 2 ||x||^2, with all that theory asks about it.
+/// @brief f(x) = 1/m sum_j f_j(x), f_j(x) = (a_j . x - b_j)^2 / 2 + ridge / 2 ||x||^2, with its constants for the
+/// theory.
 ///
-/// The optimum comes from a direct solve in double, refined once; values of f are told as gaps above f(optimum), computed
-/// from the distance to it, so that a gap of 1e-25 still has all its digits.
+/// The optimum comes from a direct solve in double, refined once. Values of f are returned as gaps above f(optimum),
+/// computed from the distance to it, so that even a gap of 1e-25 is accurate.
 class regression {
  public:
   /// @param features  a_j, one a row
@@ -46,11 +47,11 @@ class regression {
   Index samples() const { return features_.rows(); }
   VectorXd const& optimum() const { return optimum_; }
 
-  /// f is this strongly convex.
+  /// The strong convexity of f.
   double strong_convexity() const { return least_; }
-  /// f is this smooth.
+  /// The smoothness of f.
   double smoothness() const { return most_; }
-  /// Every f_j is this smooth.
+  /// The smoothness of every f_j.
   double smoothness_of_each() const { return features_.rowwise().squaredNorm().maxCoeff() + ridge_; }
 
   /// f(x) - f(optimum).

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A rounding of one's own: stochastic, and of the same word a larger value never becomes a smaller level.
+/// @brief A custom rounding: stochastic; with the same word, a larger value never becomes a smaller level.
 
 //! [dithered]
 #include <globalq/core/concepts.hpp>
 
-/// Negative values see the complement of the word, so that all values are rounded toward the same side.
+/// Negative values use the complement of the word, so that all values are rounded toward the same side.
 struct dithered {
   static constexpr char const* name = "dithered";
   static constexpr bool unbiased = true;             // a value's expected level is the value
-  static constexpr bool word_per_coordinate = true;  // else one word a bucket
+  static constexpr bool word_per_coordinate = true;  // false: one word per bucket
 
   GLOBALQ_FUNCTION std::uint32_t word(std::uint32_t drawn) const { return drawn; }
   GLOBALQ_FUNCTION bool up(std::uint32_t threshold, std::uint32_t word, std::uint32_t sign) const {

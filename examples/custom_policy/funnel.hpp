@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A schedule of one's own: all frames go to worker 0, which adds them and sends the sum to everyone.
+/// @brief A custom schedule: all frames go to worker 0, which adds them and sends the sum to everyone.
 
 //! [funnel]
 #include <globalq/schedule/concept.hpp>
 
-/// What a parameter server does. For few workers.
+/// Works like a parameter server. For few workers.
 struct funnel {
   static constexpr char const* name = "funnel";
-  /// Height: one sum takes up the others' frames one after the other. All of them meet at one worker.
+  /// Height: worker 0 adds the frames of all others to one sum, one after the other.
   static globalq::detail::schedule_facts facts(int workers) { return {name, workers - 1, true, false, true}; }
-  static int parts(int /*workers*/) { return 1; }  // segments that a vector is cut into
+  static int parts(int /*workers*/) { return 1; }  // segments per vector
   static std::vector<std::pair<int, int>> additions(int workers) {
     std::vector<std::pair<int, int>> all;  // (into, from), in order
     for (int r = 1; r < workers; ++r) all.emplace_back(0, r);
@@ -38,7 +38,7 @@ struct funnel {
         for (int r = 1; r < n; ++r) done(t.send_async(r, sum));
       }
       globalq::source const result{sum, n, root};
-      c.finish(part, {&result, 1});  // everyone from the same bytes
+      c.finish(part, {&result, 1});  // all workers decode the same bytes
     }
   }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A transport of one's own: threads of a process that leave messages for each other under numbers.
+/// @brief A custom transport: threads of a process that leave numbered messages for each other.
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,18 +14,18 @@
 //! [mailbox]
 #include <globalq/transport/concept.hpp>
 
-/// Where messages lie until they are taken: the k-th from one worker to another under (from, to, k).
+/// Holds messages until they are received: the k-th from one worker to another has the key (from, to, k).
 struct letters {
   std::mutex guard;
   std::condition_variable arrived;
   std::map<std::tuple<int, int, int>, std::vector<std::byte>> box;
 };
 
-/// One worker's endpoint. A send is done when it returns; a receive when it was waited for.
+/// One worker's endpoint. A send is complete when it returns, a receive after its wait.
 class mailbox {
  public:
   struct request {
-    std::tuple<int, int, int> key{-1, 0, 0};  // of a receive that was not waited for
+    std::tuple<int, int, int> key{-1, 0, 0};  // of a receive that is still pending
     std::span<std::byte> room;
   };
 
@@ -43,7 +43,7 @@ class mailbox {
   request recv_async(int peer, std::span<std::byte> bytes) { return {{peer, rank_, got_[peer]++}, bytes}; }
 
   void wait(request& posted) {
-    if (std::get<0>(posted.key) < 0) return;  // a send, or done
+    if (std::get<0>(posted.key) < 0) return;  // a send, or a completed receive
     auto const [key, room] = std::exchange(posted, {});
     std::unique_lock lock(all_.guard);
     std::vector<std::byte> letter;

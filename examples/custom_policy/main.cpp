@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Averages with policies, a schedule and a transport of one's own, and checks what globalq promises of all of them.
+/// @brief Averages with custom policies, a custom schedule and transport, and checks the library's guarantees for them.
 
 #include "dithered.hpp"
 #include "funnel.hpp"
@@ -25,7 +25,7 @@ namespace {
 constexpr int workers = 4, steps = 4000;
 constexpr std::size_t length = 300;
 
-/// Averages a fixed vector of every worker at every step; returns what each worker got, step after step.
+/// Averages a fixed vector of every worker in every step; returns each worker's results, step after step.
 std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input) {
   std::vector<std::vector<float>> results(workers);
   //! [custom-use]
@@ -49,7 +49,7 @@ std::vector<std::vector<float>> run(std::vector<std::vector<float>> const& input
   return results;
 }
 
-/// Whether all values have had their turn after some steps.
+/// Whether all values were averaged once after some steps.
 bool take_turns_sums_up(std::vector<std::vector<float>> const& input) {
   constexpr std::uint64_t turns = 5;
   std::vector<float> sum(length);
@@ -86,7 +86,7 @@ int main() {
       return EXIT_FAILURE;
     }
 
-  // Every coordinate's mean over the steps is the mean of the inputs, within six standard deviations of the former.
+  // Each coordinate's mean over the steps is the mean of the inputs, within six of its standard deviations.
   double worst = 0;
   for (std::size_t i = 0; i < length; ++i) {
     double exact = 0, sum = 0, squares = 0;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A reduce operator of one's own: the sum of two small floating-point numbers, rounded to one without bias.
+/// @brief A custom reduce operator: adds two small floating-point numbers and rounds the sum to one, unbiased.
 
 #include "minifloat.hpp"
 
 //! [minifloat-sum]
-/// Adds codes of minifloat<Exponents, Mantissa>, which go on above 1: each addition may double a value.
+/// Adds codes of minifloat<Exponents, Mantissa>, which continue above 1: each addition may double a value.
 template <int Exponents, int Mantissa>
 struct minifloat_sum {
   using levels = minifloat<Exponents, Mantissa>;
   static constexpr char const* name = "minifloat-sum";
-  static constexpr bool draws = true;     // add() looks at a random word
+  static constexpr bool draws = true;     // add() uses a random word
   static constexpr bool unbiased = true;  // E[add(a, b)] is a + b
   template <class Levels>
   static constexpr bool adds = std::is_same_v<Levels, levels>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A compressor of one's own: every k-th value is averaged in a step, and each has its turn once in k steps.
+/// @brief A custom compressor: averages every k-th value in a step, so that each value is averaged once in k steps.
 
 //! [take-turns]
 #include <globalq/baseline/concept.hpp>
@@ -27,7 +27,7 @@ class take_turns {
         finite = finite && std::isfinite(x[i]);
         if ((i + step) % every_ == 0) sent_.push_back(x[i]);
       }
-    sent_.push_back(finite ? 0 : NAN);  // all workers hear of it
+    sent_.push_back(finite ? 0 : NAN);  // so that all workers learn of it
     globalq::allreduce_mean together{workers, globalq::uncompressed{}, globalq::schedule::ring{}, settings_};
     together(sent_, step);
     finite = !std::isnan(sent_.back());
@@ -35,7 +35,7 @@ class take_turns {
     for (auto const& l : layers_)
       for (std::uint64_t i = l.offset; i < l.offset + l.size; ++i) {
         bool const turn = (i + step) % every_ == 0;
-        if (finite && !rest.empty()) rest[i] = turn ? 0 : x[i];  // before mean, which may be x
+        if (finite && !rest.empty()) rest[i] = turn ? 0 : x[i];  // before writing mean, which may be x
         mean[i] = !finite ? NAN : turn ? *next++ : 0;
       }
     return finite ? globalq::baseline::outcome::mean : globalq::baseline::outcome::not_finite;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief A norm of one's own: of order 3/2, between the sum of magnitudes and the Euclidean norm.
+/// @brief A custom norm: of order 3/2, between the sum of magnitudes and the Euclidean norm.
 
 //! [three-halves]
 #include <globalq/core/concepts.hpp>
@@ -12,7 +12,7 @@
 struct three_halves {
   static constexpr char const* name = "l:3/2";
   static constexpr bool is_local = false;        // one scale for all workers, so that codes can be added
-  static constexpr bool bounds_largest = false;  // what rounding takes away is made up for
+  static constexpr bool bounds_largest = false;  // a scale below the largest magnitude is raised
   struct statistic {
     double sum = 0;  // of |x|^(3/2)
   };

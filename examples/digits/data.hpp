@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Station data: pictures of digits from a CSV file to standardized batches, the same on every worker.
+/// Data: images of digits from a CSV file to standardized batches, the same on every worker.
 
 #include <Eigen/Dense>
 
@@ -24,7 +24,7 @@ namespace digits {
 inline constexpr int num_pixels = 64;
 inline constexpr int num_classes = 10;
 
-/// @brief Pictures, one a column, and the digit that each one shows.
+/// @brief Images, one per column, and the digit that each shows.
 /// @shape pixels: num_pixels x count; labels: count
 struct pictures {
   Eigen::MatrixXf pixels;
@@ -33,7 +33,7 @@ struct pictures {
   [[nodiscard]] Eigen::Index count() const noexcept { return pixels.cols(); }
 };
 
-/// @brief The pictures to learn from and those to be judged by; they share none.
+/// @brief The images for training and those for evaluation; they are disjoint.
 struct dataset {
   pictures train;
   pictures test;
@@ -63,7 +63,7 @@ inline pictures select(pictures const& from, std::vector<std::size_t> const& ind
 }
 
 /// @brief Reads lines of 64 pixels (0 .. 16) and a digit (0 .. 9), separated by commas.
-/// @throws std::runtime_error  names the file and the line when it cannot be read so
+/// @throws std::runtime_error  names the file and the line that cannot be read
 inline pictures read_pictures(std::string const& path) {
   std::ifstream file{path};
   if (!file) throw std::runtime_error{"digits: cannot open " + path + "; name the data file with --data"};
@@ -97,10 +97,10 @@ inline pictures read_pictures(std::string const& path) {
   return result;
 }
 
-/// @brief Splits into train and test, the same share of every digit in both, then centers and scales the pixels.
+/// @brief Splits into train and test, with the same share of every digit in both, then centers and scales the pixels.
 ///
-/// Each pixel loses its mean, and one deviation divides them all: pixels that are hardly ever lit stay unimportant.
-/// Mean and deviation come from the training pictures alone.
+/// Each pixel is centered by its own mean; one standard deviation scales them all, so that pixels that are rarely lit
+/// stay unimportant. Mean and deviation are those of the training images.
 /// @param all         every picture
 /// @param test_share  share of each digit that goes to test; dimensionless, in (0, 1)
 /// @param seed        of the shuffle before the split
@@ -130,10 +130,10 @@ inline dataset split_and_standardize(pictures const& all, double test_share, std
   return result;
 }
 
-/// @brief Deals batches: the training pictures in a new random order each epoch, without a gap between epochs.
+/// @brief Deals batches: the training images in a new random order each epoch, without a gap between epochs.
 ///
-/// In a step the workers take neighboring pieces of `batch` pictures each, so together they see what one worker with a
-/// batch of workers * batch would see.
+/// In a step the workers take adjacent pieces of `batch` images each, so together they process the same images as one
+/// worker with a batch of workers * batch.
 class batch_dealer {
  public:
   /// @pre train has at least one picture, and outlives the dealer; batch >= 1
@@ -144,7 +144,7 @@ class batch_dealer {
         num_workers_{static_cast<std::uint64_t>(num_workers)},
         seed_{seed} {}
 
-  /// @brief This worker's pictures of a step.
+  /// @brief This worker's images of a step.
   /// @determinism a pure function of the constructor's arguments and the step
   pictures deal(std::uint64_t step) {
     auto const count = static_cast<std::uint64_t>(train_->count());

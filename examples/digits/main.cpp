@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a perceptron on digits with several workers, once for each operator, and compares what it cost and came to.
+/// Trains a perceptron on digits with several workers, once for each operator, and compares costs and results.
 
 #include "data.hpp"
 #include "report.hpp"
@@ -49,12 +49,12 @@ struct options {
   std::vector<std::string> operators;  // named ones, instead of the list below
   int workers = 4;                     // of the threads transport
   int hidden = 960;                    // values of each hidden layer
-  double accuracy_gap = 1.0;           // points that an 8-bit operator may lose against float32
+  double accuracy_gap = 1.0;           // points that an 8-bit operator may be below float32
   std::string dump;                    // folder for gradients; empty: none
   std::vector<std::uint64_t> dump_steps{1, 10, 50, 100, 149};
 };
 
-/// How an operator is called in the table, and how its schedule is.
+/// The names of an operator and its schedule in the table.
 struct label {
   char const* name;
   char const* schedule;
@@ -62,7 +62,7 @@ struct label {
 };
 
 // [operators]
-/// Calls visit(label, operator, schedule) for each operator that is compared; float32 comes first.
+/// Calls visit(label, operator, schedule) for each compared operator; float32 comes first.
 void for_each_operator(auto&& visit) {
   using namespace gq;
   rounding::stochastic const rounding;
@@ -86,8 +86,8 @@ void for_each_operator(auto&& visit) {
 }
 // [operators]
 
-/// The same for the operators of the command line, or for those above where there are none, with what is done besides:
-/// clipping, and taking midpoints off.
+/// The same for the operators of the command line, or for those above if there are none, with the steps around the
+/// operator: clipping and centering.
 void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
   if (names.empty())
     return for_each_operator([&](auto const&... parts) { visit(parts..., gq::named::named_operator{}); });
@@ -100,7 +100,7 @@ void for_each_chosen(std::vector<std::string> const& names, auto&& visit) {
   }
 }
 
-/// Writes a worker's gradient of a step, before the mean, as raw float32: the food of bench/levels.
+/// Writes a worker's gradient of a step, before the mean, as raw float32; input of bench/levels.
 void dump_gradient(std::string const& folder, std::span<float const> gradient, std::uint64_t step, int rank) {
   std::filesystem::create_directories(folder);
   std::string const path = (std::filesystem::path{folder} /
@@ -114,7 +114,7 @@ void dump_gradient(std::string const& folder, std::span<float const> gradient, s
                              "; choose another folder with --dump-gradients"};
 }
 
-/// One line that is rewritten while a run goes on (on a terminal), or one line a finished run (elsewhere).
+/// One line that is rewritten during a run (on a terminal), or one line per finished run (elsewhere).
 class progress_line {
  public:
   progress_line(std::string const& mode, int num_operators)
@@ -205,7 +205,7 @@ std::vector<digits::result> train_all(Transport& workers, digits::dataset const&
   return runs;
 }
 
-/// Writes the files and the table; returns the exit status, after saying on stderr what went wrong if anything did.
+/// Writes the files and the table; returns the exit status, after reporting any error on stderr.
 int report(std::vector<digits::result> const& runs, int num_workers, options const& chosen) {
   std::filesystem::path const folder{chosen.output};
   std::error_code failed;
@@ -239,7 +239,7 @@ int report(std::vector<digits::result> const& runs, int num_workers, options con
   return status;
 }
 
-/// A whole worker: trains, and at rank 0 reports. Returns the exit status, the same at every worker.
+/// Runs one worker: trains, and at rank 0 reports. Returns the exit status, the same on every worker.
 template <class Transport>
 int work(Transport& workers, digits::dataset const& data, options const& chosen) {
   auto const runs = train_all(workers, data, chosen);
@@ -330,7 +330,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
 
-  // What every process finds out alike is said once.
+  // Errors that every process finds are reported once.
   auto const launched = examples::launched_rank();
   bool const speaks = launched.value_or("0") == "0";
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Station model: a multilayer perceptron whose parameters, and whose gradient, are one flat vector each.
+/// Model: a multilayer perceptron whose parameters, and whose gradient, are one flat vector each.
 
 #include "data.hpp"
 
@@ -77,7 +77,7 @@ class mlp {
     double accuracy;
   };
 
-  /// @brief Judges the model by a set of pictures; leaves the gradient alone.
+  /// @brief Evaluates the model on a set of images; leaves the gradient unchanged.
   score evaluate(pictures const& set) {
     Eigen::MatrixXf outputs = forward(set.pixels);
     std::size_t right = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Station report: what the runs came to, as a table, a CSV file and a gnuplot script.
+/// Report: the results of the runs, as a table, a CSV file and a gnuplot script.
 
 #include "train.hpp"
 
@@ -49,7 +49,7 @@ inline std::ofstream open(std::string const& path) {
 
 }  // namespace detail
 
-/// @brief The table, one line an operator, ratios against the first run.
+/// @brief The table, one line per operator, with ratios to the first run.
 inline std::string table(std::vector<result> const& runs) {
   using detail::format;
   constexpr std::size_t columns = 9;
@@ -86,7 +86,7 @@ inline std::string table(std::vector<result> const& runs) {
   return text;
 }
 
-/// @brief A line for each run whose levels were learned: at which steps, and what they are at the end.
+/// @brief A line for each run with learned levels: the steps at which they changed, and the final levels.
 inline std::string learned(std::vector<result> const& runs) {
   std::string text;
   for (result const& run : runs) {
@@ -114,14 +114,14 @@ inline void write_csv(std::string const& path, std::vector<result> const& runs) 
   }
 }
 
-/// @brief A gnuplot script that holds its own data and draws `image` beside itself: loss against bytes, accuracy
-/// against steps.
+/// @brief A gnuplot script that contains its data and writes `image` to its own folder: loss over bytes, accuracy over
+/// steps.
 /// @param path   where to write the script
 /// @param image  the file that the script draws, a PNG
 /// @throws std::runtime_error  when the file cannot be written
 inline void write_chart(std::string const& path, std::string const& image, std::vector<result> const& runs,
                         int num_workers) {
-  // Okabe and Ito's palette, told apart by color-blind readers; black is the baseline.
+  // the palette of Okabe and Ito, which color-blind readers can distinguish; black is the baseline
   constexpr std::array colors{"#000000", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"};
   constexpr std::array markers{7, 5, 9, 11, 13, 4, 6};  // gnuplot's numbers: filled ones first
   constexpr std::size_t smoothed_steps = 8;

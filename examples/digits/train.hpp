@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// Station training: one worker's loop of gradient, mean over the workers, momentum step.
+/// Training: one worker's loop of gradient, mean over the workers, momentum step.
 
 #include "data.hpp"
 #include "mlp.hpp"
@@ -24,7 +24,7 @@
 
 namespace digits {
 
-/// @brief What is the same for every operator and every worker.
+/// @brief The settings that are the same for every operator and every worker.
 struct settings {
   std::vector<Eigen::Index> widths{num_pixels, 960, 960, num_classes};
   std::uint64_t steps = 150;
@@ -36,7 +36,8 @@ struct settings {
   std::uint64_t seed = 42;
 };
 
-/// @brief One worker's way to the others. Erased, so that the loop is compiled once for all operators and transports.
+/// @brief One worker's calls to the others. Type-erased, so that the loop is compiled once for all operators and
+/// transports.
 struct endpoint {
   int rank;
   int size;
@@ -53,7 +54,7 @@ struct step_record {
   std::optional<double> accuracy;  ///< of the test pictures after the update; at rank 0, where evaluated
 };
 
-/// @brief What a run of one operator came to. The accuracy is known at rank 0, all else at every worker.
+/// @brief The result of a run with one operator. The accuracy is known at rank 0, everything else on every worker.
 struct result {
   std::string name;
   std::string schedule;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a small transformer on text with sharded workers, once for each precision of weights and gradients (QSDP), and
-/// compares the loss on text that was held out, and the bytes sent.
+/// Trains a small transformer on text with sharded workers, once for each precision of weights and gradients (QSDP),
+/// and compares the loss on held-out text, and the bytes sent.
 
 #include "sharded.hpp"
 #include "text.hpp"
@@ -35,11 +35,11 @@ struct settings {
   std::vector<std::string> precisions{"float32",      "W8G8",         "W4G4",
                                       "W4G4 nearest", "W4G4 learned", "W4G4 descent"};
   int workers = 4;
-  std::int64_t batch = 8;  // pieces a worker
+  std::int64_t batch = 8;  // pieces per worker
   std::uint64_t steps = 300;
   std::uint64_t seed = 1;
-  double gap = 0;     // percent that precisions of 8 bits or more may lose to float32; 0: any
-  double margin = 0;  // percent that W4G4 must lose to W8G8; 0: any
+  double gap = 0;     // percent that the loss of 8 bits or more may be above float32; 0: any
+  double margin = 0;  // percent that the loss of W4G4 must be above W8G8; 0: any
 };
 
 struct result {
@@ -48,7 +48,7 @@ struct result {
   bool replicas_agree = true;
 };
 
-/// "float32", or "W8G4", with a scheme behind it for 4 bits.
+/// "float32", or "W8G4", followed by a scheme for 4 bits.
 lm::precision precision_of(std::string const& name) {
   static std::map<std::string, lm::scheme> const schemes{{"", lm::scheme::shifted},
                                                          {" nearest", lm::scheme::nearest},
@@ -70,10 +70,10 @@ lm::precision precision_of(std::string const& name) {
   return p;
 }
 
-/// Whether --gap is for it; float32 is 32 bits of both.
+/// Whether --gap applies to it; float32 is 32 bits of both.
 bool is_close(lm::precision const& p) { return p.weight_bits >= 8 && p.gradient_bits >= 8; }
 
-/// Steps at which levels are learned: soon, since weights are set at random, and again.
+/// Steps at which levels are learned: early, because initial weights are random, and again later.
 bool learns_at(std::uint64_t step) { return step == 1 || step == 20 || (step != 0 && step % 100 == 0); }
 
 std::uint64_t hash_of(torch::nn::Module const& model) {
@@ -167,7 +167,7 @@ int run(settings const& s) {
     good = good && r.replicas_agree && std::isfinite(r.loss);
   }
   for (lm::precision const& p : all)
-    // written so that a loss of NaN fails
+    // written so that a NaN loss fails
     if (s.gap > 0 && is_close(p) && !(percent(losses[p.name], losses["float32"]) <= s.gap)) {
       std::printf("%s is more than %g %% above float32\n", p.name.c_str(), s.gap);
       good = false;

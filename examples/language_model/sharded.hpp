@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// A model whose parameters are split over workers, as FSDP does: each worker keeps the exact weights and the optimizer's
-/// state of its shards only. Before a step the weights are gathered, quantized; after it each worker gets its shards of the
-/// mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
+/// A model whose parameters are split over workers, as in FSDP: each worker keeps the exact weights and the optimizer
+/// state of its shards only. Before a step the quantized weights are gathered; after it each worker receives its shards
+/// of the mean gradient. (FSDP gathers one group of layers at a time and drops it again; here all stay for the step.)
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
@@ -32,21 +32,21 @@ namespace language_model {
 
 namespace gq = globalq;
 
-/// How 4-bit weights are rounded, and to which levels. Gradients are always rounded stochastically; their levels are learned
-/// where those of the weights are.
+/// The rounding and the levels of 4-bit weights. Gradients are always rounded stochastically; their levels are learned
+/// if those of the weights are.
 enum class scheme {
   shifted,    ///< even levels, random shift: QSDP
-  nearest,    ///< even levels, to the nearest: what rounding alone changes
+  nearest,    ///< even levels, to the nearest: isolates the effect of rounding
   learned,    ///< levels of least error (learn::lloyd), to the nearest
   descent,    ///< levels of QSDP's algorithm 5.1 (learn::weight_levels), to the nearest
   stochastic  ///< levels of least variance (learn::optimal), stochastic rounding: unbiased, as shifted is
 };
 
-/// How weights and gradients travel.
+/// The formats of weights and gradients.
 struct precision {
   std::string name = "float32";
   int weight_bits = 32, gradient_bits = 32;  ///< 4, 8 or 32
-  scheme by = scheme::shifted;  ///< other ones for 4 bits only; levels are even until they are learned
+  scheme by = scheme::shifted;               ///< others need 4 bits; levels are even until they are learned
   bool learns() const { return by != scheme::shifted && by != scheme::nearest; }
 };
 
@@ -59,8 +59,9 @@ struct adam {
 /// Values of a bucket share a scale and a midpoint.
 inline constexpr std::uint64_t bucket = 1024;
 
-/// For weights, float32 or between minimum and maximum of buckets. They are sent anew from exact ones in each step, so what nearest rounds
-/// off does not add up. Its squared error is half that of stochastic rounding and, for even levels, that of a random shift.
+/// For weights: float32, or buckets scaled by minimum and maximum. Each step sends the exact weights again, so the
+/// errors of rounding to nearest do not accumulate. Its squared error is half that of stochastic rounding and, for even
+/// levels, that of a random shift.
 inline gq::any_quantizer weight_operator(int bits, scheme by) {
   if (bits == 32) return gq::uncompressed{};
   gq::norm::local<gq::infinity> const norm{bucket};
@@ -74,7 +75,7 @@ inline gq::any_quantizer weight_operator(int bits, scheme by) {
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
-/// For gradients, float32 or between minimum and maximum: stochastic rounding, unbiased.
+/// For gradients: float32, or buckets scaled by minimum and maximum; stochastic rounding, unbiased.
 inline gq::any_quantizer gradient_operator(int bits, bool learns) {
   if (bits == 32) return gq::uncompressed{};
   gq::norm::local<gq::infinity> const norm{bucket};
@@ -88,8 +89,9 @@ inline gq::any_quantizer gradient_operator(int bits, bool learns) {
   throw std::runtime_error{"language_model: there are 4, 8 and 32 bits, not " + std::to_string(bits)};
 }
 
-/// The shards of a vector, each at the start of a block; all blocks have the same length. FSDP pads its vectors like this. A call
-/// that cuts at multiples of fewer values than buckets have moves them: it sees a vector of which each block is a shard.
+/// The shards of a vector, each at the start of a block; all blocks have the same length, as FSDP pads its vectors.
+/// Calls that cut at multiples of fewer values than buckets have send these blocks as one vector, of which each block
+/// is a shard.
 class blocks {
  public:
   blocks() = default;
@@ -114,11 +116,11 @@ class blocks {
   std::vector<float> values_;
 };
 
-/// A parameter of the model: the exact shard of this worker, and the calls that move it.
+/// A parameter of the model: the exact shard of this worker, and the calls that send it.
 template <class Workers>
 class sharded_parameter {
  public:
-  /// @param exact  whether it travels as float32: vectors, as in QSDP
+  /// @param exact  whether it is sent as float32: vectors, as in QSDP
   sharded_parameter(Workers& workers, torch::Tensor tensor, bool exact, precision const& p,
                     std::uint64_t seed)
       : workers_(workers),
@@ -128,7 +130,8 @@ class sharded_parameter {
         learns_gradients_(!exact && p.learns() && p.gradient_bits == 4),
         gather_(workers, weight_operator(exact ? 32 : p.weight_bits, p.by), {.seed = seed}),
         scatter_(workers, gradient_operator(exact ? 32 : p.gradient_bits, p.learns()), {.seed = seed + 1}) {
-    // Weights and gradients need the same shards. A call with buckets cuts between them, a plain one anywhere: it follows.
+    // Weights and gradients need the same shards. A call with buckets cuts between buckets; a plain one can cut
+    // anywhere, so it is adapted.
     bool const plain_weights = exact || p.weight_bits == 32, plain_gradients = exact || p.gradient_bits == 32;
     for (int rank = 0; rank < workers.size(); ++rank)
       shards_.push_back(plain_weights ? scatter_.shard(length(), rank) : gather_.shard(length(), rank));
@@ -144,7 +147,7 @@ class sharded_parameter {
     gradient_.resize(weights_.size());
   }
 
-  /// Puts the weights of all shards, as they travel, into the model.
+  /// Writes the received weights of all shards into the model.
   void gather(std::uint64_t step) {
     std::span<float const> const mine(weights_);
     if (!weights_in_blocks_) return gather_(mine, values(), step);
@@ -156,7 +159,7 @@ class sharded_parameter {
     }
   }
 
-  /// Gets the own shard of the mean gradient and takes a step.
+  /// Receives the own shard of the mean gradient and takes a step.
   /// @param step  from 0 on
   void update(adam const& how, std::uint64_t step) {
     torch::Tensor const grad = tensor_.grad().contiguous();
@@ -173,7 +176,7 @@ class sharded_parameter {
     }
   }
 
-  /// Learns levels from what all workers have: those of the scheme for weights, of least variance for gradients.
+  /// Learns levels from the values of all workers: those of the scheme for weights, of least variance for gradients.
   void learn_levels(std::uint64_t step) {
     if (learns_weights_)
       if (auto const found = weight_levels(step)) gather_.set_levels(found->table());
@@ -197,7 +200,7 @@ class sharded_parameter {
     return shard_of(all, workers_.rank());
   }
 
-  /// Throws unless a call moves the shards of this parameter: as they are, or each as a block.
+  /// Throws unless a call has the shards of this parameter, directly or each as a block.
   template <class Call>
   void expect_shards_of(Call const& call, bool as_blocks) {
     for (int rank = 0; rank < workers_.size(); ++rank) {
@@ -218,7 +221,7 @@ class sharded_parameter {
     gradient_.assign(mine.begin(), mine.end());
   }
 
-  /// Values as an operator sees them: around the midpoints of buckets, and the largest magnitude of each bucket.
+  /// The values that an operator quantizes: centered per bucket, with the largest magnitude of each bucket.
   struct centered {
     std::vector<float> values;
     std::vector<double> norms;
@@ -245,7 +248,7 @@ class sharded_parameter {
     return levels_of(gq::learn::lloyd{.size = 7}, weights_, step);
   }
 
-  /// QSDP's algorithm goes through values one by one, so all workers take those of all shards, in the same order.
+  /// QSDP's algorithm processes values one by one, so all workers use those of all shards, in the same order.
   gq::learn::level_set descended() {
     centered const c = centered_of(weights_);
     std::vector<float> mine(shards_[0].count, -1.0F), all(mine.size() * shards_.size());
@@ -260,7 +263,7 @@ class sharded_parameter {
     return *descended_;
   }
 
-  /// What all workers agree on.
+  /// The levels that a solver finds from the values of all workers; the same on all workers.
   template <class Solver>
   std::optional<gq::learn::level_set> levels_of(Solver const& solver, std::span<float const> x,
                                                 std::uint64_t step) {

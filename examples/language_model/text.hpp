@@ -15,7 +15,7 @@
 
 namespace language_model {
 
-/// A batch of pieces of text: what is read, and the byte that follows each.
+/// A batch of pieces of text: the input, and the byte that follows each.
 /// @shape both: batch x context
 struct batch {
   torch::Tensor input, next;

@@ -20,7 +20,8 @@ struct shape {
   std::int64_t blocks = 2;
 };
 
-/// Attention to what came before, then two layers, each beside a path around it (Vaswani et al. 2017; normalized first).
+/// Attention to earlier positions, then two layers, both with residual connections (Vaswani et al. 2017; normalized
+/// first).
 class block_impl : public torch::nn::Module {
  public:
   explicit block_impl(shape const& s)
@@ -32,7 +33,7 @@ class block_impl : public torch::nn::Module {
         up_(register_module("up", torch::nn::Linear(s.width, 4 * s.width))),
         down_(register_module("down", torch::nn::Linear(4 * s.width, s.width))) {}
 
-  /// @param later  context x context: true where a position must not look
+  /// @param later  context x context: true where attention is masked
   torch::Tensor forward(torch::Tensor x, torch::Tensor const& later) {
     auto const batch = x.size(0), length = x.size(1), width = x.size(2), each = width / heads_;
     auto const parts = mix_(norm1_(x)).view({batch, length, 3, heads_, each}).permute({2, 0, 3, 1, 4});

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief mean_of_files: one worker's part, the same for every transport.
+/// @brief mean_of_files: one worker's part of a run, the same for every transport.
 
 #include "failure.hpp"
 #include "files.hpp"
@@ -33,14 +33,15 @@
 
 namespace mean_of_files {
 
-/// @brief 128 bits of a vector's bytes: two vectors that differ agree in them with a probability of about 2^-128.
+/// @brief A 128-bit digest of a vector's bytes: those of two different vectors are equal with a probability of about
+/// 2^-128.
 struct digest {
   std::uint64_t low = 0x243F6A8885A308D3ULL;
   std::uint64_t high = 0x13198A2E03707344ULL;
   bool operator==(digest const&) const = default;
 };
 
-/// Multiplies and mixes eight bytes at a time, in two ways that have nothing in common.
+/// Multiplies and mixes eight bytes at a time, in two independent ways.
 inline digest digest_of(std::span<std::byte const> bytes) {
   digest d;
   auto const add = [&](std::uint64_t word) {
@@ -62,7 +63,7 @@ inline digest digest_of(std::span<std::byte const> bytes) {
   return d;
 }
 
-/// @brief How a call went for one worker.
+/// @brief The outcome of a call on one worker.
 struct call_record {
   double seconds = 0;
   std::uint64_t bytes_sent = 0;
@@ -70,7 +71,7 @@ struct call_record {
   bool brought = false;  ///< NaN or infinity
 };
 
-/// @brief One worker's run. All members are called by all workers together.
+/// @brief One worker's run. All workers call each member together.
 template <globalq::Transport T>
 class worker {
  public:
@@ -109,14 +110,14 @@ class worker {
  private:
   using mean_type = globalq::allreduce_mean<>;
 
-  /// Refuses what cannot work.
+  /// Refuses invalid combinations.
   void prepare() {
     globalq::any_quantizer op = globalq::named::make(chosen_.words);
     if (chosen_.centered) op = globalq::centered{op};
     globalq::schedule::any const schedule{std::string_view{chosen_.schedule}};
 #ifdef KOKKOS_ENABLE_OPENMP
     if (chosen_.execution == execution_kind::openmp) {
-      // an instance of its own: workers that share one would wait for each other
+      // a separate instance: workers that share one would wait for each other
       return emplace(op, schedule, Kokkos::OpenMP{Kokkos::OpenMP{}.concurrency()});
     }
 #endif
@@ -158,7 +159,7 @@ class worker {
     }
     if (seconds.size() > 1) seconds.erase(seconds.begin());
     report_.seconds = median(seconds);
-    // less than planned where nothing had to be sent: all values zero, or the result all NaN
+    // less than planned if there was nothing to send: all values zero, or the result all NaN
     if (!report_.bytes_modeled) report_.bytes_sent = most_bytes;
     check_plan(plan, result);
     output_.resize(sums_.size());
@@ -168,7 +169,7 @@ class worker {
     report_.non_finite = !all_finite(output_);
   }
 
-  /// Levels from the inputs, where the operator is one that learns: of a single mean there is no earlier step.
+  /// Learns levels from the inputs, if the operator learns: a single mean has no earlier step.
   template <class Value>
   void learn_levels(std::vector<Value> const& values) {
     if (!chosen_.learns) return;
@@ -178,7 +179,7 @@ class worker {
     report_.levels = learning.levels();
   }
 
-  /// A result of type float64 may be beyond float32's range: the files follow the library's rule for that.
+  /// A float64 result may exceed float32's range: the files follow the library's rule for that.
   void keep_in_range() {
     bool const beyond =
         std::any_of(output_.begin(), output_.end(), [](float value) { return std::isinf(value); });
@@ -191,7 +192,7 @@ class worker {
     if (beyond) std::fill(output_.begin(), output_.end(), std::numeric_limits<float>::quiet_NaN());
   }
 
-  /// One call; returns its seconds and bytes, the largest of all workers.
+  /// One call; returns its seconds and bytes, the maximum over all workers.
   template <class Value>
   std::pair<double, std::uint64_t> call(std::vector<Value> const& values, std::vector<Value>& result,
                                         std::uint64_t step, bool brought) {
@@ -222,7 +223,7 @@ class worker {
     return {most.seconds, most.bytes_sent};
   }
 
-  /// In builds with assertions: a plan knows what a call sends.
+  /// In builds with assertions: compares the bytes sent with the plan.
   template <class Value>
   void check_plan(globalq::plan const& plan, std::vector<Value> const& result) const {
 #ifndef NDEBUG
@@ -230,7 +231,7 @@ class worker {
       auto const value = static_cast<widest<Value>>(each);
       return std::isfinite(value) && value != 0;
     });
-    // of codes of variable length the plan knows the most
+    // for codes of variable length the plan is an upper bound
     bool const as_planned =
         plan.bytes_are_most ? report_.bytes_sent <= plan.bytes_sent : report_.bytes_sent == plan.bytes_sent;
     if (sent_frames && !plan.bytes_modeled && !as_planned)
@@ -248,7 +249,7 @@ class worker {
     return numbers.size() % 2 != 0 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
   }
 
-  /// The error against the mean of the files, added in double in order of ranks, a part of the vectors at a time.
+  /// The error against the mean of the files, added in double in rank order, a part of the vectors at a time.
   void measure_error() {
     constexpr std::size_t part = std::size_t{1} << 16;
     auto const n = static_cast<std::size_t>(workers_.size());

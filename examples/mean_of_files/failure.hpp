@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief mean_of_files: failures that all workers know of.
+/// @brief mean_of_files: failures that are reported on all workers.
 
 #include "options.hpp"
 
@@ -22,14 +22,14 @@ struct agreed_failure : std::runtime_error {
   exit_code code;
 };
 
-/// @brief What became of a worker's part, and a number on which all workers must agree.
+/// @brief The outcome of a worker's part, and a number that must be the same on all workers.
 struct outcome {
   exit_code code = done;
   std::string text;
   std::uint64_t must_agree = 0;
 };
 
-/// @brief Runs a part of the work of this worker alone.
+/// @brief Runs a part of the work on this worker only.
 /// @returns what it threw, as an outcome
 template <class Work>
 outcome attempt(Work&& work) {
@@ -43,8 +43,8 @@ outcome attempt(Work&& work) {
   }
 }
 
-/// @brief Returns when every worker is done; all call it.
-/// @throws agreed_failure on every worker when one was not, with the text of the first; refusals come first
+/// @brief Returns when every worker is done; all workers call it.
+/// @throws agreed_failure on every worker if one failed, with the text of the first; refusals come first
 template <globalq::Transport T>
 void agree(T& workers, outcome const& mine) {
   struct word {

@@ -39,7 +39,7 @@ std::vector<float> read_values(std::string const& path) {
   std::error_code error;
   auto const status = std::filesystem::status(path, error);
   if (error) fail(path, "read", error.message());
-  // A pipe could make a worker wait for ever, and has no length.
+  // a pipe could make a worker wait forever, and has no length
   if (!std::filesystem::is_regular_file(status)) fail(path, "read", "it is not a regular file");
   std::uintmax_t const bytes = std::filesystem::file_size(path, error);
   if (error) fail(path, "read", error.message());

@@ -11,13 +11,13 @@
 namespace mean_of_files {
 
 /// @brief All values of a file.
-/// @throws std::runtime_error when it is no regular file, cannot be read, or ends within a value
+/// @throws std::runtime_error if it is not a regular file, cannot be read, or ends within a value
 std::vector<float> read_values(std::string const& path);
 
-/// @brief A file that appears under its name all at once, or not at all.
+/// @brief A file that appears under its name completely, or not at all.
 ///
-/// It is written next to its place, under another name; publish() moves it there. Until then whatever had the
-/// name before stays, and destruction leaves no trace.
+/// It is written beside its place, under another name; publish() renames it. Until then an existing file of that name
+/// stays, and destruction removes the new one.
 class output_file {
  public:
   explicit output_file(std::string path);
@@ -29,7 +29,7 @@ class output_file {
   void write(std::span<float const> values);
   /// @throws std::runtime_error
   void publish();
-  /// @brief Takes a published file back.
+  /// @brief Removes a published file.
   void withdraw() noexcept;
 
  private:

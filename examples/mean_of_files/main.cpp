@@ -28,7 +28,7 @@ Kokkos::InitializationSettings kokkos_settings(settings const& chosen) {
   return wanted;
 }
 
-/// Prints what a run came to, at one rank; returns the exit code.
+/// Prints the result of a run, at one rank; returns the exit code.
 int finish(ending const& end, bool prints) {
   if (prints && end.code == done) std::fputs(end.text.c_str(), stdout);
   std::string const& problem = end.code == done ? end.warning : end.text;
@@ -39,7 +39,7 @@ int finish(ending const& end, bool prints) {
 
 #ifdef GLOBALQ_HAS_MPI
 
-/// Makes all ranks go on in the same way, also where a launcher gave them different arguments.
+/// Makes all ranks continue in the same way, even if a launcher passed them different arguments.
 void agree_on_start(command_line& line) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -79,7 +79,7 @@ int run(command_line const& line, bool uses_mpi, bool prints) {
 int main(int argc, char** argv) {
   command_line line = read_command_line(argc, argv);
 #ifdef GLOBALQ_HAS_MPI
-  // Ranks of a launcher agree even on a refusal: the others may have been given better arguments.
+  // ranks of a launcher agree even on a refusal, because the others may have valid arguments
   bool const uses_mpi =
       line.outcome == result::run ? line.chosen.transport == transport_kind::mpi : is_under_mpi_launcher();
   if (uses_mpi) {

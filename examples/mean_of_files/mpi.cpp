@@ -17,9 +17,9 @@
 namespace mean_of_files {
 namespace {
 
-/// Ends all processes: others may be waiting for this one, and would until their deadlines.
+/// Aborts all processes: others may be waiting for this one, until their deadlines.
 [[noreturn]] void abort_all(int rank, char const* text) {
-  // Rank 0 tells what happened. Where it cannot, the others do after a moment.
+  // Rank 0 reports what happened. If it cannot, the others do after a moment.
   if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds{1});
   std::fprintf(stderr, "mean_of_files: %s\n", text);
   std::fflush(stderr);
@@ -27,7 +27,7 @@ namespace {
   std::exit(failed);
 }
 
-/// The files of all ranks, or none.
+/// Publishes the files of all ranks, or none.
 void publish(globalq::transport::mpi& workers, output_file& file) {
   try {
     agree(workers, attempt([&] { file.publish(); }));

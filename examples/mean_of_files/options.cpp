@@ -24,13 +24,13 @@ namespace gq = globalq;
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t most_workers = 1024;  // threads
 
-/// What `--operator help` asks for.
+/// Thrown for `--operator help`.
 struct call_for_operators {};
 
-/// The options that make an operator of their own, which a named one leaves no room for.
+/// The options that define an operator, which a named one excludes.
 constexpr char const* parts_of_operator[] = {"norm", "bucket", "tail", "levels", "rounding", "wire"};
 
-/// The options that are not plain words: text until they are read strictly.
+/// The options whose values need strict parsing; texts until then.
 struct texts {
   std::string transport, dtype = "f32", execution = "serial", non_finite = "propagate";
   std::string named;
@@ -99,7 +99,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
   app.add_flag("--json", chosen.json, "print the report as one JSON object");
 }
 
-/// Everything is a text until here; from here on it is a number that makes sense.
+/// Converts texts to numbers and validates them.
 void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
   for (CLI::Option const* option : app.get_options())
     if (option->count() != 0 && option->get_items_expected() != 0 && option->as<std::string>().empty())

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief mean_of_files: what the user asked for.
+/// @brief mean_of_files: the parsed command line.
 
 #include <globalq/collective/allreduce_mean.hpp>
 
@@ -21,7 +21,7 @@ enum exit_code : int { done = 0, refused = 2, failed = 3 };
 enum class transport_kind : std::uint8_t { threads, mpi };
 enum class execution_kind : std::uint8_t { serial, openmp };
 
-/// @brief Everything a run needs to know.
+/// @brief All settings of a run.
 struct settings {
   std::string input;
   std::string output;
@@ -42,10 +42,10 @@ struct settings {
   bool json = false;
 };
 
-/// @brief What reading the command line came to.
+/// @brief The result of parsing the command line.
 struct command_line {
   enum class result : int { run = 0, help = 1, refused = 2 } outcome = result::run;
-  std::string text;  ///< the help, or why it was refused
+  std::string text;  ///< the help, or the reason of the refusal
   settings chosen;
 };
 
@@ -56,7 +56,7 @@ command_line read_command_line(int argc, char** argv);
 /// @brief Whether an MPI launcher started this process.
 bool is_under_mpi_launcher();
 
-/// @brief Checks what depends on the number of workers: the rules of `%r`.
+/// @brief Checks the rules of `%r`, which depend on the number of workers.
 /// @throws globalq::configuration_error
 void check_patterns(settings const& chosen, int workers);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief mean_of_files: what rank 0 tells about a run.
+/// @brief mean_of_files: the report of rank 0.
 
 #include "report.hpp"
 

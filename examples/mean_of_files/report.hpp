@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief mean_of_files: what rank 0 tells about a run.
+/// @brief mean_of_files: the report of rank 0.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace mean_of_files {
 
-/// @brief Numbers of a run; those that do not exist are left out.
+/// @brief The numbers of a run; those that do not exist are left out.
 struct report {
   int workers = 1;
   std::uint64_t length = 0;      ///< values of a vector
@@ -31,10 +31,10 @@ struct report {
 /// @brief One JSON object in one line.
 std::string as_json(report const& numbers);
 
-/// @brief Some lines for people.
+/// @brief Several readable lines.
 std::string as_text(report const& numbers);
 
-/// @brief What stderr is told of a run that ended well; empty where there is nothing.
+/// @brief The warning for stderr after a successful run, or an empty text.
 std::string warning(report const& numbers);
 
 }  // namespace mean_of_files

@@ -14,7 +14,7 @@
 namespace mean_of_files {
 namespace {
 
-/// All files, or none.
+/// Publishes all files, or none.
 void publish(std::deque<output_file>& files) {
   try {
     for (output_file& file : files) file.publish();

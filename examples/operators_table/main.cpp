@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief operators_table: prints docs/operators.md: every named operator, what it is made of, its bound, and how much of
-///        the bound is used, measured here and now.
+/// @brief operators_table: prints docs/operators.md: every named operator, its parts, its bound, and the measured share
+/// of the bound.
 ///
-/// Inputs are made of integers and correctly rounded operations, seeds are fixed, and results of the library do not depend
-/// on machine or threads: the same text everywhere, so a test can compare it with the file in the repository.
+/// Inputs consist of integers and correctly rounded operations, seeds are fixed, and results of the library do not
+/// depend on machine or threads. The text is therefore the same everywhere, and a test compares it with the file in the
+/// repository.
 
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/operator/vector_codec.hpp>
@@ -36,7 +37,7 @@ constexpr int calls = 100;
 
 using vectors = std::vector<std::vector<float>>;
 
-/// About normal, in units of 2^-20: the sum of twelve uniform integers.
+/// Approximately normal, in units of 2^-20: the sum of twelve uniform integers.
 std::int64_t bell(std::mt19937_64& draw) {
   std::int64_t sum = 0;
   for (int k = 0; k < 12; ++k) sum += static_cast<std::int64_t>(draw() >> 44) - (1 << 19);
@@ -82,7 +83,7 @@ double energy(vectors const& x) {
   return sum;
 }
 
-/// E||result - mean||^2 over the calls, all roundings on the way included.
+/// E||result - mean||^2 over the calls, with all roundings on the way.
 double measured(gq::named::named_operator const& op, vectors const& x) {
   gq::any_quantizer const quantizer = gq::named::operator_of(op);
   double error = 0;
@@ -106,7 +107,7 @@ double measured(gq::named::named_operator const& op, vectors const& x) {
   return error;
 }
 
-/// Bits of a value where frames differ in length: of frames of normal values, on average.
+/// Bits per value for frames of variable length: the average over frames of normal values.
 double measured_bits(gq::any_quantizer const& quantizer) {
   gq::vector_codec codec{quantizer, Kokkos::Serial(), gq::frame_checksum::none};
   vectors const x = inputs(distributions[0]);
@@ -129,7 +130,7 @@ std::string cells(std::initializer_list<std::string> columns) {
   return line + "\n";
 }
 
-/// The schedules on which the operator fits with this many workers; its own in bold.
+/// The schedules that support the operator with this many workers; its default in bold.
 std::string schedules(gq::named::named_operator const& op, gq::any_quantizer const& quantizer) {
   std::string list;
   for (char const* name : {"ring", "tree", "sra", "allgather", "native"}) {
@@ -140,7 +141,7 @@ std::string schedules(gq::named::named_operator const& op, gq::any_quantizer con
   return list;
 }
 
-/// Levels in words, with their number where the policies decided it.
+/// The levels in words, with their number if the policies chose it.
 std::string levels(gq::named::named_operator const& op, gq::plan const& plan) {
   std::string name = op.words.levels;
   if (name == "none") return "none";
@@ -168,12 +169,12 @@ std::string row(std::string_view example) {
     vectors const x = inputs(distributions[k]);
     double const variance = measured(op, x), total = energy(x);
     double bound = plan.theta / workers * total;
-    if (fixed > 0) {  // an absolute step has an absolute bound: delta^2 / 12 a value and worker
+    if (fixed > 0) {  // an absolute step has an absolute bound: delta^2 / 12 per value and worker
       double const delta = fixed / plan.levels;
       bound = length * delta * delta / 12 / workers;
       omega = theta = "gap^2 / 12";
     }
-    if (op.centered) {  // a bound by the range, which is no share of the energy
+    if (op.centered) {  // a bound by the range, which is not a share of the energy
       bound = std::nan("");
       omega = op.words.rounding == "random-shift" ? "gap^2 / 12" : "gap^2 / 4";
       theta = "none";

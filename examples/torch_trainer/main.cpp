@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a residual network on digits with LibTorch and several workers, once for each operator of a list; what travels is
-/// chosen layer by layer, and may travel while the backward pass still runs.
+/// Trains a residual network on digits with LibTorch and several workers, once for each operator of a list. Operators
+/// are chosen layer by layer; with --overlap, gradients are averaged during the backward pass.
 
 #include "module_gradients.hpp"
 #include "pictures.hpp"
@@ -60,13 +60,13 @@ struct settings {
   double least_accuracy = 0;  // percent, of every operator
 };
 
-/// An operator that a layer may have, and the schedule it is meant for.
+/// An operator that a layer may have, and its default schedule.
 struct choice {
   gq::any_quantizer op = gq::uncompressed{};
   std::string schedule = "ring";
 };
 
-/// @throws gq::configuration_error when it is no operator, or one that needs more than a call for its layers
+/// @throws gq::configuration_error if it is not an operator, or one that needs more than a call for its layers
 choice choice_of(std::string const& name) {
   if (name == "float32") return {};
   gq::named::named_operator const found = gq::named::read_operator(name);
@@ -78,7 +78,7 @@ choice choice_of(std::string const& name) {
   return {gq::named::operator_of(found), found.schedule};
 }
 
-/// Layers that are to have an operator of their own.
+/// Layers with an operator of their own.
 struct exception {
   std::string pattern;
   gq::any_quantizer op;
@@ -97,8 +97,8 @@ std::vector<exception> exceptions_of(std::vector<std::string> const& texts) {
 }
 
 // [operators]
-/// CGX's rule: biases and normalizations travel as float32. All other layers have an operator, most of them the same.
-/// @throws gq::configuration_error for an exception that is none
+/// CGX's rule: biases and normalizations are sent as float32. All other layers have an operator, most of them the same.
+/// @throws gq::configuration_error for an exception that matches no layer
 std::vector<gq::any_quantizer> operators_for(gq::adapt::model_layout const& layers,
                                              gq::any_quantizer const& op,
                                              std::vector<exception> const& exceptions) {
@@ -182,7 +182,7 @@ result train(Workers& workers, digits::dataset const& data, choice const& chosen
   return r;
 }
 
-/// All operators, one after the other. Returns the exit status, the same at every worker.
+/// Trains with all operators, one after the other. Returns the exit status, the same on every worker.
 template <class Workers>
 int work(Workers& workers, digits::dataset const& data, settings const& s) {
   bool const speaks = workers.rank() == 0;
@@ -196,7 +196,7 @@ int work(Workers& workers, digits::dataset const& data, settings const& s) {
     std::printf("%-28s %-10s %13s %10s %9s %9s  %s\n", "operator", "schedule", "bytes a step", "ms a step",
                 "accuracy", "loss", "replicas");
   }
-  bool good = true;  // of worker 0, which judges the model
+  bool good = true;  // at worker 0, which evaluates the model
   for (std::string const& name : s.operators) {
     choice const chosen = choice_of(name);
     result const r = train(workers, data, chosen, s);
@@ -288,7 +288,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", s.data, "the pictures, as CSV")->capture_default_str();
 
   auto const launched = examples::launched_rank();
-  bool const speaks = launched.value_or("0") == "0";  // what every process finds out alike is said once
+  bool const speaks = launched.value_or("0") == "0";  // errors that every process finds are reported once
   try {
     app.parse(argc, argv);
   } catch (CLI::ParseError const& e) {
@@ -312,7 +312,7 @@ int main(int argc, char** argv) {
   }
 
 #ifdef GLOBALQ_HAS_MPI
-  int level = 0;  // with --overlap a thread of its own averages
+  int level = 0;  // with --overlap, a separate thread averages
   if (uses_mpi) MPI_Init_thread(&argc, &argv, s.overlap ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &level);
 #endif
   int status = run_error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// The gradients of a LibTorch module as layers of globalq: a layout from its named parameters, views of their gradients,
-/// and a backward pass that hands each over as soon as it is there. A file to copy.
+/// The gradients of a LibTorch module as layers of globalq: a model layout from its named parameters, views of their
+/// gradients, and a backward pass that passes each one on as soon as it is complete. A file to copy.
 
 #include <globalq/call/vector_group.hpp>
 #include <globalq/train/adapt/model_layout.hpp>
@@ -24,7 +24,7 @@ namespace torch_trainer {
 
 namespace gq = globalq;
 
-/// @brief The parameters of a module that are trained, in the order of named_parameters(), one layer each.
+/// @brief The trained parameters of a module, in the order of named_parameters(), one layer each.
 ///
 /// @code
 /// module_gradients gradients(*model);
@@ -64,7 +64,7 @@ class module_gradients {
 
   gq::adapt::model_layout const& layers() const { return layers_; }
 
-  /// @brief Views of all gradients, one vector a layer: valid until gradients are made anew.
+  /// @brief Views of all gradients, one vector per layer; valid until the gradients are reallocated.
   gq::vector_group const& group() {
     group_.clear();
     for (torch::Tensor& p : parameters_) {
@@ -74,11 +74,11 @@ class module_gradients {
     return group_;
   }
 
-  /// @brief Runs a backward pass and calls ready(layer, gradient) as soon as a layer's gradient is complete: for the last
-  /// layers first, as a rule, on this thread. Layers that the pass does not reach come at the end, as zeros if they have no
-  /// gradient from before.
+  /// @brief Runs a backward pass and calls ready(layer, gradient) as soon as a layer's gradient is complete, on this
+  /// thread; usually for the last layers first. Layers that the pass does not reach follow at the end, as zeros if they
+  /// have no gradient from before.
   ///
-  /// Gradients of several batches are added up by plain backward passes for all but the last of them.
+  /// To add up gradients of several batches, run plain backward passes for all but the last of them.
   void backward(torch::Tensor const& loss, ready_function ready) {
     watch();
     pass_->done.assign(parameters_.size(), false);
@@ -93,7 +93,7 @@ class module_gradients {
   }
 
  private:
-  /// What the hooks know of the pass that runs; outside of backward() they do nothing.
+  /// The state that the hooks use during a pass; outside of backward() they do nothing.
   struct pass {
     ready_function ready;
     std::vector<bool> done;
@@ -145,7 +145,7 @@ class module_gradients {
   gq::vector_group group_;
 };
 
-/// @brief Calls visit(bytes) for each parameter and buffer of a module: what replicas must have in common.
+/// @brief Calls visit(bytes) for each parameter and buffer of a module: the state that replicas must share.
 template <class Visit>
 void for_each_state(torch::nn::Module const& model, Visit const& visit) {
   torch::NoGradGuard const none;

@@ -26,8 +26,8 @@ inline torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::in
       torch::nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false));
 }
 
-/// Two convolutions beside a path around them. Normalization is of groups of channels (Wu and He 2018): unlike that of
-/// batches it keeps no running statistics, which would differ from worker to worker.
+/// Two convolutions with a residual connection. Group normalization (Wu and He 2018) is used because, unlike batch
+/// normalization, it keeps no running statistics, which would differ from worker to worker.
 class residual_block_impl : public torch::nn::Module {
  public:
   residual_block_impl(std::int64_t from, std::int64_t to, std::int64_t stride, std::int64_t groups)
