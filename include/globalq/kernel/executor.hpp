@@ -10,8 +10,8 @@
 /// A body for a device is written for registers. A GPU thread has Lanes 1, 2 or 4: it processes groups lane to lane +
 /// Lanes of random tile index, four rows of 4 Lanes consecutive values. The body has
 /// - `template <int Lanes, int Rows> GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const`,
-/// - `static constexpr int device_lanes`, and, if it may have codes but no values, `code_lanes` and `bool has_values()
-///   const`,
+/// - `static constexpr int device_lanes`; if it may have codes but no values, also `code_lanes` and
+///   `bool has_values() const`,
 /// - `static constexpr int blocks(int lanes, int rows)`: blocks of 256 threads per multiprocessor, which bounds the
 ///   registers,
 /// - `bool fits_registers() const`: true selects Rows = 4, all rows at once; false selects Rows = 1, one row after the
