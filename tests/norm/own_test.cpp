@@ -223,7 +223,7 @@ TEST(OwnNorm, frames_of_one_vector_are_those_of_the_library_s_norm) {
               HasSubstr("the norm of local:wrong bucket 64"));
   bad[70] = std::numeric_limits<float>::infinity();
   EXPECT_THAT(support::refusal<gq::non_finite_error>([&] { codec.encode(bad, {}, frame); }),
-              HasSubstr("values 64 and following hold NaN or infinity"));
+              HasSubstr("values 64 and following contain NaN or infinity"));
 }
 
 TEST(OwnNorm, a_statistic_reaches_its_scale_whole) {

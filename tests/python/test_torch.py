@@ -594,7 +594,7 @@ except Exception as problem:
 
 def test_processes_that_choose_at_other_steps_are_told(run_processes):
     outputs = run_processes(OTHER_STEPS, 2, expect=3)
-    assert "only one is about to choose operators" in outputs[0] and "the kind of call" in outputs[1], outputs
+    assert "only one of ranks 0 and 1 is in this step" in outputs[0] and "the kind of call" in outputs[1], outputs
 
 
 NAN = PREAMBLE + """

@@ -127,7 +127,7 @@ TEST(ChoiceTable, uniform_references_pass_over_layers_without_a_choice) {
   table.add({{100, 0}});
   EXPECT_THAT(ad::uniform_choice(table, 1), ElementsAre(1U, 0U));
   EXPECT_THAT(refusal([&] { static_cast<void>(ad::uniform_choice(table, 2)); }),
-              HasSubstr("layer 0 has 2 candidates and no number 2"));
+              HasSubstr("layer 0 has 2 candidates, index 2 does not exist"));
   EXPECT_EQ(ad::budget_of(table, ad::uniform_choice(table, 0)), 4);
   EXPECT_EQ(ad::budget_of(table, ad::uniform_choice(table, 0), 1.5), 6);
   EXPECT_THAT(refusal([&] { static_cast<void>(ad::budget_of(table, ad::uniform_choice(table, 0), -1)); }),

@@ -444,7 +444,7 @@ TEST(LayeredMean, refusals_name_the_layer_and_the_remedy) {
                                  gq::schedule::ring{},
                                  {.first = first, .of = 10}};
                   }),
-                  HasSubstr("2 of a model of 10: others would draw the same random bits"));
+                  HasSubstr("exceed the 10 layers of the model, so random bits would repeat"));
     layered_mean mean{workers, model, gq::adapt::operators_of(model, {}, gq::uncompressed{}),
                       gq::schedule::ring{}};
     std::vector<float> x(36), a(30), b(8);

@@ -344,12 +344,12 @@ TEST(Lgreco, what_cannot_be_is_told_with_numbers) {
     }
     return "";
   };
-  EXPECT_THAT(refusal(3.5, {}),
-              HasSubstr("no choice keeps the error budget 3.5: the smallest error that the candidates "
-                        "reach is 4, of which conv makes 3; raise the budget, or give layers candidates of "
-                        "smaller error, such as more "
-                        "bits, values or ranks"));
-  EXPECT_THAT(refusal(std::nextafter(4.0, 0.0), {}), HasSubstr("no choice keeps"));
+  EXPECT_THAT(
+      refusal(3.5, {}),
+      HasSubstr("no choice meets the error budget 3.5, the smallest error is 4, of which 3 comes from "
+                "conv; raise alpha, or add candidates of smaller error, for example with more bits, values "
+                "or ranks"));
+  EXPECT_THAT(refusal(std::nextafter(4.0, 0.0), {}), HasSubstr("no choice meets"));
   EXPECT_EQ(refusal(4, {}), "");
   EXPECT_THAT(refusal(-1, {}), HasSubstr("the budget -1"));
   EXPECT_THAT(refusal(std::numeric_limits<double>::quiet_NaN(), {}), HasSubstr("the budget nan"));

@@ -61,7 +61,7 @@ TEST(ModelLayout, names_are_unique_and_unknown_ones_are_told) {
   model.add("a", {4});
   EXPECT_THAT(refusal([&] { model.add("a", {4}); }), HasSubstr("layer \"a\": another layer has this name"));
   EXPECT_THAT(refusal([&] { static_cast<void>(model.find("b")); }),
-              HasSubstr("no layer is called \"b\" among 1"));
+              HasSubstr("none of the 1 layers has the name \"b\""));
 }
 
 TEST(ModelLayout, more_than_2_to_the_48_values_are_refused_also_where_the_product_overflows) {
@@ -70,7 +70,7 @@ TEST(ModelLayout, more_than_2_to_the_48_values_are_refused_also_where_the_produc
   EXPECT_THAT(refusal([&] { model.add("a", {half, half, 2}); }), HasSubstr("more than 2^48 values"));
   EXPECT_THAT(refusal([&] { model.add("a", {half, half, half, half}); }), HasSubstr("more than 2^48 values"));
   model.add("a", {half, half});
-  EXPECT_THAT(refusal([&] { model.add("b", {1}); }), HasSubstr("ends beyond 2^48 values"));
+  EXPECT_THAT(refusal([&] { model.add("b", {1}); }), HasSubstr("end beyond 2^48 values"));
 }
 
 }  // namespace

@@ -181,13 +181,14 @@ TEST(OverlappedMean, misuse_is_told_with_the_layer_and_the_remedy) {
     std::vector<double> d(3);
     EXPECT_THAT(refusal([&] { mean.ready(0, a); }), HasSubstr("no step has begun"));
     mean.begin(0);
-    EXPECT_THAT(refusal([&] { mean.begin(1); }), HasSubstr("step 0 has begun and not been waited for"));
+    EXPECT_THAT(refusal([&] { mean.begin(1); }), HasSubstr("step 0 has begun and wait() has not ended it"));
     EXPECT_THAT(refusal([&] { mean.ready(2, a); }), HasSubstr("there is no layer 2 among 2"));
     EXPECT_THAT(refusal([&] { mean.ready(0, b); }),
-                HasSubstr("layer \"a\" has 3 values of float32 and its gradient 4"));
+                HasSubstr("layer \"a\" has 3 values of float32, but its gradient has 4"));
     EXPECT_THAT(refusal([&] { mean.ready(0, d); }), HasSubstr("3 of float64"));
     mean.ready(0, a);
-    EXPECT_THAT(refusal([&] { mean.ready(0, a); }), HasSubstr("layer \"a\" was ready before in step 0"));
+    EXPECT_THAT(refusal([&] { mean.ready(0, a); }),
+                HasSubstr("ready() was called twice for layer \"a\" in step 0"));
     EXPECT_THAT(refusal([&] { mean.wait(); }), HasSubstr("layer \"b\" was not ready at the end of step 0"));
     mean.begin(1);
     mean.ready(0, a);

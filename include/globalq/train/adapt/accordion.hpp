@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: Accordion: less compression while a layer's gradients change, more when they have settled.
+/// @brief adapt: Accordion: less compression while a layer's gradients change, more after they have settled.
 
 #include "choices.hpp"
 #include "rule.hpp"
@@ -13,16 +13,16 @@ namespace GLOBALQ_ABI::adapt {
 
 /// @brief Decides for each layer whether it is in a critical regime of its training.
 ///
-/// A regime is critical while the norm of the layer's gradient, accumulated over a window (an epoch, say), has changed by
-/// eta times its former value or more, and before the learning rate falls. The first window is critical: training begins with
-/// little compression.
-/// @determinism  a function of the norms. Norms of gradients that differ by worker must be agreed on first; those of
-///               the mean that all workers share need not. choices() may feed a reference of lgreco at worker 0.
+/// A regime is critical if the norm of the layer's gradient, accumulated over a window (an epoch, for example), has
+/// changed by eta times its former value or more, or if the learning rate is about to fall. The first window is
+/// critical: training begins with little compression.
+/// @determinism  a function of the norms. If gradients differ between workers, agree on the norms first; the norms of
+///               the mean are the same on all workers. choices() may compute the reference of lgreco on worker 0.
 /// @source       Agarwal et al. 2021 (Accordion), Algorithm 1; Markov 2024 (thesis), section 4.6.3 with eta = 0.5
 class accordion {
  public:
-  /// @param layers  how many there are
-  /// @param eta     the relative change from which on a regime is critical; the authors' value is 0.5
+  /// @param layers  number of layers
+  /// @param eta     relative change from which a regime is critical; the authors use 0.5
   /// @throws        configuration_error unless eta is positive and finite
   explicit accordion(std::size_t layers, double eta = 0.5)
       : eta_(eta), norms_(layers, -1.0), critical_(layers, true) {
@@ -31,15 +31,15 @@ class accordion {
                                 " is not a positive number; the authors use 0.5");
   }
 
-  /// @brief Takes the norms of a window that has ended, and says what the next one is like.
+  /// @brief Takes the norms of the window that has ended, and decides which layers are critical in the next one.
   ///
-  /// A layer whose norm is NaN or infinite is critical, and is compared with the last norm that was finite. A layer whose
-  /// norm was zero is critical as soon as it is not.
+  /// A layer whose norm is NaN or infinite is critical; its next norm is compared with its last finite one. A layer
+  /// whose norm was zero is critical as soon as its norm is positive.
   /// @param norms          l2 norm of each layer's accumulated gradient, not negative
   /// @param learning_rate  of the window that has ended
   /// @param next_rate      of the next one; a smaller one makes every layer critical
   /// @returns              for each layer whether it is critical
-  /// @throws               configuration_error for another number of layers, or a negative norm
+  /// @throws               configuration_error if the number of layers differs, or a norm is negative
   std::vector<bool> const& update(std::span<double const> norms, double learning_rate = 0,
                                   double next_rate = 0) {
     if (norms.size() != norms_.size())
@@ -63,11 +63,11 @@ class accordion {
     return critical_;
   }
 
-  /// For each layer whether it is critical; all are before the first update.
+  /// For each layer whether it is critical; before the first update all are.
   std::vector<bool> const& critical() const { return critical_; }
 
-  /// @brief Accordion's own choice, and the reference for L-GreCo when both are combined: `less` compression for layers that
-  ///        are critical, `more` for the others.
+  /// @brief Accordion's own choice, or the reference of L-GreCo if both are combined: `less` compression for critical
+  ///        layers, `more` for the others.
   ///
   /// @code
   /// auto const reference = regimes.choices(rank_64, rank_16);
@@ -95,28 +95,28 @@ class accordion {
 /// Parameters of accordion_rule; `less` should be the candidate that layers begin with.
 struct accordion_rule_options {
   std::uint32_t less = 0;  ///< number of the candidate of critical layers
-  std::uint32_t more = 0;  ///< of the others
+  std::uint32_t more = 0;  ///< number of the candidate of the other layers
   double eta = 0.5;        ///< see accordion
-  rule within = nullptr;   ///< none: Accordion's own choice
-  double alpha = 1;        ///< with a rule within: its budget is alpha times the error of Accordion's choice
-  /// Learning rates of the window that has ended and of the next one; none: they never fall.
+  rule within = nullptr;   ///< inner rule; empty: Accordion's own choice
+  double alpha = 1;        ///< the budget of the inner rule is alpha times the error of Accordion's choice
+  /// Returns the learning rates of the window that has ended and of the next one; empty: they never fall.
   std::function<std::pair<double, double>()> rates = nullptr;
 };
 
-/// @brief Accordion as the rule of a chooser or of baseline::adaptive: alone, or as what sets the budget of another rule.
+/// @brief Accordion as the rule of a chooser or of baseline::adaptive: alone, or setting the budget of an inner rule.
 ///
-/// A window is what lies between two choices. By itself every layer gets one of two candidates. With lgreco within, those two
-/// are only the reference: each layer gets what is cheapest at their error. The budget and the reference that the rule is
-/// given do not count; but the reference is what layers have in the first window, before any rule is asked. Make it the
-/// candidate `less`, since the first window is critical:
+/// A window is the time between two choices. Alone, the rule gives every layer one of two candidates. With lgreco as
+/// the inner rule, these two are only the reference: each layer gets the cheapest candidates within their error. The
+/// rule ignores the budget and the reference that it receives. Layers use that reference in the first window, though,
+/// before the first choice; make it the candidate `less`, because the first window is critical:
 /// @code
 /// gq::adapt::chooser_options const choice{
 ///     .reference = {8, 64},  // the last one of the seven candidates
 ///     .how = gq::adapt::accordion_rule({.less = 6, .more = 1, .within = gq::adapt::rule_of(gq::adapt::lgreco{})})};
 /// @endcode
-/// The norms are those of worker 0, where rules are asked. A copy of the rule has regimes of its own.
-/// @returns a rule that throws configuration_error for a candidate that layers do not have, and as accordion and the rule
-///          within do
+/// The norms are those of worker 0, which runs rules. A copy of the rule has regimes of its own.
+/// @returns a rule that throws configuration_error for a candidate that layers do not have, and the errors of accordion
+///          and of the inner rule
 /// @source  Agarwal et al. 2021 (Accordion), Algorithm 1; Markov 2024 (thesis), section 4.6.3 and Table 4.5
 inline rule accordion_rule(accordion_rule_options options) {
   return [options = std::move(options), regimes = std::optional<accordion>()](

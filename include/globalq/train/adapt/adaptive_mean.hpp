@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the mean of a model's layers with bits and buckets that adapt to its gradients: CGX's engine.
+/// @brief adapt: averages a model's layers with bits and buckets that adapt to its gradients: CGX's engine.
 
 #include "chooser.hpp"
 #include "layered_mean.hpp"
@@ -14,17 +14,18 @@ namespace GLOBALQ_ABI::adapt {
 struct adaptive_options {
   layered_options layers = {};
   chooser_options choice = {};
-  /// Calls after which layers get new quantizers; 0: never, all keep the reference.
+  /// Calls after which layers get new quantizers; 0: never, so all keep the reference.
   std::uint64_t every = 1000;
   filter excluded = filter::cgx();  ///< layers that travel as float32
 };
 
-/// @brief Averages the layers of a model; every so many calls each layer gets the bits and the bucket that suit its gradients.
+/// @brief Averages the layers of a model; after every `every` calls it chooses the bits and the bucket of each layer
+///        anew.
 ///
-/// With its defaults it is CGX's engine: 4 bits in buckets of 128 to begin with; biases, normalizations and vectors in
-/// float32; scatter-reduce-allgather, within nodes and between them where the schedule has nodes; bits from 2 to 8 and
-/// buckets from 64 to 1,024, chosen by k-means over sizes and gradient norms within the error of 4 bits everywhere. Any other
-/// rule, such as L-GreCo's, is an option.
+/// The defaults are CGX's engine: 4 bits in buckets of 128 at first; biases, normalization layers and vectors in
+/// float32; scatter-reduce-allgather, within nodes and between them if the schedule has nodes; bits from 2 to 8 and
+/// buckets from 64 to 1,024, chosen by k-means over sizes and gradient norms within the error of 4 bits everywhere. Any
+/// other rule, such as L-GreCo, is an option.
 ///
 /// @code
 /// gq::adapt::adaptive_mean mean{workers, model, gq::schedule::hierarchical<>(8),
@@ -33,12 +34,13 @@ struct adaptive_options {
 ///                                .every = 500}};
 /// mean(gradient, step);
 /// @endcode
-/// A choice is made after the mean of a call, which therefore takes longer: a pass over the model for each candidate and some
-/// messages (chooser), which telemetry does not report. What it throws is thrown when the mean has been written. Calls of the
-/// warm-up count, and are added up too. Choices follow from what all workers measured, and are the same on every worker.
-/// Gradients are added up in float32 memory as long as the model, and a choice allocates.
+/// A choice follows the mean of a call, which therefore takes longer: a pass over the model for each candidate, and
+/// some messages (see chooser) that telemetry does not report. An error of the choice is thrown after the mean has been
+/// written. Calls of the warm-up count, and their gradients are accumulated. Choices use the measurements of all
+/// workers and are the same on every worker. Accumulated gradients take one float32 for each value of the model, and a
+/// choice allocates.
 /// @tparam Transport  of host memory
-/// @tparam Schedule   any but native
+/// @tparam Schedule   any except native
 /// @determinism       bit-identical on all workers; independent of threads and chunks
 /// @source Markov 2024 (thesis), chapter 3 (CGX: Algorithm 3.1) and chapter 4 (L-GreCo)
 template <class Transport, class Schedule>
@@ -58,7 +60,7 @@ class adaptive_mean {
   void operator()(V&& x, std::uint64_t step) {
     (*this)(x, x, step);
   }
-  /// @brief The same from @p x into @p y.
+  /// @brief Averages @p x into @p y.
   /// @throws as layered_mean and chooser::choose do
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
@@ -67,7 +69,7 @@ class adaptive_mean {
     using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
     static_assert(std::is_same_v<value, float> || std::is_same_v<value, double>,
                   "globalq: adaptive_mean adds gradients up in float32: pass float or double");
-    // lengths that do not fit are refused by the mean, which tells the others
+    // the mean refuses a wrong length, and reports it to the other workers
     if (length == chosen_.accumulated().model().length() && length == globalq::detail::size_of_vector(y))
       chosen_.add(std::span<value const>(in, length));
     mean_(x, y, step);
@@ -76,11 +78,11 @@ class adaptive_mean {
     if (found_) mean_.assign(chosen_.operators());
   }
 
-  /// The quantizers of layers, and what was added up since they were chosen.
+  /// The quantizers of layers, and the gradients accumulated since the last choice.
   chooser const& chosen() const { return chosen_; }
-  /// What was found last: nothing before the first choice, or where a worker had no gradient to measure on.
+  /// The last choice; empty before the first one, or if a worker had no gradient to measure.
   std::optional<selection> const& found() const { return found_; }
-  /// The mean itself, for its plan and its names.
+  /// The layered_mean, for its plan and its names.
   layered_mean<Transport, Schedule> const& mean() const { return mean_; }
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the tables of all workers become one choice, the same on every worker.
+/// @brief adapt: computes one choice from the tables of all workers, the same on every worker.
 ///
-/// Worker 0 adds up the tables in the order of ranks, solves, and sends the choice to all: a solver that every worker ran for
-/// itself could end differently where machines differ in the last bit of a sum.
+/// Worker 0 adds up the tables in the order of ranks, solves, and broadcasts the choice. If every worker ran the solver
+/// itself, results could differ between machines whose sums differ in the last bit.
 
 #include "../../transport/collectives.hpp"
 #include "../../transport/root_decides.hpp"
@@ -15,16 +15,15 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// What must be equal on all workers besides the shape of the tables; 0 where it does not matter.
+/// Numbers that must be equal on all workers besides the shape of the tables; 0 if not used.
 struct agreement_facts {
-  std::uint64_t step = 0;  ///< of the training
-  std::uint64_t settings =
-      0;  ///< a number that stands for what the solver was told, such as a hash of the reference
+  std::uint64_t step = 0;      ///< of the training
+  std::uint64_t settings = 0;  ///< a hash of the solver's settings, for example of the reference
 };
 
 namespace detail {
 
-/// What a worker tells before any table travels.
+/// A worker's part of the handshake that precedes the tables.
 struct table_opening {
   std::uint64_t version, step, settings, layers, candidates,
       shape;  // shape: hash of the candidates of each layer
@@ -32,13 +31,13 @@ struct table_opening {
 };
 static_assert(sizeof(table_opening) == 64 && std::is_trivially_copyable_v<table_opening>);
 
-/// What worker 0 tells all, before the numbers of the candidates.
+/// Worker 0 broadcasts this before the numbers of the candidates.
 struct table_verdict {
   double cost, error, lower_bound;
   std::uint64_t optimal;
 };
 
-/// Everything a transfer may still touch when an exchange is given up.
+/// All memory that a transfer may still touch after an exchange has failed.
 struct table_memory {
   std::vector<table_opening> openings;
   std::vector<candidate> sums, theirs;
@@ -54,7 +53,7 @@ inline table_opening opening_of(choice_table const& table, agreement_facts const
   return o;
 }
 
-/// Throws the same error on every worker where two workers differ.
+/// Throws the same error on every worker if two workers differ.
 inline void check(std::span<table_opening const> all) {
   auto const compare = [&](char const* what, auto const& get) {
     for (std::size_t r = 1; r < all.size(); ++r)
@@ -66,20 +65,19 @@ inline void check(std::span<table_opening const> all) {
   for (std::size_t r = 1; r < all.size(); ++r)
     if (all[r].version != all[0].version)
       throw disagreement_error(
-          "globalq: adapt::agree: of workers 0 and " + std::to_string(r) +
-          " only one is about to choose operators, or they have other versions of globalq; let all "
-          "workers do so at the same steps");
+          "globalq: adapt::agree: only one of ranks 0 and " + std::to_string(r) +
+          " is in this step, or versions differ; call it on every worker at the same steps");
   compare("step", [](auto const& o) { return o.step; });
   compare("the settings", [](auto const& o) { return o.settings; });
   for (table_opening const& o : all)
-    if (o.empty != 0) return;  // a table that is not there has no shape
+    if (o.empty != 0) return;  // an empty table has no shape
   compare("the number of layers", [](auto const& o) { return o.layers; });
   compare("the number of candidates", [](auto const& o) { return o.candidates; });
   compare("a table whose candidates are spread over layers in the way",
           [](auto const& o) { return o.shape; });
 }
 
-/// The mean cost and the sum of errors of all workers, at worker 0, which asks one after the other.
+/// Computes on worker 0 the mean cost and the sum of errors of all workers; receives from one after the other.
 template <Transport T>
 void collect(T& t, choice_table const& mine, table_memory& m) {
   m.sums.assign(mine.all().begin(), mine.all().end());
@@ -100,7 +98,7 @@ void collect(T& t, choice_table const& mine, table_memory& m) {
   for (candidate& c : m.sums) c.cost /= t.size();
 }
 
-/// What the solver makes of all tables together; fills in the choices.
+/// Runs the solver on the sums; fills in the choices.
 template <class Solver>
 table_verdict judge(choice_table const& mine, Solver const& solver, table_memory& m) {
   choice_table all;
@@ -108,32 +106,32 @@ table_verdict judge(choice_table const& mine, Solver const& solver, table_memory
   for (std::size_t l = 0; l < mine.size(); first += mine[l].size(), ++l)
     all.add(std::span<candidate const>(m.sums).subspan(first, mine[l].size()), mine.name(l));
   selection const s = solver(std::as_const(all));
-  static_cast<void>(all.cost(s.choices));  // a choice that does not exist is found here, and told to all
+  static_cast<void>(all.cost(s.choices));  // throws if a choice does not exist, so that all workers report it
   std::copy(s.choices.begin(), s.choices.end(), m.choices.begin());
   return {s.cost, s.error, s.lower_bound, s.optimal ? 1U : 0U};
 }
 
 }  // namespace detail
 
-/// @brief Adds up the tables of all workers, solves at worker 0, and gives all workers the same choice.
+/// @brief Adds up the tables of all workers, solves on worker 0, and returns the same choice on all workers.
 ///
-/// Errors are added, costs averaged (they are the same where they are bytes). The budget must follow from the table that
-/// the solver gets, which has the errors of all workers:
+/// Errors are added and costs averaged (bytes are the same on all workers). Compute the budget from the table that the
+/// solver receives, which has the errors of all workers:
 /// @code
 /// auto const found = gq::adapt::agree(workers, table, [&](gq::adapt::choice_table const& all) {
 ///   return gq::adapt::lgreco{}(all, gq::adapt::budget_of(all, four_bits), four_bits);
 /// });
 /// @endcode
 /// @param t       endpoint of this worker; all workers call
-/// @param mine    an empty table where this worker has nothing to tell, its gradients being no numbers, say
-/// @param solver  solver(table) -> selection; only worker 0 calls it
-/// @param facts   what else must be equal on all workers
-/// @returns       the selection, the same bits on every worker; nothing, on every worker, when a worker's table was empty
-/// @throws        on every worker alike: disagreement_error where workers differ in facts or in the shape of their tables,
-///                before anything else moves; configuration_error where the solver throws, whatever it is, with its
-///                text; transport_error
-/// @complexity    16 bytes a candidate from each worker to worker 0, one after the other; 0.8 KiB and 4 bytes a layer down a
-///                tree
+/// @param mine    this worker's table; empty if it has no finite gradients
+/// @param solver  solver(table) -> selection; called only on worker 0
+/// @param facts   other numbers that must be equal on all workers
+/// @returns       the selection, the same bits on every worker; nothing, on every worker, if a worker's table was empty
+/// @throws        the same on every worker: disagreement_error if workers differ in facts or in the shape of their
+///                tables, before tables are sent; configuration_error with the solver's text if it throws anything;
+///                transport_error
+/// @complexity    16 bytes a candidate from each worker to worker 0, one after the other; 0.8 KiB and 4 bytes a layer
+///                down a tree
 template <Transport T, class Solver>
 std::optional<selection> agree(T& t, choice_table const& mine, Solver const& solver,
                                agreement_facts const& facts = {}) {

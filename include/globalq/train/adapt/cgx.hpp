@@ -3,10 +3,10 @@
 /// @file
 /// @brief adapt: CGX's rules for bits and buckets of layers: k-means, linear, and Bayesian search, within a budget.
 ///
-/// The rules know a layer by its size and the norm of its accumulated gradient. They take tables whose candidates are in order,
-/// the most compressed first, the same number of them for each layer that has a choice. Whatever a rule proposes is checked
-/// against the table: what is returned keeps the budget. adapt::lgreco costs no more than any of them where it proves its optimum
-/// (selection::optimal), and no more than a uniform choice in any case.
+/// The rules use the size of a layer and the norm of its accumulated gradient. They take tables whose candidates are in
+/// order, the most compressed first, with the same number for each layer that has a choice. They check every proposal
+/// against the table, so the result meets the budget. adapt::lgreco costs no more than any of them if it proves its
+/// optimum (selection::optimal), and never more than a uniform choice.
 
 #include "detail/gaussian_process.hpp"
 #include "rule.hpp"
@@ -25,9 +25,10 @@ struct bits_and_bucket {
   friend bool operator==(bits_and_bucket const&, bits_and_bucket const&) = default;
 };
 
-/// @brief Candidates for the rules: bits from least to most, with buckets that shrink by equal ratios, to powers of two.
+/// @brief Candidates for the rules: bits from least to most, with buckets that shrink by equal ratios, to powers of
+///        two.
 ///
-/// Layers that bear few bits bear large buckets, too.
+/// Layers that tolerate few bits tolerate large buckets, too.
 /// @throws configuration_error unless 1 <= least <= most and 1 <= smallest <= largest
 /// @source Markov 2024 (thesis), section 3.6: bit-widths and bucket sizes are mapped to layers linearly
 inline std::vector<bits_and_bucket> bits_and_buckets(std::uint32_t least, std::uint32_t most,
@@ -49,7 +50,7 @@ inline std::vector<bits_and_bucket> bits_and_buckets(std::uint32_t least, std::u
 
 namespace detail {
 
-/// The layers that have a choice, and how many candidates.
+/// The layers that have a choice, and the number of their candidates.
 struct open_layers {
   std::vector<std::size_t> layer;
   std::uint32_t candidates = 1;
@@ -60,7 +61,7 @@ inline open_layers open_of(choice_table const& table, std::span<layer_point cons
   std::string const rule = "globalq: " + std::string(who) + ": ";
   if (points.size() != table.size())
     throw configuration_error(rule + std::to_string(points.size()) + " points for " +
-                              std::to_string(table.size()) + " layers; give size and norm of each");
+                              std::to_string(table.size()) + " layers; give size and norm of each layer");
   open_layers open;
   for (std::size_t l = 0; l < table.size(); ++l) {
     if (!is_finite(points[l].size) || !is_finite(points[l].norm) || points[l].size < 0 || points[l].norm < 0)
@@ -72,14 +73,14 @@ inline open_layers open_of(choice_table const& table, std::span<layer_point cons
       throw configuration_error(
           rule + table.name(l) + " has " + std::to_string(count) + " candidates and " +
           table.name(open.layer[0]) + " has " + std::to_string(open.candidates) +
-          "; this rule needs the same for all layers with a choice; adapt::lgreco does not");
+          "; this rule needs the same number for all layers with a choice; adapt::lgreco does not");
     open.candidates = count;
     open.layer.push_back(l);
   }
   return open;
 }
 
-/// Logarithms scaled to [0, 1]; zeros count as the smallest number that is none.
+/// Logarithms scaled to [0, 1]; zeros count as the smallest positive number.
 inline std::vector<double> on_unit(std::vector<double> x) {
   double least = 0, most = 0;
   for (double v : x)
@@ -102,7 +103,7 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
   std::vector<double> far(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) far[i] = distance(x[i], middle);
   std::vector<std::array<double, 2>> center;
-  while (center.size() < k) {  // the point farthest from the center, or from all that were taken
+  while (center.size() < k) {  // the point farthest from the middle, or from all centers so far
     std::size_t const i = static_cast<std::size_t>(std::max_element(far.begin(), far.end()) - far.begin());
     if (!center.empty() && far[i] == 0) break;
     bool const first = center.empty();
@@ -130,7 +131,7 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
       if (count > 0) center[c] = {sum[0] / count, sum[1] / count};
     }
   }
-  // numbered without gaps
+  // number the clusters without gaps
   std::vector<std::size_t> number(center.size(), center.size());
   std::size_t used = 0;
   for (std::size_t& c : of) {
@@ -140,11 +141,11 @@ inline std::vector<std::size_t> kmeans(std::vector<std::array<double, 2>> const&
   return of;
 }
 
-/// @brief The cheapest linear map from places to candidates that keeps the budget; nothing when none does.
+/// @brief The cheapest linear map from places to candidates that meets the budget; nothing if none does.
 ///
 /// Place p of k gets candidate low + (high - low) p / (k - 1), rounded; all pairs low <= high are tried.
 /// @param place        of each open layer, in [0, places); the most compressible first
-/// @param least_error  becomes the smallest error among the maps
+/// @param least_error  if not null, receives the smallest error of all maps
 inline std::optional<selection> map_within(choice_table const& table, open_layers const& open,
                                            std::vector<std::size_t> const& place, std::size_t places,
                                            double budget, double* least_error = nullptr) {
@@ -167,7 +168,7 @@ inline std::optional<selection> map_within(choice_table const& table, open_layer
   return selection_of(table, std::move(best), 0, false);
 }
 
-/// The same, or an error that says what could be kept.
+/// The same; throws if no map meets the budget.
 inline selection cheapest_map(choice_table const& table, open_layers const& open,
                               std::vector<std::size_t> const& place, std::size_t places, double budget,
                               std::string_view who) {
@@ -175,13 +176,13 @@ inline selection cheapest_map(choice_table const& table, open_layers const& open
   auto found = map_within(table, open, place, places, budget, &least_error);
   if (!found)
     throw configuration_error(
-        "globalq: " + std::string(who) + ": none of its maps keeps the budget " + text_of(budget) +
-        ", the smallest error among them is " + text_of(least_error) +
-        "; raise alpha, add candidates with more bits, or use adapt::lgreco, which knows more choices");
+        "globalq: " + std::string(who) + ": no choice meets the error budget " + text_of(budget) +
+        ", the smallest error is " + text_of(least_error) +
+        "; raise alpha, add candidates with more bits, or use adapt::lgreco, which tries more choices");
   return std::move(*found);
 }
 
-/// The cluster of each open layer, clusters in ascending order of norm less size.
+/// The cluster of each layer with a choice; clusters are in ascending order of norm minus size.
 inline std::vector<std::size_t> ordered_clusters(open_layers const& open, std::span<layer_point const> points,
                                                  std::size_t k, std::size_t& clusters) {
   std::vector<double> size, norm;
@@ -207,25 +208,25 @@ inline std::vector<std::size_t> ordered_clusters(open_layers const& open, std::s
 inline void expect_budget(double budget, std::string_view who) {
   if (is_finite(budget) && budget >= 0) return;
   throw configuration_error("globalq: " + std::string(who) + ": the budget " + text_of(budget) +
-                            " is not a finite number of at least 0; budget_of() makes one from a reference");
+                            " is negative or not finite; compute it with budget_of() from a reference");
 }
 
 }  // namespace detail
 
-/// @brief CGX's k-means rule: layers alike in size and gradient norm share a candidate.
+/// @brief CGX's k-means rule: layers of similar size and gradient norm share a candidate.
 ///
-/// Clusters are sorted by norm less size, both as logarithms scaled to [0, 1]: large layers of small gradients first. The
-/// candidates are mapped to them linearly, as cheaply as the budget allows. The norm is that of the whole accumulated
-/// gradient, as in the thesis' Algorithm 3.1; its text speaks of the l2 norm of the gradient's top values.
+/// Clusters are sorted by norm minus size, both as logarithms scaled to [0, 1]: large layers with small gradients
+/// first. The candidates are mapped to them linearly, as cheaply as the budget allows. The norm is that of the whole
+/// accumulated gradient, as in the thesis' Algorithm 3.1; its text mentions the l2 norm of the gradient's top values.
 /// @code
 /// auto const four_bits = gq::adapt::uniform_choice(table, 2);
 /// auto const found = gq::adapt::cgx_kmeans{}(table, points, gq::adapt::budget_of(table, four_bits, alpha));
 /// @endcode
 /// @source Markov 2024 (thesis), section 3.6 and Algorithm 3.1; scaling and the search for the map are ours
 struct cgx_kmeans {
-  std::uint32_t clusters = 0;  ///< at most; 0: as many as candidates
+  std::uint32_t clusters = 0;  ///< at most; 0: the number of candidates
 
-  /// @throws configuration_error when no map keeps the budget, for tables that this rule cannot take, and for other numbers
+  /// @throws configuration_error if no map meets the budget, or if the table, the points or the budget are invalid
   selection operator()(choice_table const& table, std::span<layer_point const> points, double budget) const {
     detail::expect_budget(budget, "cgx_kmeans");
     detail::open_layers const open = detail::open_of(table, points, "cgx_kmeans");
@@ -236,7 +237,7 @@ struct cgx_kmeans {
   }
 };
 
-/// @brief CGX's linear rule: layers sorted by norm over size, candidates mapped to them linearly.
+/// @brief CGX's linear rule: sorts layers by norm over size and maps candidates to them linearly.
 /// @source Markov 2024 (thesis), section 3.6
 struct cgx_linear {
   /// @throws as cgx_kmeans
@@ -258,11 +259,12 @@ struct cgx_linear {
 
 /// @brief CGX's Bayesian search: a candidate for each k-means cluster, by a Gaussian process with expected improvement.
 ///
-/// Starts from the uniform choices and from what the k-means rule makes of these clusters, and never costs more than they
-/// do, nor than cgx_kmeans{} with its default number of clusters. What breaks the budget counts as more costly than
-/// everything, by how much it breaks it.
+/// Starts from the uniform choices and from the result of the k-means rule for these clusters, and never costs more
+/// than they do, nor than cgx_kmeans{} with its default number of clusters. A choice above the budget counts as more
+/// costly than any other, and the more it exceeds the budget, the more costly.
 /// @determinism  a function of the arguments on one machine
-/// @source       Markov 2024 (thesis), section 3.6, which names the method only; Jones et al. 1998 (expected improvement)
+/// @source       Markov 2024 (thesis), section 3.6, which names the method only; Jones et al. 1998 (expected
+///               improvement)
 struct cgx_bayes {
   std::uint32_t clusters = 5;      ///< at most
   std::uint32_t evaluations = 48;  ///< of choices, from 2 to 256; the time grows with their cube
@@ -308,7 +310,7 @@ struct cgx_bayes {
       values.push_back(fits ? std::log1p(cost)
                             : std::log1p(std::max(highest, cost)) + std::log(std::max(excess, 1.0)));
     };
-    assignment start(k);  // what the map above came to, and the uniform ones
+    assignment start(k);  // the map above; then the uniform choices
     for (std::size_t i = 0; i < open.layer.size(); ++i) start[cluster[i]] = mapped.choices[open.layer[i]];
     evaluate(start);
     for (std::uint32_t c = 0; c <= most && seen.size() < evaluations / 2; ++c) evaluate(assignment(k, c));
@@ -337,7 +339,7 @@ struct cgx_bayes {
         for (std::uint32_t& c : a) c = static_cast<std::uint32_t>(draw() % (std::uint64_t{most} + 1));
         consider(a);
       }
-      if (next.empty()) break;  // everything was seen
+      if (next.empty()) break;  // every assignment was evaluated
       evaluate(next);
     }
     return best;

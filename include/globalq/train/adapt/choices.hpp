@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the ways in which each layer may be sent, with what they cost and what error they make.
+/// @brief adapt: the candidates of each layer, with their costs and errors.
 
 #include "../../core/error.hpp"
 #include "detail/exact_sum.hpp"
@@ -20,8 +20,8 @@ namespace GLOBALQ_ABI::adapt {
 
 /// One way to send a layer.
 struct candidate {
-  double cost = 0;   ///< what is minimized: bytes, or seconds (time_weights); the same unit in a table
-  double error = 0;  ///< what is bounded: the squared l2 error, or any other measure that adds up over layers
+  double cost = 0;   ///< to be minimized: bytes, or seconds (time_weights); the same unit in the whole table
+  double error = 0;  ///< to be bounded: the squared l2 error, or any other measure that adds up over layers
 };
 
 namespace detail {
@@ -35,18 +35,18 @@ inline std::string text_of(double x) {
 
 }  // namespace detail
 
-/// @brief For each layer the candidates among which a solver chooses; as many as the layer has.
+/// @brief The candidates of each layer, from which a solver chooses one; layers may differ in their number.
 ///
-/// A layer that must not be compressed has one candidate, of error 0. Candidates are in the order in which they were
-/// given; the rules of cgx.hpp expect the smallest first.
+/// A layer that must not be compressed has one candidate, of error 0. Candidates keep the order in which they were
+/// given; the rules of cgx.hpp expect the most compressed one first.
 class choice_table {
  public:
-  /// The most candidates of a layer.
+  /// The largest number of candidates of a layer.
   static constexpr std::size_t most_candidates = 256;
 
   /// @brief Adds a layer.
   /// @param candidates  at least one, at most 256
-  /// @param name        for messages; empty: "layer 3"
+  /// @param name        for error texts; empty: "layer 3"
   /// @returns           the number of the layer
   /// @throws            configuration_error unless all costs and errors are numbers from 0 to 2^900
   std::size_t add(std::span<candidate const> candidates, std::string name = {}) {
@@ -54,7 +54,7 @@ class choice_table {
     if (candidates.empty() || candidates.size() > most_candidates)
       throw configuration_error(
           "globalq: choice_table: " + name + " has " + std::to_string(candidates.size()) +
-          " candidates; give 1 to 256, and one of error 0 to a layer that is not compressed");
+          " candidates; give 1 to 256, for a layer that must not be compressed one of error 0");
     for (std::size_t c = 0; c < candidates.size(); ++c) {
       expect(candidates[c].cost, "cost", c, name);
       expect(candidates[c].error, "error", c, name);
@@ -75,7 +75,7 @@ class choice_table {
     return add(std::span<candidate const>(candidates.begin(), candidates.size()), std::move(name));
   }
 
-  /// Layers.
+  /// The number of layers.
   std::size_t size() const { return names_.size(); }
   bool empty() const { return names_.empty(); }
   std::span<candidate const> operator[](std::size_t layer) const {
@@ -83,12 +83,12 @@ class choice_table {
   }
   std::string const& name(std::size_t layer) const { return names_[layer]; }
 
-  /// Candidates of all layers, layer by layer.
+  /// The candidates of all layers, layer by layer.
   std::span<candidate const> all() const { return candidates_; }
 
-  /// @brief What a choice costs, layers added in their order.
+  /// @brief The cost of a choice; costs of layers are added in order.
   /// @param choices  the number of the candidate of each layer
-  /// @throws         configuration_error for a choice that does not exist, as error() and within()
+  /// @throws         configuration_error for a choice that does not exist, as error() and within() do
   double cost(std::span<std::uint32_t const> choices) const {
     expect(choices);
     double sum = 0;
@@ -109,7 +109,7 @@ class choice_table {
     if (is_finite(x) && x >= 0 && x <= 0x1p900) return;
     throw configuration_error("globalq: choice_table: candidate " + std::to_string(c) + " of " + name +
                               " has the " + what + " " + detail::text_of(x) +
-                              "; give numbers from 0 to 2^900, and leave out what must not be chosen");
+                              "; give costs and errors from 0 to 2^900, and leave out other candidates");
   }
   void expect(std::span<std::uint32_t const> choices) const {
     if (choices.size() != size())
@@ -119,7 +119,7 @@ class choice_table {
       if (choices[l] >= (*this)[l].size())
         throw configuration_error("globalq: choice_table: choice " + std::to_string(choices[l]) + " for " +
                                   names_[l] + ", which has " + std::to_string((*this)[l].size()) +
-                                  " candidates; they are counted from 0");
+                                  " candidates; choices count from 0");
   }
   detail::exact_sum sum_of_errors(std::span<std::uint32_t const> choices) const {
     expect(choices);
@@ -133,36 +133,37 @@ class choice_table {
   std::vector<std::string> names_;
 };
 
-/// @brief What a solver found.
+/// @brief The result of a solver.
 struct selection {
   std::vector<std::uint32_t> choices;  ///< the number of the candidate of each layer
   double cost = 0;                     ///< of the choices
   double error = 0;                    ///< of the choices, rounded up
-  double lower_bound = 0;  ///< no choice within the budget costs less; 0 where a solver has no bound
-  bool optimal = false;    ///< proved, up to 10^-12 of what the choice of least error costs
+  double lower_bound = 0;  ///< no choice within the budget costs less; 0 if the solver has no bound
+  bool optimal = false;    ///< proved, up to 10^-12 of the cost of the choice of least error
 };
 
-/// @brief The same candidate for every layer: a uniform reference.
+/// @brief The choice of the same candidate for every layer: a uniform reference.
 ///
-/// Layers with one candidate take that.
-/// @throws configuration_error when a layer has other candidates, but not this one
+/// Layers with one candidate get that candidate.
+/// @throws configuration_error if a layer has several candidates, but not this one
 inline std::vector<std::uint32_t> uniform_choice(choice_table const& table, std::uint32_t candidate_number) {
   std::vector<std::uint32_t> choices(table.size(), 0);
   for (std::size_t l = 0; l < table.size(); ++l) {
     if (table[l].size() == 1) continue;
     if (candidate_number >= table[l].size())
       throw configuration_error("globalq: uniform_choice: " + table.name(l) + " has " +
-                                std::to_string(table[l].size()) + " candidates and no number " +
-                                std::to_string(candidate_number) + "; name its reference by itself");
+                                std::to_string(table[l].size()) + " candidates, index " +
+                                std::to_string(candidate_number) +
+                                " does not exist; write down a choice for each layer instead");
     choices[l] = candidate_number;
   }
   return choices;
 }
 
-/// @brief The error budget that a reference choice stands for: alpha times its error.
+/// @brief The error budget of a reference choice: alpha times its error.
 ///
-/// L-GreCo's E_max (alpha = 1), and alpha * E_4 of CGX where the reference is 4 bits everywhere. With alpha >= 1 the
-/// reference itself is within it. Where errors are squared l2 norms, as those of the families here are, alpha multiplies the
+/// It is L-GreCo's E_max (alpha = 1), and CGX's alpha * E_4 if the reference is 4 bits everywhere. With alpha >= 1 the
+/// reference itself is within the budget. If errors are squared l2 norms, as in the families here, alpha multiplies the
 /// square: alpha = 4 allows twice the norm.
 /// @throws configuration_error unless alpha lies between 0 and 2^60
 /// @source Markov 2024 (thesis), section 3.6 (whose error is the norm itself) and Algorithm 4.1, line 2
@@ -170,11 +171,11 @@ inline double budget_of(choice_table const& table, std::span<std::uint32_t const
                         double alpha = 1) {
   if (!is_finite(alpha) || alpha < 0 || alpha > 0x1p60)
     throw configuration_error("globalq: budget_of: alpha " + detail::text_of(alpha) +
-                              " must lie between 0 and 2^60; 1 keeps the error of the reference");
+                              " is not between 0 and 2^60; 1 keeps the error of the reference");
   return alpha * table.error(reference);
 }
 
-/// @brief Whole-number parameters around a reference: all from ceil(reference / 2) to 2 reference.
+/// @brief Integer parameters around a reference: all from ceil(reference / 2) to 2 reference.
 ///
 /// The range that L-GreCo searches by default, for bits (4: 2 to 8) and ranks.
 /// @source Markov 2024 (thesis), section 4.6
@@ -184,9 +185,9 @@ inline std::vector<std::uint32_t> around(std::uint32_t reference) {
   return parameters;
 }
 
-/// @brief Real parameters around a reference, such as densities: count of them from reference / 2 to 2 reference, at equal
-///        ratios, the reference itself among them.
-/// @throws configuration_error unless count is odd, and at least 3
+/// @brief Real parameters around a reference, such as densities: `count` of them from reference / 2 to 2 reference, at
+///        equal ratios, the reference included.
+/// @throws configuration_error unless count is odd and at least 3
 inline std::vector<double> around(double reference, std::uint32_t count) {
   if (count < 3 || count % 2 == 0)
     throw configuration_error("globalq: around: " + std::to_string(count) +
@@ -200,7 +201,7 @@ inline std::vector<double> around(double reference, std::uint32_t count) {
 
 namespace detail {
 
-/// Fills in what follows from the choices.
+/// Computes cost and error of the choices.
 inline selection selection_of(choice_table const& table, std::vector<std::uint32_t> choices,
                               double lower_bound, bool optimal) {
   selection s;
@@ -212,7 +213,7 @@ inline selection selection_of(choice_table const& table, std::vector<std::uint32
   return s;
 }
 
-/// How many candidates, counted from the first, every layer with a choice has: the uniform choices there are.
+/// The number of candidates that every layer with a choice has: the number of uniform choices.
 inline std::uint32_t common_candidates(choice_table const& table) {
   std::size_t common = choice_table::most_candidates + 1;
   for (std::size_t l = 0; l < table.size(); ++l)
@@ -220,7 +221,7 @@ inline std::uint32_t common_candidates(choice_table const& table) {
   return common > choice_table::most_candidates ? 0 : static_cast<std::uint32_t>(common);
 }
 
-/// The choice of the smallest error, and among those the cheapest.
+/// The choice of the smallest error, and the cheapest of these.
 inline std::vector<std::uint32_t> most_accurate(choice_table const& table) {
   std::vector<std::uint32_t> choices(table.size(), 0);
   for (std::size_t l = 0; l < table.size(); ++l)
@@ -231,23 +232,22 @@ inline std::vector<std::uint32_t> most_accurate(choice_table const& table) {
   return choices;
 }
 
-/// Refuses a budget that is no number, or that no choice keeps.
+/// Throws if a budget is negative or not finite, or if no choice meets it.
 inline void expect_feasible(choice_table const& table, double budget, std::string_view solver) {
   std::string const who = "globalq: " + std::string(solver) + ": ";
   if (!is_finite(budget) || budget < 0)
-    throw configuration_error(
-        who + "the budget " + text_of(budget) +
-        " is not a finite number of at least 0; budget_of() makes one from a reference");
+    throw configuration_error(who + "the budget " + text_of(budget) +
+                              " is negative or not finite; compute it with budget_of() from a reference");
   std::vector<std::uint32_t> const least = most_accurate(table);
   if (table.within(least, budget)) return;
   std::size_t worst = 0;
   for (std::size_t l = 0; l < table.size(); ++l)
     if (table[l][least[l]].error > table[worst][least[worst]].error) worst = l;
   throw configuration_error(
-      who + "no choice keeps the error budget " + text_of(budget) +
-      ": the smallest error that the candidates reach is " + text_of(table.error(least)) + ", of which " +
-      table.name(worst) + " makes " + text_of(table[worst][least[worst]].error) +
-      "; raise the budget, or give layers candidates of smaller error, such as more bits, values or ranks");
+      who + "no choice meets the error budget " + text_of(budget) + ", the smallest error is " +
+      text_of(table.error(least)) + ", of which " + text_of(table[worst][least[worst]].error) +
+      " comes from " + table.name(worst) +
+      "; raise alpha, or add candidates of smaller error, for example with more bits, values or ranks");
 }
 
 }  // namespace detail

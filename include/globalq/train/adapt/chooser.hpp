@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: bits and bucket sizes of layers, chosen anew while training: gradients, tables, a rule, one choice for all.
+/// @brief adapt: chooses bits and bucket sizes of layers during training, from gradients, tables and a rule.
 
 #include "cgx.hpp"
 #include "filter.hpp"
@@ -18,7 +18,8 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// @brief CGX's quantizer with parameters of run time: buckets scaled by their largest magnitude, 2 to 8 bits a value.
+/// @brief CGX's quantizer with parameters set at run time: buckets scaled by their largest magnitude, 2 to 8 bits a
+///        value.
 /// @source Markov 2024 (thesis), chapter 3
 inline any_quantizer cgx_quantizer(bits_and_bucket const& p) {
   return quantizer{norm::local<infinity>{.bucket = p.bucket}, levels::uniform<>{}, rounding::stochastic{},
@@ -27,20 +28,22 @@ inline any_quantizer cgx_quantizer(bits_and_bucket const& p) {
 
 /// Options of a chooser; the same on every worker.
 struct chooser_options {
-  /// What layers choose among, from few bits to many. Where the reference is not among them, that of its bits takes its bucket.
+  /// The candidates of a layer, from few bits to many. If the reference is not among them, the one of its bits gets its
+  /// bucket.
   std::vector<bits_and_bucket> candidates = bits_and_buckets(2, 8, 64, 1024);
-  /// What is known to keep the accuracy; it, or its bits, are among the candidates. Layers begin with it.
+  /// A choice known to preserve accuracy; its bits must be among the candidates. Layers begin with it.
   bits_and_bucket reference{4, 128};
   /// The budget is alpha times the reference's error.
   double alpha = 1;
   rule how = rule_of(cgx_kmeans{});
-  /// The quantizer with given bits and bucket.
+  /// Returns the quantizer with given bits and bucket.
   std::function<any_quantizer(bits_and_bucket const&)> make = cgx_quantizer;
-  /// A layer's error with a candidate, on its accumulated gradient; none: the expected squared error of the quantizer.
+  /// Error of a layer with a candidate, on its accumulated gradient; if empty, the expected squared error of the
+  /// quantizer.
   sensitivity measure_by = nullptr;
 };
 
-/// @brief Which quantizer each layer has, chosen from gradients that are accumulated while training.
+/// @brief Accumulates gradients during training and chooses from them a quantizer for each layer.
 ///
 /// @code
 /// gq::adapt::chooser chosen{model, gq::adapt::filter::cgx(), {.how = gq::adapt::rule_of(gq::adapt::lgreco{})}};
@@ -49,13 +52,13 @@ struct chooser_options {
 /// if (chosen.choose(workers, step))                         // now and then, on all workers
 ///   for (std::size_t l = 0; l < model.size(); ++l) mean.assign(l, chosen.operator_of(l));
 /// @endcode
-/// Layers that the filter keeps in float32 have no choice. adaptive_mean is this around a layered_mean.
+/// Layers that the filter keeps in float32 have no choice. adaptive_mean combines a chooser with a layered_mean.
 /// @source Markov 2024 (thesis), Algorithm 3.1 and section 4.5
 class chooser {
  public:
   /// @param excluded  layers that travel as float32
-  /// @param space     where errors are measured; a host execution space
-  /// @throws configuration_error when the reference's bits are not among the candidates, or alpha is no number of at least 0
+  /// @param space     host execution space that measures errors
+  /// @throws configuration_error if no candidate has the reference's bits, or alpha is not between 0 and 2^60
   template <class Space = Kokkos::DefaultHostExecutionSpace>
   chooser(model_layout const& model, filter const& excluded, chooser_options options = {},
           Space const& space = Space())
@@ -72,7 +75,7 @@ class chooser {
                           .candidates = static_cast<std::uint32_t>(options_.candidates.size())}) {}
 
   /// @brief Adds this worker's gradient, before it is averaged.
-  /// @returns false when it holds NaN or infinity: nothing was added
+  /// @returns false if it contains NaN or infinity: nothing was added
   template <class T>
   bool add(std::span<T const> gradient) {
     return selector_.add(gradient);
@@ -81,35 +84,35 @@ class chooser {
   bool add(std::vector<T> const& gradient) {
     return selector_.add(std::span<T const>(gradient));
   }
-  /// @brief The same of one layer, where they come one by one. A layer that was not added until choose() counts as zeros.
+  /// @brief Adds the gradient of one layer, if layers arrive one by one. A layer that is not added counts as zeros.
   template <class T>
   bool add(std::size_t layer, std::span<T const> gradient) {
     return selector_.add(layer, gradient);
   }
   gradient_accumulator const& accumulated() const { return selector_.accumulated(); }
 
-  /// @brief Chooses from what was added since the last time, on all workers alike, and begins to add anew.
+  /// @brief Chooses from the gradients added since the last choice, the same on all workers, and clears the sums.
   ///
-  /// See selector::choose, which says what it returns and throws.
+  /// See selector::choose for results and errors.
   /// @param step  of the training, the same on every worker
   template <Transport T>
   std::optional<selection> choose(T& workers, std::uint64_t step) {
     return selector_.choose(workers, step);
   }
 
-  /// The table that this worker would bring.
+  /// The table that this worker would contribute now.
   choice_table table() const { return selector_.table(); }
 
-  /// Whether a layer is quantized at all.
+  /// Whether a layer has a choice, that is, is quantized.
   bool quantizes(std::size_t layer) const { return selector_.has_choice(layer); }
-  /// What a layer has now; of a layer in float32: {32, 0}.
+  /// The bits and bucket of a layer now; {32, 0} for a layer in float32.
   bits_and_bucket choice(std::size_t layer) const {
     return quantizes(layer) ? options_.candidates[selector_.choices()[layer]] : bits_and_bucket{32, 0};
   }
   any_quantizer operator_of(std::size_t layer) const {
     return quantizes(layer) ? quantizers_[selector_.choices()[layer]] : any_quantizer(uncompressed{});
   }
-  /// One for each layer.
+  /// The operators of all layers.
   std::vector<any_quantizer> operators() const {
     std::vector<any_quantizer> all;
     for (std::size_t l = 0; l < accumulated().model().size(); ++l) all.push_back(operator_of(l));
@@ -118,7 +121,7 @@ class chooser {
   chooser_options const& options() const { return options_; }
 
  private:
-  /// The reference is a candidate: where it is none, the one of its bits gets its bucket.
+  /// If the reference is not a candidate, gives its bucket to the candidate of its bits.
   static chooser_options with_reference(chooser_options options) {
     auto& all = options.candidates;
     auto same_bits = std::find(all.begin(), all.end(), options.reference);
@@ -126,10 +129,9 @@ class chooser {
       same_bits = std::find_if(all.begin(), all.end(),
                                [&](bits_and_bucket const& c) { return c.bits == options.reference.bits; });
     if (same_bits == all.end())
-      throw configuration_error("globalq: adapt::chooser: the reference has " +
-                                std::to_string(options.reference.bits) + " bits, and none of the " +
-                                std::to_string(all.size()) +
-                                " candidates has; add one, so that layers can keep what they begin with");
+      throw configuration_error("globalq: adapt::chooser: none of the " + std::to_string(all.size()) +
+                                " candidates has the " + std::to_string(options.reference.bits) +
+                                " bits of the reference; add the reference");
     same_bits->bucket = options.reference.bucket;
     return options;
   }

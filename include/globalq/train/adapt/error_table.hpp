@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: a table of choices measured on accumulated gradients; Top-K and low rank, and any family of one's own.
+/// @brief adapt: measures a table of choices on accumulated gradients; families Top-K and low rank, and your own.
 
 #include "choices.hpp"
 #include "detail/low_rank.hpp"
@@ -13,23 +13,23 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// @brief A way of sending with a parameter: gives a layer's candidates, one for each value of the parameter.
+/// @brief A method with a parameter: returns a layer's candidates, one for each value of the parameter.
 ///
-/// Any function of a layer and its values; a layer of size zero may be given. The families of this library are
+/// Any function of a layer and its values; it may receive a layer of size zero. The families of this library are
 /// quantizers() (quantizer_errors.hpp), top_k() and low_rank().
 using family = std::function<std::vector<candidate>(layer const&, std::span<float const>)>;
 
-/// @brief How a layer's error is measured instead: sensitivity(layer, number of the candidate, values).
+/// @brief Another measure of a layer's error: sensitivity(layer, number of the candidate, values).
 ///
-/// For instance by the loss of a model in which only this layer is compressed so. Must add up over layers.
+/// For example the loss of a model in which only this layer is compressed by this candidate. Must add up over layers.
 using sensitivity = std::function<double(layer const&, std::size_t, std::span<float const>)>;
 
-/// @brief Tries a family on every layer.
+/// @brief Applies a family to every layer.
 ///
-/// @param gradients  sums to measure on
-/// @param of         the candidates of a layer
-/// @param compress   says of a layer whether it may be compressed; others get float32 as their only candidate
-/// @throws           configuration_error where an error or cost is no number
+/// @param gradients  accumulated gradients
+/// @param of         the family
+/// @param compress   returns whether a layer may be compressed; others get float32 as their only candidate
+/// @throws           configuration_error if an error or a cost is not between 0 and 2^900
 /// @source           Markov 2024 (thesis), section 4.5; error feedback is off
 inline choice_table measure(gradient_accumulator const& gradients, family const& of,
                             std::function<bool(layer const&)> const& compress = nullptr) {
@@ -44,7 +44,7 @@ inline choice_table measure(gradient_accumulator const& gradients, family const&
   return table;
 }
 
-/// @brief The same candidates with errors by another measure.
+/// @brief The candidates of a family with errors by another measure.
 /// @source Markov 2024 (thesis), section 4.6.4
 inline family with_sensitivity(family of, sensitivity measure_by) {
   return [of = std::move(of), by = std::move(measure_by)](layer const& l, std::span<float const> x) {
@@ -60,16 +60,16 @@ inline void expect_parameters(std::string_view who, std::span<double const> all,
   for (double p : all)
     if (!(p > 0 && p <= most))
       throw configuration_error("globalq: " + std::string(who) + ": the parameter " + text_of(p) +
-                                " is not above 0 and at most " + text_of(most));
+                                " is not in (0, " + text_of(most) + "]");
   if (all.empty())
     throw configuration_error("globalq: " + std::string(who) + ": no parameters; give at least one");
 }
 
 }  // namespace detail
 
-/// @brief The squared l2 norm of what is left out when the k values of largest magnitude are kept, for each k.
+/// @brief The squared l2 norm of the dropped values if the k values of largest magnitude are kept, for each k.
 /// @param kept  any order; at most the length
-/// @complexity  O(length) expected, by selection; memory of four bytes a value
+/// @complexity  O(length) expected, by selection; four bytes of memory a value
 inline std::vector<double> top_k_errors(std::span<float const> values, std::span<std::uint64_t const> kept) {
   std::vector<std::uint32_t> magnitudes(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) magnitudes[i] = bits_of(values[i]) & float_magnitude;
@@ -77,7 +77,7 @@ inline std::vector<double> top_k_errors(std::span<float const> values, std::span
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return kept[a] > kept[b]; });
   std::vector<double> errors(kept.size());
-  // from the most kept to the fewest: what was left out stays so, and the selection goes on among the rest
+  // from the largest k to the smallest: dropped values stay dropped, and the selection continues among the others
   std::size_t left = magnitudes.size();
   double sum = 0;
   for (std::size_t which : order) {
@@ -99,7 +99,7 @@ inline std::vector<double> top_k_errors(std::span<float const> values, std::span
 
 /// @brief Top-K: one candidate for each density; its error is exact.
 /// @param densities        shares of the values that are kept, in (0, 1]
-/// @param bytes_per_value  what a kept value costs: 8 for a float32 and a 32-bit place
+/// @param bytes_per_value  bytes of a kept value: 8 for a float32 and a 32-bit position
 inline family top_k(std::vector<double> densities, double bytes_per_value = 8) {
   detail::expect_parameters("top_k", densities, 1);
   return [=](layer const& l, std::span<float const> x) {
@@ -115,8 +115,8 @@ inline family top_k(std::vector<double> densities, double bytes_per_value = 8) {
 
 /// @brief Low rank (PowerSGD): one candidate for each rank; a layer is the matrix of its rows().
 ///
-/// The error is that of the rank's best approximation as five power steps find it. A rank that needs as many values as
-/// the layer has is float32: its error is 0.
+/// The error is that of the best approximation of the rank that five power steps find. A rank that needs as many values
+/// as the layer has counts as float32, with error 0.
 /// @param ranks  at least 1
 /// @complexity   O(size * largest rank) a layer, for all ranks together
 /// @source       Markov 2024 (thesis), section 4.5; Vogels et al. 2019 (PowerSGD)
@@ -126,7 +126,7 @@ inline family low_rank(std::vector<std::uint32_t> ranks) {
   return [=](layer const& l, std::span<float const> x) {
     std::vector<candidate> all;
     std::uint64_t const rows = l.rows(), columns = l.columns(), whole = l.size;
-    std::uint32_t largest = 0;  // of those that are worth it
+    std::uint32_t largest = 0;  // of the ranks that save bytes
     for (std::uint32_t r : ranks)
       if (r * (rows + columns) < whole) largest = std::max(largest, r);
     std::vector<double> const errors = detail::low_rank_errors(x, static_cast<std::size_t>(rows),

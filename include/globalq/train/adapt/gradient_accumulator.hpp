@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: gradients added up over steps, as long as the model: what error tables are measured on.
+/// @brief adapt: the sum of a model's gradients over steps, on which error tables are measured.
 
 #include "../../core/arithmetic.hpp"
 #include "model_layout.hpp"
@@ -15,8 +15,9 @@ namespace GLOBALQ_ABI::adapt {
 
 /// @brief The sum of a model's gradients over the steps since clear(), in float32.
 ///
-/// Takes what a worker computed, without what error feedback would add to it. A step with a NaN or an infinity is left out
-/// as a whole, as a trainer with loss scaling leaves it out; where layers are added one by one, of that layer.
+/// Add the gradients that a worker computed, without the residual of error feedback. A step that contains NaN or
+/// infinity is skipped as a whole, as a trainer with loss scaling skips it; if layers are added one by one, only that
+/// layer.
 /// @source Markov 2024 (thesis), section 4.5, "System Implementation"
 class gradient_accumulator {
  public:
@@ -25,17 +26,17 @@ class gradient_accumulator {
 
   /// @brief Adds the gradient of all layers.
   /// @param gradient  the vector of the layout; float or double
-  /// @returns         false when a value was not finite as a float, or a sum would not be: nothing was added then
-  /// @throws          configuration_error for another length
+  /// @returns         false if a value is not finite as a float, or a sum would not be: nothing was added then
+  /// @throws          configuration_error if the length differs
   /// @complexity      two passes
   template <class T>
   bool add(std::span<T const> gradient) {
     if (gradient.size() != sum_.size())
-      throw configuration_error("globalq: gradient_accumulator: a gradient of " +
-                                std::to_string(gradient.size()) + " values for a layout of " +
-                                std::to_string(sum_.size()));
+      throw configuration_error("globalq: gradient_accumulator: the gradient has " +
+                                std::to_string(gradient.size()) + " values and the layout " +
+                                std::to_string(sum_.size()) + "; pass the vector of the layout");
     bool finite = true;
-    for (layer const& l : layout_) {  // what lies between layers belongs to none
+    for (layer const& l : layout_) {  // values between layers belong to none
       auto const n = static_cast<std::size_t>(l.size), first = static_cast<std::size_t>(l.offset);
       finite = finite && finite_sums(gradient.data() + first, sum_.data() + first, n);
     }
@@ -55,10 +56,10 @@ class gradient_accumulator {
     return add(std::span<T const>(gradient));
   }
 
-  /// @brief Adds the gradient of one layer, where they come one by one. Layers that are not added count as zeros.
+  /// @brief Adds the gradient of one layer, if layers arrive one by one. A layer that is not added counts as zeros.
   /// @param values  of the layer
-  /// @returns       as of all layers
-  /// @throws        configuration_error for another length, or where there is no such layer
+  /// @returns       false as for all layers
+  /// @throws        configuration_error if the length differs, or if there is no such layer
   template <class T>
   bool add(std::size_t number, std::span<T const> values) {
     if (number >= layout_.size() || values.size() != layout_[number].size)
@@ -96,11 +97,11 @@ class gradient_accumulator {
     return all;
   }
 
-  /// That were added since clear(); of layers that were added one by one the largest number.
+  /// The steps added since clear(); if layers are added one by one, the largest number over the layers.
   std::uint64_t steps() const {
     return steps_ + (times_.empty() ? 0 : *std::max_element(times_.begin(), times_.end()));
   }
-  std::uint64_t skipped() const { return skipped_; }  ///< that were left out; of layers one by one, each
+  std::uint64_t skipped() const { return skipped_; }  ///< steps, or single layers, skipped since clear()
 
   void clear() {
     std::fill(sum_.begin(), sum_.end(), 0.0F);
@@ -126,7 +127,7 @@ class gradient_accumulator {
   model_layout layout_;
   std::vector<float> sum_;
   std::uint64_t steps_ = 0, skipped_ = 0;
-  std::vector<std::uint64_t> times_;  ///< that layers were added by themselves
+  std::vector<std::uint64_t> times_;  ///< how often each layer was added by itself
 };
 
 }  // namespace GLOBALQ_ABI::adapt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the mean of all layers of a model in one call, each layer with an operator of its own.
+/// @brief adapt: averages all layers of a model in one call, each layer with its own operator.
 
 #include "../../call/vector_group.hpp"
 #include "../../collective/allreduce_mean.hpp"
@@ -29,28 +29,28 @@ namespace GLOBALQ_ABI::adapt {
 struct layered_options {
   options call = {};
   std::uint64_t warm_up = 0;  ///< steps 0 .. warm_up - 1 are uncompressed
-  /// Where the layers are some of a model's: the number of the first, and how many the model has; 0: they are all. Layers draw
-  /// the random bits of their numbers in the model, so that it does not matter which of them share a call.
+  /// For layers that are a part of a model: the number of the first one, and the model's number of layers; of = 0: all
+  /// layers. Random bits depend on a layer's number in the model, not on the layers that share the call.
   std::uint64_t first = 0, of = 0;
-  std::uint64_t alike = 0;  ///< a number for what else workers have alike, which they compare
+  std::uint64_t alike = 0;  ///< a hash of other settings, which workers compare
 };
 
-/// @brief Averages the layers of a model over the workers of a transport, each by an operator of its own, in one call.
+/// @brief Averages the layers of a model over the workers of a transport in one call, each layer with its own operator.
 ///
-/// One opening exchange, one exchange of norms, and one message where a call for each layer would send one a layer. Layers
-/// with operator `uncompressed` travel as float32 in the same messages. Layer k of a layout with L layers draws the random
-/// bits of step `step * L + k`; so over allgather, and where codes are added as integers, the results are those of an
-/// allreduce_mean for each layer with that step, under norms of buckets or maxima. Elsewhere workers add in another order,
-/// and the distribution is the same.
+/// All layers share one handshake, one exchange of norms, and the messages of the schedule. Layers with operator
+/// `uncompressed` travel as float32 in the same messages. Layer k of a layout with L layers draws the random bits of
+/// step `step * L + k`. Over allgather, and where codes are added as integers, the results are therefore those of an
+/// allreduce_mean for each layer with that step, if norms are maxima or norms of buckets. Elsewhere workers add in
+/// another order, and the results have the same distribution.
 ///
 /// @code
 /// gq::adapt::layered_mean mean{workers, model, gq::adapt::operators_of(model, gq::adapt::filter::cgx(), op),
 ///                              gq::schedule::sra{}, {.call = {.seed = 42}, .warm_up = 100}};
-/// mean(gradient, step);                         // all layers, in one vector as the layout says
-/// mean(gq::vector_group{}.add(w1).add(b1), step);  // or a vector for each
+/// mean(gradient, step);                         // one vector that holds all layers, as the layout says
+/// mean(gq::vector_group{}.add(w1).add(b1), step);  // or one vector for each layer
 /// @endcode
 /// @tparam Transport  of host memory
-/// @tparam Schedule   any but native
+/// @tparam Schedule   any except native
 /// @determinism       bit-identical on all workers; independent of threads and chunks
 /// @source Markov 2024 (thesis), chapter 3 (CGX: filters and parameters of layers)
 template <class Transport, class Schedule>
@@ -59,14 +59,14 @@ class layered_mean {
                 "globalq: layered_mean runs on the host. On a stream call allreduce_mean for each layer");
 
  public:
-  /// @param operators  one a layer
-  /// @throws configuration_error when an operator does not fit, naming the layer; over schedule native
+  /// @param operators  one for each layer
+  /// @throws configuration_error if an operator does not fit (the text names the layer), or if the schedule is native
   layered_mean(Transport& workers, model_layout model, std::vector<any_quantizer> operators,
                Schedule schedule, layered_options const& settings = {})
       : layered_mean(workers, std::move(model), std::move(operators), std::move(schedule), settings,
                      globalq::detail::execution_of(workers)) {}
 
-  /// @param space  execution-space instance that the kernels run on
+  /// @param space  execution-space instance that runs the kernels
   template <class Space>
   requires Kokkos::is_execution_space_v<Space> layered_mean(Transport& workers, model_layout model,
                                                             std::vector<any_quantizer> operators,
@@ -81,17 +81,18 @@ class layered_mean {
         plain_(uncompressed{}, *schedule_, workers_.size()) {
     if (!Kokkos::is_initialized())
       throw configuration_error(
-          message("Kokkos is not initialized; create a Kokkos::ScopeGuard in main before the first call of "
+          message("Kokkos is not initialized; create a Kokkos::ScopeGuard in main() before the first call of "
                   "globalq"));
     if (schedule_->facts(workers_.size()).native)
       throw configuration_error(message(
           "schedule native adds the numbers of one vector; use schedule ring, tree, sra or allgather"));
     expect_operators(operators.size());
     if (settings_.of != 0 && (settings_.of < model_.size() || settings_.first > settings_.of - model_.size()))
-      throw configuration_error(
-          message("layers " + std::to_string(settings_.first) + " and following, " +
-                  std::to_string(model_.size()) + " of a model of " + std::to_string(settings_.of) +
-                  ": others would draw the same random bits; count the model's layers"));
+      throw configuration_error(message(
+          "layers " + std::to_string(settings_.first) + " to " +
+          std::to_string(settings_.first + model_.size() - 1) + " exceed the " +
+          std::to_string(settings_.of) +
+          " layers of the model, so random bits would repeat; set `of` to the model's number of layers"));
     globalq::detail::call_setup setup;
     setup.make_own_scales = globalq::detail::make_own_scales;
     setup.settings = settings_.call;
@@ -117,14 +118,14 @@ class layered_mean {
   }
 
   /// @brief Averages all layers of a vector in place.
-  /// @param x     model.length() values, of the type that all layers have; values of no layer are not touched
-  /// @param step  number of the training step; with the seed it selects the random bits: use each once
+  /// @param x     model.length() values, of the type of all layers; values between layers are not changed
+  /// @param step  number of the training step; with the seed it selects the random bits: use each number once
   /// @throws disagreement_error, non_finite_error if so configured, transport_error, as allreduce_mean does
   template <Vector V>
   void operator()(V&& x, std::uint64_t step) {
     (*this)(x, x, step);
   }
-  /// @brief The same from @p x into @p y, which may be the same memory but not overlap otherwise.
+  /// @brief Averages @p x into @p y. Both may be the same memory; otherwise they must not overlap.
   template <Vector X, Vector Y>
   void operator()(X&& x, Y&& y, std::uint64_t step) {
     auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, y);
@@ -136,7 +137,7 @@ class layered_mean {
     run_flat({in, type}, {out, type}, step);
   }
 
-  /// @brief Averages one vector a layer, in the order of the layout; each has the size and the type of its layer.
+  /// @brief Averages one vector for each layer, in the order of the layout, of the sizes and types of the layers.
   void operator()(vector_group const& tensors, std::uint64_t step) {
     std::string const why = refusal_of(step, tensors);
     settle();
@@ -144,9 +145,9 @@ class layered_mean {
     run(tensors.members(), step);
   }
 
-  /// @brief Starts a call and returns: it runs on a thread of its own, after those that were started before.
+  /// @brief Starts a call and returns. The call runs on a background thread, after those that were started before.
   ///
-  /// Vectors, and a group itself, belong to the call until it has ended. See allreduce_mean::start.
+  /// Do not touch the vectors, or the group itself, until the call has ended. See allreduce_mean::start.
   template <Vector V>
   started_call start(V&& x, std::uint64_t step) {
     static_assert(
@@ -164,29 +165,28 @@ class layered_mean {
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
 
-  /// The same of vectors that the caller keeps and that were checked: sizes and types are those of the layers.
+  /// Starts a call on vectors that the caller keeps, and whose sizes and types the caller has compared with the layers.
   started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
     return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, step_refusal(step));
   }
 
-  /// @brief Returns when all calls that were started have ended.
-  /// @throws what went wrong in a call that nobody has asked a handle for
+  /// @brief Waits until all started calls have ended.
+  /// @throws the error of a call whose handle nobody has waited for
   void wait() {
     if (queue_) queue_->wait();
   }
 
-  /// @brief Lets start() use a queue that other calls over the same transport use as well.
+  /// @brief Makes start() use a queue that it shares with other calls over the same transport.
   void run_on(std::shared_ptr<call_queue> queue) {
     if (queue_) queue_->wait();
     expect_threads();
     queue_ = std::move(queue);
   }
 
-  /// @brief Another operator for a layer from the next call on.
+  /// @brief Replaces the operator of a layer, from the next call on.
   ///
-  /// Every worker must do so between the same two calls: operators are compared by the opening exchange. Calls that were
-  /// started before are waited for.
-  /// @throws configuration_error when it does not fit; nothing is changed then
+  /// Every worker must do so between the same two calls, because the handshake compares operators. Started calls end first.
+  /// @throws configuration_error if the operator does not fit; nothing is changed then
   void assign(std::size_t layer, any_quantizer const& op) {
     expect_layer(layer);
     slot changed = make(layer, op);
@@ -194,7 +194,7 @@ class layered_mean {
     slots_[layer] = std::move(changed);
     refresh();
   }
-  /// @brief Another operator for each layer.
+  /// @brief Replaces the operators of all layers.
   void assign(std::span<any_quantizer const> operators) {
     expect_operators(operators.size());
     std::vector<slot> changed(model_.size());
@@ -204,8 +204,8 @@ class layered_mean {
     refresh();
   }
 
-  /// @brief Other levels for a layer whose operator has a table; nothing is allocated.
-  /// @throws configuration_error when they are not as many as before, or of another kind
+  /// @brief Replaces the levels of a layer whose operator has a table of levels; allocates nothing.
+  /// @throws configuration_error if their number or kind differs from before
   template <class Table>
   requires std::is_base_of_v<globalq::levels::detail::level_table, Table>
   void set_levels(std::size_t layer, Table const& changed) {
@@ -218,20 +218,20 @@ class layered_mean {
     refresh();
   }
 
-  /// Whether all operators were replaced by float32, as the environment variable GLOBALQ_FORCE_FLOAT32 asked when this was made.
+  /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that all operators were replaced by float32.
   bool forced_to_float32() const { return forced_; }
   model_layout const& model() const { return model_; }
   /// Whether a step is before the end of the warm-up.
   bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
 
-  /// @brief What a layer's operator is: its name, with all parameters.
+  /// @brief The name of a layer's operator, with all parameters.
   std::string const& operator_name(std::size_t layer) const {
     expect_layer(layer);
     return slots_[layer].facts.name;
   }
 
-  /// @brief What a call costs after the warm-up. theta and rounding_steps are the largest of all layers'; levels, headroom and
-  /// reduce are those of no layer.
+  /// @brief The costs of a call after the warm-up. theta and rounding_steps are the largest of all layers; levels,
+  /// headroom and reduce are not set.
   globalq::plan plan() const {
     return detail::layered_plan(model_, slots_, plain_, *schedule_, workers_.size(), chunk_bytes_)
         .of(own_operators());
@@ -252,7 +252,7 @@ class layered_mean {
     return s;
   }
 
-  /// What follows from all operators together.
+  /// Updates the members that depend on all operators.
   void refresh() {
     views_.clear();
     hash_ = model_.size() ^ settings_.alike;
@@ -265,7 +265,7 @@ class layered_mean {
       double const size = static_cast<double>(model_[k].size);
       bits += size * (s.facts.plain ? 32 : s.facts.wire_bits);
       values += size;
-      // the norm of a whole layer's sum is not known from a part of it
+      // a part of a layer does not give the norm of the whole layer's sum
       whole = whole || (s.facts.local && s.facts.bucket == 0 && s.resolved.how == method::requantize);
     }
     std::uint64_t const fill =
@@ -303,12 +303,12 @@ class layered_mean {
       call_->run(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
                  step * count + first);
     } catch (disagreement_error const&) {
-      if (call_->only_operators_differ()) name_the_layer(warms_up(step));  // all come here, or none
+      if (call_->only_operators_differ()) name_the_layer(warms_up(step));  // on all workers, or on none
       throw;
     }
   }
 
-  /// Throws an error that says in which layer the operators differ.
+  /// Throws an error that names the layer in which the operators differ.
   void name_the_layer(bool warming_up) {
     auto const of = [&](std::size_t k) -> slot const& { return warming_up ? plain_ : slots_[k]; };
     std::vector<std::uint64_t> hashes;
@@ -337,20 +337,20 @@ class layered_mean {
       self.run_flat(job.x, job.y, job.step);
   }
 
-  /// Why there is no such call; empty: there is.
+  /// Why the step is out of range; empty if it is not.
   std::string step_refusal(std::uint64_t step) const {
     std::uint64_t const count = steps_of_a_call();
     if (step <= (random::max_step + 1) / count - 1) return {};
     return "step " + std::to_string(step) + " with " + std::to_string(count) +
            " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
   }
-  /// @param given  a group of vectors, or the length and the type of one
+  /// @param given  a group of vectors, or the length and the type of one vector
   template <class... Given>
   std::string refusal_of(std::uint64_t step, Given const&... given) const {
     std::string const why = detail::unlike_layout(model_, given...);
     return why.empty() ? step_refusal(step) : why;
   }
-  /// How many steps of random bits a call takes: one a layer of the model.
+  /// The number of steps of random bits that a call uses: one for each layer of the model.
   std::uint64_t steps_of_a_call() const { return std::max<std::uint64_t>({1, model_.size(), settings_.of}); }
   void expect_layer(std::size_t layer) const {
     if (layer >= model_.size())
@@ -359,9 +359,9 @@ class layered_mean {
   }
   void expect_operators(std::size_t count) const {
     if (count != model_.size())
-      throw configuration_error(message(std::to_string(count) + " operators for " +
-                                        std::to_string(model_.size()) +
-                                        " layers; give one a layer, uncompressed{} for those in float32"));
+      throw configuration_error(
+          message(std::to_string(count) + " operators for " + std::to_string(model_.size()) +
+                  " layers; give one for each layer, uncompressed{} for those in float32"));
   }
   void expect_threads() {
     if constexpr (requires { workers_.expect_threads(); }) workers_.expect_threads();
@@ -379,7 +379,7 @@ class layered_mean {
   std::unique_ptr<globalq::schedule::erased const> schedule_;
   layered_options settings_;
   kernel::host_executor on_;
-  slot plain_;                                       ///< of the warm-up
+  slot plain_;                                       ///< the operator of the warm-up
   bool forced_ = globalq::detail::float32_forced();  ///< all layers travel as float32
   std::vector<slot> slots_;
   std::vector<globalq::detail::group_slot> views_;

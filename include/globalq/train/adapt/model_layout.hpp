@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the named layers of a model, and where they lie in one long vector.
+/// @brief adapt: the named layers of a model, and their places in one long vector.
 
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
@@ -23,31 +23,31 @@ struct layer {
   std::uint64_t size = 0;            ///< values: the product of the shape
   dtype type = dtype::float32;
 
-  /// As a matrix of shape[0] rows, the view that PowerSGD and QSGD's rule for rows take; a vector is one row.
+  /// The matrix view of PowerSGD and of QSGD's rule for rows: shape[0] rows; a vector is one row.
   std::uint64_t rows() const { return shape.size() < 2 ? 1 : shape[0]; }
   std::uint64_t columns() const { return size == 0 ? 0 : size / rows(); }
 };
 
-/// @brief Layers in the order in which they were added, which is the order of everything that is kept a layer.
+/// @brief The layers of a model, in the order in which they were added; all data by layer follows this order.
 ///
 /// @code
 /// gq::adapt::model_layout model;
 /// model.add("conv1.weight", {64, 3, 7, 7}).add("conv1.bias", {64}).add("fc.weight", {10, 64});
 /// @endcode
-/// Layers do not overlap; values between them belong to none and are not touched by calls.
+/// Layers do not overlap; values between them belong to none, and calls do not change them.
 class model_layout {
  public:
-  /// The most values that a vector may have.
+  /// The largest number of values of a vector.
   static constexpr std::uint64_t most = std::uint64_t{1} << 48;
 
-  /// @brief Adds a layer behind the last value of those that were added.
-  /// @throws configuration_error when the name is taken, or the layers would have more than 2^48 values
+  /// @brief Adds a layer after the last value of the layers so far.
+  /// @throws configuration_error if another layer has the name, or if the layers would have more than 2^48 values
   model_layout& add(std::string name, std::vector<std::uint64_t> shape, dtype type = dtype::float32) {
     return add_at(length_, std::move(name), std::move(shape), type);
   }
 
-  /// @brief Adds a layer at a place of its own.
-  /// @throws configuration_error also when it overlaps another layer
+  /// @brief Adds a layer at a given place.
+  /// @throws configuration_error also if it overlaps another layer
   model_layout& add_at(std::uint64_t offset, std::string name, std::vector<std::uint64_t> shape,
                        dtype type = dtype::float32) {
     std::uint64_t size = 1;
@@ -56,8 +56,8 @@ class model_layout {
       size *= extent;
     }
     if (offset > most || size > most - offset)
-      refuse(name, "with " + std::to_string(size) + " values from " + std::to_string(offset) +
-                       " on it ends beyond 2^48 values; average it in a layout of its own");
+      refuse(name, "its " + std::to_string(size) + " values from " + std::to_string(offset) +
+                       " on end beyond 2^48 values; average it in a layout of its own");
     if (index_.contains(name)) refuse(name, "another layer has this name; names must be unique");
     if (size != 0) {
       auto const after = starts_.lower_bound(offset);
@@ -87,16 +87,16 @@ class model_layout {
   auto begin() const { return layers_.begin(); }
   auto end() const { return layers_.end(); }
 
-  /// Values of the vector that holds all layers, gaps included.
+  /// The number of values of the vector that holds all layers, gaps included.
   std::uint64_t length() const { return length_; }
 
   /// @brief The number of a layer.
-  /// @throws configuration_error when no layer has the name
+  /// @throws configuration_error if no layer has the name
   std::size_t find(std::string const& name) const {
     auto const found = index_.find(name);
     if (found == index_.end())
-      throw configuration_error("globalq: model_layout: no layer is called \"" + name + "\" among " +
-                                std::to_string(layers_.size()) + "; names are those given to add()");
+      throw configuration_error("globalq: model_layout: none of the " + std::to_string(layers_.size()) +
+                                " layers has the name \"" + name + "\"; use a name that was given to add()");
     return found->second;
   }
 
@@ -107,7 +107,7 @@ class model_layout {
   [[noreturn]] static void overlap(std::string const& name, layer const& other) {
     refuse(name, "it overlaps layer \"" + other.name + "\", which has the values " +
                      std::to_string(other.offset) + " to " + std::to_string(other.offset + other.size - 1) +
-                     "; every value belongs to one layer at most");
+                     "; a value can belong to one layer only");
   }
 
   std::vector<layer> layers_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: an operator for each layer of a model, where a filter keeps some in float32.
+/// @brief adapt: returns an operator for each layer of a model; a filter keeps some layers in float32.
 
 #include "../../operator/any_quantizer.hpp"
 #include "filter.hpp"
@@ -12,7 +12,7 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// @brief The same operator for all layers of a model, but `uncompressed` for those that a filter keeps.
+/// @brief The same operator for all layers of a model, except `uncompressed` for those that a filter keeps.
 inline std::vector<any_quantizer> operators_of(model_layout const& model, filter const& keep,
                                                any_quantizer const& op) {
   std::vector<any_quantizer> all;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: gradients are averaged while the backward pass still computes those of earlier layers.
+/// @brief adapt: averages gradients while the backward pass still computes those of earlier layers.
 
 #include "layered_mean.hpp"
 
@@ -16,31 +16,32 @@ namespace GLOBALQ_ABI::adapt {
 /// Options of an overlapped_mean; the same on every worker.
 struct overlap_options {
   layered_options layers = {};
-  /// Bytes of gradients, in their own type, that travel together; a layer that is larger travels alone.
+  /// The bytes of gradients, in their own type, that travel together; a larger layer travels alone.
   std::uint64_t bucket_bytes = std::uint64_t{4} << 20;
 };
 
-/// @brief Averages the layers of a model in buckets, each as soon as its last gradient is there.
+/// @brief Averages the layers of a model in buckets, each as soon as its last gradient is ready.
 ///
-/// A backward pass ends with the first layers, so buckets are filled from the last layer on, and a bucket's call runs on a
-/// thread of its own while the pass goes on. What is in a bucket depends on the layout alone, and buckets are sent in their
-/// order whatever order gradients come in; so timing changes no bit. Layers draw the random bits that layered_mean
-/// gives them: over allgather, and where codes are added as integers, results are those of one call for the model.
+/// A backward pass computes the last layer first, so buckets are filled from the last layer on, and a background thread
+/// averages a bucket while the pass continues. The contents of buckets depend on the layout alone, and buckets are sent
+/// in a fixed order, whatever order gradients arrive in; so timing changes no bit. Layers draw the same random bits as
+/// in layered_mean: over allgather, and where codes are added as integers, the results are those of one call for the
+/// model.
 ///
 /// @code
 /// gq::adapt::overlapped_mean mean{workers, model, operators, gq::schedule::sra{}};
 /// mean.begin(step);
 /// backward([&](std::size_t layer, std::span<float> gradient) { mean.ready(layer, gradient); });
-/// mean.wait();                                     // all gradients are means now
+/// mean.wait();                                     // all gradients are now means
 /// @endcode
-/// Not to be called by several threads at a time.
-/// @tparam Transport  of host memory, that another thread may use
+/// Only one thread at a time may call an overlapped_mean.
+/// @tparam Transport  of host memory; a background thread must be allowed to use it
 /// @determinism       bit-identical on all workers; independent of timing, threads and chunks
 /// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers)
 template <class Transport, class Schedule>
 class overlapped_mean {
  public:
-  /// @param operators  one a layer
+  /// @param operators  one for each layer
   /// @throws configuration_error as layered_mean does
   overlapped_mean(Transport& workers, model_layout const& model, std::vector<any_quantizer> const& operators,
                   Schedule const& schedule, overlap_options const& settings = {})
@@ -52,7 +53,7 @@ class overlapped_mean {
         is_ready_(model.size(), false) {
     if (operators.size() != model.size())
       throw configuration_error(where_ + std::to_string(operators.size()) + " operators for " +
-                                std::to_string(model.size()) + " layers; give one a layer");
+                                std::to_string(model.size()) + " layers; give one for each layer");
     for (std::size_t end = model.size(); end != 0;) {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
@@ -76,11 +77,12 @@ class overlapped_mean {
   }
 
   /// @brief Begins a step.
-  /// @throws configuration_error when the one before has not been waited for
+  /// @throws configuration_error if wait() has not ended the previous step
   void begin(std::uint64_t step) {
     if (running_)
-      throw configuration_error(where_ + "step " + std::to_string(step_) +
-                                " has begun and not been waited for; call wait() at the end of each step");
+      throw configuration_error(
+          where_ + "step " + std::to_string(step_) +
+          " has begun and wait() has not ended it; call wait() at the end of each step");
     is_ready_.assign(model_.size(), false);
     running_ = true;
     step_ = step;
@@ -88,8 +90,8 @@ class overlapped_mean {
     for (auto& b : buckets_) b->missing = b->end - b->first;
   }
 
-  /// @brief The gradient of a layer is there: it is averaged in place from now on, until wait() returns.
-  /// @throws configuration_error when it has another size or type than its layer, or was given before
+  /// @brief Reports that the gradient of a layer is ready. It is averaged in place from now on, until wait() returns.
+  /// @throws configuration_error if its size or type differs from its layer's, or if this step has it already
   template <Vector V>
   void ready(std::size_t layer, V&& gradient) {
     static_assert(
@@ -106,16 +108,16 @@ class overlapped_mean {
         bucket& b = *buckets_[started_];
         b.call = b.mean.start_members(std::span(vectors_).subspan(b.first, b.end - b.first), step_);
       }
-    } catch (...) {  // the layer is not ready yet
+    } catch (...) {  // mark the layer as not ready
       is_ready_[layer] = false;
       ++buckets_[bucket_of_[layer]]->missing;
       throw;
     }
   }
 
-  /// @brief Returns when all gradients are means, and ends the step.
-  /// @throws configuration_error naming a layer that was never ready, after the calls that were started have ended (other
-  ///         workers then learn by their deadline); what a call threw
+  /// @brief Waits until all gradients are means, and ends the step.
+  /// @throws configuration_error naming a layer that was never ready, after all started calls have ended (the other
+  ///         workers throw when their deadline expires); the error of a call
   void wait() {
     if (!running_) return;
     running_ = false;
@@ -133,22 +135,22 @@ class overlapped_mean {
         throw configuration_error(
             where_ + "layer \"" + model_[k].name + "\" was not ready at the end of step " +
             std::to_string(step_) +
-            ", so it and what comes after it was not averaged; give a vector of zeros for a "
-            "layer that a step does not use");
+            ", so it and later layers were not averaged; pass zeros for layers that a step does not use");
   }
 
-  /// Calls of a step.
+  /// The number of buckets, that is, of calls in a step.
   std::size_t buckets() const { return buckets_.size(); }
-  /// Number of the call that a layer travels in; 0 is sent first.
+  /// The number of the bucket of a layer; bucket 0 is sent first.
   std::size_t bucket_of(std::size_t layer) const { return bucket_of_[layer]; }
 
-  /// @brief Another operator for a layer; see layered_mean::assign.
-  /// @throws configuration_error within a step, or when it does not fit
+  /// @brief Replaces the operator of a layer; see layered_mean::assign.
+  /// @throws configuration_error within a step, or if the operator does not fit
   void assign(std::size_t layer, any_quantizer const& op) {
     if (layer >= model_.size())
       throw configuration_error(where_ + "there is no layer " + std::to_string(layer) + " among " +
                                 std::to_string(model_.size()));
-    if (running_) throw configuration_error(where_ + "operators change between steps; call wait() first");
+    if (running_)
+      throw configuration_error(where_ + "operators cannot change within a step; call wait() first");
     bucket& b = *buckets_[bucket_of_[layer]];
     b.mean.assign(layer - b.first, op);
   }
@@ -175,11 +177,11 @@ class overlapped_mean {
     auto const& l = model_[layer];
     if (length != l.size || type != l.type)
       throw configuration_error(where_ + "layer \"" + l.name + "\" has " + std::to_string(l.size) +
-                                " values of " + name_of(l.type) + " and its gradient " +
+                                " values of " + name_of(l.type) + ", but its gradient has " +
                                 std::to_string(length) + " of " + name_of(type));
     if (is_ready_[layer])
-      throw configuration_error(where_ + "layer \"" + l.name + "\" was ready before in step " +
-                                std::to_string(step_) + "; add up gradients before giving them");
+      throw configuration_error(where_ + "ready() was called twice for layer \"" + l.name + "\" in step " +
+                                std::to_string(step_) + "; accumulate gradients first");
   }
 
   std::string where_;

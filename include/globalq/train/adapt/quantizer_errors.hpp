@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the expected squared error of a quantizer on given values, exactly and without encoding them.
+/// @brief adapt: computes the expected squared error of a quantizer on given values, exactly and without encoding.
 
 #include "../../operator/vector_codec.hpp"
 #include "error_table.hpp"
@@ -38,16 +38,17 @@ GLOBALQ_LOOP double fractions(float const* x, std::size_t n, double gain, double
 
 }  // namespace detail
 
-/// @brief E||C(x) - x||^2 of an operator that encodes x by its own norms, as vector_codec does.
+/// @brief E||C(x) - x||^2 of an operator that encodes x with its own norms, as vector_codec does.
 ///
-/// Stochastic rounding between levels a and c of a bucket with unit u adds u^2 (c - y)(y - a) with y = |x| / u, a shift
-/// that is taken back u^2 d^2 / 12 with d the distance of levels, rounding to nearest the square of its distance.
+/// Stochastic rounding between levels a and c of a bucket with scale u adds u^2 (c - y)(y - a) with y = |x| / u; a
+/// shift that is shifted back adds u^2 d^2 / 12 with d the distance of levels; rounding to nearest adds the squared
+/// distance.
 /// @complexity   one pass, and one for the norms
 /// @source       docs/theory.md; checked against encodings in tests/adapt
 class quantizer_error {
  public:
   /// @param op     a quantizer or any_quantizer
-  /// @param space  where norms are computed; a host execution space
+  /// @param space  host execution space that computes norms
   /// @throws       configuration_error when the policies do not fit together
   template <class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
   explicit quantizer_error(Operator const& op, Space const& space = Space())
@@ -62,7 +63,7 @@ class quantizer_error {
     levels_.insert(levels_.begin(), facts_.zero_free ? -levels_.front() : 0.0);
   }
 
-  /// @throws  configuration_error when a value exceeds the scale of norm::fixed; non_finite_error
+  /// @throws  configuration_error if a value exceeds the scale of norm::fixed; non_finite_error
   double operator()(std::span<float const> x) const {
     if (x.empty()) return 0;
     kernel::float_environment const exact;
@@ -74,7 +75,7 @@ class quantizer_error {
     for (std::size_t b = 0; b < statistics.size(); ++b) {
       if (!statistics[b].finite())
         throw non_finite_error("globalq: quantizer_error: values " + std::to_string(b * width) +
-                               " and following hold NaN or infinity");
+                               " and following contain NaN or infinity");
       double const unit = facts_.fixed_scale > 0 ? facts_.fixed_scale
                           : facts_.own_norm != nullptr
                               ? own_unit(x, width, b)
@@ -90,7 +91,7 @@ class quantizer_error {
   }
 
  private:
-  /// That of a norm of one's own.
+  /// The scale of a user's norm.
   double own_unit(std::span<float const> x, std::size_t width, std::size_t b) const {
     std::span<float const> const values = x.subspan(b * width, std::min(width, x.size() - b * width));
     globalq::detail::own_statistic found;
@@ -104,7 +105,7 @@ class quantizer_error {
     return unit;
   }
 
-  /// In units of unit^2.
+  /// In units of the squared scale.
   double of_bucket(std::span<float const> x, double unit) const {
     double const n = static_cast<double>(x.size()), gap = 1.0 / size_;
     if (facts_.shifts) return n * gap * gap / 12;
@@ -127,13 +128,13 @@ class quantizer_error {
   kernel::host_executor on_;
   globalq::detail::operator_facts facts_;
   std::uint32_t size_ = 0;
-  std::vector<double> levels_;  // fractions of the unit, ascending; the first is zero, or minus the second
+  std::vector<double> levels_;  // fractions of the scale, ascending; the first is zero, or minus the second
 };
 
-/// @brief Quantizers as a family: one candidate for each operator, with the bytes of its frame.
+/// @brief The family of quantizers: one candidate for each operator, whose cost is the bytes of its frame.
 ///
-/// Where frames differ in length (wire::elias and others) bytes are the most there can be.
-/// @param space  where norms are computed; a host execution space
+/// If frames vary in length (wire::elias and others), the cost is the largest number of bytes.
+/// @param space  host execution space that computes norms
 template <class Space = Kokkos::DefaultHostExecutionSpace>
 family quantizers(std::vector<any_quantizer> const& operators, Space const& space = Space()) {
   struct one {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: how each layer's candidate is chosen, whichever paper the way is from.
+/// @brief adapt: rules, which choose each layer's candidate; common to the methods of all papers.
 
 #include "choices.hpp"
 
@@ -11,19 +11,19 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// What rules know of a layer besides its candidates.
+/// The facts about a layer that rules use besides its candidates.
 struct layer_point {
   double size = 0;  ///< values
   double norm = 0;  ///< l2 norm of its accumulated gradient
 };
 
-/// @brief How a choice is made: rule(table, points, budget, reference) -> selection.
+/// @brief A rule makes a choice: rule(table, points, budget, reference) -> selection.
 ///
-/// The reference is a choice that keeps the budget where alpha is 1 or more.
+/// The reference is a choice that meets the budget if alpha is 1 or more.
 using rule = std::function<selection(choice_table const&, std::span<layer_point const>, double,
                                      std::span<std::uint32_t const>)>;
 
-/// @brief A rule of lgreco, cgx_kmeans, cgx_linear or cgx_bayes with its settings.
+/// @brief The rule of lgreco, cgx_kmeans, cgx_linear or cgx_bayes with its settings.
 template <class Solver>
 rule rule_of(Solver solver) {
   return [solver](choice_table const& table, std::span<layer_point const> points, double budget,

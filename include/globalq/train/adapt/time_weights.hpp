@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: how long a byte of each communication bucket takes, from measured steps; costs become seconds.
+/// @brief adapt: measures the time a byte of each communication bucket takes, and converts costs to seconds.
 ///
-/// Trainers send layers in buckets while the backward pass still runs, so a byte of the last bucket costs more time than one
-/// of the first. Here a bucket is such a group of layers, not a run of values with a scale.
+/// Trainers send layers in buckets while the backward pass still runs, so a byte of the last bucket costs more time
+/// than one of the first. Here a bucket is such a group of layers, not a run of values that share a scale.
 
 #include "rule.hpp"
 
@@ -18,8 +18,9 @@ namespace GLOBALQ_ABI::adapt {
 struct time_model {
   double base = 0;
   std::vector<double> seconds_per_byte;  ///< T(b) of each bucket, not negative
-  double score = 0;  ///< R^2: the share of the samples' variance that it explains, outliers weighted down
+  double score = 0;  ///< R^2: the share of the samples' variance that the model explains, robustly weighted
 
+  /// The seconds for given bytes of each bucket.
   double operator()(std::span<double const> bytes) const {
     double t = base;
     for (std::size_t b = 0; b < seconds_per_byte.size() && b < bytes.size(); ++b)
@@ -30,27 +31,27 @@ struct time_model {
 
 /// @brief Fits T(b) to measured steps by linear regression.
 ///
-/// Measure the time from the first bucket's start to the last one's end, for several sets of parameters.
+/// Measure the time from the first bucket's start to the last one's end, for several choices of parameters.
 /// @code
 /// gq::adapt::time_regression times(buckets);
 /// times.add(bytes_of_each_bucket, seconds);               // many times
 /// auto const by_time = gq::adapt::weighted(table, bucket_of_layer, times.fit());
 /// @endcode
-/// Samples far off (a step that something else disturbed) count less: Huber's weights, with the spread from the median of the
-/// residuals. No coefficient is negative. What the samples do not tell, because buckets always grew together or one never
-/// changed, is taken to be as for all bytes together.
-/// @determinism  a function of the samples on one machine; each worker measures its own, so agree.hpp averages costs
+/// Outliers (a step that something else disturbed) count less: Huber's weights, with the spread from the median of the
+/// residuals. No coefficient is negative. If the samples cannot distinguish buckets, because they always grew together
+/// or one never changed, these buckets get the coefficient of all bytes together.
+/// @determinism  a function of the samples on one machine; each worker measures its own, and agree.hpp averages costs
 /// @source       Markov 2024 (thesis), section 4.5, "Optimizing for Time"; Huber 1964
 class time_regression {
  public:
-  /// @throws configuration_error for no buckets
+  /// @throws configuration_error if there are no buckets
   explicit time_regression(std::size_t buckets) : buckets_(buckets) {
     if (buckets == 0) throw configuration_error("globalq: time_regression: no buckets; give at least one");
   }
 
   /// @param bytes    of each bucket in a step
-  /// @param seconds  that its exchange took
-  /// @throws         configuration_error for another number of buckets, or what is no number or negative
+  /// @param seconds  duration of the exchange
+  /// @throws         configuration_error if the number of buckets differs, or a number is negative or not finite
   void add(std::span<double const> bytes, double seconds) {
     bool good = is_finite(seconds) && seconds >= 0 && bytes.size() == buckets_;
     for (double b : bytes) good = good && is_finite(b) && b >= 0;
@@ -58,7 +59,7 @@ class time_regression {
       throw configuration_error("globalq: time_regression: a sample of " + std::to_string(bytes.size()) +
                                 " buckets in " + detail::text_of(seconds) + " s for " +
                                 std::to_string(buckets_) +
-                                " buckets; give finite bytes and seconds that are not negative");
+                                " buckets; give finite, non-negative bytes and seconds");
     seconds_.push_back(seconds);
     try {
       bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
@@ -70,12 +71,12 @@ class time_regression {
 
   std::size_t samples() const { return seconds_.size(); }
 
-  /// @throws      configuration_error when all samples have the same bytes: vary the parameters
+  /// @throws      configuration_error if all samples have the same bytes: vary the parameters
   /// @complexity  O(samples * buckets^2)
   time_model fit() const {
     std::size_t const n = samples(), m = buckets_;
-    std::vector<double> unit(m, 0.0),
-        total(n, 0.0);  // bytes in units of a bucket's largest, so that numbers are alike
+    // bytes are scaled by a bucket's largest, so that numbers have similar magnitudes
+    std::vector<double> unit(m, 0.0), total(n, 0.0);
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t b = 0; b < m; ++b) {
         unit[b] = std::max(unit[b], bytes_[i * m + b]);
@@ -83,9 +84,9 @@ class time_regression {
       }
     auto const [least, most] = std::minmax_element(total.begin(), total.end());
     if (n < 2 || *least == *most)
-      throw configuration_error(
-          "globalq: time_regression: " + std::to_string(n) +
-          " samples, all of the same bytes, tell no time a byte; measure steps with other parameters");
+      throw configuration_error("globalq: time_regression: " + std::to_string(n) +
+                                " samples, all of the same bytes, do not determine the time of a byte; "
+                                "measure steps with other parameters");
     std::vector<double> weights(n, 1.0), x(n * m), slope(m), prior(m);
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t b = 0; b < m; ++b) x[i * m + b] = unit[b] > 0 ? bytes_[i * m + b] / unit[b] : 0;
@@ -121,7 +122,7 @@ class time_regression {
     return r;
   }
 
-  /// Of all bytes together; not negative.
+  /// The slope of all bytes together; not negative.
   double common_slope(std::vector<double> const& w, std::vector<double> const& total) const {
     double sum = 0, mx = 0, my = 0, xx = 0, xy = 0;
     for (std::size_t i = 0; i < total.size(); ++i)
@@ -134,7 +135,8 @@ class time_regression {
     return xx > 0 ? std::max(0.0, xy / xx) : 0;
   }
 
-  /// Weighted least squares with slopes >= 0, drawn a little toward the prior, by coordinate descent; returns the base.
+  /// Weighted least squares with slopes >= 0, pulled slightly toward the prior, by coordinate descent; returns the
+  /// base.
   double solve(std::vector<double> const& w, std::vector<double> const& x, std::vector<double> const& prior,
                std::vector<double>& slope) const {
     std::size_t const n = samples(), m = buckets_;
@@ -192,7 +194,7 @@ class time_regression {
 
 /// @brief The same table with costs in seconds: each layer's bytes times T of its bucket.
 /// @param bucket_of_layer  one for each layer
-/// @throws                 configuration_error for a bucket that the model does not have
+/// @throws                 configuration_error if the model has no such bucket
 inline choice_table weighted(choice_table const& table, std::span<std::size_t const> bucket_of_layer,
                              time_model const& times) {
   if (bucket_of_layer.size() != table.size())
@@ -202,8 +204,8 @@ inline choice_table weighted(choice_table const& table, std::span<std::size_t co
   for (std::size_t l = 0; l < table.size(); ++l) {
     if (bucket_of_layer[l] >= times.seconds_per_byte.size())
       throw configuration_error("globalq: weighted: " + table.name(l) + " is in bucket " +
-                                std::to_string(bucket_of_layer[l]) + ", and the times are of " +
-                                std::to_string(times.seconds_per_byte.size()) + "; they are counted from 0");
+                                std::to_string(bucket_of_layer[l]) + ", but there are times of " +
+                                std::to_string(times.seconds_per_byte.size()) + "; buckets count from 0");
     std::vector<candidate> of(table[l].begin(), table[l].end());
     for (candidate& c : of) c.cost *= times.seconds_per_byte[bucket_of_layer[l]];
     result.add(of, table.name(l));
@@ -213,16 +215,16 @@ inline choice_table weighted(choice_table const& table, std::span<std::size_t co
 
 /// @brief A rule that minimizes seconds instead of bytes, for chooser, adaptive_mean or baseline::adaptive.
 ///
-/// Times are asked for at each choice, at worker 0, where rules are asked: the others need none. What is found costs seconds,
-/// without time_model::base.
+/// Worker 0, which runs rules, calls times() for each choice; the other workers need no times. The selection's cost is
+/// in seconds, without time_model::base.
 /// @code
 /// gq::adapt::time_regression times(buckets);              // times.add(..) while training
 /// gq::adapt::rule const how = gq::adapt::by_time(gq::adapt::rule_of(gq::adapt::lgreco{}), bucket_of_layer,
 ///                                                [&] { return times.fit(); });
 /// @endcode
-/// @param within           the rule that chooses
+/// @param within           inner rule
 /// @param bucket_of_layer  one for each layer
-/// @returns                a rule that throws as @p within, weighted() and @p times do
+/// @returns                a rule that throws the errors of @p within, weighted() and @p times
 /// @source                 Markov 2024 (thesis), section 4.5, "Optimizing for Time"
 inline rule by_time(rule within, std::vector<std::size_t> bucket_of_layer,
                     std::function<time_model()> times) {

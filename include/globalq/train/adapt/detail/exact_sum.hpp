@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: sums of doubles without rounding, so that "within the budget" is a fact and not an estimate.
+/// @brief adapt: adds doubles without rounding, so that a comparison with the budget is exact.
 
 #include "../../../core/arithmetic.hpp"
 
@@ -13,14 +13,14 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// @brief The exact sum of up to 2^64 doubles that are finite and not negative: an integer in units of 2^-1074.
+/// @brief The exact sum of up to 2^64 finite, non-negative doubles: an integer in units of 2^-1074.
 /// @determinism integer arithmetic: the same with -ffast-math, flush-to-zero and in any order
 class exact_sum {
  public:
   exact_sum() = default;
   explicit exact_sum(double x) { add(x); }
 
-  /// @pre x is finite, and not negative
+  /// @pre x is finite and not negative
   void add(double x) {
     std::uint64_t const bits = bits_of(x) & double_magnitude, field = bits >> 52;
     std::uint64_t const mantissa =
@@ -37,7 +37,7 @@ class exact_sum {
     }
   }
 
-  /// The smallest double that is not below the sum; infinity beyond the largest.
+  /// The smallest double that is not below the sum; infinity if the sum exceeds the largest double.
   double rounded_up() const {
     std::size_t top = words;
     while (top > 0 && word_[top - 1] == 0) --top;

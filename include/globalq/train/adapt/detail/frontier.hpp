@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: the cheapest choice within a budget, exactly: sums that no other sum beats, cut off by a bound.
+/// @brief adapt: the cheapest choice within a budget, exactly: searches the sums that no other sum beats, pruned by a
+///        bound.
 ///
 /// A dynamic program without a grid keeps for the first k layers the pairs (error, cost) that no other pair beats in
-/// both. Most of them cannot lead to anything: with a price lambda on error, the rest of the layers costs at least
-/// sum min_c(cost + lambda error) - lambda (what is left of the budget), which is one number a layer. Pairs for which that
-/// exceeds the best choice known are dropped; few are left. Errors are integers in units of 2^-60 of the budget's power of
-/// two: exact where an error is at least 2^-8 of it. Rounded down every choice within the budget stays within it, so what
-/// the search says of the least cost is true of the table, and a choice that it finds may exceed the budget by less than a
-/// unit a layer; rounded up it is the other way round.
+/// both. Most of them cannot lead to the optimum: with a price lambda on error, the remaining layers cost at least
+/// sum min_c(cost + lambda error) - lambda (the remaining budget), which takes one number for each layer. The search
+/// drops pairs whose bound exceeds the best choice known; few remain. Errors are integers in units of 2^-60 of the
+/// budget's power of two, exact if an error is at least 2^-8 of it. Rounded down, every choice within the budget stays
+/// within it, so the lower bound holds for the table, but a choice that the search finds may exceed the budget by less
+/// than a unit for each layer. Rounded up, every choice found is within the budget, but the bound need not hold.
 
 #include "../choices.hpp"
 
@@ -21,39 +22,40 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// How errors become whole numbers of units.
+/// How errors are rounded to integers.
 enum class unit_rounding { down, up };
 
-/// What came of a search, of errors as they were rounded.
+/// The result of a search, for the rounded errors.
 struct frontier_result {
-  std::vector<std::uint32_t>
-      choices;               ///< the best that was found; empty: none that is cheaper than what was known
-  double lower_bound = 0;    ///< on the cost of any choice
-  bool complete = false;     ///< nothing exists that is cheaper by more than the tolerance
-  std::uint64_t states = 0;  ///< pairs that were kept
+  std::vector<std::uint32_t> choices;  ///< the best found; empty if none is cheaper than the known one
+  double lower_bound = 0;              ///< on the cost of any choice
+  bool complete = false;               ///< no choice is cheaper by more than the tolerance
+  std::uint64_t states = 0;            ///< pairs that were kept
 };
 
+/// Searches the pairs of error and cost.
 class frontier {
  public:
-  /// @param known      the cost of a choice that is there already
-  /// @param tolerance  what is not cheaper by this share is not looked for
+  /// @param known      the cost of a choice that is known already
+  /// @param tolerance  the search ignores choices that are cheaper by less than this share
   frontier(choice_table const& table, double budget, double known, double tolerance, unit_rounding errors)
       : table_(table), known_(known), tolerance_(tolerance) {
     prepare(budget, errors);
   }
 
-  /// What a choice must cost at most to be worth looking for, when another one of @p cost is known.
+  /// The largest cost that makes a choice worth searching for, if another one of @p cost is known.
   double worth(double cost) const { return cost - cost * tolerance_ - margin_; }
 
-  /// @param most  pairs to keep in a pass over the layers; more are cut to those of the best bounds. 0: only the bound
+  /// @param most  pairs to keep in a pass over the layers; of more, those of the best bounds are kept. 0: only the
+  ///              bound
   frontier_result solve(std::uint64_t most) {
     frontier_result r;
-    if (room_ < 0) {  // rounding up left no room: what is known stands
+    if (room_ < 0) {  // rounding up left no room: the known choice stays
       for (auto const& l : layers_) r.lower_bound += l.options.back().cost;
       return r;
     }
     price();
-    // narrow first: a good choice makes the cut sharp, and the next pass short
+    // narrow passes first: a good choice prunes more of the next pass
     std::uint64_t const widest = std::max<std::uint64_t>(2, most / std::max<std::size_t>(1, layers_.size()));
     for (std::uint64_t width = std::min<std::uint64_t>(64, widest); most > 0;
          width = std::min(8 * width, widest)) {
@@ -77,7 +79,7 @@ class frontier {
     std::size_t layer;
     std::vector<option> options;  // by error, ascending; costs descend
     std::size_t favorite = 0;     // the option that is cheapest at the price
-    double second = 0;            // how much more the next one costs at the price
+    double second = 0;            // the extra cost of the next option at the price
   };
   struct state {
     double cost;
@@ -90,7 +92,7 @@ class frontier {
 
   void prepare(double budget, unit_rounding errors) {
     int const e = budget == 0 ? 0 : exponent_of(budget);
-    // 2^60 steps in the budget's power of two: the budget itself is a whole number of them
+    // 2^60 steps in the budget's power of two: the budget itself is an integer number of them
     auto const units = [&](double error) {
       double const scaled = std::ldexp(error, -e);
       double const count = std::ldexp(scaled, 60);
@@ -113,7 +115,7 @@ class frontier {
       std::sort(here.options.begin(), here.options.end(), [&](option const& a, option const& b) {
         if (a.error != b.error) return a.error < b.error;
         if (a.cost != b.cost) return a.cost < b.cost;
-        return table_[l][a.number].error < table_[l][b.number].error;  // before it was rounded
+        return table_[l][a.number].error < table_[l][b.number].error;  // before rounding
       });
       std::size_t kept = 1;
       for (std::size_t k = 1; k < here.options.size(); ++k)
@@ -128,7 +130,7 @@ class frontier {
     margin_ = largest * 1e-12;
   }
 
-  /// The price of error at which the layers, each for itself, just fill the budget; and the choice that follows.
+  /// The price of error at which layers, each chosen separately, just fill the budget; and the choice that follows.
   void price() {
     struct step {
       std::size_t layer, from, to;
@@ -186,7 +188,7 @@ class frontier {
       l.second = second - least;
       bound_ += least;
     }
-    // nearly decided layers first: the search is narrow until the last
+    // nearly decided layers first, so that the search is narrow until the last ones
     std::stable_sort(layers_.begin(), layers_.end(),
                      [](auto const& a, auto const& b) { return a.second > b.second; });
   }
@@ -202,18 +204,18 @@ class frontier {
   }
 
   /// One pass over the layers.
-  /// @returns whether nothing was left out for want of room
+  /// @returns whether no pair was dropped for lack of room
   bool search(std::uint64_t width, frontier_result& r) {
     std::size_t const n = layers_.size();
     bool complete = true;
-    // what the rest costs at the price, and what its favorites cost and err
+    // cost of the remaining layers at the price, and cost and error of their favorites
     std::vector<double> rest(n + 1, 0.0), favorite_cost(n + 1, 0.0);
     std::vector<std::int64_t> favorite_error(n + 1, 0);
     for (std::size_t i = n; i-- > 0;) {
       option const& f = layers_[i].options[layers_[i].favorite];
       rest[i] = rest[i + 1] + f.cost + lambda_ * static_cast<double>(f.error);
       favorite_cost[i] = favorite_cost[i + 1] + f.cost;
-      // beyond the room all are alike; a sum of many would be no 64-bit number
+      // above the room all values are equivalent; an unlimited sum could overflow 64 bits
       favorite_error[i] = std::min(favorite_error[i + 1] + f.error, room_ + 1);
     }
     double const budget_worth = lambda_ * static_cast<double>(room_);
@@ -265,7 +267,7 @@ class frontier {
     return complete;
   }
 
-  /// Keeps the states of the best bounds, in their order; among equals some of small errors and some of large ones.
+  /// Keeps the states of the best bounds, in order; of equal bounds some of small errors and some of large ones.
   void cut(std::vector<state>& states, std::uint64_t width) {
     auto const priced = [&](state const& s) { return s.cost + lambda_ * static_cast<double>(s.error); };
     priced_.clear();
@@ -284,7 +286,7 @@ class frontier {
     });
   }
 
-  /// Takes down the choice of a state after layer @p end, completed by favorites.
+  /// Records the choice of a state after layer @p end, completed by favorites.
   void keep(std::uint32_t at, std::size_t end, std::vector<std::vector<node>> const& history) {
     std::vector<std::uint32_t> choices(table_.size());
     for (choices_of_layer const& l : layers_) choices[l.layer] = l.options[l.favorite].number;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: a Gaussian process through a few dozen points, and how much better another point may be expected to be.
+/// @brief adapt: a Gaussian process through a few dozen points, and the expected improvement at another point.
 
 #include "../../../core/detail/abi.hpp"
 
@@ -15,7 +15,7 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// a = l l^T in the lower triangle, n x n; false where a is not positive definite.
+/// a = l l^T in the lower triangle, n x n; false if a is not positive definite.
 inline bool cholesky(std::vector<double>& a, std::size_t n) {
   for (std::size_t j = 0; j < n; ++j) {
     for (std::size_t i = j; i < n; ++i) {
@@ -36,9 +36,9 @@ inline void solve_lower(std::vector<double> const& l, std::size_t n, double* x) 
   }
 }
 
-/// @brief A function seen at some points of the unit cube: mean and deviation elsewhere.
+/// @brief Estimates a function from its values at some points of the unit cube.
 ///
-/// Squared exponential kernel of the length scale, out of four, that makes the values most likely.
+/// Squared exponential kernel; of four length scales, the one that makes the values most likely.
 class gaussian_process {
  public:
   using point = std::vector<double>;

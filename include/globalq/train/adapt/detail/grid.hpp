@@ -11,7 +11,8 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// @brief Errors in steps of budget / steps, rounded up: what adds up to at most `steps` is within the budget, exactly.
+/// @brief Errors in steps of budget / steps, rounded up: if they add up to at most `steps`, the exact sum is within the
+///        budget.
 class error_grid {
  public:
   /// @pre budget is finite and not negative; 1 <= steps < 2^31
@@ -23,7 +24,7 @@ class error_grid {
     while (std::fma(step_, static_cast<double>(steps), -whole) > 0) step_ = std::nextafter(step_, 0.0);
   }
 
-  /// The smallest k with k steps >= error; steps + 1 for an error that no budget has room for.
+  /// The smallest k with k steps >= error; steps + 1 for an error above the budget.
   std::uint32_t operator()(double error) const {
     if (error == 0) return 0;
     if (!(error <= budget_)) return steps_ + 1;
@@ -41,7 +42,7 @@ class error_grid {
   double step_ = 0;
 };
 
-/// best = min(best, before + cost), and where it is that.
+/// best = min(best, before + cost); which = number where that sum is the smaller one.
 GLOBALQ_LOOP void relax(double const* before, double cost, double number, double* best, double* which,
                         std::uint32_t count) {
   GLOBALQ_INDEPENDENT
@@ -52,28 +53,28 @@ GLOBALQ_LOOP void relax(double const* before, double cost, double number, double
   }
 }
 
-/// Numbers of candidates as bytes, which is what is kept of a row.
+/// Converts numbers of candidates to bytes, in which each row is kept.
 GLOBALQ_LOOP void narrow(double const* which, std::uint8_t* kept, std::uint32_t count) {
   GLOBALQ_INDEPENDENT
   for (std::uint32_t e = 0; e < count; ++e) kept[e] = static_cast<std::uint8_t>(static_cast<int>(which[e]));
 }
 
-/// @brief The cheapest choice whose rounded errors add up to at most `steps`; empty when there is none.
+/// @brief The cheapest choice whose rounded errors add up to at most `steps`; empty if there is none.
 /// @complexity  O(layers * candidates * steps) time, layers * steps bytes
 inline std::vector<std::uint32_t> cheapest_on_grid(choice_table const& table, double budget,
                                                    std::uint32_t steps) {
   error_grid const grid(budget, steps);
   std::uint32_t const row = steps + 1;
-  double const never = std::numeric_limits<double>::max();  // not infinity, which -ffast-math may assume away
+  double const never = std::numeric_limits<double>::max();  // -ffast-math may assume away infinity
   std::vector<double> before(row, 0.0), best(row), which(row);
   std::vector<std::uint8_t> kept(table.size() * std::size_t{row});
-  std::vector<std::uint32_t> taken;  // of all candidates, in steps
+  std::vector<std::uint32_t> taken;  // the errors of all candidates, in steps
   for (candidate const& c : table.all()) taken.push_back(grid(c.error));
 
   std::size_t first = 0;
   for (std::size_t l = 0; l < table.size(); ++l) {
     std::span<candidate const> const of = table[l];
-    // in pieces that stay in the first cache, whatever the number of candidates
+    // in pieces that stay in the first-level cache, whatever the number of candidates
     constexpr std::uint32_t piece = 512;
     for (std::uint32_t begin = 0; begin < row; begin += piece) {
       std::uint32_t const end = std::min(begin + piece, row);
@@ -92,7 +93,7 @@ inline std::vector<std::uint32_t> cheapest_on_grid(choice_table const& table, do
   }
   if (!(before[steps] < never)) return {};
 
-  // among equals the smallest error; rows do not rise
+  // of equal costs take the smallest error; rows do not rise
   std::uint32_t e = static_cast<std::uint32_t>(
       std::partition_point(before.begin(), before.end(), [&](double cost) { return cost > before[steps]; }) -
       before.begin());

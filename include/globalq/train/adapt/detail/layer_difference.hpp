@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: which layer workers disagree about, once they know that it is the operator of some.
+/// @brief adapt: finds the layer whose operator differs between workers.
 
 #include "../../../call/detail/worker_texts.hpp"
 #include "../../../core/error.hpp"
@@ -15,15 +15,15 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// @brief The first layer whose operator differs, and whose: the same sentence on every worker.
-/// @param t       endpoint of this worker; all call, with as many layers
-/// @param hashes  of each layer's operator
-/// @param name    name(layer) of an operator
-/// @param layer   layer(k): a layer's number and name
+/// @brief Describes the first layer whose operator differs, and the worker; the same text on every worker.
+/// @param t       endpoint of this worker; all workers call, with the same number of layers
+/// @param hashes  the hash of each layer's operator
+/// @param name    name(k): the name of the operator of layer k
+/// @param layer   layer(k): the number and name of layer k
 template <Transport T, class Operator, class Layer>
 std::string layer_difference(T& t, std::vector<std::uint64_t> const& hashes, Operator const& name,
                              Layer const& layer) {
-  struct memory {  // what a transfer may touch when the exchange is given up
+  struct memory {  // memory that a transfer may still touch after the exchange has failed
     std::vector<std::uint64_t> mine, all;
   };
   auto const kept = std::make_shared<memory>();

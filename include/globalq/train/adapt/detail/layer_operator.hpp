@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: a layer's operator, as a schedule among so many workers makes of it.
+/// @brief adapt: a layer's operator, resolved for a schedule and a number of workers.
 
 #include "../../../operator/any_quantizer.hpp"
 #include "../../../operator/detail/operator_codec.hpp"
@@ -17,11 +17,11 @@ namespace GLOBALQ_ABI::adapt::detail {
 struct layer_operator {
   globalq::detail::operator_facts facts;
   globalq::detail::resolution resolved;  ///< may be a refusal
-  std::uint64_t hash = 0;                ///< without the values of its levels
+  std::uint64_t hash = 0;                ///< does not cover the values of the levels
   std::unique_ptr<globalq::detail::operator_codec> codec;
 
   layer_operator() = default;
-  /// Without a codec.
+  /// Leaves the codec empty.
   layer_operator(any_quantizer const& op, globalq::schedule::erased const& schedule, int workers)
       : facts(op.facts()),
         resolved(globalq::detail::resolve(facts, schedule.facts(workers), workers)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: what a call of a layered_mean costs, by the operators of its layers.
+/// @brief adapt: the plan of a call of a layered_mean, from the operators of its layers.
 
 #include "../../../call/detail/group_plan.hpp"
 #include "../../../plan/plan.hpp"
@@ -18,11 +18,11 @@
 
 namespace GLOBALQ_ABI::adapt::detail {
 
-/// Adds up what layers send, hold and lose. It keeps references.
+/// Adds up bytes, memory and errors of the layers. Keeps references to its arguments.
 class layered_plan {
  public:
-  /// @param layers  operators, one a layer
-  /// @param plain   float32: what nodes add in
+  /// @param layers  one operator for each layer
+  /// @param plain   the float32 operator, in which nodes add
   layered_plan(model_layout const& model, std::span<layer_operator const> layers, layer_operator const& plain,
                globalq::schedule::erased const& schedule, int workers, std::size_t chunk_bytes)
       : model_(model),
@@ -32,7 +32,7 @@ class layered_plan {
         workers_(workers),
         chunk_bytes_(chunk_bytes) {}
 
-  /// @param ops  of the layers, as calls have them
+  /// @param ops  the operators of the layers, as calls use them
   globalq::plan of(globalq::detail::group_operators const& ops) const {
     std::vector<vector_group::member> members;
     for (layer const& l : model_) members.push_back({{nullptr, l.type}, {nullptr, l.type}, l.size});
@@ -87,7 +87,7 @@ class layered_plan {
   }
 
  private:
-  /// Of the frames in which nodes add all layers in float32.
+  /// The sizes of frames in which nodes add all layers in float32.
   schedule::detail::piece_sizes sums_sizes(std::span<vector_group::member const> members,
                                            ::globalq::partition const& cut, int parts) const {
     globalq::detail::operator_codec* const none = nullptr;
@@ -100,7 +100,7 @@ class layered_plan {
     return globalq::detail::counting_group(places, ops, codecs, false).sizes(cut, parts);
   }
 
-  /// Norms that are exchanged, as host_call does.
+  /// Calls f for the exchanges of norms that host_call makes.
   /// @param f  f(buckets, widths) for each exchange
   template <class F>
   void each_exchange(F const& f) const {

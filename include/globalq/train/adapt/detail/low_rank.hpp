@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: how well a matrix is approximated by each rank: subspace iteration, and the eigenvalues of what it finds.
+/// @brief adapt: the approximation error of a matrix for each rank, by subspace iteration and eigenvalues.
 
 #include "../../../core/arithmetic.hpp"
 
@@ -46,7 +46,8 @@ inline std::vector<double> eigenvalues(std::vector<double> a, std::size_t n) {
   return values;
 }
 
-/// Makes the r columns of a (n x r, row by row) orthonormal, or zero where they depend on those before; twice, for accuracy.
+/// Makes the r columns of a (n x r, by rows) orthonormal, or zero if they depend on earlier ones; two passes, for
+/// accuracy.
 inline void orthonormalize(std::vector<double>& a, std::size_t n, std::size_t r) {
   for (std::size_t c = 0; c < r; ++c) {
     double before = 0;
@@ -76,16 +77,17 @@ inline void multiply(float const* m, std::size_t n, std::size_t k, double unit, 
     }
 }
 
-/// @brief min ||M - X||^2 over matrices X of rank k, for k = 0 .. rank, as five power steps from fixed directions find it.
-/// @param m  rows x columns, row by row
-/// @returns  rank + 1 numbers, not rising
+/// @brief min ||M - X||^2 over matrices X of rank k, for k = 0 .. rank, as found by five power steps from fixed
+///        directions.
+/// @param m  rows x columns, by rows
+/// @returns  rank + 1 numbers that do not rise
 inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t rows, std::size_t columns,
                                            std::size_t rank) {
   std::vector<double> errors(rank + 1, 0.0);
   double largest = 0, sum = 0;
   for (float x : m) largest = std::max(largest, std::fabs(static_cast<double>(x)));
   if (largest == 0) return errors;
-  double const unit = power_of_two(-exponent_of(largest));  // squares neither overflow nor vanish
+  double const unit = power_of_two(-exponent_of(largest));  // so that squares neither overflow nor underflow
   for (float x : m) sum += static_cast<double>(x) * unit * (static_cast<double>(x) * unit);
   std::size_t const r = std::min({rank, rows, columns});
   std::vector<double> q(columns * r), p, gram(r * r, 0.0);
