@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: the statistics of all workers become levels that are the same bits on every worker.
+/// @brief learn: computes levels from the statistics of all workers, the same bits on every worker.
 ///
-/// Worker 0 adds up the statistics, solves, and sends the levels to all. Solvers use logarithms and exponentials, which
-/// differ between machines, so levels that every worker computed for itself could differ in their last bits.
+/// Worker 0 adds up the statistics, solves, and broadcasts the levels. Solvers use logarithms and exponentials, which
+/// differ between machines; so if every worker computed the levels itself, they could differ in their last bits.
 
 #include "../../transport/collectives.hpp"
 #include "../../transport/root_decides.hpp"
@@ -17,31 +17,31 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// What came of an exchange, the same on every worker.
+/// The result of an exchange, the same on every worker.
 enum class learning_status : std::uint32_t {
   learned,           ///< there are new levels
   nothing_to_learn,  ///< no worker has a value other than zero
-  non_finite         ///< a worker has a NaN or infinity: what it would teach is worth nothing
+  non_finite         ///< a worker has NaN or infinity, so no worker learns
 };
 
 /// @brief The levels that all workers agreed on.
 struct agreement {
   learning_status what = learning_status::nothing_to_learn;
-  solution found;  ///< where learned
+  solution found;  ///< if learned
 };
 
-/// What must be equal on all workers besides the statistics' own settings; 0 where it does not matter.
+/// Numbers that must be equal on all workers besides the statistics' own settings; 0 if not used.
 struct exchange_facts {
   std::uint64_t step = 0;    ///< of the training
   std::uint64_t length = 0;  ///< values of the vector
   std::uint64_t bucket = 0;
   std::uint32_t q = 0, p = 0;  ///< orders of the norm
-  std::uint32_t settings = 0;  ///< a number for what else workers have alike
+  std::uint32_t settings = 0;  ///< a hash of other settings
 };
 
 namespace detail {
 
-/// What a worker tells before any statistics travel.
+/// A worker's part of the handshake that precedes the statistics.
 struct opening {
   std::uint64_t step, length, bucket;
   std::uint32_t q, p;
@@ -55,7 +55,7 @@ struct opening {
 };
 static_assert(sizeof(opening) == 64 && std::is_trivially_copyable_v<opening>);
 
-/// What worker 0 tells all.
+/// Worker 0 broadcasts this to all.
 struct verdict {
   std::uint32_t count, zero_free, converged;
   std::int32_t iterations;
@@ -63,7 +63,7 @@ struct verdict {
   double values[128];
 };
 
-/// Everything a transfer may still touch when an exchange is given up.
+/// All memory that a transfer may still touch after an exchange has failed.
 struct memory {
   std::vector<opening> openings;
   std::vector<wide> sums, theirs;
@@ -83,7 +83,7 @@ inline opening opening_of(exchange_facts const& f) {
   return o;
 }
 
-/// Throws the same error on every worker where two workers differ.
+/// Throws the same error on every worker if two workers differ.
 inline void check(std::span<opening const> all) {
   auto const compare = [&](char const* what, auto const& get) {
     for (std::size_t r = 1; r < all.size(); ++r)
@@ -95,9 +95,8 @@ inline void check(std::span<opening const> all) {
   for (std::size_t r = 1; r < all.size(); ++r)
     if (all[r].version != all[0].version)
       throw disagreement_error(
-          "globalq: learn::agree: of workers 0 and " + std::to_string(r) +
-          " only one is about to learn levels, or they have other versions of globalq; let all "
-          "workers do so at the same steps");
+          "globalq: learn::agree: only one of ranks 0 and " + std::to_string(r) +
+          " is in this step, or versions differ; call it on every worker at the same steps");
   compare("the kind of statistics", [](opening const& o) { return o.kind; });
   compare("step", [](opening const& o) { return o.step; });
   compare("length", [](opening const& o) { return o.length; });
@@ -110,7 +109,7 @@ inline void check(std::span<opening const> all) {
   compare("fraction bits", [](opening const& o) { return o.second; });
 }
 
-/// Exchanges openings; finds disagreement.
+/// Performs the handshake; throws if workers differ.
 template <Transport T>
 void open(T& t, opening const& mine, memory& m) {
   m.openings.resize(static_cast<std::size_t>(t.size()));
@@ -135,7 +134,7 @@ inline void describe(normals const& s, opening& o) {
   o.empty = s.empty();
 }
 
-/// The histogram of all workers, at worker 0. Integers, so the order in which a tree adds them changes nothing.
+/// Computes the histogram of all workers on worker 0. Sums are integers, so the order of additions does not matter.
 template <Transport T>
 void collect(T& t, histogram& h, memory& m) {
   int exponent = histogram::lowest();
@@ -157,7 +156,7 @@ void collect(T& t, histogram& h, memory& m) {
   }
   std::copy(m.sums.begin(), m.sums.end(), h.sums().begin());
 }
-/// The parts of all workers, in order of ranks.
+/// Collects the parts of all workers, in order of ranks.
 template <Transport T>
 void collect(T& t, normals& s, memory& m) {
   std::size_t const each = s.samples();
@@ -172,8 +171,8 @@ void collect(T& t, normals& s, memory& m) {
 inline bins bins_of(histogram const& h) { return h.result(); }
 inline bins bins_of(normals const& s) { return s.result(histogram{}.edges()); }
 
-/// What a solver makes of the statistics.
-/// @throws whatever the solver does; configuration_error for levels that no table takes
+/// Runs the solver on the statistics.
+/// @throws the solver's error; configuration_error for levels that no table accepts
 template <class Statistics, class Solver>
 verdict judge(Statistics const& all, Solver const& solver) {
   solution const s = solver(bins_of(all));
@@ -191,7 +190,7 @@ verdict judge(Statistics const& all, Solver const& solver) {
   return v;
 }
 
-/// f(memory), which outlives it where transfers may still touch it.
+/// Runs f(memory); the memory outlives it if transfers may still touch it.
 template <Transport T, class F>
 auto with_memory(T& t, F const& f) {
   auto const m = std::make_shared<memory>();
@@ -200,17 +199,18 @@ auto with_memory(T& t, F const& f) {
 
 }  // namespace detail
 
-/// @brief Adds up the statistics of all workers, solves at worker 0, and gives all workers the same levels.
+/// @brief Adds up the statistics of all workers, solves on worker 0, and returns the same levels on all workers.
 ///
 /// @param t       endpoint of this worker; all workers call
 /// @param mine    a histogram or normals; taken by value
-/// @param solver  solver(bins) -> solution, such as optimal; only worker 0 calls it
-/// @param facts   what else must be equal on all workers
-/// @throws        on every worker alike: disagreement_error where workers differ in settings or facts,
-///                configuration_error where the solver throws or gives levels that no table takes; transport_error
-/// @complexity    of a histogram 32 bytes a bin to each of at most ceil(log2 n) workers; of normals 24 bytes a sample,
-///                n - 1 times; 1.6 KiB down a tree
-/// @determinism   levels are the same bits on every worker; of a histogram they do not depend on the order of the workers
+/// @param solver  solver(bins) -> solution, such as optimal; called only on worker 0
+/// @param facts   other numbers that must be equal on all workers
+/// @throws        the same on every worker: disagreement_error if workers differ in settings or facts,
+///                configuration_error if the solver throws or returns levels that no table accepts; transport_error
+/// @complexity    for a histogram 32 bytes a bin to each of at most ceil(log2 n) workers; for normals 24 bytes a
+///                sample, n - 1 times; 1.6 KiB down a tree
+/// @determinism   levels are the same bits on every worker; those of a histogram do not depend on the order of the
+///                workers
 template <Transport T, class Statistics, class Solver>
 agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts const& facts = {}) {
   return detail::with_memory(t, [&](detail::memory& m) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: a distribution cut into bins of known mass and mean: what statistics give and solvers take.
+/// @brief learn: a distribution in bins of known mass and mean: the output of statistics and the input of solvers.
 
 #include "distribution.hpp"
 
@@ -23,7 +23,7 @@ struct bins {
 
 /// @brief The bins of a distribution between given edges.
 /// @param edge  ascending, from 0 to 1
-/// @complexity  one evaluation of F an edge
+/// @complexity  one evaluation of F for each edge
 template <Distribution F>
 bins discretize(F const& f, std::vector<double> edge) {
   bins b;

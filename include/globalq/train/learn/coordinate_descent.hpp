@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: ALQ: each level in turn is moved to where it is best while its neighbors stay.
+/// @brief learn: ALQ: moves each level in turn to its best place between its neighbors.
 
 #include "piecewise_uniform.hpp"
 #include "variance.hpp"
@@ -13,7 +13,7 @@ namespace GLOBALQ_ABI::learn {
 
 namespace detail {
 
-/// The best place of level i between its neighbors: where Psi, convex in this level, has its least value.
+/// The best place of level i between its neighbors: the minimum of Psi, which is convex in this level.
 template <Distribution F>
 double best_place(F const& f, level_set const& l, std::size_t i) {
   double const c = l.values[i + 1];
@@ -23,7 +23,7 @@ double best_place(F const& f, level_set const& l, std::size_t i) {
     moments const gap = to_c - f.below(a);
     return f.quantile(to_c.mass - (gap.first - a * gap.mass) / (c - a));
   }
-  // without zero: 2 b F(b) = integral over (b, c] of (c - r) dF; the left side rises with b, the right side falls
+  // without zero: 2 b F(b) = integral over (b, c] of (c - r) dF; the left side rises with b, and the right side falls
   double low = 0, high = c;
   for (int k = 0; k < 64; ++k) {
     double const b = 0.5 * (low + high);
@@ -38,19 +38,19 @@ double best_place(F const& f, level_set const& l, std::size_t i) {
 
 /// @brief ALQ: coordinate descent on the variance.
 ///
-/// From the left to the right each level becomes F^-1( F(c) - integral over (a, c] of (r - a)/(c - a) dF ), a and c its
+/// From left to right, each level becomes F^-1( F(c) - integral over (a, c] of (r - a)/(c - a) dF ), with a and c its
 /// neighbors. No update raises the variance. Finds a local minimum, which depends on the start; optimal finds the
 /// global one.
-/// @complexity  O(size log bins) a sweep
+/// @complexity  O(size log bins) for each sweep
 /// @source      Faghri et al. 2020, section 3.1, Theorem 1; without zero appendix B.3.2
 struct coordinate_descent {
   std::uint32_t size = 7;                         ///< levels above zero
   bool zero_free = false;                         ///< levels +-l_1, ..., +-1 instead of 0, l_1, ..., 1
-  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  std::optional<level_set> start = std::nullopt;  ///< if empty: evenly spaced
   int max_sweeps = 200;
-  double tolerance = 1e-5;  ///< done when a sweep lowers the variance by less than this share of it
+  double tolerance = 1e-5;  ///< stops when a sweep lowers the variance by less than this share of it
 
-  /// @throws configuration_error for a number of levels that no table has, or a start of other levels
+  /// @throws configuration_error if no table has that number of levels, or if start does not match size and zero_free
   template <Distribution F>
   solution operator()(F const& f) const {
     solution r;

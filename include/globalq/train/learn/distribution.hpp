@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: what a solver must know of the magnitudes r = |x| / norm: their distribution F on [0, 1].
+/// @brief learn: the concept Distribution: the distribution F on [0, 1] of magnitudes r = |x| / norm, as solvers use
+///        it.
 
 #include "../../core/arithmetic.hpp"
 
@@ -9,7 +10,7 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// Moments of the part of a distribution that lies in an interval.
+/// Moments of a distribution over an interval.
 struct moments {
   double mass = 0;    ///< integral of dF
   double first = 0;   ///< integral of r dF

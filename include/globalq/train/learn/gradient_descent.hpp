@@ -12,28 +12,28 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// @brief ALQG: each level moves against its derivative g by min(eta |g|, delta / 2), delta the distance to the nearer
-///        neighbor.
+/// @brief ALQG: each level moves against its derivative g by min(eta |g|, delta / 2), with delta the distance to the
+///        nearer neighbor.
 ///
-/// The bound keeps levels in order without a projection. It does not keep the variance from rising, so here eta is halved
-/// until it falls, and doubled after a step that succeeded.
-/// @complexity  O(size log bins) a step
+/// The bound keeps levels in order without a projection. It does not ensure that the variance falls; so eta is halved
+/// until it does, and doubled after each successful step.
+/// @complexity  O(size log bins) for each step
 /// @source      Faghri et al. 2020, section 3.2, the update after equation (6)
 struct gradient_descent {
   std::uint32_t size = 7;
   bool zero_free = false;
-  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  std::optional<level_set> start = std::nullopt;  ///< if empty: evenly spaced
   int max_steps = 5000;
   double rate = 1;          ///< eta of the first step
-  double tolerance = 1e-7;  ///< done when a step lowers the variance by less than this share of it
+  double tolerance = 1e-7;  ///< stops when a step lowers the variance by less than this share of it
 
-  /// @throws configuration_error for a number of levels that no table has, or a start of other levels
+  /// @throws configuration_error if no table has that number of levels, or if start does not match size and zero_free
   template <Distribution F>
   solution operator()(F const& f) const {
     solution r;
     r.levels = detail::start_of(start, size, zero_free, "gradient_descent");
     r.variance = variance(f, r.levels);
-    r.converged = r.levels.first_free() + 1 >= r.levels.values.size();  // nothing to move
+    r.converged = r.levels.first_free() + 1 >= r.levels.values.size();  // no level may move
     double eta = rate;
     level_set next = r.levels;
     while (!r.converged && r.iterations < max_steps) {
@@ -65,7 +65,7 @@ struct gradient_descent {
     for (std::size_t i = from.first_free(); i + 1 < l.size(); ++i) {
       double const g = variance_derivative(f, from, i);
       double const delta = std::min(l[i + 1] - l[i], i > 0 ? l[i] - l[i - 1] : 2 * l[i]);
-      // two neighbors may meet in the middle: a little less than half keeps them apart
+      // two neighbors could meet in the middle: slightly less than half keeps them apart
       double const most = 0.499 * std::max(0.0, delta - 4 * (closest_ratio - 1) * l[i + 1]);
       to.values[i] -= std::copysign(std::min(eta * std::fabs(g), most), g);
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: a histogram of normalized magnitudes |x| / norm, in integers, so that parts add up exactly in any order.
+/// @brief learn: a histogram of normalized magnitudes |x| / norm, in integers, so that parts add up exactly in any
+///        order.
 ///
-/// A magnitude r in [0, 1] is counted by the bits of the float y = r + 2^-octaves, which lies in [2^-octaves, 1]: exponent
-/// and leading fraction bits name the bin, the other fraction bits are added up and give the bin's mean. Bins are therefore
-/// even near zero and have a constant ratio above, so that buckets of 64 values and vectors of 10^9 are resolved alike.
+/// A magnitude r in [0, 1] is counted by the bits of the float y = r + 2^-octaves, which is in [2^-octaves, 1]:
+/// exponent and leading fraction bits select the bin; the other fraction bits are added up and give the bin's mean.
+/// Bins therefore have equal widths near zero and a constant ratio above, which resolves buckets of 64 values and
+/// vectors of 10^9 equally.
 
 #include "../../kernel/executor.hpp"
 #include "../../kernel/reduction.hpp"
@@ -19,13 +21,13 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// Whose variance is to be least.
+/// The variance that is minimized.
 enum class weighting : std::uint8_t {
   squared_norms,  ///< of the vector: a bucket counts by the square of its norm (ALQ, AMQ)
   equal           ///< of normalized values: all values count alike (ALQ-N, AMQ-N)
 };
 
-/// How finely magnitudes are told apart: octaves << fraction_bits bins.
+/// The resolution: octaves << fraction_bits bins.
 struct histogram_shape {
   std::uint32_t octaves = 16;       ///< magnitudes below 2^-octaves share the bins of one octave; 2 to 64
   std::uint32_t fraction_bits = 7;  ///< an octave has 2^fraction_bits bins; 6 to 12
@@ -68,21 +70,21 @@ struct wide {
   friend bool operator==(wide const&, wide const&) = default;
 };
 
-/// Mass and moment of a bin while at most cell_values values are added.
+/// Mass and moment of a bin for at most cell_values values.
 struct cell {
   std::uint64_t mass, moment;
 };
-/// With weights up to 2^31 and rests below 2^17 both sums of so many values stay below 2^64.
+/// With weights up to 2^31 and remainders below 2^17, both sums of that many values stay below 2^64.
 inline constexpr std::uint64_t cell_values = std::uint64_t{1} << 16;
 
 }  // namespace detail
 
 /// @brief Histogram of |x| / norm over the buckets of vectors.
 ///
-/// Counts are exact integers: any number of threads gives the same bits, and histograms with one exponent() add up to the
-/// same bits in any order. A bucket's weight is its squared norm in units of a power of two, 31 bits of the largest norm;
-/// should a later vector have a larger one, what is there is rounded once to the larger unit (raise_to() does so first).
-/// Buckets of zeros have no magnitudes and are left out.
+/// Counts are exact integers: any number of threads gives the same bits, and histograms with equal exponent() add up to
+/// the same bits in any order. A bucket's weight is its squared norm in units of a power of two, with 31 bits for the
+/// largest norm; if a later vector has a larger norm, the sums so far are rounded once to the larger unit (raise_to()
+/// does so early). Buckets of zeros have no magnitudes and are skipped.
 class histogram {
  public:
   /// @throws configuration_error for a shape out of range
@@ -97,12 +99,12 @@ class histogram {
 
   histogram_shape shape() const { return shape_; }
   weighting weights() const { return weights_; }
-  /// No bucket with values was added yet.
+  /// Whether no bucket with values was added yet.
   bool empty() const { return exponent_ == none; }
-  /// A NaN or infinity was met; its bucket was left out.
+  /// Whether a bucket contained NaN or infinity; such buckets are skipped.
   bool non_finite() const { return non_finite_; }
 
-  /// @brief Forgets all that was added.
+  /// @brief Removes everything that was added.
   void clear() {
     std::fill(sums_.begin(), sums_.end(), detail::wide{});
     exponent_ = none;
@@ -110,11 +112,11 @@ class histogram {
   }
 
   /// @brief Adds the magnitudes of a vector.
-  /// @param on      runs blocks of 2^16 values; all its threads may take part
+  /// @param on      executor for blocks of 2^16 values, with any number of threads
   /// @param bucket  values that share a norm; 0: all
   /// @param norms   of the buckets, in order
   /// @shape         x: count values; norms: ceil(count / bucket)
-  /// @throws        configuration_error when there is another number of norms
+  /// @throws        configuration_error if the number of norms differs
   /// @complexity    one pass over x; 1 to 2 ns a value on one thread
   /// @determinism   the same bits for any number of threads
   void add(kernel::host_executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
@@ -158,7 +160,7 @@ class histogram {
     });
   }
 
-  /// @brief Adds the magnitudes of a vector, each bucket measured by its own l_q norm.
+  /// @brief Adds the magnitudes of a vector, each bucket normalized by its own l_q norm.
   /// @param q  order of the norm: 1 to 64, or globalq::infinity
   void add(kernel::host_executor const& on, const_vector x, std::uint64_t count, std::uint64_t bucket,
            std::uint32_t q) {
@@ -171,13 +173,13 @@ class histogram {
     add(on, x, count, bucket, norms);
   }
 
-  /// @brief Adds what another histogram has counted.
-  /// @throws configuration_error for another shape or weighting
+  /// @brief Adds the counts of another histogram.
+  /// @throws configuration_error if the shape or weighting differs
   histogram& operator+=(histogram const& other) {
     if (!(shape_ == other.shape_) || weights_ != other.weights_)
       throw configuration_error(
-          "globalq: learn::histogram: histograms of different shapes or weightings can't be "
-          "added; make them alike");
+          "globalq: learn::histogram: histograms of different shapes or weightings cannot be added; use the "
+          "same shape and weighting");
     non_finite_ = non_finite_ || other.non_finite_;
     if (other.empty()) return *this;
     histogram rest = other;
@@ -196,14 +198,13 @@ class histogram {
     return e;
   }
 
-  /// @brief What was counted, with masses that add up to 1.
-  /// @throws configuration_error when nothing was added
+  /// @brief The counts as bins, with masses that add up to 1.
+  /// @throws configuration_error if nothing was added
   bins result() const {
     if (empty())
       throw configuration_error(
-          "globalq: learn::histogram: nothing but zeros was added, which says nothing about levels; add a "
-          "vector "
-          "with other values");
+          "globalq: learn::histogram: all added values are zero, so there is nothing to learn from; add a "
+          "vector with other values");
     std::size_t const n = shape_.bins();
     bins b;
     b.edge = edges();
@@ -221,12 +222,12 @@ class histogram {
     return b;
   }
 
-  // What agree() exchanges: integers that are added up once all have the same exponent.
+  // agree() exchanges these: integers that can be added once all workers have the same exponent.
 
-  /// The exponent of the unit of weights; lowest() when empty.
+  /// The exponent of the unit of weights; lowest() if empty.
   int exponent() const { return exponent_; }
   static constexpr int lowest() { return none; }
-  /// @brief Measures weights in a larger unit.
+  /// @brief Converts weights to a larger unit.
   /// @param exponent  at least exponent(); smaller ones are ignored
   void raise_to(int exponent) {
     if (exponent <= exponent_) return;
@@ -279,7 +280,7 @@ class histogram {
         first = end;
         continue;
       }
-      // float32 is read where it lies unless the norm is near the ends of its range
+      // float32 is read in place, unless the norm is near the ends of its range
       int const e = exponent_of(unit);
       bool const plain = x.type == dtype::float32 && e > -100 && e < 100;
       int const loaded = plain ? 0 : norm::load_exponent(x.type, e);
@@ -300,8 +301,8 @@ class histogram {
   histogram_shape shape_;
   weighting weights_;
   std::vector<detail::wide> sums_;  // masses, then moments
-  int exponent_ =
-      none;  // weights are in units of 2^(2 exponent - 31); all squared norms below 2^(2 exponent)
+  // weights are in units of 2^(2 exponent - 31); all squared norms are below 2^(2 exponent)
+  int exponent_ = none;
   bool non_finite_ = false;
 };
 

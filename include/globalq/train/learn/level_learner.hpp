@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: what a trainer calls each step: at some of them, levels are learned from the gradient at hand.
+/// @brief learn: learns levels from gradients at scheduled training steps.
 
 #include "../../core/vector.hpp"
 #include "../../schedule/detail/units.hpp"
@@ -24,13 +24,14 @@ struct learner_options {
   statistics exchange = statistics::histograms;
   weighting weights = weighting::squared_norms;
   histogram_shape shape = {};
-  std::uint32_t samples = 20;  ///< of statistics::normals
-  /// A learner that has learned nothing yet learns at its first step behind a scheduled one, as when a training is resumed.
+  std::uint32_t samples = 20;  ///< for statistics::normals
+  /// A learner that has not learned yet learns at its first step after a scheduled one, as when training is resumed.
   bool catches_up = false;
-  std::uint32_t settings = 0;  ///< a number for what else workers have alike, which they compare
+  std::uint32_t settings = 0;  ///< a hash of other settings, which workers compare
 };
 
-/// @brief Learns levels at scheduled steps: measures the gradient with the operator's own norm, agrees, hands levels out.
+/// @brief Learns levels at scheduled steps: measures the gradient with the operator's norm, agrees, and returns the
+///        levels.
 ///
 /// ```cpp
 /// learn::level_learner learner{norm::linf{.bucket = 512}, learn::optimal{.size = 7}};
@@ -39,41 +40,41 @@ struct learner_options {
 ///   mean(gradient, step);
 /// }
 /// ```
-/// A step whose gradient holds a NaN or infinity on any worker, or nothing but zeros on all, teaches nothing: the update
-/// is made at the next step instead. All workers see that alike, so they agree on when levels change.
-/// @tparam Norm  a norm of values that is measured (not norm::fixed)
+/// If a gradient contains NaN or infinity on any worker, or only zeros on all, the update is postponed to the next
+/// step. All workers decide that alike, so they agree on when levels change.
+/// @tparam Norm  a norm that is measured from values (not norm::fixed)
 template <class Norm>
 class level_learner {
  public:
-  /// @param norm    that of the operator, bucket included
+  /// @param norm    the norm of the operator, bucket included
   /// @param solver  solver(bins) -> solution, such as optimal, coordinate_descent, multiplier
   level_learner(Norm const& norm, std::function<solution(bins const&)> solver, learner_options options = {})
       : norm_(norm), solver_(std::move(solver)), options_(std::move(options)) {
     static_assert(
         NormScheme<Norm>,
-        "globalq: learn::level_learner: it measures by norm::linf, norm::l or norm::local; a norm of "
-        "one's own has a statistic that it does not know");
+        "globalq: learn::level_learner: it measures by norm::linf, norm::l or norm::local; it does not "
+        "support the statistic of a user's norm");
     if (norm.fixed_scale() != 0)
       throw configuration_error(
           "globalq: learn::level_learner: norm::fixed has no statistic to learn from; use a norm of the "
           "values");
-    // found now rather than at the first update
+    // construct both, so that invalid options throw here rather than at the first update
     static_cast<void>(histogram(options_.shape, options_.weights));
     static_cast<void>(normals(options_.samples, options_.weights));
   }
 
-  /// Whether update() will exchange anything at this step.
+  /// Whether update() exchanges anything at this step.
   bool due(std::uint64_t step) const {
     return pending_ || options_.schedule.due(step) ||
            (options_.catches_up && !learned_ && options_.schedule.due_before(step));
   }
 
-  /// @brief New levels, where the step is one at which they change; the same bits on every worker.
-  /// @param t         endpoint of this worker; all workers call with the same step, in any case where the step is due
+  /// @brief Returns new levels if this is a step at which they change; the same bits on every worker.
+  /// @param t         endpoint of this worker; if the step is due, all workers call, with the same step
   /// @param gradient  this worker's vector in host memory
-  /// @param on        runs the statistics
-  /// @throws          as agree()
-  /// @complexity      nothing where no update is due; else about two passes over the gradient, the solver, and agree()
+  /// @param on        executor for the statistics
+  /// @throws          as agree() does
+  /// @complexity      nothing if no update is due; else about two passes over the gradient, the solver, and agree()
   template <Transport T, Vector V>
   std::optional<solution> update(T& t, V const& gradient, std::uint64_t step,
                                  kernel::host_executor const& on) {
@@ -126,7 +127,7 @@ class level_learner {
     return agree(t, std::move(mine), solver_, facts);
   }
 
-  /// The norms of all workers together, unless one of them is not finite.
+  /// Combines the norms of all workers; returns false if one of them is not finite.
   template <Transport T>
   static bool share(T& t, exchange_facts const& facts, bool finite, std::vector<double>& norms,
                     std::uint32_t p, dtype type) {
@@ -135,7 +136,7 @@ class level_learner {
     detail::with_memory(t, [&](detail::memory& m) {
       detail::opening o = detail::opening_of(facts);
       o.kind = 3;
-      o.first = static_cast<std::uint32_t>(type);  // units travel in the width of the type
+      o.first = static_cast<std::uint32_t>(type);  // norms are sent in the width of the type
       o.non_finite = finite ? 0 : 1;
       detail::open(t, o, m);
       for (detail::opening const& other : m.openings) all_finite = all_finite && other.non_finite == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: levels while they are learned, and the two families that learning starts from.
+/// @brief learn: levels during learning, and the two families of levels from which learning starts.
 
 #include "../../core/error.hpp"
 #include "../../levels/table.hpp"
@@ -14,57 +14,56 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// Neighboring levels differ at least by this factor, so that they differ as float32 with room to spare.
+/// Neighboring levels differ at least by this factor, so that they differ as float32 with a margin.
 inline constexpr double closest_ratio = 1 + 0x1p-20;
 
-/// No level above zero is smaller; levels::table takes none below 2^-94.
+/// No level above zero is smaller; levels::table accepts none below 2^-94.
 inline constexpr double smallest_level = 0x1p-60;
 
-/// @brief Ascending levels, the last one 1: 0, l_1, ..., 1, or l_1, ..., 1 with their negatives and without zero.
+/// @brief Ascending levels, the last one 1: 0, l_1, ..., 1; or, if zero_free, l_1, ..., 1 and their negatives.
 struct level_set {
-  std::vector<double> values;  ///< what levels::table, or levels::symmetric where zero_free, is made of
+  std::vector<double> values;  ///< the argument of levels::table, or of levels::symmetric if zero_free
   bool zero_free = false;
 
-  /// Levels above zero.
+  /// The number of levels above zero.
   std::uint32_t size() const { return static_cast<std::uint32_t>(values.size() - (zero_free ? 0 : 1)); }
-  /// Index of the first level that may move; the last that may is values.size() - 2.
+  /// Index of the first level that may move; the last such index is values.size() - 2.
   std::size_t first_free() const { return zero_free ? 0 : 1; }
 
-  /// @throws configuration_error where zero_free
+  /// @throws configuration_error if zero_free
   levels::table table() const {
     if (zero_free)
       throw configuration_error(
-          "globalq: learn: these levels have no zero; make them levels::symmetric by symmetric()");
+          "globalq: learn: these levels have no zero; call symmetric() for levels::symmetric");
     return levels::table(std::span<double const>(values));
   }
   /// @throws configuration_error unless zero_free
   levels::symmetric symmetric() const {
     if (!zero_free)
-      throw configuration_error(
-          "globalq: learn: these levels have a zero; make them levels::table by table()");
+      throw configuration_error("globalq: learn: these levels have a zero; call table() for levels::table");
     return levels::symmetric(std::span<double const>(values));
   }
 };
 
-/// What a solver found.
+/// The result of a solver.
 struct solution {
   level_set levels;
-  double variance = 0;  ///< Psi of the levels for the distribution that was given; see variance()
+  double variance = 0;  ///< Psi of the levels for the given distribution; see variance()
   int iterations = 0;   ///< sweeps, or steps
   bool converged = true;
 };
 
 namespace detail {
 
-/// Refuses numbers of levels that no table has.
+/// Throws if no table has s levels.
 inline void check_size(std::uint32_t s, char const* who) {
   if (s < 1 || s > levels::detail::level_table::limit)
     throw configuration_error(std::string("globalq: learn::") + who + ": " + std::to_string(s) +
-                              " levels above zero; ask for 1 to " +
+                              " levels above zero; use 1 to " +
                               std::to_string(levels::detail::level_table::limit));
 }
 
-/// Sweeps until a sweep lowers what is measured by less than a share of it, or as often as allowed.
+/// Sweeps until a sweep lowers the measure by less than the share `tolerance`, at most `most` times.
 /// @param sweep    changes r.levels
 /// @param measure  becomes r.variance
 template <class Sweep, class Measure>
@@ -80,7 +79,7 @@ void descend(solution& r, int most, double tolerance, Measure const& measure, Sw
   }
 }
 
-/// Moves levels apart, from the top down, until they can be told apart; leaves all others where they are.
+/// Moves levels apart, from the top down, until they differ as float32; does not move other levels.
 inline void separate(level_set& l) {
   for (std::size_t i = l.values.size() - 1; i-- > l.first_free();) {
     double const most = l.values[i + 1] / closest_ratio;
@@ -114,7 +113,7 @@ inline level_set exponential_levels(std::uint32_t s, double p = 0.5, bool zero_f
   if (!(p > 0 && p * closest_ratio <= 1 && std::pow(p, s - 1) >= smallest_level * 0.999))
     throw configuration_error(
         "globalq: learn::exponential_levels: " + std::to_string(s) + " powers of " + std::to_string(p) +
-        " do not lie apart in [2^-60, 1]; use fewer levels, or a p further from 0 and 1");
+        " are not distinct in [2^-60, 1]; use fewer levels, or a p further from 0 and 1");
   level_set l;
   l.zero_free = zero_free;
   l.values.assign(s + (zero_free ? 0U : 1U), 0.0);
@@ -125,7 +124,7 @@ inline level_set exponential_levels(std::uint32_t s, double p = 0.5, bool zero_f
 
 namespace detail {
 
-/// Where a solver begins: what the caller gave, or even levels.
+/// The start of a solver: the levels that the caller gave, or evenly spaced ones.
 inline level_set start_of(std::optional<level_set> const& given, std::uint32_t size, bool zero_free,
                           char const* who) {
   check_size(size, who);

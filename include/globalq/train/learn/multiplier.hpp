@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: AMQ: levels that are powers of one multiplier p, which is learned.
+/// @brief learn: AMQ: learns levels that are powers of one multiplier p.
 
 #include "piecewise_uniform.hpp"
 #include "variance.hpp"
@@ -13,8 +13,8 @@ namespace GLOBALQ_ABI::learn {
 
 /// @brief Psi'(p) of the levels p^m, ..., p, 1, m = size - 1.
 ///
-/// Every moment is one of F, so that for a closed form of F this is one too.
-/// @source Faghri et al. 2020, equation (8), where half of it is printed; with a zero the first term changes
+/// It needs only the moments of F, so it is a closed form if F is one.
+/// @source Faghri et al. 2020, equation (8), which prints half of this value; with a zero the first term changes
 template <Distribution F>
 double multiplier_derivative(F const& f, double p, std::uint32_t size, bool zero_free) {
   int const m = static_cast<int>(size) - 1;
@@ -32,22 +32,22 @@ double multiplier_derivative(F const& f, double p, std::uint32_t size, bool zero
   return sum + (zero_free ? 2 * high * dlast * above.mass : dlast * above.first);
 }
 
-/// @brief AMQ: the multiplier with the least variance.
+/// @brief AMQ: the multiplier of least variance.
 ///
-/// Psi(p) may have several local minima, so it is looked at on a grid, and the best place refined by halving the interval
-/// in which Psi' changes its sign. With @c start it is the paper's gradient descent instead, from there.
+/// Psi(p) may have several local minima, so it is computed on a grid; then the best point is refined by bisection where
+/// Psi' changes its sign. If @c start is set, the paper's gradient descent runs from there instead.
 /// @complexity  (grid + 60) size evaluations of F
 /// @source      Faghri et al. 2020, section 3.3
 struct multiplier {
   std::uint32_t size = 4;
   bool zero_free = true;
   double start = 0;      ///< above 0: gradient descent from this p
-  int grid = 256;        ///< places looked at, of equal ratios of p^m and of equal distances of p
+  int grid = 256;        ///< points: half at equal ratios of p, half at equal distances
   int max_steps = 1000;  ///< of gradient descent
-  double tolerance =
-      1e-9;  ///< of gradient descent: done when a step lowers the variance by less than this share of it
+  /// Gradient descent stops when a step lowers the variance by less than this share of it.
+  double tolerance = 1e-9;
 
-  /// @throws configuration_error for a number of levels that no table has, or a start outside (0, 1)
+  /// @throws configuration_error if no table has that number of levels, or if start is not below 1
   template <Distribution F>
   solution operator()(F const& f) const {
     detail::check_size(size, "multiplier");
@@ -104,7 +104,7 @@ struct multiplier {
   double descend(F const& f, solution& r) const {
     if (!(start < 1))
       throw configuration_error("globalq: learn::multiplier: a start of " + std::to_string(start) +
-                                " is not below 1; start from 0.5, say");
+                                " is not below 1; use a start in (0, 1), for example 0.5");
     double p = std::clamp(start, least(), most), v = psi(f, p), eta = 1;
     r.converged = false;
     while (!r.converged && r.iterations < max_steps) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: levels for rounding to the nearest one (weights), where the squared error counts and nothing is unbiased.
+/// @brief learn: levels for rounding to nearest (weights), which minimize the squared error; rounding is biased.
 
 #include "level_set.hpp"
 #include "piecewise_uniform.hpp"
@@ -13,7 +13,7 @@
 namespace GLOBALQ_ABI::learn {
 
 /// @brief The expected squared error of rounding r ~ F to the nearest level.
-/// @complexity one evaluation of F a level
+/// @complexity one evaluation of F for each level
 template <Distribution F>
 double nearest_error(F const& f, level_set const& l) {
   moments before{};
@@ -31,18 +31,18 @@ double nearest_error(F const& f, level_set const& l) {
 
 /// @brief QSDP's learning of levels for weights: q <- q - rate (q - v) for the level q next to each value v.
 ///
-/// The zero of levels with one and the largest level, 1, stay, so that the result is one of levels::table or
-/// levels::symmetric, for rounding::nearest.
+/// A zero level and the largest level, 1, stay, so that the result is a levels::table or levels::symmetric for
+/// rounding::nearest.
 /// @source Markov 2024 (thesis), algorithm 5.1 and appendix C.3 (rate 0.01, batches of 1,024)
 struct weight_levels {
   std::uint32_t size = 15;
   bool zero_free = false;
-  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  std::optional<level_set> start = std::nullopt;  ///< if empty: evenly spaced
   double rate = 0.01;
-  std::size_t batch = 1024;  ///< values that are assigned to levels at once; 1: algorithm 5.1 to the letter
+  std::size_t batch = 1024;  ///< values that are assigned to levels at once; 1: exactly algorithm 5.1
 
-  /// @param values  magnitudes divided by the norm of their bucket, in [0, 1], in the order in which they are learned from
-  /// @throws configuration_error for a number of levels that no table has, a rate outside (0, 1] or a batch of 0
+  /// @param values  magnitudes divided by the norm of their bucket, in [0, 1], in the order of learning
+  /// @throws configuration_error if no table has that number of levels, if rate is outside (0, 1], or batch is 0
   /// @complexity O(values log size)
   level_set operator()(std::span<float const> values) const {
     if (!(rate > 0 && rate <= 1) || batch == 0)
@@ -60,24 +60,24 @@ struct weight_levels {
             std::upper_bound(middle.begin(), middle.end(), static_cast<double>(v)) - middle.begin());
         if (i >= l.first_free() && i + 1 < q.size()) next[i] -= rate * (next[i] - static_cast<double>(v));
       }
-      q.swap(next);  // each level stays in its cell, so they stay in order
+      q.swap(next);  // each level stays in its cell, so levels stay in order
       detail::separate(l);
     }
     return l;
   }
 };
 
-/// @brief Lloyd's iteration: each level becomes the mean of what is rounded to it. Never raises the error.
+/// @brief Lloyd's iteration: each level becomes the mean of the values rounded to it. Never raises the error.
 ///
-/// What weight_levels approaches as its rate falls.
-/// @complexity O(size log bins) a step
+/// weight_levels approaches its result as the rate falls.
+/// @complexity O(size log bins) for each step
 /// @source Lloyd 1982
 struct lloyd {
   std::uint32_t size = 15;
   bool zero_free = false;
-  std::optional<level_set> start = std::nullopt;  ///< none: evenly spaced
+  std::optional<level_set> start = std::nullopt;  ///< if empty: evenly spaced
   int max_steps = 1000;
-  double tolerance = 1e-7;  ///< done when a step lowers the error by less than this share of it
+  double tolerance = 1e-7;  ///< stops when a step lowers the error by less than this share of it
 
   /// @returns the levels, and the error (not the variance) in solution::variance
   template <Distribution F>

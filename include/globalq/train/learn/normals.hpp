@@ -14,14 +14,14 @@ struct normal_part {
   double norm = 0;  ///< of the bucket; 0: no part
 };
 
-/// @brief (mean, deviation) of sampled buckets: much less to send than a histogram, and only as right as the model.
+/// @brief (mean, deviation) of sampled buckets: far fewer bytes than a histogram, but only as accurate as the model.
 ///
-/// With weighting::squared_norms the distribution is the mixture of their truncated normals; with weighting::equal it is
-/// one normal with the averages of means and deviations (ALQ-N, AMQ-N).
+/// With weighting::squared_norms the distribution is the mixture of their truncated normals; with weighting::equal it
+/// is one normal with the averages of means and deviations (ALQ-N, AMQ-N).
 /// @source Faghri et al. 2020, section 3.4 and appendix K: 20 samples, 350 for ImageNet
 class normals {
  public:
-  /// @param samples  most buckets that are looked at, the same on every worker
+  /// @param samples  the largest number of buckets measured, the same on every worker
   /// @throws configuration_error unless 1 <= samples <= 65,536
   explicit normals(std::uint32_t samples = 20, weighting weights = weighting::squared_norms)
       : samples_(samples), weights_(weights) {
@@ -35,13 +35,13 @@ class normals {
   bool empty() const { return parts_.empty(); }
   bool non_finite() const { return non_finite_; }
   std::span<normal_part const> parts() const { return parts_; }
-  /// @brief Adds parts that were found elsewhere. Of a worker, agree() sends the first samples() parts.
+  /// @brief Adds parts that were computed elsewhere. agree() sends the first samples() parts of each worker.
   void add(std::span<normal_part const> parts) {
     for (normal_part const& p : parts)
       if (p.norm > 0) parts_.push_back(p);
   }
 
-  /// @brief Measures evenly spaced buckets of a vector, replacing what was there.
+  /// @brief Measures evenly spaced buckets of a vector; replaces all earlier parts.
   /// @shape       x: count values; norms: ceil(count / bucket)
   /// @complexity  O(samples * bucket)
   /// @determinism the same bits for any number of threads
@@ -68,12 +68,12 @@ class normals {
 
   /// @brief The distribution, cut into bins.
   /// @param edge  of the bins, ascending from 0 to 1
-  /// @throws configuration_error when there are no parts
+  /// @throws configuration_error if there are no parts
   bins result(std::vector<double> edge) const {
     if (empty())
       throw configuration_error(
-          "globalq: learn::normals: no bucket with different values was measured; measure a vector with "
-          "some");
+          "globalq: learn::normals: the values of each measured bucket are all equal; measure a vector "
+          "with different values");
     double top = 0, mean = 0, deviation = 0;
     for (normal_part const& p : parts_) {
       top = std::max(top, p.norm);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: the levels of least variance of all, by dynamic programming.
+/// @brief learn: the levels of least variance, by dynamic programming.
 
 #include "coordinate_descent.hpp"
 
@@ -21,12 +21,12 @@ struct atoms {
 
 namespace detail {
 
-/// Sums over atoms from which the cost of a gap follows in O(1), and the places where levels may be.
+/// Sums over atoms from which the cost of a gap follows in O(1), and the possible positions of levels.
 ///
-/// Node 0 is the level 0, the last node the level 1, and those between are the atoms. With W_i and M_i the mass and first
-/// moment of atoms from node i on, and P_i the second moment of those before it, the gap from node i to node j costs
-/// (y_i + y_j)(M_i - M_j) - y_i y_j (W_i - W_j) - (P_j - P_i). Sums of what is above (of what is below for P) keep the
-/// differences accurate: the error is a few 2^-53 times y_j M_i + P_j, whatever mass lies below y_i.
+/// Node 0 is the level 0, the last node the level 1, and those between are the atoms. With W_i and M_i the mass and
+/// first moment of the atoms from node i on, and P_i the second moment of those before it, the gap from node i to node
+/// j costs (y_i + y_j)(M_i - M_j) - y_i y_j (W_i - W_j) - (P_j - P_i). W and M are sums from above, P is a sum from
+/// below; so the differences are accurate: the error is a few 2^-53 times y_j M_i + P_j, whatever mass lies below y_i.
 class gap_costs {
  public:
   gap_costs(atoms const& a) {
@@ -38,11 +38,11 @@ class gap_costs {
       double const m = a.mass[k], x = a.at[k];
       if (!(m > 0)) continue;
       if (x < smallest_level) {
-        mass_[0] += m / total;  // on the level 0
+        mass_[0] += m / total;  // counts as level 0
       } else if (x * closest_ratio >= 1) {
-        continue;  // on the level 1: costs nothing
+        continue;  // counts as level 1, without variance
       } else if (y_.size() > 1 && x < y_.back() * closest_ratio) {
-        double const both = mass_.back() + m / total;  // no two levels fit here
+        double const both = mass_.back() + m / total;  // too close for two levels: merge the atoms
         y_.back() += (x - y_.back()) * (m / total / both);
         mass_.back() = both;
       } else {
@@ -67,25 +67,25 @@ class gap_costs {
   double at(std::size_t i) const { return y_[i]; }
   double mass_at_zero() const { return mass_[0]; }
 
-  /// The variance of what lies between levels at nodes i < j.
+  /// The variance of the atoms between levels at nodes i < j.
   double operator()(std::size_t i, std::size_t j) const {
     double const c = (y_[i] + y_[j]) * (m_[i] - m_[j]) - y_[i] * y_[j] * (w_[i] - w_[j]) - (p_[j] - p_[i]);
     return c > 0 ? c : 0;
   }
-  /// The variance of what lies below b, where -b and b are levels, and between b and the level at node j.
+  /// The variance of the atoms below b, if -b and b are levels, plus those between b and the level at node j.
   double around(double b, std::size_t j) const {
     std::size_t const i = static_cast<std::size_t>(std::lower_bound(y_.begin(), y_.end(), b) - y_.begin());
     double const inside = b * b * (w_[0] - w_[i]) - p_[i];
     double const gap = (b + y_[j]) * (m_[i] - m_[j]) - b * y_[j] * (w_[i] - w_[j]) - (p_[j] - p_[i]);
     return (inside > 0 ? inside : 0) + (gap > 0 ? gap : 0);
   }
-  /// Without zero: the best first level where node j is the second, anywhere between 0 and node j.
+  /// Without zero: the best first level between 0 and node j, if node j is the second level.
   ///
   /// The variance is convex in it, with the derivative 2 b W(<= b) - sum over atoms above b of (y_j - x) w, which rises
-  /// between atoms: the best place is an atom, or lies between two.
+  /// between atoms: the best level is an atom, or lies between two.
   double first_level(std::size_t j) const {
     auto const above = [&](std::size_t i) { return y_[j] * (w_[i] - w_[j]) - (m_[i] - m_[j]); };
-    std::size_t low = 1, high = j;  // the first node i where the derivative to its right is not negative
+    std::size_t low = 1, high = j;  // the first node i whose derivative to the right is not negative
     while (low < high) {
       std::size_t const i = low + (high - low) / 2;
       if (2 * y_[i] * (w_[0] - w_[i + 1]) >= above(i + 1))
@@ -104,10 +104,10 @@ class gap_costs {
   std::vector<double> y_, mass_, w_, m_, p_;
 };
 
-/// The cheapest ways from node 0 to all nodes in one gap more, by divide and conquer.
+/// Computes the cheapest paths from node 0 to all nodes with one more gap, by divide and conquer.
 ///
-/// Gap costs satisfy the quadrangle inequality (docs/theory.md), so the best last level before node j does not fall as j
-/// rises: what is best for the middle bounds the search on both sides.
+/// Gap costs satisfy the quadrangle inequality (docs/theory.md), so the best last level before node j does not fall as
+/// j rises: the best level for the middle node bounds the search on both sides.
 template <class Cost>
 class next_layer {
  public:
@@ -115,7 +115,7 @@ class next_layer {
              std::uint32_t* from)
       : cost_(cost), before_(before), after_(after), from_(from) {}
 
-  /// Fills [first, last], whose best predecessors lie in [low, high]; a predecessor of j lies below j.
+  /// Fills [first, last], whose best predecessors are in [low, high]; a predecessor of j is below j.
   void fill(std::size_t first, std::size_t last, std::size_t low, std::size_t high) {
     std::size_t const j = first + (last - first) / 2;
     std::size_t best = low;
@@ -140,7 +140,7 @@ class next_layer {
   std::uint32_t* from_;
 };
 
-/// Levels below the smallest of few, as many as are missing: they cost nothing, and without zero they help.
+/// Adds the missing levels below the smallest one: they cost nothing, and without zero they reduce the variance.
 inline void add_below(level_set& l, std::size_t missing) {
   double const top = l.values[l.first_free()];
   std::vector<double> more;
@@ -151,12 +151,12 @@ inline void add_below(level_set& l, std::size_t missing) {
 
 }  // namespace detail
 
-/// @brief The levels that minimize the variance, over all levels there are.
+/// @brief The levels that minimize the variance: the global minimum.
 ///
-/// For atoms the optimum is exact: the variance is linear in a level between two atoms (only without zero not in the first
-/// level, which is solved for), so some best levels are atoms, and the best of those are found by a dynamic program over
-/// gaps. Of bins it takes the means as atoms, and then moves levels inside their bins by sweeps of coordinate descent on
-/// piecewise_uniform. Atoms closer than closest_ratio count as one.
+/// For atoms the result is exact: the variance is linear in a level between two atoms (except in the first level of a
+/// set without zero, which is computed in closed form), so some best levels are atoms, and a dynamic program over gaps
+/// finds the best of those. For bins it takes the means as atoms, and then moves levels inside their bins by sweeps of
+/// coordinate descent on piecewise_uniform. Atoms closer than closest_ratio count as one.
 /// @complexity  O(size n log n) for n atoms, about 1 ms for 16 levels and 2,048 bins; 4 size n bytes of memory
 /// @source      Zhang et al. 2017 (ZipML) for the dynamic program, quadratic there; Faghri et al. 2020 for the variance
 struct optimal {
@@ -164,7 +164,7 @@ struct optimal {
   bool zero_free = false;
   int sweeps = 2;  ///< of coordinate descent after the program, for bins
 
-  /// @throws configuration_error for a number of levels that no table has
+  /// @throws configuration_error if no table has that number of levels
   solution operator()(atoms const& a) const {
     detail::check_size(size, "optimal");
     detail::gap_costs const cost(a);
@@ -189,7 +189,7 @@ struct optimal {
     return r;
   }
 
-  /// @throws configuration_error for a number of levels that no table has
+  /// @throws configuration_error if no table has that number of levels
   solution operator()(bins const& b) const {
     solution r = (*this)(atoms{b.mean, b.mass});
     piecewise_uniform const f(b);
@@ -210,7 +210,7 @@ struct optimal {
     std::vector<std::uint32_t> from(nodes * (last + 1), 0);
     for (std::size_t k = 2; k <= nodes; ++k) {
       detail::next_layer layer(cost, before, after, from.data() + (k - 1) * (last + 1));
-      // the k-th level lies at node k or above, and leaves a node for each that is still to come
+      // the k-th level is at node k or above, and leaves a node for each level that follows
       if (k < nodes)
         layer.fill(k, last - (nodes - k), k - 1, last - (nodes - k) - 1);
       else

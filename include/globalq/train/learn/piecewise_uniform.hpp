@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: bins as a distribution with a density, so that levels may lie anywhere inside a bin.
+/// @brief learn: bins as a distribution with a density, so that levels may be anywhere inside a bin.
 
 #include "bins.hpp"
 
@@ -11,8 +11,8 @@ namespace GLOBALQ_ABI::learn {
 
 /// @brief Each bin [u, v] of mean m is uniform on [u, m], with the share (v - m)/(v - u) of its mass, and on [m, v].
 ///
-/// That is the only such split at the mean which keeps both mass and mean, and its density is never negative. A bin whose
-/// mean is an edge, within 2^-30 of its width, has all its mass there.
+/// Among splits at the mean, only this one keeps both mass and mean; its density is never negative. If the mean of a
+/// bin is within 2^-30 of its width of an edge, all mass is at that edge.
 class piecewise_uniform {
  public:
   explicit piecewise_uniform(bins const& b) {
@@ -25,7 +25,7 @@ class piecewise_uniform {
     for (std::size_t k = 0; k < n; ++k) {
       double const u = b.edge[k], v = b.edge[k + 1], thin = (v - u) * 0x1p-30;
       double m = b.mean[k];
-      if (!(m - u > thin)) m = u;  // all mass on an edge: no sliver of enormous density
+      if (!(m - u > thin)) m = u;  // all mass at the edge, instead of a narrow part of enormous density
       if (!(v - m > thin)) m = v;
       double const low = v > u ? (v - m) / (v - u) : 1.0;
       append(u, m, b.mass[k] * low);
@@ -55,7 +55,7 @@ class piecewise_uniform {
   }
 
  private:
-  /// Moments with a uniform mass on [u, t] besides.
+  /// Adds a uniform mass on [u, t] to moments.
   static moments plus(moments s, double u, double t, double mass) {
     s.mass += mass;
     s.first += mass * (0.5 * (u + t));

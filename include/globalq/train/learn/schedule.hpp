@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: at which training steps levels are learned anew.
+/// @brief learn: the training steps at which levels are learned again.
 
 #include "../../core/detail/abi.hpp"
 
@@ -11,9 +11,9 @@
 
 namespace GLOBALQ_ABI::learn {
 
-/// @brief Steps at which levels are updated: some once, and every so many.
+/// @brief Steps at which levels are updated: single steps, and multiples of a period.
 ///
-/// Gradients change fast in the first steps of a training and hardly later.
+/// Gradients change fast in the first steps of a training, and slowly later.
 /// @source Faghri et al. 2020, appendix K: steps 100 and 2,000, then every 10,000
 struct update_schedule {
   std::vector<std::uint64_t> once{100, 2000};
@@ -32,9 +32,10 @@ struct update_schedule {
   }
 };
 
-/// @brief The paper's schedule in a training of another length: what is step 100, 2,000 and every 10,000 of 80,000 there.
+/// @brief The paper's schedule scaled to a training of another length; 100, 2,000 and every 10,000 are for 80,000
+///        steps.
 ///
-/// No moment is before step 1, so short trainings learn once at least.
+/// No update is before step 1, so short trainings learn at least once.
 /// @param steps  of the training, at most 2^48
 /// @source Faghri et al. 2020, appendix K, whose trainings on CIFAR-10 have 80,000 steps
 inline update_schedule schedule_for(std::uint64_t steps) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: normal distributions cut to [0, 1], and mixtures of them, in closed form.
+/// @brief learn: normal distributions truncated to [0, 1], and mixtures of them, in closed form.
 
 #include "../../core/error.hpp"
 #include "distribution.hpp"
@@ -34,7 +34,7 @@ inline moments normal_moments(double mean, double deviation, double t) {
           (mean * mean + deviation * deviation) * mass - deviation * ((t + mean) * p - mean * p0)};
 }
 
-/// The t in [0, 1] with F(t) = q for a rising F, by halving.
+/// The t in [0, 1] with F(t) = q for a rising F, by bisection.
 template <class F>
 double inverse(F const& below, double q) {
   double low = 0, high = 1;
@@ -47,14 +47,14 @@ double inverse(F const& below, double q) {
 
 }  // namespace detail
 
-/// What a normal is the distribution of.
+/// The variable that has the normal distribution.
 enum class normal_of {
-  signed_values,  ///< x / norm in [-1, 1]: magnitudes are |N(mean, deviation^2)| cut to [0, 1]
-  magnitudes      ///< |x| / norm: N(mean, deviation^2) cut to [0, 1]
+  signed_values,  ///< x / norm in [-1, 1]: magnitudes are |N(mean, deviation^2)| truncated to [0, 1]
+  magnitudes      ///< |x| / norm: N(mean, deviation^2) truncated to [0, 1]
 };
 
-/// @brief |N(mean, deviation^2)|, or N(mean, deviation^2), on the condition that it lies in [0, 1].
-/// @throws configuration_error unless deviation > 0 and [0, 1] has a mass that a double holds
+/// @brief |N(mean, deviation^2)|, or N(mean, deviation^2), conditioned on [0, 1].
+/// @throws configuration_error unless deviation > 0 and the mass in [0, 1] is representable as a double
 /// @source Faghri et al. 2020, appendix A.2, and the moments of appendix B
 class truncated_normal {
  public:
@@ -63,7 +63,7 @@ class truncated_normal {
     if (!(deviation > 0 && is_finite(mean) && is_finite(deviation)))
       throw configuration_error("globalq: learn::truncated_normal: mean " + std::to_string(mean) +
                                 ", deviation " + std::to_string(deviation) +
-                                "; the deviation must be above 0");
+                                "; both must be finite, and the deviation above 0");
     double const inside = unscaled(1).mass;
     if (!(inside >= 0x1p-900))
       throw configuration_error("globalq: learn::truncated_normal: N(" + std::to_string(mean) + ", " +
@@ -99,8 +99,8 @@ class truncated_normal {
   bool folded_;
 };
 
-/// @brief Normals with weights: sum_i gamma_i F_i, gamma_i the squared norms (or equal weights for the -N variants).
-/// @complexity as many evaluations as there are parts; discretize() one with many parts before solving
+/// @brief Weighted normals: sum_i gamma_i F_i, gamma_i the squared norms (or equal weights for the -N variants).
+/// @complexity one evaluation for each part; apply discretize() to one with many parts before solving
 /// @source Faghri et al. 2020, section 3.4
 class mixture {
  public:

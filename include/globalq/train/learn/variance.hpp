@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief learn: what levels cost: the variance of stochastic rounding, its derivatives, and how often a level is sent.
+/// @brief learn: the variance of stochastic rounding to given levels, its derivatives, and how often each level is
+///        sent.
 
 #include "distribution.hpp"
 #include "level_set.hpp"
@@ -27,9 +28,10 @@ void for_each_gap(F const& f, level_set const& l, G&& g) {
 /// @brief Psi(l): the expected variance of rounding r ~ F to one of its neighboring levels without bias.
 ///
 /// Between levels a and c the variance is (c - r)(r - a). That is the chord of r^2 over [a, c] minus r^2, so only the
-/// moments of each gap are needed. Times the squared norm of a vector and its length it is the variance of an encoding.
-/// @complexity  one evaluation of F a level
-/// @source      Faghri et al. 2020, equation (3); without zero Proposition 4, where twice this is printed
+/// moments of each gap are needed. Multiplied by the squared norm of a vector and its length, it is the variance of an
+/// encoding.
+/// @complexity  one evaluation of F for each level
+/// @source      Faghri et al. 2020, equation (3); without zero Proposition 4, which prints twice this value
 template <Distribution F>
 double variance(F const& f, level_set const& l) {
   double sum = 0;
@@ -42,7 +44,7 @@ double variance(F const& f, level_set const& l) {
 
 /// @brief How often each of l.values is sent, as a magnitude; adds up to 1.
 ///
-/// Without zero, that is both signs together: each has half of it where signs are equally frequent.
+/// Without zero, a probability covers both signs: each has half of it if signs are equally frequent.
 /// @source Faghri et al. 2020, Propositions 6 and 8
 template <Distribution F>
 std::vector<double> level_probabilities(F const& f, level_set const& l) {
