@@ -188,7 +188,7 @@ TEST(Adaptive, what_was_saved_goes_on_bit_for_bit) {
     EXPECT_THAT(support::refusal<gq::frame_error>([&] {
                   narrow.load({&saved, 1}, 2, workers.rank());
                 }),
-                HasSubstr("of 1; load what was saved with the same candidates"));
+                HasSubstr("of 1; load a state saved with the same candidates"));
     EXPECT_EQ(narrow.parameter_of(0), 0.1);
     EXPECT_THAT(narrow.feedback().error(), Each(0.0F));
     // as many, ten times as large
@@ -198,7 +198,7 @@ TEST(Adaptive, what_was_saved_goes_on_bit_for_bit) {
                   larger.load({&saved, 1}, 2, workers.rank());
                 }),
                 AllOf(HasSubstr("layer \"spiky\" had 0.0"), HasSubstr(" and would have 0."),
-                      HasSubstr("load what was saved with the same candidates and reference")));
+                      HasSubstr("load a state saved with the same candidates and reference")));
     EXPECT_EQ(larger.parameter_of(0), 0.5);
     EXPECT_THAT(larger.feedback().error(), Each(0.0F));
     // other candidates, of which no layer had one, are not missed
@@ -305,7 +305,7 @@ TEST(Adaptive, says_what_does_not_go_together) {
                 return cp::adaptive{cp::top_k{model(), {.scope = cp::scope::whole}},
                                     {.candidates = {0.1}, .reference = 0.1}};
               }),
-              HasSubstr("densities of layers do not go with scope::whole"));
+              HasSubstr("scope::whole selects from all layers together"));
 }
 
 TEST(Adaptive, workers_that_choose_among_others_learn_it) {

@@ -75,7 +75,7 @@ TEST(Schedules, nodes_of_another_number_of_workers_and_schedules_that_differ_are
   for (auto const& t : differ) EXPECT_NE(t.find("schedule"), t.npos) << t;
   EXPECT_EQ(support::refusal<gq::configuration_error>([&] {
               cp::thc<gq::schedule::any>{layers, {}, {}, gq::schedule::any{"native"}};
-            }).find("globalq: thc: sums travel"),
+            }).find("globalq: thc: schedule native cannot"),
             0U);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: error feedback: what was not sent is added to the next vector.
+/// @brief compressor: error feedback: adds the residual of a compressor to the next vector.
 
 #include "concept.hpp"
 #include "detail/blocks.hpp"
@@ -26,21 +26,21 @@ GLOBALQ_LOOP void add_error(float const* __restrict g, float const* __restrict e
 
 }  // namespace detail
 
-/// @brief Adds what a compressor did not send to the next vector: p = g + e; c = C(p); e = p - c.
+/// @brief Adds the residual of a compressor to the next vector: p = g + e; c = C(p); e = p - c.
 ///
-/// So the sum of what was sent is the sum of all vectors minus the last error, but for float rounding: a biased compressor
-/// then converges where it would stall by itself.
+/// The sum of all messages is therefore the sum of all vectors minus the last residual, up to float rounding: a biased
+/// compressor converges where it would stall by itself.
 /// @code
 /// gq::baseline::error_feedback ef{gq::baseline::top_k{model, {.density = 0.01}}};
 /// ef.reduce(workers, gradient, mean, step);
 /// @endcode
-/// Costs two vectors of memory and, beside the compressor, one pass that reads two vectors and writes one.
+/// Takes two vectors of memory and, besides the compressor, one pass that reads two vectors and writes one.
 ///
-/// Errors stay bounded where what is left of a vector is, in expectation, shorter than the vector. A compressor that may leave
-/// more says so by `bool contracts() const`, and is refused when that is false: rand_k with its values scaled up would leave
-/// (1 - d/k) p where it sends, which grows with every call.
-/// @source Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019 (EF-SGD), Algorithm 2; changing learning rates: Zheng et
-///         al. 2019, Algorithm 1; what a compressor must keep: Karimireddy et al. 2019, Assumption A
+/// Residuals stay bounded if the residual of a vector is, in expectation, shorter than the vector. A compressor that
+/// does not ensure this declares `bool contracts() const`, and is refused if it returns false: rand_k with its values
+/// scaled up would leave (1 - d/k) p of the values it sends, which grows with every call.
+/// @source Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019 (EF-SGD), Algorithm 2; changing learning rates: Zheng
+///         et al. 2019, Algorithm 1; condition on the compressor: Karimireddy et al. 2019, Assumption A
 template <class C>
 class error_feedback {
  public:
@@ -53,23 +53,24 @@ class error_feedback {
     if constexpr (requires { inner_.contracts(); })
       if (!inner_.contracts())
         throw configuration_error(
-            "globalq: error_feedback: the compressor may leave more than it is given, so errors would grow "
-            "without bound; give one that does not scale what it sends: rand_k with .unbiased = false");
+            "globalq: error_feedback: the residual of this compressor can exceed its input; use one that "
+            "does "
+            "not rescale: rand_k with .unbiased = false");
   }
 
   adapt::model_layout const& layers() const { return inner_.layers(); }
   C& inner() { return inner_; }
   C const& inner() const { return inner_; }
 
-  /// @brief Averages @p g with the errors of earlier calls.
-  /// @param carry  what the error is multiplied by first: the learning rate of the step before divided by this step's,
-  ///               where @p g does not contain the learning rate and it changes
-  /// @returns what the compressor returns; errors are unchanged unless it is a mean, and when it throws
+  /// @brief Averages @p g plus the residual of earlier calls.
+  /// @param carry  factor of the residual: the learning rate of the previous step divided by this step's, if @p g does
+  ///               not contain the learning rate and the rate changes
+  /// @returns the outcome of the compressor; the residual changes only if the outcome is a mean
   template <class T>
   requires Compressor<C, T> outcome reduce(T& workers, std::span<float const> g, std::span<float> mean,
                                            std::uint64_t step, float carry = 1.0F) {
     kernel::float_environment const exact;
-    if (g.size() != error_.size()) {  // the compressor says so, to all workers
+    if (g.size() != error_.size()) {  // the compressor throws, on all workers
       return inner_.reduce(workers, g, mean, {}, step);
     }
     detail::for_blocks(executor_.of(workers), blocks_, [&](std::uint64_t first, std::uint64_t count) {
@@ -80,20 +81,20 @@ class error_feedback {
     return result;
   }
 
-  /// What has not been sent yet. Between layers: zeros.
+  /// The residual. Values between layers are zero.
   std::span<float const> error() const { return error_; }
 
-  /// @brief Takes back what the last reduce() made of the errors, where it returned a mean; for a caller who drops that mean.
-  /// What the compressor keeps besides, such as PowerSGD's matrices, stays as it is.
+  /// @brief Restores the residual from before the last reduce(), if that returned a mean; for a caller who discards
+  /// that mean. Other state of the compressor, such as PowerSGD's matrices, does not change.
   void undo() { std::swap(error_, sum_); }
 
-  /// Forgets all errors, as a new object has none.
+  /// Sets the residual to zero, as in a new object.
   void reset() {
     std::fill(error_.begin(), error_.end(), 0.0F);
     std::fill(sum_.begin(), sum_.end(), 0.0F);
   }
 
-  /// @brief Everything that this worker keeps between steps: errors by layer, and the compressor's own state.
+  /// @brief Returns all state that this worker keeps between steps: residuals by layer, and the compressor's own state.
   state save(int workers, int rank) const {
     state s(workers, rank);
     for (adapt::layer const& l : layers()) s.put(key(l), std::span(error_).subspan(l.offset, l.size));
@@ -101,33 +102,35 @@ class error_feedback {
     return s;
   }
 
-  /// @brief Takes up what was saved, by the same number of workers or another one.
+  /// @brief Restores a state that was saved by the same number of workers or another one.
   ///
-  /// Layers are found by name, wherever they lie now; one that the compressor sends without an error may be missing.
-  /// The same number of workers: each takes its own state, bit for bit. Another number: every worker takes the mean of all old workers' errors (added in double in rank order). What enters the mean of
-  /// the vectors is the mean of the errors, and this keeps it, whatever the numbers; of all ways to do so it has the least
-  /// sum of squares, and all new workers are alike.
-  /// @param saved    the own state, or those of all old workers in any order
-  /// @param workers  how many there are now
-  /// @throws frame_error when layers are missing or have other sizes; configuration_error when a worker's state is missing
-  ///         or there twice. Nothing is changed then.
+  /// Layers are found by name, wherever they are now; one that the compressor sends without a residual may be missing.
+  /// With the same number of workers, each restores its own state, bit for bit. With another number, every worker takes
+  /// the mean of all old workers' residuals (added in double in rank order). This keeps the mean of the residuals,
+  /// which is what enters the mean of the vectors; of all ways to do so it has the least sum of squares, and all new
+  /// workers are alike.
+  /// @param saved    the worker's own state, or the states of all old workers in any order
+  /// @param workers  the current number of workers
+  /// @throws frame_error if layers are missing or have other sizes; configuration_error if a worker's state is missing
+  ///         or occurs twice. Nothing is changed then.
   void load(std::span<state const> saved, int workers, int rank) {
-    state const self(workers, rank);  // refuses a rank that cannot be
-    if (saved.empty()) throw configuration_error("globalq: error_feedback::load: there is no state to load");
+    state const self(workers, rank);  // throws if there is no such rank
+    if (saved.empty())
+      throw configuration_error("globalq: error_feedback::load: there is no state; pass a saved one");
     int const before = saved[0].workers();
-    std::vector<state const*> of;  // by rank; as many as there are, whatever number of workers they claim
+    std::vector<state const*> of;  // by rank; its length does not depend on the claimed number of workers
     for (state const& s : saved) {
       if (s.workers() != before)
         throw configuration_error("globalq: error_feedback::load: states of " + std::to_string(before) +
                                   " and of " + std::to_string(s.workers()) +
-                                  " workers; load those of one checkpoint");
+                                  " workers; load states of one checkpoint");
       of.push_back(&s);
     }
     std::sort(of.begin(), of.end(), [](state const* a, state const* b) { return a->rank() < b->rank(); });
     for (std::size_t k = 1; k < of.size(); ++k)
       if (of[k]->rank() == of[k - 1]->rank())
         throw configuration_error("globalq: error_feedback::load: the state of worker " +
-                                  std::to_string(of[k]->rank()) + " is there twice");
+                                  std::to_string(of[k]->rank()) + " occurs twice; load each state once");
     bool const same = before == workers;
     if (same) std::erase_if(of, [&](state const* s) { return s->rank() != rank; });
     int const first = same ? rank : 0, end = same ? rank + 1 : before;
@@ -137,7 +140,7 @@ class error_feedback {
         throw configuration_error(
             "globalq: error_feedback::load: the state of worker " + std::to_string(r) + " of " +
             std::to_string(before) + " is missing; " +
-            (same ? "load the own one" : "another number of workers needs all of them"));
+            (same ? "load the state of this rank" : "another number of workers needs all states"));
     }
     state const& own = *of[0];
     std::vector<float> errors(error_.size());
@@ -164,7 +167,7 @@ class error_feedback {
   }
 
  private:
-  /// Whether nothing is left of a layer.
+  /// Whether a layer has no residual.
   bool sends_all(std::size_t layer) const {
     if constexpr (requires { inner_.sends_all(layer); })
       return inner_.sends_all(layer);
@@ -177,7 +180,7 @@ class error_feedback {
   detail::worker_executor executor_;
   std::vector<detail::run> blocks_;
   std::vector<float> error_;
-  std::vector<float> sum_;  ///< g + e; then the new error
+  std::vector<float> sum_;  ///< g + e; then the new residual
 };
 
 }  // namespace GLOBALQ_ABI::baseline

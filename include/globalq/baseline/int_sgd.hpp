@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: IntSGD: values times a scale that all workers know already, rounded to integers and added.
+/// @brief compressor: IntSGD: values times a scale that all workers know, rounded to integers and added.
 
 #include "../random/stream.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
@@ -19,21 +19,22 @@ namespace GLOBALQ_ABI::baseline {
 /// Parameters of int_sgd; the same on every worker.
 struct int_sgd_options {
   double beta = 0.9;      ///< of the moving average of squared steps
-  double epsilon = 1e-8;  ///< keeps the scale finite where nothing moves
+  double epsilon = 1e-8;  ///< keeps the scale finite if the model does not move
 };
 
-/// @brief Adds integers instead of floats, with a scale that follows from how far the model has moved.
+/// @brief Adds integers instead of floats, with a scale that follows from the distance that the model has moved.
 ///
-/// alpha = sqrt(d) eta / sqrt(2 n r + eta^2 epsilon^2), with eta the learning rate of the step that the call is for and r a
-/// moving average of ||x^k - x^(k-1)||^2, both told by observe(). Where it is never called, that is ||mean||^2 and eta is 1:
-/// plain descent at a constant rate. Values become floor(alpha v) or one more, at random and without bias, cut off so
-/// that the sum of all workers fits: which is what is biased, where a value is above 127/n or 2^31/n in units of 1/alpha.
-/// The first call is made in float32, as the paper's, and so is a call for which the scale is no number.
-/// @tparam Lane      std::int8_t (127 workers at most) or std::int32_t: what travels; sums never wrap
+/// alpha = sqrt(d) eta / sqrt(2 n r + eta^2 epsilon^2), with eta the learning rate of the step that the call is for and
+/// r a moving average of ||x^k - x^(k-1)||^2; observe() sets both. If it is never called, r averages ||mean||^2 and eta
+/// is 1: plain descent at a constant rate. Values become floor(alpha v) or one more, at random and without bias, and
+/// are clipped so that the sum of all workers fits; clipping is biased, for values above 127/n or 2^31/n in units of
+/// 1/alpha. The first call uses float32, as in the paper, and so does a call for which the scale is not finite.
+/// @tparam Lane      type that is sent: std::int8_t (at most 127 workers) or std::int32_t; sums never overflow
 /// @tparam Schedule  any, schedule::native included: sums of integers have the same bits in any order
 /// @complexity       bytes sent: those of the schedule for d integers
-/// @determinism      bit-identical on all workers: the scale is worker 0's, told in the opening exchange
-/// @source           Mishchenko et al. 2021, Algorithm 1 with the moving average of section 4 (adaptive scale), clipping for 8 bits
+/// @determinism      bit-identical on all workers: the handshake distributes worker 0's scale
+/// @source           Mishchenko et al. 2021, Algorithm 1 with the moving average of section 4 (adaptive scale),
+///                   clipping for 8 bits
 template <class Lane = std::int8_t, class Schedule = schedule::scatter_reduce_allgather>
 class int_sgd {
   static_assert(std::is_same_v<Lane, std::int8_t> || std::is_same_v<Lane, std::int32_t>,
@@ -55,25 +56,25 @@ class int_sgd {
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
 
-  /// @brief Tells how far the model has moved since the last call, and how far the next step will go.
+  /// @brief Sets the distance that the model has moved since the last call, and the learning rate of the next step.
   ///
-  /// Call it after every step, or never: what was taken from means before is forgotten.
-  /// @param squared  ||x^k - x^(k-1)||^2; worker 0's counts
-  /// @param rate     the learning rate of the next step; worker 0's counts
+  /// Call it after every step, or never: the first call discards the averages taken from means.
+  /// @param squared  ||x^k - x^(k-1)||^2; worker 0's value is used
+  /// @param rate     the learning rate of the next step; worker 0's value is used
   /// @throws         configuration_error unless squared >= 0 and rate is above 0 and finite, in float32
   void observe(double squared, double rate) {
     float const next = static_cast<float>(rate);
     if (!(squared >= 0 && next > 0 && is_finite(next)))
-      throw configuration_error("globalq: int_sgd: a squared distance of " + std::to_string(squared) +
-                                " and a learning rate of " + std::to_string(rate) +
-                                " were observed; give a distance of at least 0 and a rate above 0");
+      throw configuration_error("globalq: int_sgd: observe() received a squared distance of " +
+                                std::to_string(squared) + " and a learning rate of " + std::to_string(rate) +
+                                "; use a distance of at least 0, and a finite rate above 0");
     if (!told_) average_ = none;
     told_ = true;
     rate_ = next;
     average(squared);
   }
 
-  /// The scale of the next call with @p workers; 0: it will be made in float32.
+  /// The scale of the next call with @p workers; 0: the call will use float32.
   double scale(int workers) const {
     if (average_ == none) return 0;
     double const rate = static_cast<double>(rate_), least = rate * how_.epsilon;
@@ -83,7 +84,7 @@ class int_sgd {
   }
 
   /// @brief See Compressor.
-  /// @throws configuration_error on all workers where they are more than a Lane has room for: 128 or more with std::int8_t
+  /// @throws configuration_error on all workers if they are too many for Lane: 128 or more with std::int8_t
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
@@ -93,11 +94,11 @@ class int_sgd {
     };
     return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto wanted) {
       if (most(workers.size()) < 1)
-        throw configuration_error("globalq: int_sgd: a sum over " + std::to_string(workers.size()) +
-                                  " workers leaves no integer but 0 in int8; use int_sgd<std::int32_t>");
+        throw configuration_error("globalq: int_sgd: " + std::to_string(workers.size()) +
+                                  " workers share the int8 range 127; use int_sgd<std::int32_t>");
       double const alpha = o.records[0].statistic;
       float* const left = wanted.empty() ? nullptr : wanted.data();
-      codes_.resize(caller_.total());  // in the first call too, which is made in float32
+      codes_.resize(caller_.total());  // also in the first call, so that later calls allocate nothing
       if (left != nullptr) own_.resize(caller_.total());
       outcome const result =
           alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
@@ -111,12 +112,13 @@ class int_sgd {
     float const all[] = {average_, rate_, told_ ? 1.0F : 0.0F};
     s.put(key, all);
   }
-  /// @throws frame_error when there is no such entry, or it holds other than what was saved; nothing is changed then
+  /// @throws frame_error if there is no such entry, or its numbers are invalid; nothing is changed then
   void load(state const& s) {
     auto const all = s.get(key, 3);
     if (!((all[0] >= 0 || all[0] == none) && all[1] > 0))
-      throw frame_error("globalq: int_sgd: a state with the average " + std::to_string(all[0]) +
-                        " and the learning rate " + std::to_string(all[1]) + "; load what save() gave");
+      throw frame_error("globalq: int_sgd: the state has the average " + std::to_string(all[0]) +
+                        " and the learning rate " + std::to_string(all[1]) +
+                        "; load a state that save() wrote");
     average_ = all[0];
     rate_ = all[1];
     told_ = all[2] != 0;
@@ -162,8 +164,8 @@ class int_sgd {
     caller_.sum(workers, schedule_, on, std::span(codes_));
     auto const timed = caller_.enter(phase::decode);
     double const share = 1 / (alpha * workers.size());
-    if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >=
-        0x1p127) {  // sums might leave float32
+    // sums might overflow float32
+    if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >= 0x1p127) {
       std::atomic<bool> finite{true};
       caller_.each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
         for (std::uint64_t i = at; i < at + count; ++i)
@@ -185,7 +187,7 @@ class int_sgd {
   int_sgd_options how_;
   detail::caller caller_;
   float average_ = none, rate_ = 1;
-  bool told_ = false;  ///< observe() has been called
+  bool told_ = false;  ///< whether observe() was called
   std::vector<Lane> codes_, own_;
 };
 

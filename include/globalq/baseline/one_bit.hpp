@@ -21,34 +21,37 @@
 
 namespace GLOBALQ_ABI::baseline {
 
-/// How the messages of 1-bit SGD become a mean.
+/// How 1-bit SGD computes the mean.
 enum class one_bit_exchange : std::uint8_t {
-  stripes,  ///< the paper's: the owner of a stripe adds, and sends the mean as bits again, with an error of its own
-  gather  ///< every worker gets all messages and adds them: no second loss, and n/2 times the bytes
+  stripes,  ///< as in the paper: the owner of a stripe adds and sends the mean as bits, with a residual of its own
+  gather  ///< every worker receives all messages and adds them: no second residual, but n/2 times the bytes
 };
 
 /// Parameters of one_bit; the same on every worker.
 struct one_bit_options {
-  /// Values that share two means; 0: a row of each matrix, where the paper has a column. A bucket does not cross layers.
+  /// Values that share two means; 0: a row of each matrix (the paper uses a column). A bucket does not cross layers.
   std::uint64_t bucket = 512;
   one_bit_exchange exchange = one_bit_exchange::stripes;
 };
 
-/// @brief A bit for each value, and two float32 for each bucket, which say what the bits stand for; both ways.
+/// @brief One bit for each value and two float32 for each bucket, the values that the bits represent; in both
+///        directions.
 ///
-/// Of all ways to send signs with two numbers a bucket this has the least squared error: the means of the values at or above
-/// zero and of those below. Biased: made for error_feedback. Buckets are cut into stripes, one for each worker, of nearly
-/// equal bytes. The owner of a stripe gets it of every message, adds its own **second error** to their mean, and sends this
-/// as bits and two means again; what those leave over is the second error of the next call. So the mean of one call is not
-/// that of the messages, but over calls, but for rounding:
-/// sum of means = sum of the messages' means - last second error (of the mean, not of the sum over workers).
-/// With one worker the message is the mean: it has two values a bucket already.
+/// The two numbers are the means of the values at or above zero and of those below: they give the least squared error
+/// of all ways to send signs. Biased: use it in error_feedback. Buckets are divided into stripes, one for each worker,
+/// of nearly equal bytes. The owner of a stripe receives it from every message, adds its **second residual** to their
+/// mean, and sends the result as bits and two means; the residual of that is the second residual of the next call. So
+/// the mean of one call is not the mean of the messages, but over many calls, up to rounding:
+/// sum of means = sum of the messages' means - last second residual (of the mean, not of the sum over workers).
+/// With one worker the message is the mean: it already has two values in each bucket.
 ///
-/// The second error is unchanged when the outcome is not a mean or a call throws. It belongs to a number of workers and a
-/// rank: a call with others begins with zeros. error_feedback saves and loads it by layer: the same number of workers goes
-/// on bit for bit, with another number the second errors are dropped; so is what lies in another worker's stripe when layers
-/// come in another order. error_feedback::reset() and its carry change the first error only; see reset().
-/// @complexity  bytes sent: (d/4 + 16 d/bucket) (n-1)/n; gather: (d/8 + 8 d/bucket) (n-1). Memory of the second error: 8 d/n
+/// The second residual does not change if the outcome is not a mean or a call throws. It belongs to a number of workers
+/// and a rank: a call with others begins with zeros. error_feedback saves and loads it by layer: the same number of
+/// workers continues bit for bit; with another number the second residuals are dropped, and so are the parts that are
+/// in another worker's stripe if the order of layers changes. error_feedback::reset() and its carry change only the
+/// first residual; see reset().
+/// @complexity  bytes sent: (d/4 + 16 d/bucket) (n-1)/n; gather: (d/8 + 8 d/bucket) (n-1). Memory of the second
+///              residual: 8 d/n
 /// @determinism bit-identical on all workers: values are added in rank order, by the owner or by all
 /// @source      Seide et al. 2014
 class one_bit {
@@ -61,16 +64,16 @@ class one_bit {
         buckets_(caller_.layers(), how.bucket) {}
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
-  /// Bytes of a message of all buckets. A worker sends about 2 (n-1)/n times as many; gather: n-1 times.
+  /// Bytes of a message of all buckets. A worker sends about 2 (n-1)/n times as many; with gather n-1 times.
   std::size_t frame_bytes() const { return 8 * buckets_.words(); }
 
-  /// Forgets the second error, as a new object has none.
+  /// Clears the second residual, as in a new object.
   void reset() {
     second_.clear();
     made_for_ = {};
   }
 
-  /// See Compressor; but the mean is that of the messages in the long run, see above.
+  /// See Compressor; but the mean equals that of the messages only over many calls, see above.
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
@@ -81,9 +84,9 @@ class one_bit {
         });
   }
 
-  /// @brief Puts the second error, zeros outside of the own stripe; a layer of zeros is saved as no numbers.
+  /// @brief Saves the second residual, with zeros outside of this worker's stripe; a layer of zeros is saved empty.
   ///
-  /// All are zeros when the last call was made by another number of workers or another rank than those of @p s.
+  /// All are zeros if the last call had another number of workers or another rank than @p s.
   void save(state& s) const {
     if (how_.exchange != one_bit_exchange::stripes) return;
     std::vector<float> all(layers().length());
@@ -97,8 +100,8 @@ class one_bit {
       s.put(key(l), none ? std::span<float const>{} : errors);
     }
   }
-  /// @brief Takes the second error up, which the next call adds when it is made by as many workers and the same rank.
-  /// @throws frame_error when a layer is missing or has another size; nothing is changed then
+  /// @brief Restores the second residual; the next call uses it if number of workers and rank are those of @p s.
+  /// @throws frame_error if a layer is missing or has another size; nothing is changed then
   void load(state const& s) {
     if (how_.exchange != one_bit_exchange::stripes) return;
     std::vector<float> all(layers().length());
@@ -116,7 +119,7 @@ class one_bit {
   }
 
  private:
-  /// Whose stripe it is.
+  /// The owner of a stripe.
   struct place {
     int workers = 0, rank = 0;
     bool operator==(place const&) const = default;
@@ -131,7 +134,7 @@ class one_bit {
     }
   }
 
-  /// f(place in the vector, place in the second error, count) for the buckets of a stripe.
+  /// f(position in the vector, position in the second residual, count) for the buckets of a stripe.
   template <class F>
   void each_kept(place of, F const& f) const {
     auto const stripe = buckets_.stripe(of.workers, of.rank);
@@ -169,7 +172,8 @@ class one_bit {
         detail::add_bucket(all + m * words + b.word, b.count, sums);
       if (factor != 1) detail::scale_sums(sums, b.count, factor);
     };
-    // the mean of means is at most the largest of them but for rounding, so only the largest numbers need a look first
+    // a mean of means is at most the largest of them, up to rounding, so only large values (unit != 1) are checked
+    // first
     if (unit != 1 && !stripes) {
       std::atomic<bool> finite{true};
       sums_.resize(caller_.layers().length());
@@ -195,14 +199,14 @@ class one_bit {
     return outcome::mean;
   }
 
-  /// The message of the mean, and the second error that it leaves.
-  /// @returns whether the mean is within float32
+  /// Computes the message of the mean, and the new second residual.
+  /// @returns whether the mean did not overflow float32
   template <Transport T>
   bool mean_by_stripes(T& workers, kernel::host_executor const& on, std::uint64_t const* mine,
                        std::uint64_t* all, double unit) {
     int const n = workers.size(), r = workers.rank();
     next_.resize(buckets_.stripe(n, r).values);
-    second_.reserve(next_.size());  // they change places
+    second_.reserve(next_.size());  // the two are swapped
     bool const goes_on = made_for_ == place{n, r};
     detail::stripe_codec frames(on, buckets_, n, r, unit, mine, all, goes_on ? second_.data() : nullptr,
                                 next_.data(), from_);
@@ -216,9 +220,9 @@ class one_bit {
   one_bit_options how_;
   detail::caller caller_;
   detail::bit_buckets buckets_;
-  std::vector<float> second_,
-      next_;        ///< errors of the mean in the own stripe; after the call that is being made
-  place made_for_;  ///< of the second error
+  /// Second residual of this worker's stripe, and that after the call in progress.
+  std::vector<float> second_, next_;
+  place made_for_;  ///< of the second residual
   std::vector<float> sums_;
   std::vector<std::uint64_t const*> from_;
 };

@@ -23,35 +23,36 @@ namespace GLOBALQ_ABI::baseline {
 /// Parameters of power_sgd; the same on every worker.
 struct power_sgd_options {
   int rank = 4;
-  /// Of each layer in the order of the layout, instead of one for all; 0: the layer is sent in float32.
+  /// The rank of each layer in the order of the layout, instead of one for all; 0: the layer is sent in float32.
   std::vector<int> ranks = {};
 };
 
-/// @brief Sends a layer of m x n values as P (m x r) and Q (n x r): one step of the power method, from the Q of the call before.
+/// @brief Sends a layer of m x n values as P (m x r) and Q (n x r): one power step that starts from the Q of the
+///        previous call.
 ///
-/// P = M Q, averaged, made orthonormal; Q = M^T P, averaged; the mean is P Q^T, and this worker's message stood for
+/// P = M Q, averaged, made orthonormal; Q = M^T P, averaged; the mean is P Q^T, and this worker's message represents
 /// P P^T M. Vectors, single values, and matrices that would not become shorter, are averaged in float32. Biased: use it
-/// in error_feedback. The mean of matrices of rank r and less is exact, up to float32, from the first call that finds
-/// their columns in P (with a random start: the first).
+/// in error_feedback. If the matrices of all workers have rank r or less, the mean is exact, up to float32, from the
+/// first call whose P spans their columns (with a random start: the first call).
 ///
-/// Two sums of r (m + n) float32 values over the schedule, for all layers together. Products of a worker's own matrix are
-/// Eigen's. What all workers must have alike (orthonormal P, P Q^T) is computed by all from the same bytes with
-/// products that are exact in double, so it is the same on machines with other instruction sets.
-/// Values of any size are averaged as long as the mean is within float32: large ones are divided by a power of two first.
-/// What of a rest would be beyond becomes the largest number. Eigen's products take memory from malloc in each call.
-/// @complexity  4 r m n operations for the two products, 4 r m n in double for the mean and the rest
+/// Sends two sums of r (m + n) float32 values over the schedule, for all layers together. Eigen computes the products
+/// of a worker's own matrix. Every worker computes the common results (orthonormal P, P Q^T) from the same bytes, with
+/// products that are exact in double, so they have the same bits on machines with other instruction sets.
+/// Values of any size are averaged as long as the mean is within float32: large ones are first divided by a power of
+/// two. Residuals that would overflow become the largest number. Eigen's products allocate memory in each call.
+/// @complexity  4 r m n operations for the two products, 4 r m n in double for the mean and the residual
 /// @determinism bit-identical on all workers
-/// @source      Vogels, Karimireddy, Jaggi 2019, Algorithms 1 and 2. The rest is that of Algorithm 2 (the own message);
-///              the authors' code takes the mean off instead, which has the same sum over workers.
+/// @source      Vogels, Karimireddy, Jaggi 2019, Algorithms 1 and 2. The residual is that of Algorithm 2 (own message);
+///              the authors' code subtracts the mean instead, which has the same sum over workers.
 template <class Schedule = schedule::scatter_reduce_allgather>
 class power_sgd {
  public:
   static constexpr int most_rank = 256;
-  /// What may differ by layer.
+  /// The type of a layer's parameter, its rank.
   using parameter = int;
 
-  /// @throws configuration_error for a rank that is not 1 to 256, ranks that are not one a layer, and layers that are
-  ///         not float32
+  /// @throws configuration_error for a rank outside 1 to 256, a number of ranks that differs from the layers, and
+  ///         layers that are not float32
   explicit power_sgd(adapt::model_layout layers, power_sgd_options const& how = {},
                      options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
@@ -61,12 +62,12 @@ class power_sgd {
     take(std::move(first), std::move(start));
   }
 
-  /// @brief Gives layers other ranks, from the next call on; on all workers alike.
+  /// @brief Changes the ranks of layers, from the next call on; on all workers alike.
   ///
-  /// The columns of Q that a layer keeps are those it had; others begin at random.
-  /// @param ranks  of each layer in the order of the layout, 0: float32; none: the one of the options
+  /// Columns of Q that remain keep their values; new ones start at random.
+  /// @param ranks  of each layer in the order of the layout, 0: float32; empty: the one of the options
   /// @param step   of the training: selects random bits
-  /// @throws       configuration_error as the constructor does; nothing has changed then
+  /// @throws       configuration_error as the constructor does; nothing is changed then
   void assign(std::span<int const> ranks, std::uint64_t step) {
     power_sgd_options how = at_.how;
     how.ranks.assign(ranks.begin(), ranks.end());
@@ -84,7 +85,7 @@ class power_sgd {
   }
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
-  /// float32 values that are summed over the workers: those of P, of Q, and of layers that are sent as they are.
+  /// The number of float32 values that are summed over the workers: P, Q, and layers sent in float32.
   std::uint64_t count() const { return at_.first_count + at_.q_count; }
 
   /// Whether a layer is sent in float32.
@@ -93,7 +94,7 @@ class power_sgd {
                         [&](matrix const& m) { return m.layer == layer; });
   }
 
-  /// Begins with random Q again.
+  /// Starts again from random Q.
   void reset() { start_ = random_start(at_); }
 
   /// See Compressor.
@@ -107,12 +108,12 @@ class power_sgd {
         });
   }
 
-  /// Q of each matrix, the same on all workers: the number of workers may change.
+  /// Saves Q of each matrix. It is the same on all workers, so the number of workers may change.
   void save(state& s) const {
     for (matrix const& m : at_.matrices)
       s.put(key(m), std::span(start_).subspan(m.q, m.columns * static_cast<std::uint64_t>(m.rank)));
   }
-  /// @throws frame_error when a layer is missing or was saved with another rank or shape; nothing is changed then
+  /// @throws frame_error if a layer is missing or was saved with another rank or shape; nothing is changed then
   void load(state const& s) {
     std::vector<float> loaded(at_.q_count);
     for (matrix const& m : at_.matrices) {
@@ -133,12 +134,12 @@ class power_sgd {
     int rank;
     std::uint64_t p, q;  ///< where P (rows x rank) and Q transposed (rank x columns) begin
   };
-  /// Rows or columns of a matrix that one thread treats.
+  /// Rows or columns of a matrix that one thread processes.
   struct work {
     std::size_t matrix;
     std::uint64_t first, count;
   };
-  /// What follows from the ranks: all of it changes, or nothing.
+  /// Everything that depends on the ranks; it is replaced as a whole.
   struct places {
     power_sgd_options how;
     std::vector<matrix> matrices;
@@ -161,20 +162,22 @@ class power_sgd {
     return mutable_view(at, index(rows), index(columns), Eigen::OuterStride<>(index(stride)));
   }
 
-  /// Which layers are matrices of which rank, and where their P and Q lie.
+  /// Decides which layers are matrices of which rank, and the places of their P and Q.
   places plan(power_sgd_options how) const {
     auto const& layers = caller_.layers();
     bool const by_layer = !how.ranks.empty();
     if (by_layer && how.ranks.size() != layers.size())
       throw configuration_error("globalq: power_sgd: " + std::to_string(how.ranks.size()) + " ranks for " +
-                                std::to_string(layers.size()) + " layers; give one for each, or none");
+                                std::to_string(layers.size()) +
+                                " layers; give one for each layer, or an empty list");
     places to;
     std::uint64_t dense_count = 0;
     for (std::size_t k = 0; k < layers.size(); ++k) {
       adapt::layer const& l = layers[k];
       int const rank = by_layer ? how.ranks[k] : how.rank;
       if (rank < (by_layer ? 0 : 1) || rank > most_rank)
-        throw configuration_error("globalq: power_sgd: a rank of " + std::to_string(rank) + "; use 1 to 256");
+        throw configuration_error("globalq: power_sgd: a rank of " + std::to_string(rank) +
+                                  "; use 1 to 256 (in `ranks` also 0, for float32)");
       if (l.size == 0) continue;
       std::uint64_t const rows = l.rows(), columns = l.columns();
       std::uint64_t const r = std::min({static_cast<std::uint64_t>(rank), rows, columns});
@@ -213,7 +216,8 @@ class power_sgd {
     }
   }
 
-  /// A random row of Q^T: sums of four even numbers, which a float holds, instead of normal ones: no library's logarithm.
+  /// A random row of Q^T: sums of four uniform numbers, exact in a float, instead of normal ones, which need a
+  /// logarithm.
   void draw(matrix const& m, int k, std::uint64_t step, std::vector<float>& start) const {
     random::stream const bits{caller_.settings().seed, step, 0, random::purpose::start};
     std::uint64_t const first = m.q + static_cast<std::uint64_t>(k) * m.columns;
@@ -238,7 +242,7 @@ class power_sgd {
     float const share = static_cast<float>(1 / unit);
     first_.resize(at_.first_count);
     own_.resize(at_.q_count);
-    // large matrices in units of a power of two: products leave float32 long before the mean does
+    // large matrices are divided by a power of two: products overflow float32 long before the mean does
     double const wide = o.top < 0x1p64 ? 1.0 : power_of_two(exponent_of(o.top));
     float const* from = x;
     if (wide != 1) {
@@ -250,7 +254,7 @@ class power_sgd {
       from = scaled_.data();
     }
 
-    // P = M Q, and what is sent as it is
+    // P = M Q, and layers sent in float32
     on.items(at_.by_rows.size(), [&](std::uint64_t i) {
       work const& w = at_.by_rows[i];
       matrix const& m = at_.matrices[w.matrix];
@@ -330,9 +334,9 @@ class power_sgd {
       for (std::uint64_t c = 0; c < count; ++c) to[c] *= static_cast<float>(wide);
   }
 
-  /// Whether all of the mean is within float32; alike on all workers.
+  /// Whether the whole mean is within float32; the same on all workers.
   bool mean_fits(kernel::host_executor const& on, double wide) const {
-    if (wide == 1) {  // a product of finite factors that leaves float32 shows in none of them; its bound does
+    if (wide == 1) {  // factors are finite, but their product may overflow; so its bound is checked
       for (matrix const& m : at_.matrices) {
         double const top =
             float_of(detail::largest_bits(sum_.data() + m.q, m.columns * static_cast<std::uint64_t>(m.rank)));
@@ -349,8 +353,8 @@ class power_sgd {
     return fits;
   }
 
-  /// The next call starts from the Q of this one, each column scaled by a power of two, which changes no direction: else it would
-  /// shrink with the gradients' squares. A column without any value begins anew.
+  /// Sets the start of the next call to the Q of this one, each column scaled by a power of two. Without scaling, which
+  /// changes no direction, Q would shrink with the squares of the gradients. A column of zeros starts again at random.
   void keep_start(std::uint64_t step) {
     std::swap(start_, sum_);
     for (matrix const& m : at_.matrices)
@@ -371,11 +375,11 @@ class power_sgd {
   detail::caller caller_;
   places at_;
   std::vector<float> start_;  ///< Q transposed of each matrix
-  std::vector<float> first_;  ///< P of each matrix, then layers that are sent as they are
+  std::vector<float> first_;  ///< P of each matrix, then layers sent in float32
   std::vector<float> own_;    ///< Q transposed of this worker
   std::vector<float> sum_;    ///< of all workers
   std::vector<float> scaled_;
-  std::vector<detail::orthogonalizer> orthogonal_;  ///< one a thread
+  std::vector<detail::orthogonalizer> orthogonal_;  ///< one for each thread
 };
 
 }  // namespace GLOBALQ_ABI::baseline

@@ -15,19 +15,19 @@ namespace GLOBALQ_ABI::baseline {
 struct rand_k_options {
   double density = 0.01;  ///< share of the values that is sent
   baseline::scope scope = scope::layer;
-  bool unbiased = true;  ///< values are multiplied by d/k; error feedback needs false
+  bool unbiased = true;  ///< multiplies values by d/k; error feedback needs false
   bool shared = true;    ///< all workers send the same coordinates, so that their values can be added
 };
 
 namespace detail {
 
-/// @brief k of @p count places, all sets equally likely, ascending: the subset of Floyd's algorithm in a bitmap.
+/// @brief Selects k of @p count places, all sets equally likely, ascending: Floyd's algorithm with a bitmap.
 ///
-/// Place j of the loop draws an integer below j + 1 from 64 bits; no set is more than 1 + 2^-31 times as likely as another where
-/// count <= 2^32 / k.
-/// @param first   number of the first draw; one a place is set aside
-/// @param bitmap  count / 64 words, all zero; so again afterwards
-/// @param out     room for k places, each plus @p offset
+/// Place j of the loop draws an integer below j + 1 from 64 bits; if count <= 2^32 / k, no set is more than 1 + 2^-31
+/// times as likely as another.
+/// @param first   number of the first draw; draws are numbered by place
+/// @param bitmap  count / 64 words, all zero before and after the call
+/// @param out     memory for k places, each plus @p offset
 /// @complexity    k draws and count / 64 words read
 /// @source        Bentley and Floyd 1987
 inline void choose(random::stream const& bits, std::uint64_t first, std::uint64_t count, std::uint64_t k,
@@ -35,7 +35,7 @@ inline void choose(random::stream const& bits, std::uint64_t first, std::uint64_
   random::words4 drawn{};
   for (std::uint64_t j = count - k; j < count; ++j) {
     std::uint64_t const draw = first + j;
-    if (j == count - k || draw % 2 == 0) drawn = bits.group(draw / 2);  // of two draws
+    if (j == count - k || draw % 2 == 0) drawn = bits.group(draw / 2);  // a group has two draws
     std::uint64_t const word = draw % 2 == 0
                                    ? (static_cast<std::uint64_t>(drawn.word[1]) << 32 | drawn.word[0])
                                    : (static_cast<std::uint64_t>(drawn.word[3]) << 32 | drawn.word[2]);
@@ -63,17 +63,18 @@ inline void choose(random::stream const& bits, std::uint64_t first, std::uint64_
 
 /// @brief Sends k coordinates chosen at random, without repetition.
 ///
-/// Coordinates follow from seed, step and, unless they are shared, the worker: no indices travel. Shared: a sum of k
-/// float32 values over the schedule. Not shared: every worker gets the values of all (n-1 times k), and knows where they
-/// belong. Unbiased: E mean = mean of the vectors, E ||C(x) - x||^2 = (d/k - 1) ||x||^2 of each d values that k are chosen
-/// from; independent workers' errors average out, shared ones do not. Not scaled: E ||C(x) - x||^2 = (1 - k/d) ||x||^2.
-/// @tparam Schedule  of the sum, where coordinates are shared
+/// Coordinates follow from seed, step and, unless they are shared, the worker: no indices are sent. Shared: a sum of k
+/// float32 values over the schedule. Not shared: every worker receives the values of all workers (n-1 times k) and
+/// computes their coordinates. Unbiased: E mean = mean of the vectors, E ||C(x) - x||^2 = (d/k - 1) ||x||^2 for each d
+/// values of which k are selected; errors of independent workers average out, shared ones do not. Not scaled: E ||C(x)
+/// - x||^2 = (1 - k/d) ||x||^2.
+/// @tparam Schedule  of the sum, if coordinates are shared
 /// @determinism      bit-identical on all workers; coordinates are a pure function of (seed, step, worker)
 /// @source           Stich et al. 2018 (Rand-K, with error feedback); Wangni et al. 2018 (unbiased)
 template <class Schedule = schedule::scatter_reduce_allgather>
 class rand_k {
  public:
-  /// @throws configuration_error for a density that is no share, a layer that is not float32, and beyond 2^44 values
+  /// @throws configuration_error for a density outside (0, 1], a layer that is not float32, and more than 2^44 values
   explicit rand_k(adapt::model_layout layers, rand_k_options const& how = {}, options const& settings = {},
                   Schedule schedule = {})
       : schedule_(std::move(schedule)),
@@ -84,7 +85,8 @@ class rand_k {
                                                                            (how.shared ? 4U : 0U)),
                 schedule::detail::text_of(schedule_)) {
     if (caller_.layers().length() > std::uint64_t{1} << 44)
-      throw configuration_error("globalq: rand_k: more than 2^44 values; choose out of parts of the vector");
+      throw configuration_error("globalq: rand_k: " + std::to_string(caller_.layers().length()) +
+                                " values are more than 2^44; use one rand_k for each part of the vector");
     std::uint64_t total = 0, longest = 0;
     for (adapt::layer const& l : caller_.layers()) {
       total += l.size;
@@ -102,9 +104,9 @@ class rand_k {
   }
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
-  /// Values that a worker sends.
+  /// The number of values that a worker sends.
   std::uint64_t count() const { return count_; }
-  /// Whether E ||x - C(x)||^2 < ||x||^2, as error feedback needs it: unscaled, or with d/k < 2 everywhere.
+  /// Whether E ||x - C(x)||^2 < ||x||^2, as error feedback requires: unscaled, or with d/k < 2 everywhere.
   bool contracts() const {
     return !how_.unbiased ||
            std::all_of(pools_.begin(), pools_.end(), [](pool const& p) { return p.size - p.k < p.k; });
@@ -141,7 +143,7 @@ class rand_k {
     std::uint64_t first, size, k;
   };
 
-  /// Places among all values of layers become places in the vector.
+  /// Converts places among all values of layers to places in the vector.
   void place_in_layers(std::span<std::uint64_t> places) const {
     auto r = caller_.runs().begin();
     std::uint64_t before = 0;  // values of the runs before this one
@@ -151,7 +153,7 @@ class rand_k {
     }
   }
 
-  /// d/k of the pool of each value; pools follow each other in places_.
+  /// f(place, count, factor) for each pool, with the factor d/k if unbiased; pools are consecutive in places_.
   template <class F>
   void each_pool(F const& f) const {
     std::uint64_t at = 0;
@@ -161,7 +163,7 @@ class rand_k {
     }
   }
 
-  /// x minus what is sent of it, at the places of places_.
+  /// Computes the residual: x minus the sent values, at the places of places_.
   void keep_rest(kernel::host_executor const& on, float const* x, float* rest) const {
     detail::copy(on, caller_.blocks(), x, rest);
     each_pool([&](std::uint64_t at, std::uint64_t k, double factor) {

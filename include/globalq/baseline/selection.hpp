@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: the k values of largest magnitude.
+/// @brief compressor: finds the k values of largest magnitude.
 
 #include "../core/error.hpp"
 #include "detail/blocks.hpp"
@@ -18,42 +18,43 @@ namespace GLOBALQ_ABI::baseline {
 
 /// @brief Finds the k values of largest magnitude.
 ///
-/// Exactly k, ties by the lower place, and places ascending: the answer is one, whatever threads and instruction set find it.
-/// NaN counts as larger than infinity, zeros of both signs as equal.
+/// Returns exactly k places, ascending; of equal magnitudes it takes the lower places. So the result is unique,
+/// whatever the threads and the instruction set. NaN counts as larger than infinity, zeros of both signs as equal.
 ///
-/// A sample tells a threshold that somewhat more than k values reach, and one that somewhat fewer do. One pass over the
-/// values keeps what reaches the first, and the search ends among those that do not reach the second, or among all that
-/// were kept where it misleads. Where the first does, or so many values are equal that nothing is gained, three histograms
-/// over the bits of all magnitudes find the k-th one and a last pass collects. Memory is kept for the next call.
+/// A sample gives two thresholds: slightly more than k values should reach the first, and slightly fewer the second.
+/// One pass over the values keeps those that reach the first; the search continues among those that do not reach the
+/// second, or among all that were kept if the second is wrong. If the first is wrong, or too many values are equal,
+/// three histograms over the bits of all magnitudes find the k-th one, and a last pass collects the places. Memory is
+/// kept for the next call.
 /// @complexity  one read of the values and about 3 k words; at worst 5 reads
 /// @determinism the same places for any threads, spaces and samples
 class selection {
  public:
   static constexpr std::uint64_t most = std::uint64_t{1} << 32;
 
-  /// @param k  values to find; all where there are fewer
+  /// @param k  number of values to find; all if there are fewer
   /// @returns places, ascending; valid until the next call
-  /// @throws configuration_error when there are 2^32 values or more
+  /// @throws configuration_error if there are 2^32 values or more
   std::span<std::uint32_t const> largest(kernel::host_executor const& on, std::span<float const> x,
                                          std::uint64_t k) {
     return run(on, x, k, by_sample(x, k));
   }
 
-  /// Magnitudes, as integers: k values or more reach `least`, and fewer reach `sure`; a guess.
+  /// Estimated magnitudes, as integers: at least k values should reach `least`, and fewer than k `sure`.
   struct thresholds {
     std::uint32_t least = whole, sure = nothing;
   };
-  static constexpr std::uint32_t whole = 0;               ///< what all values reach
-  static constexpr std::uint32_t nothing = 0x8000'0000U;  ///< what none does
+  static constexpr std::uint32_t whole = 0;               ///< all values reach it
+  static constexpr std::uint32_t nothing = 0x8000'0000U;  ///< no value reaches it
 
-  /// largest() by given thresholds, of any quality; for tests.
+  /// largest() with given thresholds, of any quality; for tests.
   std::span<std::uint32_t const> largest_by(kernel::host_executor const& on, std::span<float const> x,
                                             std::uint64_t k, thresholds guess) {
     return run(on, x, k, guess);
   }
 
  private:
-  /// What a thread's share of the values holds.
+  /// The candidates and counts of a thread's share of the values.
   struct share {
     std::vector<std::uint32_t> places, bits, unsure;
     std::vector<std::uint32_t> counts;
@@ -79,7 +80,7 @@ class selection {
       return found_;
     }
     cut(n);
-    // room for candidates: where they are many, histograms cost less than keeping them
+    // room for candidates: if they are many, histograms are cheaper than keeping them
     std::uint64_t const room = n <= short_vector ? n : std::max(n / 2, short_vector);
     if ((guess.least == whole && n > short_vector) ||
         !keep(on, x, k, guess.least, room / shares_.size() + 1)) {
@@ -90,7 +91,7 @@ class selection {
     return found_;
   }
 
-  /// Magnitudes that somewhat more and somewhat fewer than k values reach, if the sample is like the rest.
+  /// Magnitudes that slightly more and slightly fewer than k values reach, if the sample is representative.
   thresholds by_sample(std::span<float const> x, std::uint64_t k) {
     std::uint64_t const n = x.size();
     if (n <= short_vector || k >= n) return {};
@@ -98,11 +99,11 @@ class selection {
     sample_.resize(taken);
     std::uint64_t const stride = n / taken;
     for (std::uint64_t i = 0; i < taken; ++i) {
-      // not in step with any pattern of the values
+      // the jitter avoids resonance with a pattern of the values
       std::uint64_t const jitter = (i * 0x9E3779B97F4A7C15ULL >> 33) % stride;
       sample_[i] = bits_of(x[i * stride + jitter]) & float_magnitude;
     }
-    // of the sample, k/n are expected above the k-th value; four standard deviations more or fewer
+    // the k-th value is expected at rank taken k/n of the sample, within four standard deviations
     double const expected = static_cast<double>(taken) * static_cast<double>(k) / static_cast<double>(n);
     double const away = 4 * std::sqrt(expected) + 4;
     if (expected + away >= 0.4 * static_cast<double>(taken)) return {};
@@ -115,7 +116,7 @@ class selection {
     return {*least, expected > away ? *ranked(expected - away, least) + 1 : nothing};
   }
 
-  /// Cuts the values into shares: of whole blocks, so that nothing depends on threads.
+  /// Divides the values into shares of whole blocks, so that nothing depends on the number of threads.
   void cut(std::uint64_t n) {
     std::uint64_t const blocks = divide_up(n, block_);
     shares_.resize(std::min<std::uint64_t>(blocks, 64));
@@ -127,9 +128,9 @@ class selection {
     return x.subspan(first, std::min<std::uint64_t>(share_values_, x.size() - first));
   }
 
-  /// Keeps what reaches the threshold.
+  /// Keeps the values that reach the threshold.
   /// @param room  of each share
-  /// @returns whether there was room, and are at least k
+  /// @returns whether there was room, and at least k values were kept
   bool keep(kernel::host_executor const& on, std::span<float const> x, std::uint64_t k, std::uint32_t least,
             std::uint64_t room) {
     std::atomic<bool> full{false};
@@ -138,7 +139,8 @@ class selection {
       auto const values = values_of(x, s);
       std::uint64_t kept = 0;
       if (mine.places.size() < block_ + detail::keep_slack) {
-        mine.bits.resize(block_ + detail::keep_slack);  // first: the other one's size is asked for
+        mine.bits.resize(block_ +
+                         detail::keep_slack);  // first, because the condition reads the size of places
         mine.places.resize(block_ + detail::keep_slack);
       }
       for (std::uint64_t at = 0; at < values.size(); at += block_) {
@@ -163,16 +165,16 @@ class selection {
     return total >= k;
   }
 
-  /// The k largest of what was kept, digit by digit of the k-th magnitude.
-  /// @param sure  a magnitude that fewer than k values reach: only those below it are looked at
-  /// @returns whether it was one
+  /// Finds the k largest of the kept values, digit by digit of the k-th magnitude.
+  /// @param sure  a magnitude that fewer than k values should reach: only values below it are searched
+  /// @returns false if k or more values reach it
   bool among_kept(kernel::host_executor const& on, std::uint64_t k, std::uint32_t sure) {
     on.items(shares_.size(), [&](std::uint64_t s) {
       share& mine = shares_[s];
       mine.unsure.resize(std::max<std::size_t>(mine.unsure.size(), mine.above));
       mine.unsure_count = detail::keep_unsure(mine.bits.data(), mine.above, sure, mine.unsure.data());
     });
-    std::uint64_t wanted = k;  // of those that have the prefix
+    std::uint64_t wanted = k;  // of the values with the prefix
     for (share const& s : shares_) {
       std::uint64_t const taken = s.above - s.unsure_count;
       if (taken >= wanted) return false;
@@ -201,7 +203,7 @@ class selection {
     return true;
   }
 
-  /// Takes the digit in which the wanted one lies, counted from the largest.
+  /// Selects the digit of the wanted value, counted from the largest.
   static void descend(std::span<std::uint64_t const> counts, int shift, std::uint32_t& prefix,
                       std::uint32_t& known, std::uint64_t& wanted) {
     auto digit = mask_of(shift);
@@ -210,7 +212,7 @@ class selection {
     known |= mask_of(shift) << shift;
   }
 
-  /// The k largest of all, by histograms of 11, 11 and 9 bits, and a pass that collects.
+  /// Finds the k largest of all values, by histograms of 11, 11 and 9 bits, and a last pass.
   void by_histograms(kernel::host_executor const& on, std::span<float const> x, std::uint64_t k) {
     std::array<std::uint64_t, digits> counts;
     std::uint32_t prefix = 0, known = 0;
@@ -236,7 +238,7 @@ class selection {
       shares_[s].above = detail::count_from(values.data(), values.size(), prefix + 1);
       shares_[s].equal = detail::count_from(values.data(), values.size(), prefix) - shares_[s].above;
     });
-    std::uint64_t first = 0;  // where each share's places begin; ties go to the first shares
+    std::uint64_t first = 0;  // where each share's places begin; the first shares get the ties
     std::array<std::uint64_t, 64> begins{};
     for (std::size_t s = 0; s < shares_.size(); ++s) {
       shares_[s].equal = std::min(shares_[s].equal, wanted);

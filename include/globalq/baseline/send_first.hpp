@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: the papers' fake compression: the first N / gamma values are sent, the others are not.
+/// @brief compressor: the papers' "fake compression": sends the first N / gamma values only.
 
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "detail/caller.hpp"
@@ -18,15 +18,15 @@ struct send_first_options {
 
 /// @brief Averages the first ceil(size / gamma) values of every layer in float32; the mean of the others is zero.
 ///
-/// It costs no computation, so its speed is the ceiling of what any method can gain at a ratio of gamma. Nobody would
-/// train with it. Contraction: none (a vector may lie in what is never sent).
+/// It costs no computation, so its speed is an upper bound for any method with ratio gamma. It is not for training, and
+/// does not contract: a vector may be zero in all values that are sent.
 /// @complexity  bytes sent: those of the schedule for d / gamma float32 values
 /// @determinism bit-identical on all workers
 /// @source Markov 2024 (thesis), chapters 3 and C.1: "fake compression"
 template <class Schedule = schedule::scatter_reduce_allgather>
 class send_first {
  public:
-  /// @throws configuration_error when gamma is below 1 or no number, or a layer is not float32
+  /// @throws configuration_error unless gamma is at least 1, and for a layer that is not float32
   explicit send_first(adapt::model_layout layers, send_first_options const& how = {},
                       options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
@@ -44,7 +44,7 @@ class send_first {
   }
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
-  /// Values that are sent.
+  /// The number of values that are sent.
   std::uint64_t count() const { return total_; }
 
   /// See Compressor.
@@ -64,7 +64,7 @@ class send_first {
                           }
                           caller_.sum(workers, schedule_, on, std::span(values_));
                           auto const timed = caller_.enter(phase::decode);
-                          // float32 sums may round up beyond the largest number
+                          // float32 sums may round up to infinity
                           if (!detail::scale(on, values_, o.unit / workers.size()))
                             return outcome::not_finite;
                           if (!left.empty()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: signSGD with majority vote: one bit a value, both ways.
+/// @brief compressor: signSGD with majority vote: one bit for each value, in both directions.
 
 #include "../random/stream.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
@@ -10,10 +10,10 @@
 
 namespace GLOBALQ_ABI::baseline {
 
-/// What a sign is multiplied by.
+/// The factor of a sign.
 enum class sign_scale : std::uint8_t {
-  one,    ///< the paper's update: every value of the mean is 1 or -1
-  layers  ///< the mean magnitude of each layer, averaged over the workers: for comparing lengths, and for error_feedback
+  one,  ///< as in the paper: every value of the mean is 1 or -1
+  layers  ///< the mean magnitude of each layer, averaged over the workers: for comparisons, and for error_feedback
 };
 
 /// Parameters of sign_sgd; the same on every worker.
@@ -23,7 +23,7 @@ struct sign_sgd_options {
 
 namespace detail {
 
-/// Words of bits; a sum of all workers is what most of them have.
+/// Words of sign bits; a bit of a sum is the bit of most workers.
 class vote_codec final : public codec {
  public:
   vote_codec(kernel::host_executor const& on, std::span<std::uint64_t> words, int workers,
@@ -72,13 +72,13 @@ class vote_codec final : public codec {
 
 }  // namespace detail
 
-/// @brief Every worker sends the sign of each value, and gets the sign that most workers have.
+/// @brief Every worker sends the sign of each value, and receives the majority of the signs.
 ///
-/// A zero counts as positive. A tie (an even number of workers) is decided by a coin that follows from seed, step and place:
-/// neither sign is preferred. The mean is a vote, not an average of messages, so error_feedback, which the paper does not
-/// have, makes up for each worker's own signs only.
-/// @complexity  bytes sent: d/4 (n-1)/n, d/8 to those who count and as much from them
-/// @determinism bit-identical on all workers: a bit is decided by one of them
+/// A zero counts as positive. A tie (possible for an even number of workers) is decided by a random bit from seed, step
+/// and place: neither sign is preferred. The mean is a vote, not an average of messages, so error_feedback, which the
+/// paper does not use, compensates each worker's own signs only.
+/// @complexity  bytes sent: d/4 (n-1)/n, half of them to the workers that count and half from them
+/// @determinism bit-identical on all workers: one worker decides each bit
 /// @source      Bernstein, Zhao, Azizzadenesheli, Anandkumar 2019, Algorithm 1; scaled signs: Karimireddy et al. 2019
 class sign_sgd {
  public:
@@ -140,7 +140,7 @@ class sign_sgd {
                                         std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
   }
 
-  /// The scale of each layer: of this worker, and of the mean.
+  /// Computes the scale of each layer, of this worker and of the mean.
   template <Transport T>
   void scales(T& workers, kernel::host_executor const& on, std::span<float const> x) {
     std::size_t const count = layers().size();
@@ -166,7 +166,7 @@ class sign_sgd {
     }
   }
 
-  /// Values of a layer, whose bits begin with a word.
+  /// Values of a layer whose bits begin at a word boundary.
   struct piece {
     std::size_t layer;
     std::uint64_t first, count, word;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: what a worker has to keep between steps, by name, as bytes for a checkpoint.
+/// @brief compressor: the named state that a worker keeps between steps, as bytes for a checkpoint.
 
 #include "../core/arithmetic.hpp"
 #include "../core/error.hpp"
@@ -19,18 +19,18 @@
 
 namespace GLOBALQ_ABI::baseline {
 
-/// @brief Named runs of float32 numbers of one worker, and which worker of how many it was.
+/// @brief Named arrays of float32 numbers of one worker, with its rank and the number of workers.
 ///
-/// Bytes: "globalqS", version (4 bytes), workers, rank (4 each), entries (8); an entry is the length of its name (4), the
-/// name, its count of numbers (8) and the numbers; a checksum (8) ends them. Little endian.
+/// Bytes: "globalqS", version (4 bytes), workers, rank (4 each), entries (8); an entry is the length of its name (4),
+/// the name, its count of numbers (8) and the numbers; a checksum (8) is last. Little endian.
 class state {
  public:
   state() = default;
-  /// @throws configuration_error when there is no such worker
+  /// @throws configuration_error if there is no such worker
   state(int workers, int rank) : workers_(workers), rank_(rank) {
     if (workers < 1 || rank < 0 || rank >= workers)
       throw configuration_error("globalq: baseline::state: there is no worker " + std::to_string(rank) +
-                                " of " + std::to_string(workers));
+                                " of " + std::to_string(workers) + "; ranks are 0 to n - 1");
   }
 
   int workers() const { return workers_; }
@@ -43,21 +43,21 @@ class state {
 
   bool contains(std::string const& key) const { return entries_.contains(key); }
 
-  /// @brief The numbers of a name.
-  /// @throws frame_error when there are none, or another number of them
+  /// @brief Returns the numbers of a name.
+  /// @throws frame_error if there is no such entry, or it has another count
   std::span<float const> get(std::string const& key, std::uint64_t count) const {
     auto const found = entries_.find(key);
     if (found == entries_.end())
-      throw frame_error("globalq: baseline::state: there is no \"" + key + "\" among " +
-                        std::to_string(entries_.size()) + " entries; was it saved with the same layers?");
+      throw frame_error("globalq: baseline::state: entry \"" + key + "\" is missing among " +
+                        std::to_string(entries_.size()) + "; load a state saved with the same layers");
     if (found->second.size() != count)
-      throw frame_error("globalq: baseline::state: \"" + key + "\" has " +
-                        std::to_string(found->second.size()) + " numbers where " + std::to_string(count) +
-                        " are expected; was it saved with the same layers?");
+      throw frame_error("globalq: baseline::state: entry \"" + key + "\" has " +
+                        std::to_string(found->second.size()) + " numbers instead of " +
+                        std::to_string(count) + "; load a state saved with the same layers");
     return found->second;
   }
 
-  /// @brief Takes in the entries of another state of the same worker, as of other layers.
+  /// @brief Adds the entries of another state of the same worker, for example of other layers.
   /// @throws configuration_error for another worker's state, or a name that both have; nothing is changed then
   void add(state const& other) {
     if (other.workers_ != workers_ || other.rank_ != rank_)
@@ -96,11 +96,11 @@ class state {
     return out;
   }
 
-  /// @brief Reads what bytes() wrote. Bytes may come from anywhere: every length is checked before it is used.
-  /// @throws frame_error when they are damaged, of another version, or hold NaN or infinity
+  /// @brief Parses the output of bytes(). Safe for untrusted bytes: every length is checked before it is used.
+  /// @throws frame_error if bytes are corrupt, of another version, or contain NaN or infinity
   static state parse(std::span<std::byte const> bytes) {
     if (bytes.size() < magic.size() + 28 || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
-      refuse("these are not the bytes of a state");
+      refuse("the bytes do not begin with the header of a state");
     std::size_t const end = bytes.size() - sizeof(std::uint64_t);
     std::size_t at = magic.size();
     auto const take = [&](void* to, std::uint64_t n, std::size_t limit) {
@@ -112,28 +112,28 @@ class state {
       take(&v, sizeof v, end);
       return v;
     };
-    if (number(std::uint32_t{}) != version) refuse("they are of another version");
+    if (number(std::uint32_t{}) != version) refuse("the bytes are of another version");
     std::uint32_t const workers = number(std::uint32_t{}), rank = number(std::uint32_t{});
     std::uint64_t sum = 0;
     std::memcpy(&sum, bytes.data() + end, sizeof sum);
-    if (sum != checksum(bytes.first(end))) refuse("the checksum differs: they were damaged or cut off");
+    if (sum != checksum(bytes.first(end))) refuse("the checksum differs, the bytes are corrupt or truncated");
     if (workers == 0 || workers > 0x7fffffffU || rank >= workers)
       refuse("there is no worker " + std::to_string(rank) + " of " + std::to_string(workers));
     state s(static_cast<int>(workers), static_cast<int>(rank));
     for (std::uint64_t left = number(std::uint64_t{}); left != 0; --left) {
       std::uint32_t const length = number(std::uint32_t{});
-      if (length > end - at) refuse("a name is longer than what is left");
+      if (length > end - at) refuse("a name is longer than the remaining bytes");
       std::string key(length, '\0');
       take(key.data(), length, end);
       std::uint64_t const count = number(std::uint64_t{});
-      if (count > (end - at) / sizeof(float)) refuse("\"" + key + "\" has more numbers than bytes are left");
+      if (count > (end - at) / sizeof(float)) refuse("\"" + key + "\" has more numbers than bytes remain");
       std::vector<float> numbers(count);
       take(numbers.data(), count * sizeof(float), end);
       for (float v : numbers)
-        if (!is_finite(v)) refuse("\"" + key + "\" holds NaN or infinity");
-      if (!s.entries_.emplace(std::move(key), std::move(numbers)).second) refuse("a name stands there twice");
+        if (!is_finite(v)) refuse("\"" + key + "\" contains NaN or infinity");
+      if (!s.entries_.emplace(std::move(key), std::move(numbers)).second) refuse("a name occurs twice");
     }
-    if (at != end) refuse("more bytes follow than entries");
+    if (at != end) refuse("bytes follow after the last entry");
     return s;
   }
 
@@ -142,7 +142,7 @@ class state {
   static constexpr std::string_view magic = "globalqS";
   static constexpr std::uint32_t version = 1;
 
-  /// FNV-1a over words of 8 bytes: finds damage, not malice.
+  /// FNV-1a over words of 8 bytes: detects accidental damage, not manipulation.
   static std::uint64_t checksum(std::span<std::byte const> bytes) {
     std::uint64_t h = 0xcbf29ce484222325ULL;
     std::size_t at = 0;
@@ -158,7 +158,7 @@ class state {
   }
 
   [[noreturn]] static void refuse(std::string const& why) {
-    throw frame_error("globalq: baseline::state: " + why + "; load what save() gave, whole");
+    throw frame_error("globalq: baseline::state: " + why + "; load all bytes of a state that save() wrote");
   }
 
   int workers_ = 1, rank_ = 0;

@@ -19,14 +19,14 @@ namespace GLOBALQ_ABI::baseline {
 /// Parameters of thc; the same on every worker.
 struct thc_options {
   int bits = 4;  ///< of an index into the table: 2, 4 or 8
-  std::uint64_t block =
-      8192;  ///< values that are rotated together: a power of two; the last ones of a run are filled up to one
-  /// Steps of the even grid that the table's values lie on, 2^bits - 1 (then they are even themselves) to 1023. More steps fit
-  /// the table better to what is rounded, and make sums longer. 0: 30 as published for 4 bits, with 8 bits 255.
+  /// Values that are rotated together: a power of two; the last block of a run is padded to a power of two.
+  std::uint64_t block = 8192;
+  /// Steps of the even grid of the table's values, 2^bits - 1 (the values are then evenly spaced) to 1023. With more
+  /// steps the table fits the values better, and sums need more bits. 0: 30 as published for 4 bits, 255 with 8 bits.
   int granularity = 0;
-  /// Share of the rotated values, if these were normal, that lie beyond the table's ends and are cut off, at most 1/2; it
-  /// fixes the ends as a multiple of the block's norm. Nothing: 1/32 as published for 4 bits, with 8 bits 1/4096. 0: the ends
-  /// are the largest magnitude, and means are unbiased.
+  /// Share of the rotated values, if they were normal, that are beyond the table's ends and are clipped, at most 1/2;
+  /// it sets the ends as a multiple of the block's norm. Empty: 1/32 as published for 4 bits, 1/4096 with 8 bits. 0:
+  /// the ends are the largest magnitude, and means are unbiased.
   std::optional<double> cut = {};
 };
 
@@ -44,8 +44,8 @@ GLOBALQ_LOOP double squares(float const* x, std::uint64_t count) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/// @brief Positions of a table: one worker's travel as indices, in 2, 4 or 8 bits; sums as sums of positions, in 4, 8 or 16
-/// bits, as many as those of so many workers need. Positions of one worker are in the table, so each has an index.
+/// @brief Positions of a table. One worker's positions are sent as indices of 2, 4 or 8 bits, since each position of
+/// one worker is in the table; sums as sums of positions of 4, 8 or 16 bits, as many as that number of workers needs.
 class position_codec final : public codec {
  public:
   static constexpr std::uint64_t tile = 2048;
@@ -80,7 +80,7 @@ class position_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  /// Values narrower than a byte: the first in its lowest bits.
+  /// Packs values narrower than a byte: the first in its lowest bits.
   template <unsigned Bits>
   GLOBALQ_LOOP static void pack_narrow(std::uint16_t const* in, std::uint64_t count, std::uint8_t* out) {
     constexpr std::uint64_t each = 8 / Bits;
@@ -169,26 +169,27 @@ class position_codec final : public codec {
 
 }  // namespace detail
 
-/// @brief Rotates blocks by a random Hadamard transform that all workers share, so that values of a block become nearly normal;
-/// rounds them at random to 2^bits values of a table that all workers share, and adds these as whole numbers.
+/// @brief Rotates blocks by a random Hadamard transform that all workers share, so that values of a block become nearly
+/// normal; rounds them at random to the 2^bits values of a table that all workers share, and adds these as integers.
 ///
-/// The table reaches from minus to plus a range, a multiple of the block's norm; of several workers' ranges the largest is
-/// everyone's. Its values lie on an even grid, whose positions add, where the rounding's variance is least. Rounding is
-/// unbiased within the range; the few values beyond are cut off, which is biased: wrap it in error_feedback, or set `cut` to 0.
-/// With `cut` 0 and a granularity of 2^bits - 1 this is the paper's uniform THC, which takes the largest magnitude as range.
-/// One exchange of a float32 for each block, then a sum over the schedule: a worker's own values travel as indices, sums in
-/// 4, 8 or 16 bits.
-/// @tparam Schedule  not schedule::native
-/// @complexity       bytes sent with 4 bits and granularity 30 over scatter-reduce-allgather, up to 8 workers: 1.5 d (n-1)/n, of
-///                   more: 2.5 d (n-1)/n; d log2(block) additions to rotate, and as many to rotate back
+/// The table covers [-range, range], with the range a multiple of the block's norm, and the largest one of all workers.
+/// Its values lie on an even grid, whose positions can be added, such that rounding has the least variance. Rounding is
+/// unbiased within the range; the few values beyond are clipped, which is biased: use error_feedback, or set `cut` to
+/// 0. With `cut` 0 and a granularity of 2^bits - 1 this is the paper's uniform THC, whose range is the largest
+/// magnitude. A call exchanges one float32 for each block, then sums over the schedule: a worker's own values as
+/// indices, sums in 4, 8 or 16 bits.
+/// @tparam Schedule  any except schedule::native
+/// @complexity       bytes sent with 4 bits and granularity 30 over scatter-reduce-allgather: 1.5 d (n-1)/n for up to 8
+///                   workers,
+///                   2.5 d (n-1)/n for more; d log2(block) additions to rotate, and as many to rotate back
 /// @determinism      bit-identical on all workers
-/// @source           Li et al. 2024 (THC), sections 4 and 5; the table's ends for `cut` 0 (its values are the best for a normal
-///                   variable of which one value a block lies beyond), and the choices for 8 bits, are ours
+/// @source           Li et al. 2024 (THC), sections 4 and 5; the table's ends for `cut` 0 (optimal for a normal
+///                   variable of which one value of a block is beyond the ends), and the choices for 8 bits, are ours
 template <class Schedule = schedule::scatter_reduce_allgather>
 class thc {
  public:
-  /// @throws configuration_error for other bits, a block that is no power of two from 2 to 2^20, a granularity or a cut that
-  ///         thc_options does not allow, and a layer that is not float32
+  /// @throws configuration_error for other bits, a block that is not a power of two from 2 to 2^20, a granularity or a
+  ///         cut outside the ranges of thc_options, schedule native, and a layer that is not float32
   explicit thc(adapt::model_layout layers, thc_options const& how = {}, options const& settings = {},
                Schedule schedule = {})
       : schedule_(std::move(schedule)),
@@ -198,8 +199,8 @@ class thc {
         caller_("thc", std::move(layers), settings, parameters(), schedule::detail::text_of(schedule_)) {
     if (schedule::detail::text_of(schedule_) == schedule::native::name)
       throw configuration_error(
-          "globalq: thc: sums travel in more bits than indices, which schedule native "
-          "cannot do; use scatter_reduce_allgather, ring or tree");
+          "globalq: thc: schedule native cannot send sums in more bits than indices; use "
+          "scatter_reduce_allgather, ring or tree");
     for (detail::run const& r : caller_.runs())
       for (std::uint64_t at = 0; at < r.count; at += how_.block) {
         std::uint64_t const count = std::min(how_.block, r.count - at);
@@ -211,29 +212,30 @@ class thc {
   adapt::model_layout const& layers() const { return caller_.layers(); }
 
   /// See Compressor.
-  /// @throws configuration_error on all workers where a sum of their positions, workers times granularity, does not fit 16 bits
+  /// @throws configuration_error on all workers if workers times granularity does not fit 16 bits
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = caller_.executor_of(workers);
-    return caller_.call(
-        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
-          if (static_cast<std::uint64_t>(workers.size()) * table_.granularity() > 65535)
-            throw configuration_error("globalq: thc: sums of " + std::to_string(workers.size()) +
-                                      " positions of granularity " + std::to_string(how_.granularity) +
-                                      " do not fit 16 bits; use a lower granularity, and fewer bits for it");
-          return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), step,
-                          o.top);
-        });
+    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
+                        [&](auto const& o, auto left) {
+                          if (static_cast<std::uint64_t>(workers.size()) * table_.granularity() > 65535)
+                            throw configuration_error(
+                                "globalq: thc: sums of " + std::to_string(workers.size()) +
+                                " positions of granularity " + std::to_string(how_.granularity) +
+                                " do not fit 16 bits; use a lower granularity, and fewer bits if needed");
+                          return exchange(workers, on, x.data(), mean.data(),
+                                          left.empty() ? nullptr : left.data(), step, o.top);
+                        });
   }
 
  private:
   struct block {
     std::uint64_t first, count;   ///< values of the vector
-    std::uint64_t padded, place;  ///< and where its rotated values lie
+    std::uint64_t padded, place;  ///< size and place of the rotated values
   };
 
-  /// Options with everything filled in.
+  /// Checks the options and replaces defaults.
   static thc_options checked(thc_options how) {
     if (how.bits != 2 && how.bits != 4 && how.bits != 8)
       throw configuration_error("globalq: thc: " + std::to_string(how.bits) + " bits; use 2, 4 or 8");
@@ -248,11 +250,10 @@ class thc {
                                 " to " + std::to_string(most));
     if (!how.cut) how.cut = how.bits == 8 ? 1.0 / 4096 : 1.0 / 32;
     if (!(*how.cut >= 0 && *how.cut <= 0.5))
-      throw configuration_error("globalq: thc: a share of " + std::to_string(*how.cut) +
-                                " is to be cut off; use 0 to 0.5");
+      throw configuration_error("globalq: thc: the cut is " + std::to_string(*how.cut) + "; use 0 to 0.5");
     return how;
   }
-  /// The table belongs to them: libraries of mathematics need not agree in the last bit.
+  /// Includes the table: mathematical libraries may differ in the last bit.
   std::uint64_t parameters() const {
     std::uint64_t h = globalq::detail::hash(0, static_cast<std::uint64_t>(how_.bits));
     h = globalq::detail::hash(h, how_.block);
@@ -267,16 +268,16 @@ class thc {
     on.items(blocks_.size(), [&](std::uint64_t b) { f(b, blocks_[b]); });
   }
 
-  /// What this worker's rotated values of a block ask for as the range. A transform of k values makes none larger than
+  /// The range that this worker's rotated values of a block need. A transform of k values makes none larger than
   /// sqrt(k) times their norm.
-  /// @param norm  of the values before
+  /// @param norm  of the values before the rotation
   float range_of(float const* rotated, block const& b, double norm) const {
     if (*how_.cut == 0) return float_of(detail::largest_bits(rotated, b.padded));
     return static_cast<float>(std::min(ends_, std::sqrt(static_cast<double>(b.count))) * norm);
   }
 
-  /// Values from sums of positions, in double, rounded once.
-  /// @param all  the largest sum there may be; share: half the range's width, divided by it
+  /// Computes values from sums of positions, in double, rounded once.
+  /// @param all  the largest possible sum; share: half the range's width, divided by it
   GLOBALQ_LOOP static void values_of(std::uint16_t const* sums, std::uint64_t count, std::uint32_t all,
                                      double share, float* out) {
     for (std::uint64_t i = 0; i < count; ++i)
@@ -318,7 +319,7 @@ class thc {
         float const theirs = all[r * blocks_.size() + k];
         if (!is_finite(theirs) || theirs < 0)
           throw frame_error("globalq: thc: worker " + std::to_string(r) +
-                            " sent a range that is no magnitude; the bytes were damaged");
+                            " sent a negative or non-finite range; the bytes are corrupt");
         ranges[k] = std::max(ranges[k], theirs);
       }
 
@@ -359,7 +360,7 @@ class thc {
     return outcome::mean;
   }
 
-  /// rotated_ = the values of sums of positions, divided by the length of their block.
+  /// rotated_ = the values of sums of positions, divided by the size of their block.
   void decode(kernel::host_executor const& on, std::span<std::uint16_t const> sums, std::uint32_t terms,
               float const* ranges, double up) {
     each_block(on, [&](std::uint64_t k, block const& b) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: Top-K: the k values of largest magnitude, with their places.
+/// @brief compressor: Top-K: sends the k values of largest magnitude, with their places.
 
 #include "density.hpp"
 #include "detail/caller.hpp"
@@ -17,36 +17,36 @@ namespace GLOBALQ_ABI::baseline {
 struct top_k_options {
   double density = 0.01;                 ///< share of the values that is sent
   baseline::scope scope = scope::layer;  ///< the largest of each layer, or of all layers together
-  /// Of each layer in the order of the layout, instead of one for all.
+  /// The density of each layer in the order of the layout, instead of one for all.
   std::vector<double> densities = {};
 };
 
 /// @brief Sends the k values of largest magnitude as (place, value), and averages those of all workers.
 ///
-/// Biased: use it in error_feedback. ||x - C(x)||^2 <= (1 - k/d) ||x||^2 of each d values that k are chosen from. Ties go to
-/// the lower place.
+/// Biased: use it in error_feedback. ||x - C(x)||^2 <= (1 - k/d) ||x||^2 for each d values of which k are selected. Of
+/// equal magnitudes it takes the lower places.
 /// @complexity  bytes sent: 8 k (n-1); one read of x to select, and one write of the mean
 /// @determinism bit-identical on all workers: values are added in rank order
 /// @source      Aji and Heafield 2017; Stich et al. 2018; Alistarh et al. 2018 (Top-K)
 class top_k {
  public:
-  /// What may differ by layer.
+  /// The type of a layer's parameter, its density.
   using parameter = double;
 
-  /// @throws configuration_error for a density that is no share, densities that are not one a layer or are given to all layers
-  ///         together, a layer that is not float32, and for 2^32 values or more
+  /// @throws configuration_error for a density outside (0, 1], a number of densities that differs from the layers,
+  ///         densities of layers with scope::whole, a layer that is not float32, and 2^32 values or more
   explicit top_k(adapt::model_layout layers, top_k_options const& how = {}, options const& settings = {})
       : caller_("top_k", std::move(layers), settings, 0) {
     if (caller_.layers().length() >= selection::most)
       throw configuration_error("globalq: top_k: the layers have " +
                                 std::to_string(caller_.layers().length()) +
-                                " values, and places have 32 bits; give some layers to another top_k");
+                                " values, but places have 32 bits; use another top_k for some layers");
     plan(how);
   }
 
-  /// @brief Gives layers other densities, from the next call on; on all workers alike.
-  /// @param densities  of each layer in the order of the layout; none: the one of the options
-  /// @throws           configuration_error as the constructor does; nothing has changed then
+  /// @brief Changes the densities of layers, from the next call on; on all workers alike.
+  /// @param densities  of each layer in the order of the layout; empty: the one of the options
+  /// @throws           configuration_error as the constructor does; nothing is changed then
   void assign(std::span<double const> densities) {
     top_k_options how = how_;
     how.densities.assign(densities.begin(), densities.end());
@@ -54,7 +54,7 @@ class top_k {
   }
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
-  /// Values that a worker sends.
+  /// The number of values that a worker sends.
   std::uint64_t count() const { return count_; }
 
   /// See Compressor.
@@ -62,7 +62,7 @@ class top_k {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = caller_.executor_of(workers);
-    // what is not finite is larger than all that is, so it is among those selected
+    // NaN and infinity are larger than all finite values, so they are among the selected ones
     auto const measure = [&] {
       select(on, x);
       std::uint32_t top = 0;
@@ -85,18 +85,18 @@ class top_k {
     for (double d : how.densities) h = detail::hash_of(h, d);
     return h;
   }
-  /// What the values are chosen from.
+  /// Computes the sets from which values are selected.
   void plan(top_k_options const& how) {
     auto const& layers = caller_.layers();
     bool const by_layer = !how.densities.empty();
     if (by_layer && how.densities.size() != layers.size())
       throw configuration_error("globalq: top_k: " + std::to_string(how.densities.size()) +
                                 " densities for " + std::to_string(layers.size()) +
-                                " layers; give one for each, or none");
+                                " layers; give one for each layer, or an empty list");
     if (by_layer && how.scope == scope::whole)
       throw configuration_error(
-          "globalq: top_k: densities of layers do not go with scope::whole, which chooses out of all layers "
-          "together; use scope::layer");
+          "globalq: top_k: scope::whole selects from all layers together and takes no densities of layers; "
+          "use scope::layer");
     std::vector<pool> pools;
     std::uint64_t total = 0;
     for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -107,7 +107,7 @@ class top_k {
     }
     std::uint64_t const k = count_of(how.density, total, "top_k");
     if (how.scope == scope::whole && k != 0) {
-      // values between layers must not be chosen: where there are some, layers are put side by side first
+      // values between layers must not be selected: if there are any, layers are first copied side by side
       side_by_side_ = caller_.runs().size() > 1;
       pools.push_back({side_by_side_ ? 0 : caller_.runs()[0].first, total, k});
     }
@@ -158,7 +158,7 @@ class top_k {
     auto const timed = caller_.enter(phase::decode);
     for (std::uint64_t r = 0; r < n; ++r) check(all + 2 * count_ * r, r, x.size());
 
-    // sums beyond float32 happen only where unit is not 1, and are found before anything is written
+    // sums overflow float32 only if unit is not 1; this is checked before anything is written
     float const share = static_cast<float>(1 / static_cast<double>(n));
     if (unit != 1 && !mean_fits(all, n, unit)) return outcome::not_finite;
     if (!rest.empty()) {
@@ -167,11 +167,12 @@ class top_k {
         for (std::uint64_t k = first; k < end; ++k) rest[places_[k]] = 0;
       });
     }
-    // each block of the mean is cleared, gets the values of the workers in rank order, and is scaled, while it is in cache
+    // each block of the mean is cleared, receives the values of the workers in rank order, and is scaled while it is in
+    // cache
     detail::for_blocks(on, caller_.blocks(), [&](std::uint64_t first, std::uint64_t count) {
       std::fill_n(mean.data() + first, count, 0.0F);
       for_each_in(all, n, first, count, [&](std::uint32_t place, float v) { mean[place] += v; });
-      if (unit == 1 && (n & (n - 1)) == 0) {  // the same bits: the product is exact
+      if (unit == 1 && (n & (n - 1)) == 0) {  // the product is exact, so the bits are the same
         for (std::uint64_t i = first; i < first + count; ++i) mean[i] *= share;
       } else {
         double const factor = unit / static_cast<double>(n);
@@ -182,7 +183,7 @@ class top_k {
     return outcome::mean;
   }
 
-  /// f(place, value) for what lies in [first, first + count), worker after worker.
+  /// f(place, value) for the places in [first, first + count), worker after worker.
   template <class F>
   void for_each_in(std::uint32_t const* all, std::uint64_t n, std::uint64_t first, std::uint64_t count,
                    F const& f) const {
@@ -203,14 +204,14 @@ class top_k {
     return fits;
   }
 
-  /// @throws frame_error, on all workers alike, since all see the same bytes
+  /// @throws frame_error, on all workers alike, because all have the same bytes
   void check(std::uint32_t const* places, std::uint64_t worker, std::uint64_t length) const {
     bool bad = count_ != 0 && places[count_ - 1] >= length;
     for (std::uint64_t k = 1; k < count_; ++k) bad = bad || places[k] <= places[k - 1];
     if (bad)
       throw frame_error("globalq: top_k: the places that worker " + std::to_string(worker) +
                         " sent are not ascending within " + std::to_string(length) +
-                        " values; the bytes were damaged, and the output is now unspecified");
+                        " values; the bytes are corrupt, and the output is unspecified");
   }
 
   top_k_options how_;

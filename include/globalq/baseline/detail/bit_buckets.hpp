@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: where the buckets of 1-bit SGD lie in a vector, in a message and in stripes of it.
+/// @brief compressor: the places of 1-bit SGD's buckets in a vector, in a message and in its stripes.
 
 #include "../../core/codec.hpp"
 #include "../../core/error.hpp"
@@ -18,14 +18,14 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// Values that share two means. In a message a word has the means, those after it the bits.
+/// Values that share two means. In a message, one word holds the means, and the words after it the bits.
 struct bit_bucket {
   std::uint64_t first, count;  ///< its values
   std::uint64_t before;        ///< values of the buckets before it
-  std::uint64_t word;          ///< of a message of all buckets: where it begins
+  std::uint64_t word;          ///< where it begins in a message of all buckets
 };
 
-/// @brief The buckets of all layers, and the messages that have them.
+/// @brief The buckets of all layers, and their places in messages.
 class bit_buckets {
  public:
   bit_buckets(adapt::model_layout const& layers, std::uint64_t bucket) {
@@ -43,13 +43,13 @@ class bit_buckets {
   /// Words of a message of all buckets.
   std::uint64_t words() const { return words_; }
 
-  /// Consecutive buckets, the words of a message that have them, and their values, counted without what is not in layers.
+  /// Consecutive buckets, their words in a message, and their values, counted without values between layers.
   struct range {
     std::span<bit_bucket const> buckets;
     std::uint64_t word = 0, words = 0, value = 0, values = 0;
   };
   range all() const { return {all_, 0, words_, 0, values_}; }
-  /// Those that begin in a range of words: a bucket lies in one segment, wherever words are cut.
+  /// The buckets that begin in a range of words: a bucket belongs to one segment, wherever words are cut.
   range in(segment part) const {
     auto const from = [&](std::uint64_t word) {
       return static_cast<std::size_t>(
@@ -72,7 +72,7 @@ class bit_buckets {
   std::uint64_t words_ = 0, values_ = 0;
 };
 
-/// f(bucket) for buckets that threads share.
+/// f(bucket) for buckets, in parallel.
 template <class F>
 void each_bucket(kernel::host_executor const& on, std::span<bit_bucket const> buckets, F const& f) {
   constexpr std::uint64_t group = 32;  // a piece of work
@@ -82,11 +82,11 @@ void each_bucket(kernel::host_executor const& on, std::span<bit_bucket const> bu
   });
 }
 
-/// Means that say: a value of this bucket has left float32.
+/// Marks a bucket with a value that overflowed float32.
 inline constexpr std::uint64_t beyond_range = std::uint64_t{float_infinity} << 32 | float_infinity;
 
-/// @throws frame_error when a mean is not finite
-/// @returns whether all buckets are within float32, where @p may_leave it
+/// @throws frame_error if a mean is not finite, except for the mark beyond_range if @p may_leave
+/// @returns whether all buckets are within float32
 inline bool check_means(bit_buckets::range part, std::uint64_t const* words, int worker, bool may_leave) {
   bool within = true;
   for (bit_bucket const& b : part.buckets) {
@@ -95,7 +95,7 @@ inline bool check_means(bit_buckets::range part, std::uint64_t const* words, int
     if (is_finite(m.positive) && is_finite(m.negative)) continue;
     if (!may_leave || *here != beyond_range)
       throw frame_error("globalq: one_bit: worker " + std::to_string(worker) +
-                        " sent a mean that is not finite; the bytes were damaged");
+                        " sent a mean that is not finite; the bytes are corrupt");
     within = false;
   }
   return within;

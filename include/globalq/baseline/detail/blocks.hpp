@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: loops over the values of layers, in blocks that threads share.
+/// @brief compressor: parallel loops over the values of layers, in blocks.
 
 #include "../../core/arithmetic.hpp"
 #include "../../kernel/executor.hpp"
@@ -22,10 +22,10 @@ struct run {
   std::uint64_t first = 0, count = 0;
 };
 
-/// Values of a block: a piece of work of some microseconds.
+/// Values of a block: some microseconds of work.
 inline constexpr std::uint64_t block_values = std::uint64_t{1} << 14;
 
-/// The values of all layers, in order of their places; neighbors are one run.
+/// The values of all layers, in order of their places; adjacent layers form one run.
 inline std::vector<run> runs_of(adapt::model_layout const& layers) {
   std::vector<run> runs;
   for (adapt::layer const& l : layers)
@@ -42,7 +42,7 @@ inline std::vector<run> runs_of(adapt::model_layout const& layers) {
   return runs;
 }
 
-/// Runs, cut into blocks.
+/// Divides runs into blocks.
 inline std::vector<run> blocks_of(std::span<run const> runs) {
   std::vector<run> blocks;
   for (run const& r : runs)
@@ -97,7 +97,7 @@ inline void copy(kernel::host_executor const& on, std::span<run const> blocks, f
              [&](std::uint64_t first, std::uint64_t count) { std::copy_n(x + first, count, y + first); });
 }
 
-/// @brief Where a worker's kernels run: on the space that its transport keeps, or on one that is kept for the next call.
+/// @brief The executor of a worker's kernels: on the space of its transport, or on one that is kept for the next call.
 class worker_executor {
  public:
   template <Transport T>

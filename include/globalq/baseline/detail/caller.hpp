@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: what every call does first and last: do all workers mean the same, is all finite, who keeps memory.
+/// @brief compressor: the common start and end of every call: handshake, checks of values, reused memory.
 
 #include "../../call/detail/float32_forced.hpp"
 #include "../../call/detail/opening.hpp"
@@ -22,14 +22,14 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// Everything a transfer may still touch when a call is given up.
+/// All memory that a transfer may still touch after a call has failed.
 struct workspace {
   frame_pool frames;
   std::vector<globalq::detail::opening_record> records;
   byte_buffer mine, all;
 };
 
-/// @brief A workspace of its own for each copy of a compressor, since copies may be called at the same time.
+/// @brief A separate workspace for each copy of a compressor, because copies may be called at the same time.
 class own_workspace {
  public:
   own_workspace() = default;
@@ -41,7 +41,7 @@ class own_workspace {
 
   workspace& operator*() const { return *memory_; }
   workspace* operator->() const { return memory_.get(); }
-  /// f(), whose transfers use it.
+  /// Runs f(), whose transfers use the workspace.
   template <Transport T, class F>
   auto keeping(T& workers, F const& f) {
     return transport::keeping_reused(workers, memory_, f);
@@ -51,7 +51,7 @@ class own_workspace {
   std::shared_ptr<workspace> memory_ = std::make_shared<workspace>();
 };
 
-/// A real number as a part of a fingerprint.
+/// Adds a real number to a fingerprint.
 inline std::uint64_t hash_of(std::uint64_t h, double x) { return globalq::detail::hash(h, bits_of(x)); }
 
 /// @brief The layers of a compressor, and its calls.
@@ -84,7 +84,7 @@ class caller {
     }
   }
 
-  /// For a compressor whose parameters change between calls.
+  /// For compressors whose parameters change between calls.
   void set_parameters(std::uint64_t parameters) {
     parameters_ = forced_ ? globalq::detail::hash(0, std::string_view("float32"))
                           : globalq::detail::hash(parameters, std::string_view(name_));
@@ -95,34 +95,33 @@ class caller {
   char const* name() const { return name_; }
   std::span<run const> runs() const { return runs_; }
   std::span<run const> blocks() const { return blocks_; }
-  /// Values of all layers, without what lies between them.
+  /// The number of values of all layers, without values between them.
   std::uint64_t total() const { return total_; }
   workspace& memory() const { return *memory_; }
-  /// Where the kernels of a call run.
+  /// The executor of a call's kernels.
   template <Transport T>
   kernel::host_executor executor_of(T& workers) {
     return executor_.of(workers);
   }
 
-  /// What the opening of a call came to.
+  /// The result of the handshake.
   struct opened {
     bool finite = true;
-    double top = 0;  ///< max|x| over all workers
-    double unit =
-        1;  ///< a power of two that values are divided by before float32 sums, so that none overflows
+    double top = 0;   ///< max|x| over all workers
+    double unit = 1;  ///< a power of two by which values are divided, so that float32 sums do not overflow
     std::span<globalq::detail::opening_record const> records;  ///< of all workers, each with its statistic
   };
 
-  /// What most calls measure: the largest magnitude only.
+  /// The measurement of most calls: the largest magnitude only.
   auto largest(kernel::host_executor const& on, std::span<float const> x) const {
     return [this, &on, x] { return std::pair(largest_bits(on, blocks_, x.data()), 0.0); };
   }
 
-  /// @brief One call: the opening exchange, then @p body(opened, rest) -> outcome, then what a mean that is no number needs.
+  /// @brief One call: the handshake, then @p body(opened, rest) -> outcome, then the handling of non-finite means.
   ///
-  /// The body begins in the phase of encoding; it says where others begin (enter), and what it sends goes through exchange(), sum()
-  /// or allgather(). The rest that it is given is the caller's, or memory where telemetry wants to know the errors.
-  /// @param measure  measure() -> (bits of this worker's largest magnitude, a number that all workers learn of each other)
+  /// The body begins in the phase of encoding and declares other phases (enter); it sends by exchange(), sum() or
+  /// allgather(). Its argument rest is the caller's, or memory in which telemetry measures errors.
+  /// @param measure  measure() -> (bits of this worker's largest magnitude, a number that all workers receive)
   template <Transport T, class Measure, class Body>
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
@@ -131,15 +130,15 @@ class caller {
                         [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
   }
 
-  /// A phase, until it goes out of scope.
+  /// Enters a phase, until the result goes out of scope.
   [[nodiscard]] auto enter(phase p) { return meter_.enter(p); }
 
-  /// @brief What all workers do together with frames of a codec, timed.
+  /// @brief Exchanges frames of a codec with all workers, timed.
   template <Transport T, class Schedule>
   void exchange(T& workers, Schedule const& schedule, codec& frames_of, globalq::partition const& cut) {
     globalq::detail::run_metered(meter_, schedule, workers, frames_of, cut, memory_->frames);
   }
-  /// @brief Every worker's numbers become their sum over all workers; the same bits everywhere.
+  /// @brief Replaces every worker's numbers by their sum over all workers; the same bits everywhere.
   template <class Lane, Transport T, class Schedule>
   void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Lane> values) {
     if (values.empty() || workers.size() == 1) return;
@@ -150,7 +149,7 @@ class caller {
                  values.size(), schedule.parts(workers.size()), random::tile_values,
                  chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Lane), 1)));
   }
-  /// @brief Every worker's numbers, in order of ranks.
+  /// @brief Collects every worker's numbers, in order of ranks.
   template <class Number, Transport T>
   void allgather(T& workers, std::span<Number const> mine, std::span<Number> all) {
     auto const timed = meter_.enter(phase::transfer);
@@ -163,8 +162,8 @@ class caller {
     on.items(blocks_.size(), [&](std::uint64_t b) { f(blocks_[b].first, before_[b], blocks_[b].count); });
   }
 
-  /// @brief The mean in float32, of which nothing is left.
-  /// @param unit  of the call that was opened
+  /// @brief Computes the mean in float32; the residual is zero.
+  /// @param unit  from the handshake
   template <Transport T, class Schedule>
   outcome float32_mean(T& workers, Schedule const& schedule, kernel::host_executor const& on, float const* x,
                        float* mean, float* rest, double unit) {
@@ -185,7 +184,7 @@ class caller {
   }
 
  private:
-  /// The call, watched.
+  /// The call, inside telemetry.
   template <Transport T, class Measure, class Body>
   outcome checked(T& workers, kernel::host_executor const& on, std::span<float const> x,
                   std::span<float> mean, std::span<float> rest, std::uint64_t step, Measure const& measure,
@@ -207,7 +206,7 @@ class caller {
       auto const [top, statistic] = measured(measure);
       opened const o = open(workers, x.size(), step, top, statistic);
       outcome result = outcome::not_finite;
-      if (o.finite && forced_) {  // a state stays as it is
+      if (o.finite && forced_) {  // the state does not change
         auto const timed = meter_.enter(phase::encode);
         result = float32_mean(workers, schedule::scatter_reduce_allgather{}, on, x.data(), mean.data(),
                               rest.empty() ? nullptr : rest.data(), o.unit);
@@ -238,13 +237,13 @@ class caller {
     return m;
   }
 
-  /// body(rest); where telemetry asks for it, tells what the message of this worker stood for.
+  /// Runs body(rest); if telemetry requests errors, it measures those of this worker's message.
   template <class Body>
   outcome measured_errors(kernel::host_executor const& on, std::span<float const> x, std::span<float> rest,
                           Body const& body) {
     if (!meter_.wants_errors()) return body(rest);
-    before_call_.assign(x.begin(), x.end());  // the rest may take the place of x
-    message_.resize(x.size());                // before a state changes
+    before_call_.assign(x.begin(), x.end());  // rest may be the memory of x
+    message_.resize(x.size());                // before the state changes
     left_.resize(rest.empty() ? x.size() : 0);
     if (rest.empty()) rest = left_;
     outcome const result = body(rest);
@@ -303,8 +302,7 @@ class caller {
   std::vector<std::uint64_t> before_;  ///< values of layers before each block
   std::uint64_t total_ = 0;
   std::vector<float> sums_;
-  std::vector<float> before_call_, left_,
-      message_;  ///< where telemetry wants errors: of x, the rest, what was sent
+  std::vector<float> before_call_, left_, message_;  ///< for telemetry: x, the residual, the values sent
   own_workspace memory_;
   worker_executor executor_;
   globalq::detail::call_meter meter_;

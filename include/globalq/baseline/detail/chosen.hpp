@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: values at chosen places: taken out of a vector, and written back.
+/// @brief compressor: reads and writes values at selected places.
 
 #include "blocks.hpp"
 

@@ -29,7 +29,8 @@ inline void hadamard_portable(float* x, std::uint64_t count) {
 }
 
 #if GLOBALQ_AVX512
-/// The stages of reach 1 to 8, in registers: a value's partner, plus the value or minus it. The same sums, the same bits.
+/// The stages of reach 1 to 8, in registers: a value's partner, plus or minus the value. The same sums, so the same
+/// bits.
 /// @param count  a multiple of 16
 GLOBALQ_LOOP void butterflies_of_16(float* x, std::uint64_t count) {
   auto const partner = [](int reach) {
@@ -55,7 +56,7 @@ GLOBALQ_LOOP void butterflies_of_16(float* x, std::uint64_t count) {
 
 /// @brief x = H x, without a factor: H H = count.
 /// @param count  a power of two
-/// @determinism  sums of two in a fixed order, no products: the same bits everywhere
+/// @determinism  sums of two in a fixed order, without products: the same bits everywhere
 inline void hadamard(float* x, std::uint64_t count) {
 #if GLOBALQ_AVX512
   if (count < 16) return hadamard_portable(x, count);
@@ -66,12 +67,12 @@ inline void hadamard(float* x, std::uint64_t count) {
 #endif
 }
 
-/// Turns the signs of 32 values by the bits of a word.
+/// Changes the signs of 32 values by the bits of a word.
 GLOBALQ_LOOP void turn_signs(std::uint32_t word, float* x) {
   for (int j = 0; j < 32; ++j) x[j] = float_of(bits_of(x[j]) ^ word >> j << 31);
 }
 
-/// Turns the signs of values by random bits: value i of the vector by bit i % 128 of group i / 128.
+/// Changes the signs of values by random bits: value i of the vector by bit i % 128 of group i / 128.
 inline void turn_signs(random::stream const& bits, std::uint64_t first, std::uint64_t count, float* x) {
   random::words4 w{};
   for (std::uint64_t i = 0; i < count;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: the values of a block whose magnitude reaches a threshold, in order.
+/// @brief compressor: selects the values of a block whose magnitude reaches a threshold, in order.
 
 #include "../../kernel/isa/halves_avx512.hpp"
 
@@ -13,16 +13,16 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// A value that may be among the largest: its magnitude as an integer, in the order of magnitudes, and its place.
+/// The values that may be among the largest: magnitudes as integers in the same order, and places.
 struct candidates {
   std::uint32_t* places;
   std::uint32_t* bits;
 };
 
-/// What keep_large() may write beyond the last candidate.
+/// The number of entries that keep_large() may write after the last candidate.
 inline constexpr std::uint64_t keep_slack = 16;
 
-/// keep_large() in portable code: 32 values at a time are passed over where none of them is large.
+/// keep_large() in portable code: skips 32 values at a time if none of them is large.
 GLOBALQ_LOOP std::uint64_t keep_large_portable(float const* x, std::uint32_t first, std::uint64_t count,
                                                std::uint32_t least, candidates out) {
   std::uint64_t kept = 0;
@@ -45,7 +45,7 @@ GLOBALQ_LOOP std::uint64_t keep_large_portable(float const* x, std::uint32_t fir
   return kept;
 }
 
-/// The magnitudes below @p sure, in any order. @returns how many there are
+/// Copies the magnitudes below @p sure, in any order. @returns their number
 GLOBALQ_LOOP std::uint64_t keep_unsure(std::uint32_t const* bits, std::uint64_t count, std::uint32_t sure,
                                        std::uint32_t* out) {
   std::uint64_t kept = 0;
@@ -81,7 +81,7 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx512(float const* x, std::uint32_t first
 #endif
 
 #if GLOBALQ_AVX2
-/// Entry m: the lanes whose bit m has, packed, as AVX2's permutation wants them but with a byte for each.
+/// Entry m: the numbers of the lanes whose bit is set in m, packed, one byte each; the argument of AVX2's permutation.
 struct packed_lanes {
   std::uint64_t lane[256] = {};
   constexpr packed_lanes() {
@@ -97,7 +97,7 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx2(float const* x, std::uint32_t first, 
   std::uint64_t kept = 0;
   __m256i const numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   __m256i const magnitude = _mm256_set1_epi32(static_cast<int>(float_magnitude));
-  // magnitudes are not negative as integers with a sign
+  // magnitudes are not negative as signed integers
   __m256i const below = _mm256_set1_epi32(static_cast<int>(least - 1U));
   __m256i places = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(first)), numbers);
   auto const take = [&](__m256i values, __m256i there) {
@@ -122,8 +122,8 @@ GLOBALQ_LOOP std::uint64_t keep_large_avx2(float const* x, std::uint32_t first, 
 
 /// @brief Writes places and magnitudes of the values whose magnitude is @p least or more, ascending by place.
 /// @param first  place of the first value
-/// @shape out: room for count + keep_slack
-/// @returns how many there are
+/// @shape out: count + keep_slack
+/// @returns their number
 inline std::uint64_t keep_large(float const* x, std::uint32_t first, std::uint64_t count, std::uint32_t least,
                                 candidates out) {
 #if GLOBALQ_AVX512
@@ -135,7 +135,7 @@ inline std::uint64_t keep_large(float const* x, std::uint32_t first, std::uint64
 #endif
 }
 
-/// How many magnitudes are @p least or more.
+/// The number of magnitudes that are @p least or more.
 GLOBALQ_LOOP std::uint64_t count_from(float const* x, std::uint64_t count, std::uint32_t least) {
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < count; i += 4096) {
@@ -147,7 +147,8 @@ GLOBALQ_LOOP std::uint64_t count_from(float const* x, std::uint64_t count, std::
   return sum;
 }
 
-/// Counts the uppermost 11 bits of magnitudes, from bit @p shift on: in four tables, since neighbors often have equal ones.
+/// Counts the highest 11 bits of magnitudes, from bit @p shift on, in four tables, because neighbors often have equal
+/// digits.
 GLOBALQ_LOOP void count_digits(float const* x, std::uint64_t count, int shift, std::uint32_t* counts) {
   std::uint32_t* __restrict tables = counts;
   auto const digit = [=](std::uint64_t i) { return (bits_of(x[i]) & float_magnitude) >> shift; };
@@ -161,7 +162,7 @@ GLOBALQ_LOOP void count_digits(float const* x, std::uint64_t count, int shift, s
   for (; i < count; ++i) ++tables[digit(i)];
 }
 
-/// Counts a digit of the magnitudes whose @p known bits are those of @p prefix; 16 values at a time are passed over.
+/// Counts a digit of the magnitudes whose @p known bits equal @p prefix; skips 16 values at a time if there are none.
 GLOBALQ_LOOP void count_digits(float const* x, std::uint64_t count, std::uint32_t known, std::uint32_t prefix,
                                int shift, std::uint32_t mask, std::uint32_t* counts) {
   auto const look = [&](std::uint64_t from, std::uint64_t end) {

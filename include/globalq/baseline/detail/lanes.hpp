@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: sums of plain numbers over any schedule: frames are the numbers themselves.
+/// @brief compressor: sums of plain numbers over any schedule; frames are the numbers themselves.
 
 #include "../../schedule/concept.hpp"
 #include "../../transport/collectives.hpp"
@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// to[i] += from[i]; bytes may not be aligned.
+/// to[i] += from[i]; bytes may be unaligned.
 template <class Lane>
 GLOBALQ_LOOP void add_lanes(Lane* __restrict to, std::byte const* __restrict from, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -65,10 +65,10 @@ class lanes_codec final : public codec {
   std::span<Lane> values_;
 };
 
-/// Bytes of the messages that a long vector is cut into, where a transport has no opinion.
+/// The size of the messages of a long vector, in bytes, if a transport does not set one.
 inline constexpr std::size_t default_message_bytes = std::size_t{256} << 10;
 
-/// The bytes of a message of these workers.
+/// The size of a message of these workers, in bytes.
 template <Transport T>
 std::size_t message_bytes(T const& workers) {
   if constexpr (transport::OwnChunkBytes<T>)

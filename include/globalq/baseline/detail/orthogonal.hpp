@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: products and orthogonal columns that are the same bits whatever instruction set computes them.
+/// @brief compressor: products and orthonormal columns with the same bits on every instruction set.
 ///
-/// Factors are float32, so that their products are exact in double; sums are in double and in a fixed order. Neither a
-/// fused multiply-add nor the width of vectors can then change a bit. Matrices are row-major.
+/// Factors are float32, so their products are exact in double; sums are in double and in a fixed order. So neither
+/// fused multiply-add nor the vector width can change a bit. Matrices are row-major.
 
 #include "../../kernel/executor.hpp"
 #include "blocks.hpp"
@@ -40,9 +40,9 @@ inline void gram_of(float const* p, std::uint64_t rows, int rank, std::vector<do
   }
 }
 
-/// @brief L^-1 of the Gram matrix L L^T, so that P L^-T is orthonormal; rows of columns of P that depend on those before,
-/// to 2^-40 of their squares, are zeros.
-/// @param whitening  two floats for each double, which add up to 48 bits of it: first all upper parts, then all lower ones
+/// @brief Computes L^-1 of the Gram matrix L L^T, so that P L^-T is orthonormal; rows for columns of P that depend on
+/// earlier ones, to 2^-40 of their squares, are zeros.
+/// @param whitening  two floats for each double, which hold 48 bits of it: first all upper parts, then all lower ones
 /// @param factor, inverse, kept  reused memory
 inline void whitening_of(std::span<double const> gram, int rank, std::vector<double>& factor,
                          std::vector<double>& inverse, std::vector<char>& kept,
@@ -80,11 +80,11 @@ inline void whitening_of(std::span<double const> gram, int rank, std::vector<dou
   }
 }
 
-/// Row by row, p = p L^-T; in place.
+/// p = p L^-T, row by row, in place.
 GLOBALQ_LOOP void whiten(float* p, std::uint64_t rows, int rank, float const* whitening) {
   for (std::uint64_t row = 0; row < rows; ++row) {
     float* const v = p + row * static_cast<std::uint64_t>(rank);
-    for (int i = rank; i-- > 0;) {  // from the last column, which needs all before it
+    for (int i = rank; i-- > 0;) {  // from the last column, which needs all earlier ones
       double sum = 0;
       for (int k = 0; k <= i; ++k) {
         sum += static_cast<double>(v[k]) * static_cast<double>(whitening[i * rank + k]);
@@ -95,10 +95,10 @@ GLOBALQ_LOOP void whiten(float* p, std::uint64_t rows, int rank, float const* wh
   }
 }
 
-/// @brief Makes the columns of a matrix orthonormal, as Gram and Schmidt would; dependent columns become zero.
+/// @brief Makes the columns of a matrix orthonormal, like the Gram-Schmidt process; dependent columns become zero.
 ///
-/// Columns are scaled by powers of two first, so that squares neither overflow nor vanish. Twice by Cholesky's factor of
-/// the Gram matrix in double; columns whose condition is above 10^6 count as dependent.
+/// Columns are first scaled by powers of two, so that squares neither overflow nor underflow. Applies the Cholesky
+/// factor of the Gram matrix in double twice; columns whose condition is above 10^6 count as dependent.
 /// @shape p: rows x rank, row-major
 /// @determinism the same bits for any instruction set
 /// @source Fukaya et al. 2014 (CholeskyQR2)

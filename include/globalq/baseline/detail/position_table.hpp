@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: THC's table: which positions of a fine even grid stand for the indices that workers send.
+/// @brief compressor: THC's table: the positions on a fine even grid that the indices represent.
 
 #include "../../train/learn/truncated_normal.hpp"
 
@@ -26,12 +26,12 @@ inline double two_sided_quantile(double share) {
   return 0.5 * (low + high);
 }
 
-/// @brief 2^bits of the grid's positions 0 .. granularity, 0 and granularity among them, that mirror each other.
+/// @brief 2^bits symmetric positions on the grid 0 .. granularity, with 0 and granularity among them.
 ///
-/// Of all such tables, the one with the least variance of a normal variable cut to [-t, t], the ends of the grid, when it is
-/// rounded without bias to one of its two neighbors in the table.
-/// @complexity O(2^bits granularity^2) to make, by dynamic programming over the lower half
-/// @source     Li et al. 2024 (THC): what is minimized; the tables that come with the authors' code mirror themselves as well
+/// Among such tables, it has the least variance for a normal variable truncated to [-t, t], the ends of the grid, if
+/// each value is rounded without bias to one of its two neighbors in the table.
+/// @complexity O(2^bits granularity^2) to construct, by dynamic programming over the lower half
+/// @source     Li et al. 2024 (THC): the objective; the tables in the authors' code are symmetric as well
 class position_table {
  public:
   /// @pre 2 <= bits <= 8, 2^bits - 1 <= granularity < 2^15, t > 0
@@ -57,24 +57,24 @@ class position_table {
   std::uint32_t granularity() const { return granularity_; }
   /// By index, ascending.
   std::span<std::uint16_t const> positions() const { return positions_; }
-  /// By position, where a position is in the table.
+  /// By position; valid for positions in the table.
   std::span<std::uint16_t const> indices() const { return indices_; }
-  /// By whole part of a place on the grid: the neighbor below, plus 2^16 times how far away the one above is.
+  /// By integer part of a place on the grid: the neighbor below, plus 2^16 times the distance of the neighbors.
   std::span<std::uint32_t const> cells() const { return cells_; }
 
  private:
-  /// Places of the grid's lower half, by their distance from the middle, where by symmetry all is counted.
+  /// Places of the grid's lower half, by their distance from the middle; symmetry covers the other half.
   struct place {
     double at;
     learn::moments below;  ///< of (0, at] under the normal density
   };
 
-  /// The variance of what lies between two places: E (x - near)(far - x).
+  /// The variance of the values between two places: E (x - near)(far - x).
   static double between(place const& far, place const& near) {
     learn::moments const m = far.below - near.below;
     return (far.at + near.at) * m.first - far.at * near.at * m.mass - m.second;
   }
-  /// Of what lies between the middle and a place, when the place and its mirror image are neighbors.
+  /// The variance of the values between the middle and a place, if the place and its mirror image are neighbors.
   static double around(place const& p) { return p.at * p.at * p.below.mass - p.below.second; }
 
   void fill_half(double t) {
@@ -84,7 +84,7 @@ class position_table {
       double const at = t * (1 - 2 * static_cast<double>(k) / granularity_);
       grid[k] = {at, learn::detail::normal_moments(0, 1, at)};
     }
-    // best[k]: the least variance beyond place k when index z stands for it; from[z][k]: the place of index z - 1 then
+    // best[k]: the least variance beyond place k if index z is there; from[z][k]: the place of index z - 1 in that case
     constexpr double never = std::numeric_limits<double>::max();
     std::vector<double> best(places, never), next(places);
     std::vector<std::vector<std::uint16_t>> from(half, std::vector<std::uint16_t>(places));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: values to whole numbers, one of the two neighbors at random and without bias.
+/// @brief compressor: rounds values to one of the two neighboring integers, at random and without bias.
 
 #include "../../kernel/words.hpp"
 
@@ -10,7 +10,8 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// out[i] = floor(t) or one more, t = x[i] gain + offset, cut off at least and most; up with the probability of t's fraction.
+/// out[i] = floor(t) or one more, t = x[i] gain + offset, clipped to [least, most]; up with the probability of t's
+/// fraction.
 /// @param words  a random word for each value
 template <class Code>
 GLOBALQ_LOOP void round_values(float const* x, int count, double gain, double offset, double least,
@@ -25,9 +26,9 @@ GLOBALQ_LOOP void round_values(float const* x, int count, double gain, double of
   }
 }
 
-/// @brief out[i] = the neighbor of t = x[i] gain + offset below or above, among whole numbers that need not be consecutive;
-/// t is cut off at 0 and most. The probabilities are those of an unbiased rounding.
-/// @param cells  of 0 .. most: by the whole part of t, the neighbor below, plus 2^16 times how far away the one above is
+/// @brief out[i] = the neighbor of t = x[i] gain + offset below or above, among integers that need not be consecutive;
+/// t is clipped to [0, most]. Rounding is unbiased.
+/// @param cells  for 0 .. most: by integer part of t, the neighbor below, plus 2^16 times the distance of the neighbors
 GLOBALQ_LOOP void round_to_cells(float const* x, int count, double gain, double offset, double most,
                                  std::uint32_t const* cells, std::uint32_t const* words,
                                  std::uint16_t* __restrict out) {
@@ -43,7 +44,7 @@ GLOBALQ_LOOP void round_to_cells(float const* x, int count, double gain, double 
 }
 
 /// @brief Calls f(first, count, words) for pieces of @p count values, with a random word for each value.
-/// @param place  of the first value among all that random words are drawn for
+/// @param place  of the first value among all values that draw random words
 template <class F>
 void with_words(random::stream const& bits, std::uint64_t place, std::uint64_t count, F const& f) {
   std::uint32_t words[random::tile_values];
@@ -57,7 +58,7 @@ void with_words(random::stream const& bits, std::uint64_t place, std::uint64_t c
   }
 }
 
-/// round_values() for any number of values, the first of which has place @p place among those that random words are drawn for.
+/// round_values() for any number of values; the first has place @p place among all values that draw random words.
 template <class Code>
 void round_all(random::stream const& bits, std::uint64_t place, float const* x, std::uint64_t count,
                double gain, double offset, double least, double most, Code* out) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: one bit a value: whether it is below zero; and votes on such bits.
+/// @brief compressor: one sign bit for each value, and votes on such bits.
 
 #include "../../kernel/isa/halves_avx512.hpp"
 
@@ -29,7 +29,7 @@ GLOBALQ_LOOP void add_signed_portable(std::uint64_t const* words, std::uint64_t 
     sums[i] += (words[i / 64] >> (i % 64) & 1) != 0 ? negative : positive;
 }
 
-/// @brief Bit i of the words: x[i] < 0; zeros of both signs are not. Bits beyond the last value are zero.
+/// @brief Bit i of the words: x[i] < 0; not set for zeros of both signs. Bits after the last value are zero.
 /// @shape words: ceil(count / 64)
 inline void pack_signs(float const* x, std::uint64_t count, std::uint64_t* words) {
 #if GLOBALQ_AVX512
@@ -65,7 +65,7 @@ inline void add_signed(std::uint64_t const* words, std::uint64_t count, float po
 #endif
 }
 
-/// @brief For each of 64 bits, how many voters have it set, in binary: plane p holds bit p of the 64 counts.
+/// @brief Counts votes for each of 64 bits, in binary: plane p holds bit p of the 64 counts.
 class ballot {
  public:
   void add(std::uint64_t votes) {
@@ -77,7 +77,7 @@ class ballot {
     }
   }
 
-  /// Bits with more than @p half votes, and with exactly so many.
+  /// Bits with more than @p half votes, and bits with exactly @p half.
   struct result {
     std::uint64_t more, equal;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief compressor: messages of buckets of 1-bit SGD, added by the owners of their stripes.
+/// @brief compressor: messages of buckets of 1-bit SGD; the owner of a stripe adds them.
 
 #include "bit_buckets.hpp"
 #include "blocks.hpp"
@@ -16,13 +16,13 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// @brief Messages of buckets: own ones, and those of the mean, which the owner of a stripe makes.
+/// @brief Messages of buckets: a worker's own, and those of the mean, which the owner of a stripe computes.
 class stripe_codec final : public codec {
  public:
   /// @param own     this worker's message of all buckets, its means in units of @p unit
-  /// @param means   gets the message of the mean
-  /// @param before  the owner's error of its stripe; none: zeros
-  /// @param after   gets that after this call
+  /// @param means   receives the message of the mean
+  /// @param before  the residual of this worker's stripe; null: zeros
+  /// @param after   receives the residual after this call
   /// @param from    reused memory: the message of each worker, in order of ranks
   stripe_codec(kernel::host_executor const& on, bit_buckets const& buckets, int workers, int rank,
                double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after,
@@ -86,7 +86,7 @@ class stripe_codec final : public codec {
   bit_buckets const& buckets_;
   int rank_;
   double factor_;
-  std::uint64_t stripe_;  ///< the first value of the own stripe
+  std::uint64_t stripe_;  ///< the first value of this worker's stripe
   std::uint64_t const* own_;
   std::uint64_t* means_;
   float const* before_;

@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI::baseline::detail {
 
-/// What the bits of a bucket stand for.
+/// The values that the bits of a bucket represent.
 struct two_means {
   float positive, negative;
 };
@@ -48,7 +48,7 @@ GLOBALQ_LOOP two_means means_of_signs(float const* x, std::uint64_t count) {
           negative == 0 ? 0.0F : static_cast<float>(low / static_cast<double>(negative))};
 }
 
-/// rest[i] = x[i] - its mean; they may be the same memory.
+/// rest[i] = x[i] minus its mean; both may be the same memory.
 GLOBALQ_LOOP void leave_over(float const* x, std::uint64_t count, two_means m, float* rest) {
   GLOBALQ_INDEPENDENT
   for (std::uint64_t i = 0; i < count; ++i) rest[i] = x[i] - (x[i] < 0 ? m.negative : m.positive);
@@ -66,7 +66,7 @@ inline two_means means_in(std::uint64_t const* bucket) {
   return m;
 }
 
-/// Writes a bucket: means in units of 1 / @p share, and bits.
+/// Writes a bucket: means times @p share, and bits.
 inline two_means write_bucket(float const* x, std::uint64_t count, float share, std::uint64_t* to) {
   two_means m = means_of_signs(x, count);
   m = {m.positive * share, m.negative * share};
@@ -75,7 +75,7 @@ inline two_means write_bucket(float const* x, std::uint64_t count, float share, 
   return m;
 }
 
-/// sums[i] += what bit i of a bucket stands for.
+/// sums[i] += the value that bit i of a bucket represents.
 inline void add_bucket(std::uint64_t const* bucket, std::uint64_t count, float* sums) {
   two_means const m = means_in(bucket);
   add_signed(bucket + 1, count, m.positive, m.negative, sums);
