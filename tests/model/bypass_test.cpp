@@ -199,20 +199,19 @@ TEST(Bypass, refuses_on_every_worker_alike) {
     };
     std::function<void(model::bypass_decision const&)> const quiet = [](auto const&) {};
     EXPECT_THAT(refusal(links(2, 0, 1), model::operator_model::of("int8", op), quiet),
-                HasSubstr("costs of int8 with reduce sum on schedule ring are not known"));
+                HasSubstr("costs of int8 with reduce sum on schedule ring are unknown"));
     EXPECT_THAT(refusal(links(3, 0, 1), compressed(), quiet),
-                HasSubstr("those of 3 workers and there are 2"));
+                HasSubstr("measured with 3 workers, but there are 2"));
     EXPECT_THAT(refusal(links(2, 0, 1), compressed(), std::function<void(model::bypass_decision const&)>{}),
-                HasSubstr("worker 0: nobody is told"));
+                HasSubstr("rank 0 of 2: no listener is registered"));
     EXPECT_THAT(refusal(links(2, 0, 1), plain(), quiet),
-                HasSubstr("worker 0: costs of an operator come first, then those of uncompressed{}"));
+                HasSubstr("rank 0 of 2: costs are in the wrong order"));
     auto const other =
         model::operator_model::of("int8",
                                   gq::quantizer{gq::norm::linf{.bucket = 64}, gq::levels::uniform<>{},
                                                 gq::rounding::stochastic{}, gq::wire::int8{}},
                                   {.norm = 1e-10, .encode = 2e-10, .reduce = 1e-10, .decode = 1e-10});
-    EXPECT_THAT(refusal(links(2, 0, 1), other, quiet),
-                HasSubstr("worker 0 has the costs of another operator"));
+    EXPECT_THAT(refusal(links(2, 0, 1), other, quiet), HasSubstr("rank 0 of 2: costs and operator differ"));
     for (double const gain : {0.0, -1.0, std::nan("")})
       EXPECT_THAT(support::refusal([&] {
                     model::bypass{workers, gq::schedule::ring{}, links(2, 0, 1), compressed(), plain(),
@@ -226,7 +225,8 @@ TEST(Bypass, refuses_on_every_worker_alike) {
                 HasSubstr("longest is 0; give 1 to"));
     // the other hears of it as well, instead of waiting
     std::function<void(model::bypass_decision const&)> const one = workers.rank() == 0 ? quiet : nullptr;
-    EXPECT_THAT(refusal(links(2, 0, 1), compressed(), one), HasSubstr("worker 1: nobody is told"));
+    EXPECT_THAT(refusal(links(2, 0, 1), compressed(), one),
+                HasSubstr("rank 1 of 2: no listener is registered"));
   });
 }
 

@@ -66,7 +66,7 @@ TEST(Predict, needs_costs_for_the_way_of_adding) {
   auto const op = model::operator_model::of("uniform8", uniform8);
   EXPECT_THAT(
       refusal([&] { model::predict(model::network::uniform(2, 0, 1), op, gq::schedule::ring{}, 10); }),
-      HasSubstr("the costs of uniform8 with reduce sum on schedule ring are not known; measure them"));
+      HasSubstr("the costs of uniform8 with reduce sum on schedule ring are unknown; measure them"));
   // what does not fit is told by the plan, not thrown
   auto const p =
       model::predict(model::network::uniform(200, 0, 1), candidates()[1], gq::schedule::ring{}, 10);
@@ -111,7 +111,7 @@ TEST(Choose, leaves_out_what_errs_more_than_was_asked_for_or_without_bound) {
   ASSERT_LT(theta4, theta8);  // buckets
   auto const none = model::choose(net, all, 1 << 20, {.most_theta = 1e-9});
   EXPECT_FALSE(none.compress);
-  EXPECT_THAT(none.reason, HasSubstr("8 combinations err more than was asked for; 4 have no bound"));
+  EXPECT_THAT(none.reason, HasSubstr("8 combinations exceed the bounds on the error; 4 have no bound"));
   auto const some = model::choose(net, all, 1 << 20, {.most_iterations = 1 + 4 * theta4 * 1.001});
   EXPECT_EQ(some.name, "uniform4");
 }

@@ -287,7 +287,7 @@ TEST(Simulation, networks_with_impossible_numbers_are_refused_with_the_worker_an
   EXPECT_THAT(run(net), HasSubstr("worker 1: the latency"));
   EXPECT_THAT(run(model::network{}), HasSubstr("there are no workers"));
   EXPECT_THAT(refusal([] { model::network::uniform(2, 0, -1); }), HasSubstr("a rate is -1"));
-  EXPECT_THAT(refusal([] { model::network::drawn(2, {}, 1); }), HasSubstr("no link to draw from"));
+  EXPECT_THAT(refusal([] { model::network::drawn(2, {}, 1); }), HasSubstr("no links to draw from"));
   EXPECT_THAT(refusal([] { model::work{.reduce = -1}.check(); }), HasSubstr("a cost is -1"));
   net = model::network::uniform(2, 0, 1);
   net.crowded = 0;
@@ -304,7 +304,7 @@ TEST(Simulation, what_would_fill_the_memory_is_refused_while_it_is_noted) {
                   for (;;) t.send_async(1 - t.rank(), nothing);
                 });
               }),
-              HasSubstr("worker 0 of 2 does more than 33554432 things"));
+              HasSubstr("worker 0 of 2 has more than 33554432 events"));
 }
 
 TEST(Simulation, workers_that_would_wait_for_ever_are_found) {
@@ -324,7 +324,7 @@ TEST(Simulation, workers_that_would_wait_for_ever_are_found) {
                   r.wait(a);
                 });
               }),
-              HasSubstr("in the order in which"));
+              HasSubstr("not awaited in posting order"));
 }
 
 TEST(Simulation, draws_links_that_depend_on_the_seed_only) {

@@ -195,7 +195,7 @@ TEST(LearnAt, steps_are_read_strictly) {
   };
   EXPECT_EQ(
       told("1,often"),
-      "globalq: option learn_at: \"1,often\" holds \"often\", which is no such step; give steps, such as "
+      "globalq: option learn_at: \"1,often\" contains \"often\", which is not a step; give steps, such as "
       "\"100,2000,every 10000\"");
   for (char const* text :
        {"", ",", "-1", "1.5", "every", "every 0", "every -3", "1,,2", "18446744073709551616", "100 2000"})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: what is compressed where the model says that this is faster, and float32 where it is not.
+/// @brief model: compresses where the model predicts that this is faster, and sends float32 elsewhere.
 
 #include "../collective/allreduce_mean.hpp"
 #include "../transport/root_decides.hpp"
@@ -18,18 +18,18 @@
 
 namespace GLOBALQ_ABI::model {
 
-/// @brief What was decided for vectors of certain lengths, the same on all workers.
+/// @brief The decision for vectors of certain lengths, the same on all workers.
 struct bypass_decision {
-  std::uint64_t first = 0, last = 0;  ///< lengths that it holds for
+  std::uint64_t first = 0, last = 0;  ///< lengths to which it applies
   bool compress = false;
   double compressed_seconds = 0;  ///< predicted for the first of these lengths
   double plain_seconds = 0;
-  std::string reason;  ///< in words
+  std::string reason;  ///< as text
 };
 
 namespace detail {
 
-/// The first worker that has a fault, and which; the fault is 0 where none has one. The same on every worker.
+/// The first worker with a fault, and the fault, 0 if there is none. The same on every worker.
 template <Transport T>
 std::pair<int, std::uint8_t> first_fault(T& workers, std::uint8_t mine) {
   auto const all = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(workers.size()));
@@ -41,38 +41,41 @@ std::pair<int, std::uint8_t> first_fault(T& workers, std::uint8_t mine) {
 
 }  // namespace detail
 
-/// @brief When compression is bypassed.
+/// @brief Settings of the bypass.
 struct bypass_settings {
-  double least_gain =
-      1;  ///< compression must be predicted to be this many times as fast; above 0; worker 0's counts
-  /// Vectors of more values are decided on as those of so many; worker 0's counts. Each power of two up to it is simulated twice.
+  /// Compression must be predicted to be this many times as fast; above 0; worker 0's value is used.
+  double least_gain = 1;
+  /// Longer vectors share the decision for this length; worker 0's value is used. Each power of two up to it is
+  /// simulated twice.
   std::uint64_t longest = std::uint64_t{1} << 24;
 };
 
-/// @brief For each length: is an operator worth it? Agreed by all workers, and told.
+/// @brief Decides for each length whether an operator is faster than float32; all workers agree, and a listener is
+///        informed.
 ///
-/// Lengths from a power of two up to the next are decided on together, when the object is made, by worker 0 from its numbers;
-/// it tells the others, so that all do the same. For calls of any kind; bypassing_mean is an allreduce_mean with one:
+/// Worker 0 decides from its numbers at construction, once for the lengths from a power of two up to the next, and
+/// broadcasts the decisions, so that all workers do the same. For calls of any kind; bypassing_mean is an
+/// allreduce_mean with one:
 /// @code
 /// gq::model::bypass bypass{workers, gq::schedule::sra{}, links, costs_of_op, costs_of_float32, log};
-/// bool const compress = bypass(model.length()).compress;      // told to log; the same on every worker
+/// bool const compress = bypass(model.length()).compress;      // calls log; the same on every worker
 /// gq::adapt::layered_mean mean{workers, model, compress ? operators : all_float32, gq::schedule::sra{}};
 /// @endcode
-/// @complexity two simulations for each power of two up to `longest`, on worker 0, while the others wait: milliseconds for few
-///             workers, seconds for hundreds (see simulate)
+/// @complexity two simulations for each power of two up to `longest`, on worker 0, while the others wait: milliseconds
+///             for few workers, seconds for hundreds (see simulate)
 class bypass {
  public:
   using listener = std::function<void(bypass_decision const&)>;
 
-  /// @param workers     this worker's endpoint; all workers make one
+  /// @param workers     this worker's endpoint; all workers construct one
   /// @param schedule    of the calls
-  /// @param links       what calibrate() gave, or numbers of your own; only those of worker 0 count
+  /// @param links       the result of calibrate(), or your own numbers; only those of worker 0 are used
   /// @param compressed  costs of the operator
   /// @param plain       costs of `uncompressed`
-  /// @param tell        tell(bypass_decision): at every worker, when a decision is first asked for; does not throw
+  /// @param tell        tell(bypass_decision): called on every worker when a decision is first used; must not throw
   /// @param chunk_values  as in the options of the calls
-  /// @throws configuration_error, on every worker alike, where the operator does not fit, costs are not known, @p plain is not
-  ///         that of `uncompressed` or @p compressed is, @p tell is empty, or settings cannot be
+  /// @throws configuration_error, the same on every worker, if the operator does not fit, costs are unknown, @p plain
+  ///         is not that of `uncompressed` or @p compressed is, @p tell is empty, or settings are out of range
   template <Transport T, Schedule S>
   bypass(T& workers, S const& schedule, calibration const& links, operator_model const& compressed,
          operator_model const& plain, listener tell, bypass_settings const& settings = {},
@@ -101,7 +104,7 @@ class bypass {
     told_.resize(decisions_.size());
   }
 
-  /// What holds for a length, told if it is asked for the first time.
+  /// The decision for a length; calls the listener if the decision is used for the first time.
   bypass_decision const& operator()(std::uint64_t length) {
     std::size_t const k = range_of(length);
     if (!told_[k]) {
@@ -111,9 +114,9 @@ class bypass {
     return decisions_[k];
   }
 
-  /// What holds for a length; not told.
+  /// The decision for a length, without calling the listener.
   bypass_decision const& decision(std::uint64_t length) const { return decisions_[range_of(length)]; }
-  /// All of them, in order of lengths.
+  /// All decisions, in order of lengths.
   std::span<bypass_decision const> decisions() const { return decisions_; }
 
  private:
@@ -129,18 +132,21 @@ class bypass {
     return std::min(k, decisions_.size() - 1);
   }
 
-  /// What every worker knows of itself, so that all hear of it.
+  /// Exchanges the faults of every worker's arguments, so that all throw the same error.
   template <class T>
   void check(T& workers, operator_model const& compressed, operator_model const& plain) const {
     constexpr std::uint8_t deaf = 1, swapped = 2;
     std::uint8_t const mine = !tell_ ? deaf : (compressed.facts.plain || !plain.facts.plain ? swapped : 0);
     auto const [rank, fault] = detail::first_fault(workers, mine);
-    std::string const who = "globalq: model::bypass: worker " + std::to_string(rank);
+    std::string const who =
+        "globalq: model::bypass: rank " + std::to_string(rank) + " of " + std::to_string(workers.size());
     if (fault == deaf)
-      throw configuration_error(
-          who + ": nobody is told what is bypassed; pass a function on every worker, such as one that logs");
+      throw configuration_error(who +
+                                ": no listener is registered; pass a callback on every worker, for example "
+                                "one that logs");
     if (fault == swapped)
-      throw configuration_error(who + ": costs of an operator come first, then those of uncompressed{}");
+      throw configuration_error(
+          who + ": costs are in the wrong order; pass those of the operator first, then of uncompressed{}");
   }
 
   template <class S>
@@ -155,8 +161,8 @@ class bypass {
       throw configuration_error("globalq: model::bypass: longest is " + std::to_string(settings.longest) +
                                 "; give 1 to 2^41 - 1 values");
     if (links.net.workers() != workers)
-      throw configuration_error("globalq: model::bypass: the links are those of " +
-                                std::to_string(links.net.workers()) + " workers and there are " +
+      throw configuration_error("globalq: model::bypass: the links were measured with " +
+                                std::to_string(links.net.workers()) + " workers, but there are " +
                                 std::to_string(workers) + "; calibrate with these workers");
     call_shape shape = links.shape();
     shape.chunk_values = chunk_values;
@@ -179,10 +185,10 @@ class bypass {
   std::vector<bool> told_;
 };
 
-/// @brief allreduce_mean of an operator, or of float32 for lengths for which the operator would be slower.
+/// @brief allreduce_mean of an operator, or of float32 for lengths at which the operator would be slower.
 ///
-/// Nothing is bypassed silently: `tell` hears of each decision when it is first used, decisions() lists all, and reports of
-/// telemetry count calls in float32 as `uncompressed`.
+/// Every bypass is reported: `tell` receives each decision when it is first used, decisions() lists all, and telemetry
+/// counts calls in float32 as `uncompressed`.
 ///
 /// @code
 /// auto const links = gq::model::calibrate(workers);
@@ -192,12 +198,13 @@ class bypass {
 ///                                [](auto const& decision) { std::clog << decision.reason << '\n'; }};
 /// mean(gradient, step);
 /// @endcode
-/// @determinism as allreduce_mean; which of the two it is depends on what was measured, and may differ from run to run
+/// @determinism as allreduce_mean; the choice between the two depends on measurements, and may differ from run to run
 template <class Transport, class Schedule>
 class bypassing_mean {
  public:
-  /// As bypass; @p compressed are the costs of @p op.
-  /// @throws configuration_error, on every worker alike, as bypass does, and where @p compressed are the costs of another operator
+  /// Parameters as for bypass; @p compressed are the costs of @p op.
+  /// @throws configuration_error, the same on every worker, as bypass does, and if @p compressed are the costs of
+  ///         another operator
   template <class Operator>
   bypassing_mean(Transport& workers, Operator const& op, Schedule schedule, options const& settings,
                  calibration const& links, operator_model const& compressed, operator_model const& plain,
@@ -209,12 +216,14 @@ class bypassing_mean {
     std::uint8_t const differs = name != compressed.facts.name ? 1 : 0;
     auto const [rank, fault] = detail::first_fault(workers, differs);
     if (fault != 0)
-      throw configuration_error("globalq: model::bypassing_mean: worker " + std::to_string(rank) +
-                                " has the costs of another operator than the one that it calls, here " +
-                                compressed.facts.name + " for " + name + "; calibrate the operator itself");
+      throw configuration_error("globalq: model::bypassing_mean: rank " + std::to_string(rank) + " of " +
+                                std::to_string(workers.size()) +
+                                ": costs and operator differ, on this worker " + compressed.facts.name +
+                                " and " + name + "; calibrate the operator that is called");
   }
 
-  /// As allreduce_mean: (vector, step) in place, (input, output, step), or (vector_group, step), whose values count together.
+  /// As allreduce_mean: (vector, step) in place, (input, output, step), or (vector_group, step); the lengths of a group
+  /// are added.
   template <class V, class... More>
   void operator()(V&& x, More&&... more) {
     if (bypass_(length_of(x)).compress)
@@ -230,7 +239,7 @@ class bypassing_mean {
       return compressed_.start(std::forward<V>(x), std::forward<More>(more)...);
     return plain_.start(std::forward<V>(x), std::forward<More>(more)...);
   }
-  /// Returns when all calls have ended that were started; as allreduce_mean::wait.
+  /// Waits until all started calls have ended; as allreduce_mean::wait.
   void wait() { compressed_.wait(); }
   /// As allreduce_mean::run_on.
   void run_on(std::shared_ptr<call_queue> queue) {
@@ -239,12 +248,12 @@ class bypassing_mean {
     queue_ = std::move(queue);
   }
 
-  /// The mean of the operator, to change its levels, say.
+  /// The mean of the operator, for example to change its levels.
   allreduce_mean<transport::place_of<Transport>>& compressed() { return compressed_; }
 
-  /// What holds for a length.
+  /// The decision for a length.
   bypass_decision const& decision(std::uint64_t length) const { return bypass_.decision(length); }
-  /// All of them, in order of lengths.
+  /// All decisions, in order of lengths.
   std::span<bypass_decision const> decisions() const { return bypass_.decisions(); }
   /// The plan of a call.
   globalq::plan plan(std::uint64_t length) const {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: measures alpha and beta of a transport, and gamma and delta of operators, the same numbers for all workers.
+/// @brief model: measures alpha and beta of a transport, and gamma and delta of operators; all workers get the same
+///        numbers.
 ///
-/// All workers measure at the same time, since that is how they will work: links, memory and cores that they share are shared
-/// here too. Worker 0 decides on the numbers and tells them to all.
+/// All workers measure at the same time, as in real calls: so shared links, memory and cores are shared here too.
+/// Worker 0 computes the numbers and broadcasts them.
 
 #include "../kernel/executor.hpp"
 #include "../schedule/any.hpp"
@@ -28,28 +29,29 @@
 
 namespace GLOBALQ_ABI::model {
 
-/// @brief How much is measured.
+/// @brief Settings of a calibration.
 struct calibration_settings {
-  std::size_t message_bytes = 0;  ///< of the long messages; 0: as long as the chunks of a call
-  int stream = 8;       ///< long messages of a stream, of which a few are on their way at once; 3 at least
-  int repeats = 9;      ///< of everything, 1 at least
-  int most_crowd = 16;  ///< with more workers than that, no messages from all to all are measured
-  std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after that; one is always made
-  std::uint64_t values = 1 << 20;                     ///< of the vectors that operators are timed with
-  std::vector<std::string> schedules{"ring", "sra", "allgather"};  ///< which operators are to be timed for
+  std::size_t message_bytes = 0;  ///< size of long messages; 0: as large as the chunks of a call
+  int stream = 8;       ///< long messages of a stream, of which a few are in flight at a time; at least 3
+  int repeats = 9;      ///< of each measurement, at least 1
+  int most_crowd = 16;  ///< with more workers, messages from all to all are not measured
+  std::chrono::duration<double> network_budget{4.0};  ///< no more repeats after this time; at least one
+  std::uint64_t values = 1 << 20;                     ///< length of the vectors that time operators
+  std::vector<std::string> schedules{"ring", "sra",
+                                     "allgather"};  ///< schedules for which operators are timed
 };
 
-/// @brief What was found out about a transport.
+/// @brief The measured numbers of a transport.
 struct calibration {
-  network net;            ///< links that are all alike: what a worker gets while all send
-  measured alpha;         ///< s, of a short message
-  measured long_latency;  ///< s that a long one takes longer to begin with
-  measured beta;          ///< bytes/s, of messages that follow each other
-  measured overhead;      ///< s of a worker's own time a message
-  measured crowded;       ///< share of beta where messages of several workers meet
+  network net;            ///< links that are all alike: what a worker receives while all send
+  measured alpha;         ///< latency of a short message, in s
+  measured long_latency;  ///< additional latency of a long message, in s
+  measured beta;          ///< bandwidth of consecutive messages, in bytes/s
+  measured overhead;      ///< a worker's own time for a message, in s
+  measured crowded;       ///< share of beta if messages of several workers meet
   std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
-  int repeats = 0;     ///< that were made within the budget
-  double seconds = 0;  ///< that it took
+  int repeats = 0;     ///< made within the budget
+  double seconds = 0;  ///< duration of the calibration
 
   call_shape shape() const {
     call_shape s;
@@ -60,7 +62,7 @@ struct calibration {
 
 namespace detail {
 
-/// What worker 0 tells all.
+/// Worker 0 broadcasts this to all.
 struct told_network {
   measured alpha, long_latency, beta, overhead, crowded;
   double seconds;
@@ -79,28 +81,31 @@ inline void check(calibration_settings const& s) {
     throw configuration_error("globalq: model::calibrate: repeats is " + std::to_string(s.repeats) +
                               "; give 1 to 10,000");
   if (!(s.network_budget.count() >= 0))
-    throw configuration_error("globalq: model::calibrate: the budget is no time; give seconds, 0 or more");
+    throw configuration_error(
+        "globalq: model::calibrate: network_budget is negative or not a number; give "
+        "seconds, 0 or more");
   if (s.values < 4096 || s.values > (std::uint64_t{1} << 30))
-    throw configuration_error("globalq: model::calibrate: operators cannot be timed with " +
-                              std::to_string(s.values) + " values; give 4,096 to 2^30");
+    throw configuration_error("globalq: model::calibrate: values is " + std::to_string(s.values) +
+                              "; give 4,096 to 2^30");
 }
 
 }  // namespace detail
 
 /// @brief Measures the links of a transport while all workers use them.
 ///
-/// Messages to the right neighbor: of 64 bytes one after the other (alpha), and many at once (the overhead of each); long ones
-/// in streams of two lengths (beta, from the difference) and one by one (what they take longer to begin with); streams from
-/// all to all (how much of beta is left where they meet). Medians over the repeats of what the slowest worker took.
+/// Messages to the right neighbor: short ones of 64 bytes in sequence (alpha), and many at once (overhead of each);
+/// long ones in streams of two lengths (beta, from the difference) and in sequence (additional latency); streams from
+/// all to all (the share of beta if they meet). Each number is the median over the repeats of the slowest worker's
+/// time.
 /// @param t  endpoint of this worker, over host memory; all workers call with the same settings
 /// @returns  the same numbers on every worker: those of worker 0
-/// @throws   configuration_error for settings that cannot be; transport_error
-/// @complexity  at most the budget, one repeat more and a few messages before and after
+/// @throws   configuration_error for settings out of range; transport_error
+/// @complexity  at most the budget, plus one repeat and a few messages before and after
 template <Transport T>
 calibration calibrate(T& t, calibration_settings const& settings = {}) {
   static_assert(!transport::OnStream<T>,
-                "globalq: model::calibrate: a transport of a stream returns before messages have arrived; "
-                "measure its host transport, or give the numbers to model::network");
+                "globalq: model::calibrate: a transport on a stream returns before messages have arrived; "
+                "measure its host transport, or pass numbers to model::network");
   detail::check(settings);
   calibration c;
   if constexpr (transport::OwnChunkBytes<T>) c.chunk_bytes = t.chunk_bytes();
@@ -116,7 +121,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   constexpr int few = 2;  // messages in a short stream
   int const many = settings.stream, of_crowd = std::max(1, settings.stream / 2);
   constexpr std::size_t each = 5;
-  // f(), again until the repeats or this share of the budget are used up
+  // calls f() until the repeats or this share of the budget are used up
   auto const repeat = [&](double share, auto const& f) {
     for (int k = 0;; ++k) {
       f();
@@ -135,7 +140,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
       times.push_back(probe.stream(bytes, few));
       times.push_back(probe.stream(bytes, many));
     });
-    // last: where streams meet, TCP loses packets, and is slow for a while after
+    // last, because TCP loses packets where streams meet, and stays slow for a while
     if (crowd) repeat(1, [&] { crowds.push_back(probe.burst(bytes, of_crowd, n - 1)); });
   });
   std::vector<double> const all = detail::slowest(t, times);
@@ -153,7 +158,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
         [&](double const* row) { return std::max(0.0, (row[1] - row[0]) / (2 * (probe.flood - 1))); });
     double const handling = 2 * told.overhead.value;
     told.alpha = over_repeats([&](double const* row) { return std::max(1e-9, row[0] - handling); });
-    // noise may make the long stream the shorter one: then all of it, beginning included
+    // with noise the long stream may be the faster one; then use its whole time, latency included
     told.beta = over_repeats([&](double const* row) {
       double const more = row[4] - row[3];
       return more > row[4] / 4 ? (many - few) * m / more : many * m / row[4];
@@ -161,7 +166,7 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
     double const one = m / told.beta.value;
     told.long_latency = over_repeats(
         [&](double const* row) { return std::max(0.0, row[2] - handling - told.alpha.value - one); });
-    // the first message of the crowd has the link to itself
+    // the first message of the crowd has the link alone
     std::vector<double> left;
     for (double const seconds : met) {
       double const rest = (of_crowd * (n - 1) - 1) * one;
@@ -189,14 +194,16 @@ calibration calibrate(T& t, calibration_settings const& settings = {}) {
   return c;
 }
 
-/// @brief Measures what an operator costs on the workers' machines, for each way in which the schedules add its codes.
+/// @brief Measures the costs of an operator on the workers' machines, for each way in which the schedules add its
+///        codes.
 ///
-/// All workers measure at the same time, each with a vector of settings.values; the medians of the slowest worker count.
+/// All workers measure at the same time, each with a vector of settings.values; the result is the slowest worker's
+/// median.
 /// @param t      endpoint of this worker; all workers call with the same operator and settings
 /// @param op     a quantizer, any_quantizer or uncompressed
-/// @param space  where kernels run, as for allreduce_mean
+/// @param space  execution space of the kernels, as for allreduce_mean
 /// @returns  the same numbers on every worker
-/// @throws   configuration_error for settings that cannot be; transport_error
+/// @throws   configuration_error for settings out of range; transport_error
 /// @pre Kokkos is initialized
 template <Transport T, class Operator, class Space = Kokkos::DefaultHostExecutionSpace>
 operator_model calibrate_operator(T& t, std::string name, Operator const& op,

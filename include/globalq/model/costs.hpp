@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: what a machine costs: its links (alpha, beta) and its work on values (gamma, delta), as plain numbers.
+/// @brief model: the costs of a machine: its links (alpha, beta) and its work on values (gamma, delta), as plain
+///        numbers.
 
 #include "../core/error.hpp"
 
@@ -17,31 +18,31 @@ namespace GLOBALQ_ABI::model {
 
 /// @brief A worker's connection to all others.
 ///
-/// A message of m bytes from a to b takes (latency of a + latency of b) / 2 + m / min(up of a, down of b) where nothing
-/// else travels; what a worker sends shares its `up`, what it gets shares its `down`.
+/// Without other traffic, a message of m bytes from a to b takes (latency of a + latency of b) / 2 + m / min(up of a,
+/// down of b); messages that a worker sends share its `up`, messages that it receives share its `down`.
 struct link {
   double latency = 0;                                     ///< alpha: s
-  double up = std::numeric_limits<double>::infinity();    ///< beta: bytes/s that it can send
-  double down = std::numeric_limits<double>::infinity();  ///< bytes/s that it can get
-  int site = -1;  ///< workers of one site, 0 and up, reach each other by network::within; -1: none
+  double up = std::numeric_limits<double>::infinity();    ///< beta: bytes/s for sending
+  double down = std::numeric_limits<double>::infinity();  ///< bytes/s for receiving
+  int site = -1;  ///< workers of the same site (0 and up) reach each other by network::within; -1: none
 };
 
-/// @brief The links of all workers, joined by a switch, or an internet, that is never the bottleneck itself.
+/// @brief The links of all workers, joined by a switch or an internet that is never the bottleneck.
 struct network {
-  std::vector<link> links;  ///< one a worker
-  link within;              ///< between workers of one site, beside their links to the world
-  double overhead = 0;      ///< s of a worker's own time for a message that it sends, or gets
-  /// What a message of long_from bytes and more takes longer to begin with: libraries ask its receiver first.
+  std::vector<link> links;  ///< one for each worker
+  link within;              ///< between workers of one site, separate from their links to the outside
+  double overhead = 0;      ///< a worker's own time for each message that it sends or receives, in s
+  /// Additional latency of messages of long_from bytes and more, in s: libraries first ask the receiver.
   double long_latency = 0;
   std::uint64_t long_from = 65'536;
-  /// Share of `down` that is left where messages of several workers meet at one: 1 on a good switch; TCP loses packets there.
+  /// Share of `down` that is left if messages of several workers meet at one: 1 on a good switch; TCP loses packets
+  /// there.
   double crowded = 1;
-  bool quick_exchange =
-      false;  ///< small values go to all in ceil(log2 n) rounds (a library's own), not in n - 1
+  bool quick_exchange = false;  ///< small values reach all workers in ceil(log2 n) instead of n - 1 rounds
 
   int workers() const { return static_cast<int>(links.size()); }
 
-  /// All workers alike.
+  /// Returns a network whose workers are all alike.
   /// @param alpha  s; @param beta  bytes/s in each direction
   static network uniform(int workers, double alpha, double beta) {
     network all;
@@ -50,11 +51,12 @@ struct network {
     return all;
   }
 
-  /// Every worker's link drawn from @p kinds, each entry as likely as the others.
+  /// Draws every worker's link from @p kinds, each entry with the same probability.
   /// @determinism the same links for the same seed everywhere
   static network drawn(int workers, std::span<link const> kinds, std::uint64_t seed) {
     if (kinds.empty())
-      throw configuration_error("globalq: model::network: there is no link to draw from; give at least one");
+      throw configuration_error(
+          "globalq: model::network: there are no links to draw from; give at least one");
     network all;
     std::mt19937_64 bits{seed};
     for (int r = 0; r < workers; ++r)
@@ -63,7 +65,7 @@ struct network {
     return all;
   }
 
-  /// @throws configuration_error, naming the worker, for a number that is no latency or no rate
+  /// @throws configuration_error, naming the worker, for an invalid latency or rate
   void check() const {
     if (links.empty())
       throw configuration_error("globalq: model::network: there are no workers; give a link for each");
@@ -89,19 +91,19 @@ struct network {
   }
 };
 
-/// @brief What an operator costs a worker beside the network: seconds a value, and a call.
+/// @brief The costs of an operator besides the network, for a worker: seconds for each value, and for each frame.
 struct work {
-  double norm = 0;    ///< the statistics of own values, before anything is encoded
+  double norm = 0;    ///< the statistics of own values, before encoding
   double encode = 0;  ///< delta: own values to codes
   double reduce = 0;  ///< 1/gamma: one frame added to own values or to other frames
   double decode = 0;  ///< delta: a frame to values of the result
-  double frame = 0;   ///< s for every frame that is made or finished, whatever its length
+  double frame = 0;   ///< s for every frame that is encoded or finished, whatever its length
 
   /// gamma in bytes/s, as the papers count it: the bytes of one operand.
   /// @param bits  of a code
   double reduce_speed(double bits) const { return bits / 8 / reduce; }
 
-  /// @throws configuration_error for a time that is negative or no number
+  /// @throws configuration_error for a time that is negative or not finite
   void check() const {
     for (double const s : {norm, encode, reduce, decode, frame})
       if (!(s >= 0) || std::isinf(s))

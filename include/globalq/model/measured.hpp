@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: a number that was measured several times: its median and quartiles, and that of the slowest worker.
+/// @brief model: the median and quartiles of repeated measurements, and the slowest worker's times.
 
 #include "../transport/collectives.hpp"
 
@@ -15,10 +15,10 @@
 
 namespace GLOBALQ_ABI::model {
 
-/// @brief A number, and the quartiles of what it was made of: half of what was measured lies between them.
+/// @brief The median of measurements, and their quartiles: half of the measurements are between them.
 struct measured {
   double value = 0, low = 0, high = 0;
-  /// Half the distance of the quartiles over the value.
+  /// Half the distance of the quartiles, relative to the median.
   double spread() const { return value == 0 ? 0 : (high - low) / (2 * value); }
 };
 
@@ -40,7 +40,7 @@ inline measured quartiles(std::vector<double> all) {
   return {at(0.5), at(0.25), at(0.75)};
 }
 
-/// The longest of what all workers measured, call by call.
+/// The longest times of all workers, element by element.
 template <Transport T>
 std::vector<double> slowest(T& t, std::vector<double> mine) {
   struct numbers {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: how long a call would take on a network, and which operator and schedule to take, with the reason in words.
+/// @brief model: predicts the time of a call on a network, and chooses an operator and a schedule, with a reason as
+///        text.
 
 #include "../plan/plan.hpp"
 #include "../schedule/any.hpp"
@@ -13,11 +14,11 @@
 
 namespace GLOBALQ_ABI::model {
 
-/// @brief An operator as the model sees it: what it sends, how far it errs, and what it costs.
+/// @brief An operator for the model: its facts and its costs.
 struct operator_model {
   std::string name;
   globalq::detail::operator_facts facts;
-  /// Costs for each way of adding codes, by globalq::method; none where they are not known.
+  /// Costs for each way of adding codes, by globalq::method; empty if unknown.
   std::array<std::optional<work>, methods> costs;
 
   std::optional<work> const& costs_of(method how) const { return costs[static_cast<std::size_t>(how)]; }
@@ -27,7 +28,7 @@ struct operator_model {
   static operator_model of(std::string name, Operator const& op) {
     return {std::move(name), globalq::detail::facts_of(op), {}};
   }
-  /// The same with given costs, whatever the way of adding.
+  /// The same with given costs, for every way of adding.
   template <class Operator>
   static operator_model of(std::string name, Operator const& op, work const& costs) {
     costs.check();
@@ -37,25 +38,25 @@ struct operator_model {
   }
 };
 
-/// @brief What a call will take.
+/// @brief The predicted time and plan of a call.
 struct prediction {
-  timing time;         ///< in parts
+  timing time;         ///< by parts
   globalq::plan plan;  ///< bytes, roundings, theta
   std::string schedule;
   std::uint64_t chunk_values = 0;  ///< as for globalq::options; 0: chosen by the library
   bool fits() const { return plan.fits; }
 };
 
-/// @brief What is fixed for a prediction besides operator, schedule and length.
+/// @brief The parameters of a prediction besides operator, schedule and length.
 struct call_shape {
   dtype type = dtype::float32;
   std::uint64_t chunk_values = 0;                                  ///< as in globalq::options
-  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;  ///< the transport's own: OwnChunkBytes
+  std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;  ///< of the transport: OwnChunkBytes
 };
 
 namespace detail {
 
-/// The opening records, as allreduce_mean exchanges them.
+/// Exchanges the records of the handshake, as allreduce_mean does.
 inline void exchange_records(recorder& t, bool quick) {
   constexpr std::size_t bytes = globalq::detail::record_bytes;
   auto const of = [](std::size_t records) {
@@ -73,10 +74,10 @@ inline void exchange_records(recorder& t, bool quick) {
 
 }  // namespace detail
 
-/// @brief How long a call of allreduce_mean takes: the schedule's own code, run on a simulated network.
-/// @param schedule  any but native, whose messages are known to the library only that it is of
-/// @returns a prediction; plan.fits is false, with the reason, where the policies do not work together
-/// @throws configuration_error where costs of the operator are not known for the way in which this schedule adds codes
+/// @brief Predicts the time of a call of allreduce_mean by running the schedule's own code on a simulated network.
+/// @param schedule  any except native, whose messages the library does not know
+/// @returns a prediction; plan.fits is false, with the reason, if the policies do not fit together
+/// @throws configuration_error if the operator's costs are unknown for the way in which this schedule adds codes
 /// @complexity that of simulate()
 template <class S>
 prediction predict(network const& net, operator_model const& op, S const& schedule, std::uint64_t length,
@@ -94,7 +95,7 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   if (!costs)
     throw configuration_error("globalq: model::predict: the costs of " + op.name + " with reduce " +
                               name_of(p.plan.reduce) + " on schedule " + facts.name +
-                              " are not known; measure them with model::calibrate_operator, or give them");
+                              " are unknown; measure them with model::calibrate_operator, or pass them");
   globalq::detail::resolution const r = globalq::detail::resolve(op.facts, facts, n);
   globalq::partition const cut(length, schedule.parts(n), globalq::detail::grain_of(op.facts),
                                globalq::detail::chunk_of(op.facts, r, shape.chunk_values, shape.chunk_bytes));
@@ -110,30 +111,31 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   return p;
 }
 
-/// @brief How far a result may err.
+/// @brief Bounds on the error of a result.
 struct accuracy {
   double most_theta = std::numeric_limits<double>::infinity();       ///< of the plan
   double most_iterations = std::numeric_limits<double>::infinity();  ///< the plan's factor 1 + n theta
-  bool time_to_target = false;  ///< compares times of steps times that factor, not times of steps
+  bool time_to_target = false;  ///< compares times of steps multiplied by that factor
 
+  /// Whether any bound is set.
   bool asks() const { return std::isfinite(most_theta) || std::isfinite(most_iterations) || time_to_target; }
 };
 
-/// @brief What to do, and why.
+/// @brief The result of choose(), with its reason.
 struct choice {
   bool compress = false;
   std::string name;                   ///< of the operator
-  prediction best;                    ///< what was chosen
-  prediction plain;                   ///< the best without compression
-  double score = 0, plain_score = 0;  ///< seconds, times the iterations' factor where that was asked for
-  std::string reason;                 ///< in words, with numbers
+  prediction best;                    ///< of the choice
+  prediction plain;                   ///< of the fastest uncompressed call
+  double score = 0, plain_score = 0;  ///< seconds, times the iterations' factor if time_to_target is set
+  std::string reason;                 ///< as text, with numbers
 };
 
-/// @brief What choose() tries.
+/// @brief The combinations that choose() tries.
 struct search {
   std::vector<std::string> schedules{"ring", "tree", "sra", "allgather"};  ///< names that schedule::any takes
   std::vector<std::uint64_t> chunks{0};                                    ///< as for globalq::options
-  double least_gain = 1.05;  ///< compression must be this many times as fast, or it is left alone
+  double least_gain = 1.05;  ///< compression must be this many times as fast to be chosen
 };
 
 namespace detail {
@@ -156,7 +158,7 @@ inline std::string call_text(std::string const& name, prediction const& p) {
                               : " in chunks of " + std::to_string(p.chunk_values) + " values") +
          ", " + time_text(p.time.seconds);
 }
-/// What most of the time goes into.
+/// The part that takes most of the time.
 inline std::string most_of(timing const& t) {
   std::pair<double, char const*> const parts[] = {{t.norm, "norms"},
                                                   {t.encode, "encoding"},
@@ -173,11 +175,11 @@ inline std::string most_of(timing const& t) {
 }  // namespace detail
 
 /// @brief Chooses operator, schedule and chunk size for a length, or no compression.
-/// @param operators  candidates; the uncompressed one that is fastest is what they are compared with
-/// @throws configuration_error when none is uncompressed, or none of the schedules' names is known
+/// @param operators  candidates; they are compared with the fastest uncompressed one
+/// @throws configuration_error if none is uncompressed, or if a schedule's name is unknown
 /// @complexity a simulation for each operator, schedule and chunk size
-/// @determinism the same choice for the same arguments on one machine; workers of different machines let one of them choose and
-///              tell the others (see bypass.hpp)
+/// @determinism the same choice for the same arguments on one machine; let one of several machines choose and broadcast
+///              (see bypass.hpp)
 inline choice choose(network const& net, std::span<operator_model const> operators, std::uint64_t length,
                      accuracy const& wanted = {}, search const& among = {}, call_shape shape = {}) {
   choice c;
@@ -245,7 +247,7 @@ inline choice choose(network const& net, std::span<operator_model const> operato
   } else {
     c.reason = "do not compress: " + against + "; no operator is left:";
     if (inaccurate != 0)
-      c.reason += " " + std::to_string(inaccurate) + " combinations err more than was asked for;";
+      c.reason += " " + std::to_string(inaccurate) + " combinations exceed the bounds on the error;";
     if (unbounded != 0) c.reason += " " + std::to_string(unbounded) + " have no bound on their error;";
     if (unfit != 0)
       c.reason += " " + std::to_string(unfit) + " do not fit, the first because: " + refusal + ";";

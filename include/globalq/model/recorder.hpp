@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: a transport that moves nothing and notes what a worker does: one worker's part of a simulation.
+/// @brief model: a transport that moves no bytes and records a worker's actions: one worker's part of a simulation.
 
 #include "../core/error.hpp"
 #include "../transport/concept.hpp"
@@ -20,18 +20,19 @@ namespace GLOBALQ_ABI::model {
 
 struct timing;
 
-/// @brief The most messages of a simulation: about a minute.
+/// @brief The largest number of messages of a simulation, which takes about a minute.
 inline constexpr std::uint64_t most_simulated_messages = std::uint64_t{1} << 28;
-/// @brief The most that one worker may do in a simulation: messages, waits and pieces of work. Half a gigabyte while it is noted.
+/// @brief The largest number of a worker's events in a simulation: messages, waits and pieces of work. They take half a
+///        gigabyte.
 inline constexpr std::size_t most_simulated_events = std::size_t{1} << 25;
 
-/// @brief What a worker does with its own time.
+/// @brief The kinds of a worker's own work.
 enum class part : std::uint8_t { norm, encode, reduce, decode };
 
 namespace detail {
 
-/// One thing that a worker does. Peers are told as distances from the peer of the last message in the same direction, and
-/// requests as distances from the last one that was waited for, so that what repeats looks the same.
+/// One action of a worker. Peers are stored as distances from the peer of the last message in the same direction, and
+/// requests as distances from the last one that was waited for, so that repetitions are equal.
 struct event {
   enum class kind : std::uint32_t { send, recv, wait_sent, wait_received, work };
   kind what = kind::work;
@@ -40,19 +41,19 @@ struct event {
   bool operator==(event const&) const = default;
 };
 
-/// All that a worker does, with what repeats told once.
+/// All actions of a worker, with repetitions stored once.
 struct script {
   struct run {
     std::uint32_t first, length, times;
   };
   std::vector<event> events;
   std::vector<run> runs;
-  std::uint64_t send_reach = 0, recv_reach = 0;  ///< requests that are looked back on at most
+  std::uint64_t send_reach = 0, recv_reach = 0;  ///< the largest distance back to a request
 
-  /// @complexity linear for what repeats, else times longest_run
+  /// @complexity linear for repetitions, else times longest_run
   void append(std::vector<event> const& all) {
     constexpr std::size_t longest_run = 32;
-    std::size_t plain = 0;  // events before i that repeat nothing
+    std::size_t plain = 0;  // start of the events before i that repeat nothing
     auto const add = [&](std::size_t first, std::size_t length, std::size_t times) {
       if (length == 0) return;
       runs.push_back({static_cast<std::uint32_t>(events.size()), static_cast<std::uint32_t>(length),
@@ -72,7 +73,7 @@ struct script {
           best = length;
           best_end = end;
         }
-        if (end - i >= 4 * longest_run) break;  // long enough: no need to look for a longer one
+        if (end - i >= 4 * longest_run) break;  // long enough: do not search for a longer one
       }
       if (best == 0) {
         ++i;
@@ -88,7 +89,7 @@ struct script {
 
 }  // namespace detail
 
-/// @brief A Transport that moves nothing and takes notes: one worker's part of a simulation.
+/// @brief A Transport that moves no bytes and records actions: one worker's part of a simulation.
 class recorder {
  public:
   /// A send or a receive.
@@ -96,7 +97,7 @@ class recorder {
     std::int64_t number = -1;  ///< among the sends, or the receives, of this worker
     bool sends = false;
     int peer = 0;
-    std::uint32_t place = 0;  ///< among the receives from that peer
+    std::uint32_t place = 0;  ///< position among the receives from that peer
   };
 
   int rank() const { return rank_; }
@@ -124,13 +125,13 @@ class recorder {
     last = r.number;
     if (!r.sends && r.place != waited_[static_cast<std::size_t>(r.peer)]++)
       throw configuration_error(
-          "globalq: model: a simulated worker must wait for the messages of one sender in the order in which "
-          "it asked for them, and for all of them");
+          "globalq: model: rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
+          ": receives from one sender were not awaited in posting order; wait for all of them in order");
     note(r.sends ? detail::event::kind::wait_sent : detail::event::kind::wait_received, 0, distance);
     r.number = -1;
   }
 
-  /// Own work of this worker.
+  /// Records own work of this worker.
   void work(part what, double seconds) {
     if (seconds != 0)
       note(detail::event::kind::work, static_cast<std::uint32_t>(what),
@@ -160,17 +161,18 @@ class recorder {
   std::uint32_t distance(int peer, int& last) const {
     if (peer < 0 || peer >= size_)
       throw configuration_error("globalq: model: worker " + std::to_string(rank_) + " of " +
-                                std::to_string(size_) + " names worker " + std::to_string(peer));
+                                std::to_string(size_) + " names worker " + std::to_string(peer) +
+                                "; ranks are 0 to n - 1");
     int const d = peer - last;
     last = peer;
     return static_cast<std::uint32_t>(d < 0 ? d + size_ : d);
   }
   void note(detail::event::kind what, std::uint32_t who, std::uint64_t value) {
-    if (events_.size() == most_simulated_events)  // a list that is shortened only once it is whole
+    if (events_.size() == most_simulated_events)  // repetitions are removed only at the end
       throw configuration_error("globalq: model::simulate: worker " + std::to_string(rank_) + " of " +
-                                std::to_string(size_) + " does more than " +
+                                std::to_string(size_) + " has more than " +
                                 std::to_string(most_simulated_events) +
-                                " things, messages and work; simulate longer chunks");
+                                " events, messages and work; simulate longer chunks");
     events_.push_back({what, who, value});
   }
 

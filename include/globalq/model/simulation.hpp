@@ -3,11 +3,10 @@
 /// @file
 /// @brief model: a simulated network with a clock for every worker, on which the schedules' own code runs.
 ///
-/// Each worker's code runs by itself over a transport that only takes notes (recorder.hpp): what it sends, to whom, what it
-/// waits for, and how long it works in between. Then the notes of all workers are played against each other, message by
-/// message in the order in which they reach their receivers, and those of one sender in the order in which it sent them. So
-/// chunks that overlap, uneven links and waiting for the slowest are predicted by the code that runs, not by a formula
-/// beside it.
+/// Each worker's code runs separately over a transport that only records (recorder.hpp): messages with their receivers,
+/// waits, and the time of work in between. Then the records of all workers are replayed together, message by message in
+/// the order of arrival; messages of one sender stay in order. So the code that really runs predicts overlapping
+/// chunks, uneven links and waits for the slowest worker, not a separate formula.
 
 #include "../schedule/concept.hpp"
 #include "costs.hpp"
@@ -25,15 +24,15 @@
 
 namespace GLOBALQ_ABI::model {
 
-/// @brief The most workers of a simulation: memory grows with their square.
+/// @brief The largest number of workers of a simulation: memory grows with its square.
 inline constexpr int most_simulated = 16384;
 
-/// @brief How long it took, and what the worker that ended last did meanwhile.
+/// @brief The duration of a collective, and how the worker that ended last spent it.
 struct timing {
-  double seconds = 0;  ///< until the last worker ended: the sum of the five below
+  double seconds = 0;  ///< until the last worker ended: the sum of the five parts below
   double norm = 0;
   double encode = 0;
-  double transfer = 0;  ///< waiting for messages, and handling them: what is not hidden behind work
+  double transfer = 0;  ///< waiting for messages and handling them, as far as work does not hide it
   double reduce = 0;
   double decode = 0;
   std::uint64_t messages = 0;  ///< of all workers
@@ -43,7 +42,7 @@ struct timing {
 
 namespace detail {
 
-/// Plays the notes of all workers.
+/// Replays the records of all workers.
 class player {
  public:
   player(network const& net, std::vector<script> notes)
@@ -66,7 +65,7 @@ class player {
       if (w.run < w.notes.runs.size())
         throw configuration_error("globalq: model: worker " + std::to_string(r) +
                                   " waits for a message of worker " + std::to_string(w.waits_for) +
-                                  " that is never sent");
+                                  " that is never sent; check the sends of that worker");
       t.messages += w.sends;
       t.bytes += w.bytes;
       if (w.clock > t.seconds) t.last = static_cast<int>(r);
@@ -83,16 +82,16 @@ class player {
 
  private:
   static constexpr std::uint32_t nobody = ~std::uint32_t{0};
-  /// Messages of a worker that are planned ahead: more would only take memory.
+  /// Messages of a worker that are planned ahead; more would only use memory.
   static constexpr std::size_t planned = 8;
 
   struct message {
-    double reaches;  ///< the receiver's link: first byte
-    double ends;     ///< last byte, were the receiver's link free and fast
+    double reaches;  ///< when the first byte reaches the receiver's link
+    double ends;     ///< when the last byte arrives if the receiver's link is free and fast
     std::uint64_t bytes;
     std::uint32_t to;
   };
-  /// What leaves a worker by one of its two links, in order.
+  /// The messages that leave a worker by one of its two links, in order.
   struct way_out {
     double free = 0;
     std::array<message, planned> queue;
@@ -103,18 +102,18 @@ class player {
     std::uint32_t last_sender[2] = {nobody, nobody};
     std::uint32_t waits_for = nobody, last_to = 0, last_from = 0;
     bool full = false;
-    double handed = -1;  // when what it waits for arrived
+    double handed = -1;  // when the awaited message arrived
     double clock = 0;
-    std::size_t run = 0;  // where it stands
+    std::size_t run = 0;  // position in the record
     std::uint32_t at = 0, turn = 0;
     std::uint64_t sends = 0, recvs = 0, last_sent = 0, last_received = 0, bytes = 0;
     script notes;
     std::vector<double> sent;          // when requests were done
-    std::vector<std::uint32_t> asked;  // whom receives are from
+    std::vector<std::uint32_t> asked;  // the senders of receives
     std::array<double, 4> spent{};
-    way_out out[2];  // to the world, within its site
+    way_out out[2];  // to other sites, within its site
   };
-  /// Messages that have arrived from one sender, and were not waited for yet.
+  /// Messages that have arrived from one sender and are not awaited yet.
   struct channel {
     std::uint32_t first = 0, last = 0;  // places in arrived_, plus 1
   };
@@ -128,7 +127,7 @@ class player {
     bool operator<(entry const& o) const { return when < o.when || (when == o.when && lane < o.lane); }
   };
 
-  /// Plays a worker until it waits for a message, has planned enough, or ends.
+  /// Replays a worker until it waits for a message, has planned enough, or ends.
   void go_on(std::size_t r) {
     worker& w = workers_[r];
     std::uint32_t const n = static_cast<std::uint32_t>(n_);
@@ -158,7 +157,7 @@ class player {
           w.clock = std::max(w.clock, w.sent[w.last_sent & (w.sent.size() - 1)]);
           break;
         case event::kind::wait_received: {
-          if (w.handed >= 0) {  // what it waited for has come
+          if (w.handed >= 0) {  // the awaited message has arrived
             w.clock = std::max(w.clock, w.handed);
             w.last_received += e.value;
             w.handed = -1;
@@ -210,7 +209,7 @@ class player {
     if (out.count++ == 0) push({m.reaches, static_cast<std::uint32_t>(2 * r + near)});
   }
 
-  /// The message that reaches its receiver next.
+  /// Delivers the message that reaches its receiver next.
   void deliver() {
     std::size_t const from = due_[0].lane / 2;
     bool const near = due_[0].lane % 2 != 0;
@@ -225,7 +224,7 @@ class player {
     worker& receiver = workers_[m.to];
     double& in_free = receiver.in_free[near];
     double takes = static_cast<double>(m.bytes) / (near ? net_.within.down : net_.links[m.to].down);
-    // where one message follows right upon another worker's, both are under way at once
+    // if a message directly follows another worker's, both are in flight at the same time
     std::uint32_t const before = receiver.last_sender[near];
     if (before != nobody && before != from && in_free > m.reaches - takes / 2) takes /= net_.crowded;
     receiver.last_sender[near] = static_cast<std::uint32_t>(from);
@@ -262,7 +261,7 @@ class player {
     c.last = place;
   }
 
-  // Lanes by the time at which their next message reaches its receiver: a heap whose first is often replaced.
+  // A heap of lanes, by the time at which their next message reaches its receiver; its first entry is often replaced.
   void push(entry const& e) {
     std::size_t i = due_.size();
     due_.push_back(e);
@@ -300,11 +299,11 @@ class player {
 
 }  // namespace detail
 
-/// @brief Runs a collective for all workers of a network, and says how long it would take.
-/// @param each  each(t): what worker t.rank() does, over a model::recorder; runs once for every worker, to its end, one after
-///              the other. It must not look at what it receives.
-/// @throws configuration_error for a network with bad numbers, and for workers that would wait for ever
-/// @complexity  O(messages log workers) time; about 8 n^2 bytes, and 30 bytes a message that waits to be taken
+/// @brief Simulates a collective for all workers of a network, and returns its duration.
+/// @param each  each(t): the actions of worker t.rank(), over a model::recorder; runs completely for one worker after
+///              the other. It must not depend on received data.
+/// @throws configuration_error for a network with invalid numbers, and for workers that would wait forever
+/// @complexity  O(messages log workers) time; about 8 n^2 bytes, and 30 bytes for each message that is not received yet
 /// @determinism the same numbers for the same arguments
 template <class F>
 timing simulate(network const& net, F const& each) {
@@ -324,12 +323,13 @@ timing simulate(network const& net, F const& each) {
   return detail::player(net, std::move(notes)).play();
 }
 
-/// @brief A codec that does nothing but take its time.
+/// @brief A codec that computes nothing and only records the time of its work.
 ///
-/// combine() costs `encode` for own values and `reduce` for each frame that is added; finish() costs `decode` for each frame.
+/// combine() costs `encode` for own values and `reduce` for each frame that is added; finish() costs `decode` for each
+/// frame.
 class timed_codec final : public codec {
  public:
-  /// @param sizes  tells how long frames are; kept by reference, as @p t
+  /// @param sizes  returns the lengths of frames; kept by reference, like @p t
   timed_codec(recorder& t, codec const& sizes, work const& costs) : t_(t), sizes_(sizes), costs_(costs) {}
 
   std::size_t frame_bytes(segment s, int terms) const override { return sizes_.frame_bytes(s, terms); }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief named: an operator from words, for programs whose user chooses the policies.
+/// @brief named: an operator described by words, for programs whose user chooses the policies.
 ///
-/// Norm and reduce are data (norm::any, reduce::any); of levels, roundings and wires each is a type, of which one is picked.
+/// Norm and reduce are data (norm::any, reduce::any); for levels, rounding and wire, make() selects one of several
+/// types.
 
 #include "../operator/any_quantizer.hpp"
 
@@ -12,7 +13,7 @@
 
 namespace GLOBALQ_ABI::named {
 
-/// @brief The words that make an operator, as a command line has them.
+/// @brief The words that describe an operator, as on a command line.
 struct description {
   std::string norm = "linf";            ///< linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q,
                                         ///< shared-exponent or fixed:UNIT; orders are 1 to 64 or inf
@@ -23,18 +24,18 @@ struct description {
   std::string wire = "int8";    ///< int8, int16, int32, packed:B (B is 1 to 8), elias, huffman, sparse
   std::string reduce = "auto";  ///< auto, sum, exponential or requantize
   std::uint64_t bucket = 0;     ///< values that share a scale; 0: the whole vector
-  std::string tail = "own";     ///< of a short last bucket: own (a scale like the others) or float32
+  std::string tail = "own";     ///< for a short last bucket: own (a scale like the others) or float32
 };
 
-/// @brief The most values that a bucket may have: no vector is longer.
+/// @brief The largest bucket; no vector is longer.
 inline constexpr std::uint64_t largest_bucket = std::uint64_t{1} << 48;
 
 /// @brief Makes the operator that the words describe.
 ///
-/// `uniform` and `exponential` without a size have as many levels as fit. With levels `none` nothing is
-/// quantized, and all other words must be left as they are.
-/// @throws globalq::configuration_error naming the option, its value and what is allowed, also where the
-///         policies do not fit together; what depends on workers and schedule is refused by allreduce_mean
+/// `uniform` and `exponential` without a size use as many levels as fit. With levels `none` nothing is
+/// quantized, and all other words must keep their defaults.
+/// @throws globalq::configuration_error naming the option, its value and the allowed values, also if the
+///         policies do not fit together; allreduce_mean checks what depends on workers and schedule
 globalq::any_quantizer make(description const& words);
 
 }  // namespace GLOBALQ_ABI::named

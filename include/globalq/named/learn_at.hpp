@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief named: the steps at which levels are learned, from text.
+/// @brief named: parses the steps at which levels are learned.
 
 #include "../train/learn/schedule.hpp"
 #include "text.hpp"
@@ -13,8 +13,8 @@
 
 namespace GLOBALQ_ABI::named {
 
-/// @brief Reads "100,2000,every 10000": steps, and at most one distance of further ones.
-/// @throws globalq::configuration_error naming what is wrong, and what would be right
+/// @brief Parses "100,2000,every 10000": single steps, and at most one period.
+/// @throws globalq::configuration_error that states what is wrong, and what would be right
 inline globalq::learn::update_schedule read_learn_at(std::string_view text) {
   globalq::learn::update_schedule found{.once = {}, .every = 0};
   for (std::string_view part : split(text, ',')) {
@@ -25,10 +25,10 @@ inline globalq::learn::update_schedule read_learn_at(std::string_view text) {
     if (every) part.remove_prefix(6), skip_spaces();
     std::uint64_t step = 0;
     if (!is_number(part, step) || (every && step == 0))
-      refuse("learn_at", text, "holds \"" + std::string{part} + "\", which is no such step",
+      refuse("learn_at", text, "contains \"" + std::string{part} + "\", which is not a step",
              "give steps, such as \"100,2000,every 10000\"");
     if (every && found.every != 0)
-      refuse("learn_at", text, "says \"every\" twice", "give one distance, and single steps besides");
+      refuse("learn_at", text, "contains \"every\" twice", "give one period, and single steps besides");
     if (every)
       found.every = step;
     else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief named: the levels of a named operator, learned from the vectors that are averaged, as its paper does.
+/// @brief named: learns the levels of a named operator from the averaged vectors, as in its paper.
 
 #include "operators.hpp"
 
@@ -17,13 +17,14 @@
 
 namespace GLOBALQ_ABI::named {
 
-/// @brief Learns levels at scheduled steps, from those in use on, and hands them to a call; does nothing for other operators.
+/// @brief Learns levels at scheduled steps, starting from the current ones, and sets them in a call; for other
+/// operators it does nothing.
 ///
-/// All workers learn from all of them: they exchange histograms of magnitudes, one of them solves, and all get its bits. Where the
-/// first call is behind a scheduled step, as in a training that is resumed, levels are learned in it.
+/// The workers exchange histograms of magnitudes, one of them solves, and all receive the same bits. If the first call
+/// is after a scheduled step, as when training is resumed, it learns levels.
 class level_learning {
  public:
-  /// @param words  of the operator; a short last bucket that travels as float32 teaches nothing
+  /// @param words  of the operator; values of a short last bucket that is sent as float32 are not used
   /// @param when   steps at which levels are learned; the same on every worker
   level_learning(description const& words, learning how, globalq::learn::update_schedule when) {
     if (!how) return;
@@ -44,12 +45,12 @@ class level_learning {
     learner_.emplace(globalq::norm::local<>{facts.q, facts.bucket}, solver(how.what), options);
   }
 
-  /// @brief New levels for @p mean, where the step is one at which they change. All workers call it alike.
-  /// @param x     this worker's vector, before the mean
+  /// @brief Sets new levels in @p mean if this is a step at which they change. All workers call it alike.
+  /// @param x     this worker's vector, before averaging
   /// @param mean  has set_levels: an allreduce_mean of the operator
-  /// @param on    runs the statistics; else what the transport's workers run on
+  /// @param on    executor of the statistics; by default that of the transport's workers
   /// @returns     whether levels changed
-  /// @throws      what the library throws, on all workers alike
+  /// @throws      errors of the library, the same on all workers
   template <globalq::Transport T, class Value, class Mean, class... On>
   requires(sizeof...(On) <= 1) bool update(T& workers, std::span<Value const> x, std::uint64_t step,
                                            Mean& mean, On const&... on) {
@@ -64,14 +65,15 @@ class level_learning {
     return true;
   }
 
-  /// How many of a vector's values, counted from the first, teach levels.
+  /// The number of a vector's values, from the first on, from which levels are learned.
   std::size_t taught_by(std::size_t length) const { return length - (tail_of_ == 0 ? 0 : length % tail_of_); }
 
-  /// Levels in use, ascending to 1; none where nothing is learned.
+  /// Current levels, ascending to 1; empty if nothing is learned.
   std::vector<double> levels() const { return now_ ? now_->values : std::vector<double>{}; }
 
  private:
-  /// The paper's own solvers. They begin where levels are, which is shared with them: only one worker solves, and all know.
+  /// The papers' solvers. They start from the current levels, which they share with this object: only one worker
+  /// solves.
   std::function<globalq::learn::solution(globalq::learn::bins const&)> solver(learning::way what) const {
     return [what, now = now_](globalq::learn::bins const& seen) {
       if (what == learning::way::multiplier)
@@ -83,7 +85,7 @@ class level_learning {
     };
   }
 
-  std::uint64_t tail_of_ = 0;  ///< bucket whose left-over values are not quantized; 0: all are
+  std::uint64_t tail_of_ = 0;  ///< bucket size if a short last bucket is not quantized; 0: it is
   std::shared_ptr<globalq::learn::level_set> now_;
   std::optional<globalq::learn::level_learner<globalq::norm::local<>>> learner_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief named: numbers and lists from text, strictly: the whole of it is used, or it is refused.
+/// @brief named: parses numbers and lists strictly: text that is not used completely is an error.
 
 #include "../core/error.hpp"
 
@@ -16,7 +16,7 @@
 
 namespace GLOBALQ_ABI::named {
 
-/// @brief Throws the error of an option: its name, its value, what is wrong, and what would be right.
+/// @brief Throws the error of an option: its name, its value, what is wrong, and a remedy.
 [[noreturn]] inline void refuse(std::string_view option, std::string_view value, std::string_view what,
                                 std::string_view remedy) {
   std::string text{"globalq: option "};
@@ -24,7 +24,7 @@ namespace GLOBALQ_ABI::named {
   throw globalq::configuration_error{text};
 }
 
-/// @brief Whether all of `text` is a number of this type, which then lies in `number`.
+/// @brief Whether all of `text` is a number of this type; stores it in `number`.
 template <class Number>
 bool is_number(std::string_view text, Number& number) {
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -33,29 +33,29 @@ bool is_number(std::string_view text, Number& number) {
   return true;
 }
 
-/// @brief A whole number in [least, most], in decimal digits only.
-/// @param value  what the user wrote, for the message; `text` is the part of it that is the number
+/// @brief Parses an integer in [least, most], in decimal digits only.
+/// @param value  the user's text, for the error; `text` is the part of it that should be the number
 inline std::uint64_t whole_number(std::string_view option, std::string_view value, std::string_view text,
                                   std::uint64_t least, std::uint64_t most) {
   std::uint64_t number = 0;
   if (!is_number(text, number) || number < least || number > most)
     refuse(option, value,
            value == text ? "is not such a number"
-                         : "holds \"" + std::string{text} + "\", which is not such a number",
-           "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+                         : "contains \"" + std::string{text} + "\", which is not such a number",
+           "give an integer from " + std::to_string(least) + " to " + std::to_string(most));
   return number;
 }
 
-/// @brief A finite number, such as 0.25 or 1e-3.
+/// @brief Parses a finite number, such as 0.25 or 1e-3.
 inline double real_number(std::string_view option, std::string_view value, std::string_view text) {
   double number = 0;
   if (!is_number(text, number))
-    refuse(option, value, "holds \"" + std::string{text} + "\", which is not a finite number",
+    refuse(option, value, "contains \"" + std::string{text} + "\", which is not a finite number",
            "give decimal numbers, such as 0.25 or 1e-3");
   return number;
 }
 
-/// @brief The parts of a text between separators; one part where there is none.
+/// @brief Splits a text at separators; one part if there is none.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {

@@ -159,7 +159,7 @@ TEST(AgreeOnChoices, all_workers_get_the_error_of_the_solver) {
     ad::agree(workers, table_of(0), [](ad::choice_table const& all) { return ad::lgreco{}(all, 1e-9); });
   });
   for (std::string const& e : infeasible) {
-    EXPECT_THAT(e, HasSubstr("lgreco: no choice keeps the error budget 1e-09"));
+    EXPECT_THAT(e, HasSubstr("lgreco: no choice meets the error budget 1e-09"));
     EXPECT_EQ(e, infeasible[0]);
   }
   auto const unusable = support::complaints<gq::configuration_error>(3, [](auto& workers) {

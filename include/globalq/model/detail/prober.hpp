@@ -15,19 +15,19 @@
 
 namespace GLOBALQ_ABI::model::detail {
 
-/// Messages, sent by all workers at once.
+/// Sends messages from all workers at the same time.
 template <Transport T>
 class prober {
  public:
   prober(T& t, std::size_t bytes) : t_(t) { out_.resize(std::max<std::size_t>(bytes, short_bytes)); }
 
-  /// What messages are sent from and received in.
+  /// The memory of all messages.
   std::shared_ptr<void> memory() const { return memory_; }
 
   static constexpr std::size_t short_bytes = 64;
   static constexpr int flood = 32, turns = 16;
 
-  /// Seconds of an exchange with the neighbors that waits for the one before: a message out to the right, one in from the left.
+  /// Seconds of one exchange with the neighbors, in sequence: one message to the right, one from the left.
   double exchange(std::size_t bytes, int times) {
     std::span<std::byte> const in = room(1, bytes);
     transport::barrier(t_);
@@ -41,7 +41,7 @@ class prober {
     return seconds_since(start) / times;
   }
 
-  /// Seconds of @p count messages to each of the @p peers on the right that are all started before one is waited for.
+  /// Seconds of @p count messages to each of the @p peers on the right, all started before the first wait.
   double burst(std::size_t bytes, int count, int peers) {
     std::span<std::byte> const in = room(static_cast<std::size_t>(count * peers), bytes);
     std::vector<typename T::request> requests;
@@ -57,7 +57,7 @@ class prober {
     return seconds_since(start);
   }
 
-  /// Seconds of @p count messages to the neighbor of which a few are under way, as calls have them.
+  /// Seconds of @p count messages to the neighbor with a few in flight, as in calls.
   double stream(std::size_t bytes, int count) {
     std::span<std::byte> const in = room(under_way, bytes);
     std::vector<typename T::request> incoming, outgoing;

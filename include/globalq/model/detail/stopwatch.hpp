@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief model: the time that one operator takes with one way of adding, phase by phase.
+/// @brief model: measures the time of one operator with one way of adding, phase by phase.
 
 #include "../../kernel/reduction.hpp"
 #include "../../plan/plan.hpp"
@@ -38,7 +38,7 @@ class stopwatch {
         statistics_(units_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
     std::uint32_t state = 1;
-    for (float& v : x_) {  // sums of two uniforms: most values small, none above 2
+    for (float& v : x_) {  // sums of two uniform numbers: most values are small, none above 2
       float sum = 0;
       for (int k = 0; k < 2; ++k) {
         state = state * 1664525U + 1013904223U;
@@ -65,7 +65,7 @@ class stopwatch {
   }
 
   static constexpr std::size_t phases = 5;
-  /// Seconds: of norms, encoding, encoding with one frame added, decoding, and of encoding the shortest segment.
+  /// Seconds of: norms, encoding, encoding with one frame added, decoding, and encoding the shortest segment.
   std::array<double, phases> run() {
     std::array<double, phases> s{};
     std::uint32_t const q = facts_.plain ? infinity : facts_.q.value;
@@ -102,7 +102,7 @@ class stopwatch {
     return s;
   }
 
-  /// @param s  what run() gave, for all values
+  /// @param s  the result of run(), for all values
   work costs(std::array<double, phases> const& s) const {
     double const d = static_cast<double>(x_.size());
     work w;

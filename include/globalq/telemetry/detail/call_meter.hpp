@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief telemetry: watches the calls of an operator: clocks, counters, and regions of Kokkos Tools.
+/// @brief telemetry: measures the calls of an operator: clocks, counters, and regions of Kokkos Tools.
 
 #include "../../transport/concept.hpp"
 #include "../telemetry.hpp"
@@ -16,33 +16,33 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// @brief Where a call is, for telemetry and for profilers.
+/// @brief Tracks the phase of a call, for telemetry and for profilers.
 ///
 /// Regions are named "globalq::allreduce_mean" (the operation) and, inside it, "globalq::encode" (the phase).
 class call_meter {
   using clock = std::chrono::steady_clock;
 
  public:
-  /// @param to      who is told; null: nobody, and only profilers are
-  /// @param settle  returns when all that was enqueued has run; empty where nothing is
+  /// @param to      receives reports; null: none, only profilers see regions
+  /// @param settle  waits until all enqueued work has run; empty if nothing is enqueued
   explicit call_meter(telemetry* to = nullptr, std::function<void()> settle = {})
       : to_(to), settle_(std::move(settle)) {}
 
-  /// Whether a call is under way that someone wants to know of.
+  /// Whether a call is in progress that telemetry or a profiler observes.
   bool watching() const { return watching_; }
   bool wants_errors() const { return watching_ && timed_ && to_->what().errors; }
-  /// Whether a call is under way whose phases wait for what was enqueued.
+  /// Whether a call is in progress whose phases wait for enqueued work.
   bool waits() const { return watching_ && timed_ && settle_; }
-  /// That of the call under way.
+  /// The report of the call in progress.
   call_report& report() { return report_; }
-  /// The call under way has no finite result.
-  /// @param rank  the first that brought NaN or infinity; -1: the mean overflowed
+  /// Reports that the call in progress has no finite result.
+  /// @param rank  the first that passed NaN or infinity; -1: the mean overflowed
   void not_finite(int rank) {
     report_.non_finite = 1;
     report_.non_finite_rank = rank;
   }
 
-  /// @brief f(), as a call.
+  /// @brief Runs f() as a call.
   /// @param plain  whether the operator is float32
   template <class T, class F>
   auto watch(T const& workers, char const* operation, std::uint64_t step, std::uint64_t values, bool plain,
@@ -66,7 +66,7 @@ class call_meter {
     return f();
   }
 
-  /// @brief A phase, until it goes out of scope; the phase around it pauses.
+  /// @brief A phase, until it goes out of scope; the enclosing phase pauses.
   class scope {
    public:
     scope(call_meter& meter, phase p) : meter_(meter.watching_ ? &meter : nullptr) {
@@ -107,7 +107,7 @@ class call_meter {
       return 0;
   }
 
-  /// The time until now belongs to the phase that was; returns it. phases: to none.
+  /// Adds the time until now to the current phase, starts phase @p next (phases: none), and returns the one before.
   std::size_t turn_to(std::size_t next) {
     if (timed_) {
       wait();
@@ -129,7 +129,7 @@ class call_meter {
     if (timed_) to_->record(report_);
   }
 
-  /// Errors are those of the call, which meets them when it waits itself.
+  /// Ignores errors: the call itself waits later and throws them.
   void wait() const {
     if (!timed_ || !settle_) return;
     try {

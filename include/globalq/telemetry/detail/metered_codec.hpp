@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief telemetry: a codec that tells in which phase a call is.
+/// @brief telemetry: a codec that measures the phases of a call.
 
 #include "../../core/codec.hpp"
 #include "call_meter.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// Any codec, with its times.
+/// Measures the time of any codec.
 class metered_codec final : public codec {
  public:
   metered_codec(codec& inner, call_meter& meter) : inner_(inner), meter_(meter) {}
@@ -45,7 +45,7 @@ class metered_codec final : public codec {
   call_meter& meter_;
 };
 
-/// What the workers do together, with its times where someone wants to know them.
+/// Runs a schedule, and measures its phases if the call is observed.
 template <class Schedule, class T>
 void run_metered(call_meter& meter, Schedule const& schedule, T& workers, codec& frames_of,
                  partition const& cut, frame_pool& frames) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief telemetry: zeros and errors of values beside what became of them.
+/// @brief telemetry: counts zeros and measures errors of rounded values.
 
 #include "../../core/dtype.hpp"
 #include "../../kernel/executor.hpp"
@@ -12,7 +12,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Sums of a block.
+/// The sums of a block.
 struct block_errors {
   double energy = 0, error = 0;
   std::uint64_t zeros = 0, values = 0;
@@ -25,7 +25,7 @@ inline void add_errors(block_errors const& e, call_report& to) {
   to.error_energy += e.error;
 }
 
-/// @tparam Widen  widen(word): the value as a double, exactly
+/// @tparam Widen  widen(word): the exact value as a double
 template <class Widen, class Word>
 GLOBALQ_LOOP block_errors errors_of(Word const* x, Word const* rounded, std::uint64_t count) {
   constexpr std::uint64_t lanes = 8;
