@@ -54,7 +54,7 @@ struct adaptive_options {
 
 /// @brief A compressor with error feedback; after every `every` calls it chooses the parameter of each layer anew.
 ///
-/// By default it uses L-GreCo: the fewest bytes whose error is at most that of the reference on every layer. With
+/// By default it uses L-GreCo: the fewest bytes whose total error is at most that of the reference. With
 /// adapt::accordion_rule it uses Accordion, or both together.
 /// @code
 /// gq::baseline::adaptive mean{gq::baseline::power_sgd{model, {.rank = 4}},

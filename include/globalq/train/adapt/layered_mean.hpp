@@ -185,7 +185,7 @@ class layered_mean {
 
   /// @brief Replaces the operator of a layer, from the next call on.
   ///
-  /// Every worker must do so between the same two calls, because the handshake compares operators. Started calls end first.
+  /// Every worker must do so between the same two calls, as the handshake compares operators. Started calls end first.
   /// @throws configuration_error if the operator does not fit; nothing is changed then
   void assign(std::size_t layer, any_quantizer const& op) {
     expect_layer(layer);
