@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds NCCL: NCCL_FOUND, NCCL_VERSION and the target NCCL::nccl, which holds its header and library and not the CUDA
-# runtime. Looked for in NCCL_ROOT, NCCL_HOME and CMAKE_PREFIX_PATH, with the CUDA toolkit where that was found before,
-# and in the system.
+# Finds NCCL. Sets NCCL_FOUND, NCCL_VERSION and the target NCCL::nccl, which has the header and library of NCCL but not the
+# CUDA runtime. Searches NCCL_ROOT, NCCL_HOME, CMAKE_PREFIX_PATH, the CUDA toolkit if it was found before, and the
+# system.
 
 find_path(
   NCCL_INCLUDE_DIR nccl.h

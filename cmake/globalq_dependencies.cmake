@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Kokkos, which every user needs; MPI, which globalq::mpi needs; CUDA and NCCL, which globalq::nccl needs; Eigen, which
-# globalq::eigen needs.
+# Finds Kokkos (required), MPI (for globalq::mpi), CUDA and NCCL (for globalq::nccl) and Eigen (for globalq::eigen).
 
-# The order of the search: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the
-# system; where none is found, the pinned tag is fetched.
-# The Python package brings Kokkos inside, with the Serial space only: torch has an OpenMP of its own.
+# The search order: Kokkos_ROOT and CMAKE_PREFIX_PATH, then the copy made by scripts/bootstrap, then the system. If none
+# is found, the pinned tag is fetched.
+# The Python package contains a Kokkos with the Serial space only, because torch has its own OpenMP.
 if(SKBUILD AND NOT Kokkos_ROOT AND NOT DEFINED ENV{Kokkos_ROOT})
-  message(STATUS "globalq: a Serial-only Kokkos in .deps/kokkos-serial; its source is downloaded once, 17 MB")
+  message(STATUS "globalq: preparing a Serial-only Kokkos in .deps/kokkos-serial (downloads 17 MB of source once)")
   execute_process(COMMAND ${CMAKE_COMMAND} -E env GLOBALQ_SKIP_PACKAGES=1 ${PROJECT_SOURCE_DIR}/scripts/bootstrap serial
                           COMMAND_ERROR_IS_FATAL ANY)
   set(Kokkos_ROOT ${PROJECT_SOURCE_DIR}/.deps/kokkos-serial)
@@ -22,7 +21,7 @@ if(NOT TARGET Kokkos::kokkos)
     FIND_PACKAGE_ARGS 4.6 HINTS ${kokkos_hint})
   find_package(Kokkos 4.6 QUIET HINTS ${kokkos_hint})
   if(NOT Kokkos_FOUND)
-    message(STATUS "globalq: no Kokkos >= 4.6 found, fetching 4.7.01; without a network run scripts/bootstrap once")
+    message(STATUS "globalq: no Kokkos >= 4.6 found, fetching 4.7.01; to build without a network later, run scripts/bootstrap once")
     option(Kokkos_ENABLE_SERIAL "Kokkos: the Serial space" ON)
   endif()
   FetchContent_MakeAvailable(Kokkos)
@@ -56,5 +55,5 @@ string(TOUPPER "${GLOBALQ_ENABLE_EIGEN}" enable_eigen)
 if(enable_eigen STREQUAL "AUTO")
   find_package(Eigen3 3.4 QUIET NO_MODULE)
 elseif(GLOBALQ_ENABLE_EIGEN)
-  find_package(Eigen3 3.4 REQUIRED NO_MODULE PATH_SUFFIXES cmeel.prefix/share/eigen3/cmake) # as a package of Python's
+  find_package(Eigen3 3.4 REQUIRED NO_MODULE PATH_SUFFIXES cmeel.prefix/share/eigen3/cmake) # where Python packages install it
 endif()

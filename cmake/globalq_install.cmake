@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install, export and version file. globalq::compiled, globalq::mpi, globalq::nccl and globalq::eigen have export files of their
-# own, so that users without MPI, NCCL or Eigen can still use an installation that was made with it.
+# Install rules, export and version file. globalq::compiled, globalq::mpi, globalq::nccl and globalq::eigen have separate export
+# files, so that users without MPI, NCCL or Eigen can use an installation that was made with them.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -46,7 +46,7 @@ endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/globalqConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/globalqConfig.cmake INSTALL_DESTINATION ${config_dir})
-# Before 1.0 a change of the second number may break users.
+# Before 1.0 the second number rises with breaking changes.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake COMPATIBILITY SameMinorVersion
                                  ${any_machine})
 install(FILES ${PROJECT_BINARY_DIR}/globalqConfig.cmake ${PROJECT_BINARY_DIR}/globalqConfigVersion.cmake

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests that start workers by the MPI launcher need, where globalq::mpi is there:
+# Settings for tests that start workers by the MPI launcher, if globalq::mpi exists:
 #
-#   GLOBALQ_LAUNCHER_FLAGS   more workers than cores
-#   GLOBALQ_MPI_ENVIRONMENT  Open MPI as root, and in containers
+#   GLOBALQ_LAUNCHER_FLAGS   allow more workers than cores
+#   GLOBALQ_MPI_ENVIRONMENT  allows Open MPI to run as root and in containers
 
 set(GLOBALQ_LAUNCHER_FLAGS "")
 if(TARGET globalq::mpi)
@@ -17,5 +17,5 @@ endif()
 set(GLOBALQ_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # Containers often forbid the system call behind the single copy; Open MPI then warns in the middle of the output.
+    # Containers often forbid the system call that single copy uses; Open MPI would then print a warning into the output.
     OMPI_MCA_btl_vader_single_copy_mechanism=none)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The targets that users link: globalq::globalq or globalq::compiled; over the latter globalq::named; globalq::train,
-# globalq::baseline and globalq::model; and where they are enabled and found globalq::mpi, globalq::nccl and globalq::eigen.
+# The targets that users link: globalq::globalq or globalq::compiled; globalq::named, which uses the latter; globalq::train,
+# globalq::baseline and globalq::model; and globalq::mpi, globalq::nccl and globalq::eigen if they are enabled and found.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
 file(GLOB_RECURSE GLOBALQ_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/globalq/*.hpp)
 
-# Parts with a target of their own, which globalq.hpp does not include.
+# Parts with their own targets, which globalq.hpp does not include.
 set(GLOBALQ_PARTS train baseline model)
 foreach(part IN LISTS GLOBALQ_PARTS)
   set(headers_${part} ${GLOBALQ_HEADERS})
@@ -39,8 +39,8 @@ foreach(part IN LISTS GLOBALQ_PARTS)
   target_sources(globalq_part_${part} INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_${part}})
 endforeach()
 
-# The same, with all that is no template compiled once, and the kernels of what is built in. Optimized in every build type, as
-# its user's build type is not about these kernels.
+# The same library with all non-template code and the kernels of built-in policies compiled once. Optimized in every build type, so
+# that debug builds of users have fast kernels.
 file(GLOB GLOBALQ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 include(globalq_isa)
 add_library(globalq_compiled STATIC ${GLOBALQ_SOURCES} ${GLOBALQ_ISA_SOURCES})
@@ -49,14 +49,14 @@ set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_
 target_link_libraries(globalq_compiled PUBLIC globalq)
 target_compile_definitions(globalq_compiled PUBLIC GLOBALQ_COMPILED)
 target_compile_options(globalq_compiled PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
-# Operators by name: every composition that words can make, compiled once.
+# Operators by name: every composition that a name can select, compiled once.
 file(GLOB GLOBALQ_NAMED_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/named/*.cpp)
 add_library(globalq_named STATIC ${GLOBALQ_NAMED_SOURCES})
 add_library(globalq::named ALIAS globalq_named)
 set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
 target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
-# The same for C and what calls C: libglobalq.so, which needs nothing of Kokkos where it is used, and shows nothing but globalq.h.
+# The C interface, libglobalq.so: its users need no Kokkos, and it exports only the functions of globalq.h.
 file(GLOB GLOBALQ_C_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/*.cpp)
 add_library(globalq_c SHARED ${GLOBALQ_C_SOURCES})
 add_library(globalq::c ALIAS globalq_c)
@@ -71,13 +71,13 @@ set_target_properties(
 target_link_libraries(globalq_c PRIVATE globalq_named)
 target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
 target_compile_options(globalq_c PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
-target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen where it is found, for PowerSGD
+target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD
 target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
                                 ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)
 if(NOT GLOBALQ_BUILD_C)
   set_target_properties(globalq_c PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
-if(SKBUILD) # a wheel has no links, and its library no other version beside it
+if(SKBUILD) # a wheel cannot contain symbolic links, and has only one version of the library
   set_property(TARGET globalq_c PROPERTY VERSION)
   set_property(TARGET globalq_c PROPERTY SOVERSION)
   target_link_options(globalq_c PRIVATE -static-libstdc++ -static-libgcc)
@@ -85,8 +85,8 @@ if(SKBUILD) # a wheel has no links, and its library no other version beside it
 endif()
 target_link_options(globalq_c PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/c/globalq.map)
 set_target_properties(globalq_c PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/globalq.map)
-# What it has of globalq::mpi and globalq::nccl: objects of the archive that only programs with these transports take out of it, so
-# that nobody else need link MPI or NCCL.
+# The parts of globalq::mpi and globalq::nccl are separate objects of the archive. The linker uses them only for programs with these
+# transports, so that other programs do not need MPI or NCCL.
 function(globalq_compile_transport name)
   add_library(globalq_compiled_${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/transport/${name}.cpp)
   set_target_properties(globalq_compiled_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -95,10 +95,10 @@ function(globalq_compile_transport name)
   target_compile_options(globalq_compiled_${name} PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3>)
   target_sources(globalq_compiled PRIVATE $<TARGET_OBJECTS:globalq_compiled_${name}>)
 endfunction()
-# Sources for a GPU's compiler bring their own kernels.
+# Sources compiled for a GPU instantiate their own kernels.
 if(NOT GLOBALQ_BUILD_COMPILED
    OR Kokkos_ENABLE_CUDA
-   OR GLOBALQ_SANITIZER) # where what is tested links them
+   OR GLOBALQ_SANITIZER) # tests that link them build them
   set_target_properties(globalq_compiled globalq_named PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 
@@ -125,9 +125,9 @@ if(GLOBALQ_ENABLE_EIGEN AND TARGET Eigen3::Eigen)
   add_library(globalq::eigen ALIAS globalq_eigen)
   set_target_properties(globalq_eigen PROPERTIES EXPORT_NAME eigen)
   target_link_libraries(globalq_eigen INTERFACE globalq_part_baseline Eigen3::Eigen)
-  # Kokkos shares blocks out to threads; Eigen multiplies each on the thread that asks.
+  # Kokkos distributes blocks over threads; Eigen must multiply each block on the calling thread.
   target_compile_definitions(globalq_eigen INTERFACE GLOBALQ_HAS_EIGEN EIGEN_DONT_PARALLELIZE)
   target_link_libraries(globalq_c PRIVATE globalq_eigen)
-  # gcc 12 takes a register that AVX-512 intrinsics leave undefined on purpose for a mistake, where Eigen inlines it
+  # gcc 12 warns of a register that AVX-512 intrinsics, inlined into Eigen, leave undefined on purpose
   target_compile_options(globalq_c PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
 endif()

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-# Suites: executables with GoogleTest that CTest runs.
+# Test suites: executables with GoogleTest that CTest runs.
 #
 #   globalq_add_suite(NAME SOURCES file... [HEADER_ONLY] [MPI] [LIBRARIES target...])
 #       the executable NAME_test
-#       HEADER_ONLY  links globalq::globalq; all others link globalq::compiled, as most of our users' debug builds do
-#       MPI          starts it by the MPI launcher, in worlds of 1, 2, 3, 4, 5 and 8
+#       HEADER_ONLY  links globalq::globalq; all others link globalq::compiled
+#       MPI          starts it by the MPI launcher with 1, 2, 3, 4, 5 and 8 ranks
 #   globalq_add_folders()
-#       one suite for each folder, of all *_test.cpp in it that no call before has named; *mpi_test.cpp make a suite of
-#       their own, with MPI
+#       one suite for each folder, of all *_test.cpp in it that no earlier call has named; *mpi_test.cpp form a separate
+#       suite, with MPI
 #   globalq_computing(file...)
-#       files that compute for seconds themselves, which are optimized
+#       optimizes files whose tests compute for seconds
 #   globalq_sanitize(address|thread regex...)
 #       the files that the presets asan and tsan build; GLOBALQ_SANITIZER_FILES overrides it
 #
-# All suites but those that are header-only share one precompiled header and one set of flags. They are not optimized: what
-# computes for long is in the library, and the code of tests compiles in 60 % of the time.
+# All suites except header-only ones share one precompiled header and one set of flags. They are not optimized, because the
+# kernels are in the library, and tests then compile in 60 % of the time.
 
 set(GLOBALQ_SANITIZER_FILES
     ""
-    CACHE STRING "Files below tests/ that a sanitizer preset builds, as regular expressions; empty: those of the preset")
+    CACHE STRING "Test files that a sanitizer preset builds, as regular expressions; empty: the list of the preset")
 set(GLOBALQ_TEST_WORLDS 1 2 3 4 5 8)
 
 find_package(GTest 1.12 REQUIRED)
 include(globalq_launcher)
 
-# Where each suite leaves its counts, for tests/support/totals.py.
+# Each suite writes its counts here for tests/support/totals.py.
 set(GLOBALQ_TEST_COUNTS ${PROJECT_BINARY_DIR}/Testing/counts)
 
 set(test_environment
@@ -35,7 +35,7 @@ if(GLOBALQ_SANITIZER STREQUAL "address")
   list(APPEND test_environment UBSAN_OPTIONS=print_stacktrace=1)
 elseif(GLOBALQ_SANITIZER STREQUAL "thread")
   list(APPEND test_environment TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
-  # The sanitizer of clang 14 cannot live with the widest address randomization of newer kernels.
+  # The sanitizer of clang 14 fails with the wide address randomization of newer kernels.
   find_program(GLOBALQ_SETARCH setarch)
   if(GLOBALQ_SETARCH)
     execute_process(COMMAND ${GLOBALQ_SETARCH} -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
@@ -45,7 +45,7 @@ elseif(GLOBALQ_SANITIZER STREQUAL "thread")
   endif()
 endif()
 
-# What every suite links, header-only or not.
+# Every suite links this.
 add_library(globalq_test_base INTERFACE)
 target_include_directories(globalq_test_base INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(
@@ -58,8 +58,8 @@ foreach(library IN ITEMS globalq::mpi globalq::eigen)
   endif()
 endforeach()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC 12 warns of the inside of std::string where <string> is precompiled (its bugs 105329 and 105651), and of its own header of
-  # AVX-512 intrinsics where Eigen inlines it.
+  # GCC 12 gives false warnings for a precompiled <string> (its bugs 105329 and 105651), and for its own header of AVX-512
+  # intrinsics when inlined into Eigen.
   target_compile_options(globalq_test_base INTERFACE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
                                                      -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
@@ -70,11 +70,11 @@ if(TARGET globalq::mpi)
   target_link_libraries(globalq_test_mpi_main PRIVATE globalq_test_base globalq::globalq)
 endif()
 
-# What the others link besides: the library, operators from words, and compositions on streams that many suites use.
+# Suites that are not header-only also link this: the library, operators by name, and compositions on streams that many suites use.
 add_library(globalq_test_compiled INTERFACE)
 target_link_libraries(globalq_test_compiled INTERFACE globalq_test_base)
 if(GLOBALQ_SANITIZER STREQUAL "thread")
-  target_link_libraries(globalq_test_compiled INTERFACE globalq::globalq) # header-only, by clang: what users are promised
+  target_link_libraries(globalq_test_compiled INTERFACE globalq::globalq) # header-only, by clang, as users may compile it
 else()
   add_library(globalq_test_streams STATIC EXCLUDE_FROM_ALL support/streams_of_integers.cpp support/other_streams.cpp)
   target_include_directories(globalq_test_streams PRIVATE ${PROJECT_SOURCE_DIR})
@@ -113,7 +113,7 @@ function(globalq_add_suite name)
     return()
   endif()
   if(SUITE_MPI AND NOT TARGET globalq::mpi)
-    message(STATUS "globalq: ${name}_test is left out, as globalq::mpi is")
+    message(STATUS "globalq: ${name}_test is not built: globalq::mpi is not available")
     return()
   endif()
   set(executable ${name}_test)
@@ -122,7 +122,7 @@ function(globalq_add_suite name)
   if(SUITE_HEADER_ONLY)
     target_link_libraries(${executable} PRIVATE globalq_test_base globalq::globalq)
     if(NOT GLOBALQ_SANITIZER)
-      target_compile_options(${executable} PRIVATE -O0) # with all optimization: fast_math
+      target_compile_options(${executable} PRIVATE -O0) # the test fast_math compiles with optimization
     endif()
   else()
     target_link_libraries(${executable} PRIVATE globalq_test_compiled)
@@ -139,7 +139,7 @@ function(globalq_add_suite name)
     return()
   endif()
   target_link_libraries(${executable} PRIVATE globalq_test_main)
-  # Large suites run in parts, some cases each, at the same time.
+  # Large suites run in several parts, which can run at the same time.
   list(LENGTH tests files)
   math(EXPR parts "(${files} + 3) / 4")
   if(parts EQUAL 1)
@@ -153,7 +153,7 @@ function(globalq_add_suite name)
   endforeach()
 endfunction()
 
-# _globalq_filter_for_sanitizer(VARIABLE): leaves the files that this preset builds
+# _globalq_filter_for_sanitizer(VARIABLE): removes files that this preset does not build
 function(_globalq_filter_for_sanitizer variable)
   set(files ${${variable}})
   if(GLOBALQ_SANITIZER)
@@ -183,7 +183,7 @@ function(globalq_add_folders)
     GLOB_RECURSE files
     RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}
     CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
-  list(FILTER files EXCLUDE REGEX "^cuda/")  # of the preset cuda
+  list(FILTER files EXCLUDE REGEX "^cuda/")  # built by the preset cuda
   get_property(named GLOBAL PROPERTY GLOBALQ_NAMED_TESTS)
   list(REMOVE_ITEM files ${named})
   _globalq_filter_for_sanitizer(files)
