@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the speed-ups of the whole mean over the length of the vector, a panel for each run. Does nothing without gnuplot.
+"""Draws the speed-up of the whole mean as a function of the length, one panel for each run. Does nothing without gnuplot.
 
 usage: bench/collectives/chart.py RUNS.json CHART.png
 """
@@ -27,7 +27,7 @@ def title(run: dict) -> str:
 
 
 def panel(index: int, run: dict) -> tuple[str, str]:
-    """The data of a run, and the command that draws it."""
+    """The data of a run, and the command to draw it."""
     sizes = sorted({row["values"] for row in run["rows"]})
     by = {(row["operator"], row["values"]): row["speed_up"] for row in run["rows"]}
     operators = [name for name in DRAWN if any((name, n) in by for n in sizes)]
@@ -56,7 +56,7 @@ def main() -> int:
         "set tics nomirror textcolor '#444444'", "set grid ytics linecolor '#b0b0b0' linewidth 1 dashtype 2",
         "set logscale x 2", "set logscale y 2", "set yrange [0.125:*]",
         "set xtics ('4 Ki' 4096, '64 Ki' 65536, '1 Mi' 1048576, '4 Mi' 4194304, '16 Mi' 16777216)",
-        "set xlabel 'values of the vector'",
+        "set xlabel 'values in the vector'",
         "set key bottom right samplen 1.5 font ',9' Left reverse",
         "set arrow from graph 0, first 1 to graph 1, first 1 nohead linecolor '#444444' linewidth 1.2",
         f"set multiplot layout {rows},{columns}",

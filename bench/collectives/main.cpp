@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief globalq_collectives: the whole mean against the MPI library's Allreduce of float32. See README.md here.
+/// @brief globalq_collectives: the whole mean compared with the MPI library's Allreduce of float32. See README.md here.
 
 #include "launch.hpp"
 #include "options.hpp"
@@ -33,8 +33,9 @@ exit_code run(settings const& chosen) {
 
 int main(int argc, char** argv) {
 #if !defined(NDEBUG)
-  std::fputs("globalq_collectives: built with assertions: its times mean nothing; use the release preset\n",
-             stderr);
+  std::fputs(
+      "globalq_collectives: built with assertions, so times are not meaningful; use the release preset\n",
+      stderr);
 #endif
   settings chosen;
   int status = failed;

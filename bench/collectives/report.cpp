@@ -43,12 +43,12 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
-/// What follows from a row and the one that it is compared with; 0 where it means nothing.
+/// Figures of a row, compared with its baseline; 0: not available.
 struct figures {
   double speed_up = 0, bytes_ratio = 0, efficiency = 0, algbw = 0, busbw = 0;
 };
 
-/// @param base  nullptr: there is none
+/// @param base  the row of the baseline, or nullptr
 figures figures_of(row const& r, row const* base, int workers) {
   figures f;
   if (r.seconds <= 0) return f;
@@ -100,7 +100,7 @@ std::string table(std::vector<line> const& lines) {
 
 std::string rate_text(double bits_a_second) { return format("%.3g Gbit/s", 1e-9 * bits_a_second); }
 
-/// How much of the links' rate vectors of float32 reached. Short ones fit into what a switch lets pass at once.
+/// The share of the links' rate that float32 reached. Short vectors are left out: they fit into a switch's burst.
 std::string reached(report const& run, std::uint64_t values) {
   constexpr std::uint64_t shortest = 1U << 20;
   std::string text;
@@ -204,7 +204,7 @@ std::string as_markdown(report const& run) {
     text.append("\n").append(table(lines)).append(refusals);
     if (run.rate > 0) text += reached(run, values);
   }
-  if (modeled) text += "\n\\* assumed: 2 S (n-1)/n, as the MPI library does not tell.\n";
+  if (modeled) text += "\n\\* assumed: 2 S (n-1)/n, because the MPI library does not report it.\n";
   return text;
 }
 
