@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq_device_bench: kernels in device memory against a copy that moves the same bytes.
+/// @brief globalq_device_bench: kernels in device memory compared with a copy that moves the same bytes.
 ///
 ///   globalq_device_bench --benchmark_filter=encode/exponential/int8/n:268435456
 ///   globalq_device_bench --check 65536
 ///
-/// The second form compares the results for vectors of that length with the host's and times nothing.
+/// The second form only compares the results for vectors of that length with the host's.
 ///
-/// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes: a copy moves each
-/// byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself measured against
-/// the copy), so its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 when a result was wrong or nothing was run.
+/// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes, because a copy moves
+/// each byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself compared with
+/// the copy); its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result is wrong or nothing ran.
 
 #include "../support/data.hpp"
 #include "device.hpp"
@@ -55,7 +55,7 @@ auto uniform_packed4_bucket128() {
 
 // ---- norms
 
-/// What the library's own reduction finds.
+/// The result of the library's reduction on the host.
 norm::statistic measured(device<float> const& x, std::uint32_t q) {
   std::vector<norm::statistic> parts;
   norm::statistic s;
@@ -100,7 +100,7 @@ struct sum_of {
   __host__ __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-/// The same by CUB: no statistics that are the same bits everywhere, and nothing about NaN.
+/// The same by CUB, whose bits may differ between machines and which does not detect NaN.
 template <class Result, class Reduce, class Transform>
 void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, Transform transform) {
   auto const x = gradient_there<float>(n, 1);
@@ -112,7 +112,7 @@ void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, T
                                               static_cast<std::int64_t>(n), reduce, transform, Result(0),
                                               stream);
   };
-  if (call(nullptr) != cudaSuccess) return fail(state, "CUB refused");
+  if (call(nullptr) != cudaSuccess) return fail(state, "CUB returned an error");
   device<unsigned char> const temporary("temporary", room);
   against_copy(state, n, 4 * n, [&] { call(temporary.data()); });
 }
@@ -136,7 +136,7 @@ void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op) {
     if (std::memcmp(made.data(), expected.data(), expected.size()) != 0)
       return fail(state, "the frame differs from the host's");
   }
-  // the norms first, then the codes: the vector is read twice
+  // reads the vector twice: for the norms, then for the codes
   against_copy(state, n, 8 * n + frame.size(), [&] { codec.encode(x, key, frame); });
 }
 
@@ -167,9 +167,9 @@ void time_decode(benchmark::State& state, std::uint64_t n) {
   against_copy(state, n, (Add ? 9 : 5) * n, kernel);
 }
 
-// ---- codes alone, as a schedule's steps
+// ---- codes only, as in the steps of a schedule
 
-/// The codec of an operator on a ring of four, the scale being known.
+/// The codec of an operator on a ring of four workers, with a known scale.
 class ring_of_four {
  public:
   template <class Operator>
@@ -221,7 +221,7 @@ struct alignas(16) sixteen_bytes {
   std::uint32_t x, y, z, w;
 };
 
-/// Sums of bytes, sixteen at a time.
+/// Adds bytes, sixteen at a time.
 struct plain_sum {
   sixteen_bytes const *a, *b;
   sixteen_bytes* sum;
@@ -231,7 +231,7 @@ struct plain_sum {
   }
 };
 
-/// Of frames without scales.
+/// The plain sum of the codes of two frames without scales.
 plain_sum sum_of_codes(device<std::byte> const& a, device<std::byte> const& b, device<std::byte> const& sum) {
   return {reinterpret_cast<sixteen_bytes const*>(a.data() + wire::header_bytes),
           reinterpret_cast<sixteen_bytes const*>(b.data() + wire::header_bytes),
@@ -260,14 +260,14 @@ void time_reduce(benchmark::State& state, std::uint64_t n, Operator const& op) {
   state.counters["omega"] = against(state, {n, 3 * n}, kernel, [&] { launch(plain, n); });
 }
 
-/// What reduces are measured against.
+/// The floor of reduces.
 void time_plain_sum(benchmark::State& state, std::uint64_t n) {
   device<std::byte> const a("a", n + 16), b("b", n + 16), sum("sum", n + 16);
   plain_sum const body = sum_of_codes(a, b, sum);
   against_copy(state, n, 3 * n, [&] { launch(body, n); });
 }
 
-/// Takes `--check N` out of the arguments. @returns false when N is no length that all benchmarks can have
+/// Removes `--check N` from the arguments. @returns false unless N is a positive multiple of 16, as all benchmarks need
 bool take_check(int& argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--check") continue;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of scripts/evidence, drawn by gnuplot where it is found; each returns the chart's name, or nothing."""
+"""Charts of scripts/evidence, drawn by gnuplot if it is found. Each function returns the name of its chart, or an empty string."""
 
 import pathlib
 import re
@@ -37,12 +37,12 @@ def start(folder: pathlib.Path, name: str, width: int, height: int) -> str:
 
 
 def plain(text: str) -> str:
-    """As gnuplot shows it, without its marks for raised and lowered letters."""
+    """The text with gnuplot's markup characters escaped."""
     return re.sub(r"([_@^{}&~])", r"\\\1", text)
 
 
 def speed(of: results, model: str, folder: pathlib.Path) -> str:
-    """Speed-ups as bars from 1, to the right where a method is faster than float32; a panel for each number of workers."""
+    """Speed-ups as bars from 1, to the right if a method is faster than float32; one panel for each number of workers."""
     name, networks = f"evidence-speed-{model}", of.networks(model)
     methods = [m for m in of.methods(model) if m != figures.BASE and any(
         of.speed_up(model, w, n, m) for w in of.workers(model) for n in networks)]
@@ -79,7 +79,7 @@ def speed(of: results, model: str, folder: pathlib.Path) -> str:
 
 
 def time(of: results, model: str, folder: pathlib.Path) -> str:
-    """What trainings come to over time near the target, the mean of the seeds; a panel for each network."""
+    """Accuracy or loss over time near the target, the mean of the seeds; one panel for each network."""
     name, lines = f"evidence-time-{model}", of.trained(model)
     if not lines:
         return ""
@@ -103,7 +103,7 @@ def time(of: results, model: str, folder: pathlib.Path) -> str:
             panels.append(f"set title '{model}, {workers} workers, {figures.NETWORKS[network]}' font ',13'\nplot " + ", ".join(plots))
     if not panels or goal is None:
         return ""
-    # the last few points of accuracy, or the last sixth of the loss: what comes before is alike for all
+    # only the last few points of accuracy, or the last sixth of the loss: before, all methods look the same
     low, high = (scale * goal - 7, max(reached) + 0.5) if measure == "accuracy" else (min(reached) * 0.99, goal * 1.17)
     times = [t for t, v in zip(times, reached) if low <= v <= high]
     rows = -(-len(panels) // 2)
@@ -112,14 +112,14 @@ def time(of: results, model: str, folder: pathlib.Path) -> str:
         *data, start(folder, name, 1400, 400 * rows), "set grid linecolor '#b0b0b0' linewidth 1 dashtype 2", "set logscale x",
         f"set xrange [{min(times) / 1.05:.4g}:{max(times) * 1.05:.4g}]", f"set yrange [{low:.4g}:{high:.4g}]",
         "set xtics (" + ", ".join(f"'{tic:g}' {tic:g}" for tic in (b * 10.0 ** e for e in range(-3, 4) for b in (1, 2, 5))) + ")",
-        "set xlabel 'seconds: steps times the median step, and the choices'",
+        "set xlabel 'seconds: steps times the median step, plus the choices'",
         f"set ylabel '{'accuracy, %' if measure == 'accuracy' else 'loss held out, nats'}; mean of seeds {', '.join(map(str, seeds))}'",
         f"set multiplot layout {rows},2 margins 0.06,0.83,{0.14 / rows:.3f},{1 - 0.1 / rows:.3f} spacing 0.06,{0.25 / rows:.3f}",
         *(line for both in zip(keys, panels) for line in both), "unset multiplot", ""]), name, folder)
 
 
 def published(of: results, folder: pathlib.Path) -> str:
-    """The papers' ratios, and ours beside them: a line for each row of published.json, a panel for speed and one for bytes."""
+    """The papers' ratios beside ours: a line for each row of published.json, one panel for speed and one for bytes."""
     name, data, panels, widths = "evidence-published", [], [], []
     models = [m for m in MODELS if m in of.models]
     for kind in ("speed", "bytes"):
@@ -129,7 +129,7 @@ def published(of: results, folder: pathlib.Path) -> str:
                 continue
             found = papers.several(of, row)
             numbers = [float(x) for x in re.findall(r"\d+\.?\d*", row["number"])]
-            alone = len(numbers) == len(found) and len(found) > 1  # a number for each method, else several of one
+            alone = len(numbers) == len(found) and len(found) > 1  # one number for each method, else several numbers of one method
             for k, (method, own) in enumerate(found.items()):
                 if not own:
                     continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures from the lines that globalq_evidence writes: pure functions, tested by tests/scripts/evidence_figures_test.py."""
+"""Computes figures from the lines of globalq_evidence: pure functions, tested by tests/scripts/evidence_figures_test.py."""
 
 import statistics
 
@@ -8,12 +8,12 @@ BASE = "float32"
 
 
 def spread(values: list[float]) -> tuple[float, float, float]:
-    """Mean, least and most."""
+    """Mean, minimum and maximum."""
     return statistics.fmean(values), min(values), max(values)
 
 
 def compresses(method: str) -> bool:
-    """Whether a method is one for training that is not float32 in another way."""
+    """Whether a method compresses, that is, does not send float32 in some form."""
     return not method.startswith((BASE, "send-first"))
 
 
@@ -23,13 +23,13 @@ def better(measure: str, a: float, b: float) -> bool:
 
 
 def steps_to(curve: list, target: float, measure: str) -> int | None:
-    """The first step of a curve of [step, value] at which the target is reached; none where it never is."""
+    """The first step of a curve of [step, value] that reaches the target; None if no step does."""
     return next((step for step, value in curve if better(measure, value, target)), None)
 
 
 def target_of(trainings: list[dict]) -> float | None:
-    """What counts as trained: a hundredth worse than float32 ends in the mean over its seeds; a point of accuracy, 1 % of a
-    loss."""
+    """The target of a training: the final result of float32, as the mean over its seeds, less a point of accuracy or plus 1 %
+    of the loss."""
     last = [t["curve"][-1][1] for t in trainings if t["method"] == BASE]
     if not last:
         return None
@@ -38,7 +38,7 @@ def target_of(trainings: list[dict]) -> float | None:
 
 
 def steps_of(trainings: list[dict], method: str, target: float) -> float | None:
-    """Median over seeds of the steps to the target; none where most seeds do not reach it."""
+    """Median over seeds of the steps to the target; None if most seeds do not reach it."""
     found = [steps_to(t["curve"], target, t["measure"]) for t in trainings if t["method"] == method]
     if not found:
         return None
@@ -51,53 +51,53 @@ def step_seconds(timing: dict) -> float:
 
 
 def own_core_seconds(timing: dict) -> float:
-    """A step where every worker computes its gradient on a core of its own: computing of a thread, and the exchange as it
-    was measured."""
+    """The time of a step if every worker computed its gradient on its own core: the computing time of a thread plus the
+    measured exchange."""
     return statistics.median(c + e for c, e in zip(timing["compute"], timing["exchange"]))
 
 
 def speed_up(base: dict, timing: dict, own_core: bool = False) -> float:
-    """How many times as fast as the base: the median over rounds, in which both ran one after the other."""
+    """Speed relative to the base: the median over rounds, in each of which both ran one after the other."""
     def steps(t: dict) -> list[float]:
         return [c + e for c, e in zip(t["compute"], t["exchange"])] if own_core else t["step"]
     return statistics.median(b / t for b, t in zip(steps(base), steps(timing)))
 
 
 def share_of_computing(timing: dict) -> float:
-    """What a method computes, of all that a worker computes in a step."""
+    """Share of a method in the computing time of a worker's step."""
     return statistics.median(m / (m + c) for m, c in zip(timing["method_compute"], timing["compute"]))
 
 
 def share_of_step(timing: dict) -> float:
-    """The same of the time of a step, with a core for each worker's gradient."""
+    """Share of a method in the time of a step, if each worker computed its gradient on its own core."""
     return statistics.median(m / (c + e) for m, c, e in zip(timing["method_compute"], timing["compute"], timing["exchange"]))
 
 
 def spread_of_steps(timing: dict) -> float:
-    """The range of the middle half of the rounds, over their median."""
+    """The interquartile range of the rounds, divided by their median."""
     first, middle, third = statistics.quantiles(timing["step"], n=4, method="inclusive")
     return (third - first) / middle
 
 
 def added_computing(timing: dict, base: dict) -> float:
-    """What a method computes more than the base does in its exchange, over all that the base computes in a step."""
+    """Computing time that a method adds to the base's exchange, relative to the computing time of the base's step."""
     mine, other, gradient = (statistics.median(values) for values in (timing["method_compute"], base["method_compute"], base["compute"]))
     return (mine - other) / (gradient + other)
 
 
 def bytes_of(trainings: list[dict], method: str) -> float | None:
-    """Bytes a step and worker, the mean over seeds: what a method chooses differs between them."""
+    """Bytes a step and worker, the mean over seeds, because choices of a method differ between seeds."""
     found = [t["bytes_a_step"] for t in trainings if t["method"] == method]
     return statistics.fmean(found) if found else None
 
 
 def last_of(trainings: list[dict], method: str) -> list[float]:
-    """What a method came to, of each seed."""
+    """The final result of a method for each seed."""
     return [t["curve"][-1][1] for t in trainings if t["method"] == method]
 
 
 def gap(trainings: list[dict], method: str) -> str:
-    """What a method came to against float32, in the mean over seeds: points of accuracy, or percent of the loss."""
+    """Final result of a method minus that of float32, as means over seeds: points of accuracy, or percent of the loss."""
     values, base = last_of(trainings, method), last_of(trainings, BASE)
     if not values or not base:
         return ""
@@ -107,8 +107,8 @@ def gap(trainings: list[dict], method: str) -> str:
 
 
 def choosing_steps(method: str, steps: int) -> list[int]:
-    """Steps of a training, 0 the first, at which a method chooses or learns: every_of() in exchange.cpp for what adapts to layers,
-    learn::schedule_for() for learned levels."""
+    """Steps of a training, from 0, at which a method chooses or learns, as every_of() in exchange.cpp computes them for methods that
+    adapt to layers, and learn::schedule_for() for learned levels."""
     name = method.split(":")[0].split(",")[0]
     if name in ("adaptive-cgx", "lgreco", "adaptive-top-k", "adaptive-power-sgd"):
         every = max(steps // 8, 5)
@@ -124,7 +124,7 @@ def choosing_steps(method: str, steps: int) -> list[int]:
 
 
 def choosing_rounds(timing: dict) -> list[int]:
-    """Which measured rounds chose or learned; none are known where nothing is known of the rounds before the first that was kept."""
+    """Timed rounds in which the method chose or learned; empty if the number of warm-up rounds is unknown."""
     before = timing.get("run", {}).get("warm_up")
     if before is None:
         return []
@@ -132,25 +132,25 @@ def choosing_rounds(timing: dict) -> list[int]:
 
 
 def usual_seconds(timing: dict) -> float:
-    """The median of the steps that do not choose."""
+    """Median time of the steps that do not choose."""
     chosen = choosing_rounds(timing)
     return statistics.median([step for k, step in enumerate(timing["step"]) if k not in chosen] or timing["step"])
 
 
 def choosing_seconds(timing: dict) -> float | None:
-    """What a choice adds to a step: the mean of the steps that choose less the median of the others; none where none chose."""
+    """Time that a choice adds to a step: the mean of the steps that choose minus the median of the others; None if no step chose."""
     chosen = [timing["step"][k] for k in choosing_rounds(timing)]
     return statistics.fmean(chosen) - usual_seconds(timing) if chosen else None
 
 
 def seconds_after(timing: dict, steps: float, whole: int) -> float:
-    """Time of so many first steps of a training of a whole number, with the choices that fall among them."""
+    """Time of the first `steps` steps of a training of `whole` steps, including the choices in them."""
     choices = sum(1 for s in choosing_steps(timing["method"], whole) if s < steps)
     return steps * usual_seconds(timing) + choices * (choosing_seconds(timing) or 0)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """Markdown; columns but the first are aligned right."""
+    """A table in Markdown; all columns except the first are aligned right."""
     lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["---"] + ["--:"] * (len(header) - 1)) + " |"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -166,7 +166,7 @@ def final(measure: str, value: float) -> str:
 
 
 def replaced(document: str, name: str, text: str) -> tuple[str, bool]:
-    """A document with what stands between the marks of a name replaced; and whether there are marks."""
+    """The document with the text between the marks of a name replaced, and whether it has these marks."""
     begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
     first = document.find(begin)
     last = document.find(end)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the lines of scripts/evidence: writes into each what it was measured by, and puts it in place of an older one.
+"""Manages the lines of scripts/evidence: adds the run to each line, and replaces older lines.
 
 usage: lines.py about --build BUILD                         facts of a run, as JSON
        lines.py put --about FILE [--fact NAME=VALUE]... [--methods NAME...] --from NEW --into FILE
 
-Each line gets "run": commit, date, machine, build, and what --fact adds. Each line of a timing gets "base": the times of float32 in
-the same run, so that a ratio never mixes two runs. Without --methods the new lines replace the file. With it only the lines of
-those methods are replaced; lines of float32 are added where the file has none, and are otherwise kept as they are.
+Each line gets "run": commit, date, machine, build, and the facts of --fact. Each line of a timing gets "base": the times of float32 in
+the same run, so that a ratio never mixes two runs. Without --methods the new lines replace the file. With it they replace only the
+lines of those methods; lines of float32 are added if the file has none, and are otherwise kept.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def read(path: pathlib.Path) -> list[dict]:
 
 
 def place(line: dict) -> tuple:
-    """What two lines of a timing share that were measured side by side."""
+    """The key that is equal in two lines of a timing measured side by side."""
     return line["model"], line["workers"], line["network"]
 
 

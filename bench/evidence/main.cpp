@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: trains models by every method, or measures the time of their steps; writes a line of JSON for each.
+/// @brief evidence: trains models with every method, or measures the time of their steps; writes one line of JSON for each.
 
 #include "run.hpp"
 
@@ -35,7 +35,7 @@ struct options {
   bool quick = false;
 };
 
-/// Lines of JSON to a file, or to standard output.
+/// Writes lines of JSON to a file or to standard output.
 class lines {
  public:
   explicit lines(std::string const& path) : path_(path) {
@@ -75,7 +75,7 @@ json facts(workers const& all, options const& chosen, method const& how, char co
           {"network", rate == nullptr ? "shared memory" : rate}};
 }
 
-/// A training's part of a worker; returns whether all is well.
+/// A worker's part of all trainings. @returns whether all workers ended with the same parameters
 bool train_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
   bool good = true;
   model_kind const& what = find_model(chosen.model);
@@ -106,7 +106,7 @@ bool train_all(workers& all, options const& chosen, std::vector<method> const& m
   return good;
 }
 
-/// A measurement's part of a worker.
+/// A worker's part of all measurements.
 bool time_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
   replica_setting with = chosen.replica;
   with.seed = chosen.seeds[0];
@@ -171,37 +171,38 @@ bool on_mpi(options const& chosen, std::vector<method> const& methods, part todo
 int run(int argc, char** argv) {
   constexpr int usage_error = 2, run_error = 3;
   options chosen;
-  CLI::App app{"Trains models by every way of averaging gradients, or times their steps; lines of JSON."};
+  CLI::App app{
+      "Trains models with every method of averaging gradients, or times their steps. Writes lines of JSON."};
   app.require_subcommand(1);
-  auto* const listing = app.add_subcommand("list", "names of models and methods");
+  auto* const listing = app.add_subcommand("list", "lists models and methods");
   auto* const training = app.add_subcommand("train", "trains once for each method and seed");
-  auto* const timing = app.add_subcommand("time", "measures steps, all methods in turn");
+  auto* const timing = app.add_subcommand("time", "times steps, all methods in turn");
   for (auto* const sub : {training, timing}) {
     sub->add_option("--model", chosen.model, "digits, residual or language")->capture_default_str();
-    sub->add_option(
-        "--exchange", chosen.methods,
-        "methods, as in qsgd:4 or layers:cgx:4 or float32@native (default: those that list shows)");
+    sub->add_option("--exchange", chosen.methods,
+                    "methods, such as qsgd:4, layers:cgx:4 or float32@native (default: those of list)");
     sub->add_flag("--quick", chosen.quick, "a few methods, and short trainings");
     sub->add_option("--transport", chosen.transport, "auto: MPI under an MPI launcher, else threads")
         ->check(CLI::IsMember({"auto", "mpi", "threads"}))
         ->capture_default_str();
-    sub->add_option("--workers", chosen.workers, "number of threads; an MPI launcher decides for itself")
+    sub->add_option("--workers", chosen.workers, "number of workers for --transport threads")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    sub->add_option("--text", chosen.replica.text, "files for the model of language")->take_all();
+    sub->add_option("--text", chosen.replica.text, "text files for the language model")->take_all();
     sub->add_flag("--small", chosen.replica.small, "tiny models, for tests");
-    sub->add_option("--seed", chosen.seeds, "of initial values, batches and rounding")->capture_default_str();
-    sub->add_option("--output", chosen.output, "file to which lines are added (default: standard output)");
+    sub->add_option("--seed", chosen.seeds, "seeds of initial values, batches and rounding")
+        ->capture_default_str();
+    sub->add_option("--output", chosen.output, "file to append lines to (default: standard output)");
   }
-  training->add_option("--steps", chosen.replica.steps, "0: what is usual for the model")
+  training->add_option("--steps", chosen.replica.steps, "steps of a training; 0: the default of the model")
       ->check(CLI::Range(0, 1000000));
   training->add_option("--every", chosen.every, "steps between evaluations")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  timing->add_option("--steps", chosen.rounds, "steps that are measured")
+  timing->add_option("--steps", chosen.rounds, "timed steps")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  timing->add_option("--warm-up", chosen.warm_up, "steps before them")
+  timing->add_option("--warm-up", chosen.warm_up, "steps before the timed ones")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   try {
@@ -227,7 +228,7 @@ int run(int argc, char** argv) {
       chosen.transport == "mpi" || (chosen.transport == "auto" && examples::launched_rank());
   part const todo = training->parsed() ? train_all : time_all;
   try {
-    // One thread a worker: workers share this machine's cores.
+    // One thread a worker, because workers share the cores of this machine.
     Kokkos::ScopeGuard const kokkos{
         Kokkos::InitializationSettings{}.set_num_threads(1).set_disable_warnings(true)};
 #ifdef GLOBALQ_EVIDENCE_TORCH
@@ -242,7 +243,7 @@ int run(int argc, char** argv) {
       } catch (std::exception const& e) {
         std::fprintf(stderr, "%s\n", e.what());
         std::fflush(stderr);
-        MPI_Abort(MPI_COMM_WORLD, run_error);  // the others may be waiting for this worker
+        MPI_Abort(MPI_COMM_WORLD, run_error);  // other workers may be waiting for this one
       }
       MPI_Finalize();
       return good ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -13,7 +13,7 @@ NONE = "not measured"
 
 
 def values(of: results, row: dict, method: str) -> list[tuple[str, float]]:
-    """Where, and our number there: of rows of speed, bytes and shares."""
+    """Pairs of place and our number, for rows of speed, bytes and shares."""
     wanted, found = row["ours"], []
     for model in of.models:
         if row["of"] == "bytes":
@@ -30,7 +30,7 @@ def several(of: results, row: dict) -> dict[str, list[tuple[str, float]]]:
 
 
 def quality(of: results, row: dict) -> str:
-    """What the bytes were paid with: against float32, the method and what it is compared with."""
+    """Quality of the method and of its comparison relative to float32, which shows what the saved bytes cost."""
     shown = []
     for method in row["ours"]["methods"] if row["ours"] else []:
         for model in of.models:

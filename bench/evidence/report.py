@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tables and charts of scripts/evidence, from the lines in a folder, put between the marks of a document.
+"""Creates the tables and charts of scripts/evidence from the lines in a folder, and writes them between the marks of a document.
 
 usage: report.py --results FOLDER --document FILE [--quick]
 """
@@ -38,7 +38,7 @@ def accuracy(of: results) -> str:
             shown = figures.final(measure, mean)
             if seeds > 1:
                 shown += f" ({figures.final(measure, least)} to {figures.final(measure, most)})"
-            own = method.endswith("@native")  # what the transport's own sum sends is not known
+            own = method.endswith("@native")  # the bytes that the transport's own sum sends are unknown
             rows.append([f"`{method}`", "" if own else f"{sent[method]:,.0f}", f"{sent[base] / sent[method]:.1f}" if sent.get(base) and not own else "",
                          shown, "" if method == base else figures.gap(lines, method), "not reached" if steps is None else f"{steps:g}"])
         unit = "accuracy, %" if measure == "accuracy" else "loss held out, nats"
@@ -50,7 +50,7 @@ def accuracy(of: results) -> str:
 
 
 def by_network(of: results, cell, models: dict | None = None, title=lambda model: "") -> str:
-    """A table for each model and number of workers, or for those that are named; cell(timing, base, model) -> text."""
+    """A table for each model and number of workers, or for those in `models`; cell(timing, base, model) -> text."""
     parts = []
     for model in of.models:
         for workers in of.workers(model) if models is None else models.get(model, []):
@@ -67,7 +67,7 @@ def by_network(of: results, cell, models: dict | None = None, title=lambda model
 
 
 def trained_by(of: results) -> dict:
-    """Numbers of workers of the trainings: others have other batches, so nothing is known of their steps to a target."""
+    """Numbers of workers of the trainings: with other numbers, batches differ, so the steps to a target are unknown."""
     return {model: sorted({t["workers"] for t in of.trained(model)} & set(of.workers(model))) for model in of.models}
 
 
@@ -83,7 +83,7 @@ def spread(of: results) -> str:
     networks = [n for n in figures.NETWORKS if any(n in of.networks(m) for m in of.models)]
     if not rows or any(len(row) != len(networks) + 1 for row in rows):
         return ""
-    return ("### How far steps spread\n\nThe range of the middle half of a method's rounds over their median: that of the median method, "
+    return ("### How far steps spread\n\nThe interquartile range of a method's rounds divided by their median: for the median method, "
             "and the largest.\n\n" + figures.table(["", *(figures.NETWORKS[n] for n in networks)], rows))
 
 
@@ -109,7 +109,7 @@ def target(of: results) -> str:
 
 
 def choosing(of: results) -> str:
-    """What choosing adds to the mean step of a training."""
+    """The time that choosing adds to the mean step of a training."""
     def cell(timing: dict, _: dict, model: str) -> str:
         extra, steps = figures.choosing_seconds(timing), of.trained(model)[0]["steps"]
         if extra is None:
@@ -157,7 +157,7 @@ def sharded(of: results) -> str:
 
 
 def shortfalls(of: results) -> str:
-    """The numbers of what falls short, a column for each model."""
+    """Where methods are slower, larger or less accurate than expected, in numbers; a column for each model."""
     def fewer(method: str, over: str):
         def cell(model: str) -> str:
             ratio, lines = of.fewer(model, method, over), of.trained(model)
@@ -202,7 +202,7 @@ def quoted(commit: str) -> str:
 
 
 def loads(runs: list[dict]) -> str:
-    """What the machine did besides: said in words, or the mean number of running threads in the minute before."""
+    """Other load of the machine: a description, or the mean number of running threads in the minute before."""
     words = list(dict.fromkeys(run["beside"] for run in runs if run.get("beside")))
     numbers = [float(run["load"]) for run in runs if "load" in run]
     if numbers:
@@ -211,7 +211,7 @@ def loads(runs: list[dict]) -> str:
 
 
 def about(of: results, quick: bool) -> str:
-    """Of which commit, day and machine the numbers are: for what most lines of a kind are of, then for what was measured again."""
+    """Commit, date and machine of the numbers: first of most lines of a kind, then of lines measured again."""
     items = ["- A reduced run: `scripts/evidence --quick`."] if quick else []
     found = of.trainings + of.timings + of.sharded
     places = list(dict.fromkeys((line["run"].get("machine", "an unknown machine"), line["run"].get("build", "unknown flags")) for line in found))
@@ -234,7 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--document", type=pathlib.Path, required=True)
-    parser.add_argument("--quick", action="store_true", help="of reduced runs, whose files begin with quick-")
+    parser.add_argument("--quick", action="store_true", help="use reduced runs, whose files begin with quick-")
     options = parser.parse_args()
     of = results(options.results, options.quick)
     if not of.models:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a folder that scripts/evidence wrote, and what they say of methods: tested by tests/scripts/evidence_report_test.py."""
+"""Reads the lines that scripts/evidence wrote, and computes the results of methods. Tested by tests/scripts/evidence_report_test.py."""
 
 import json
 import math
@@ -18,13 +18,13 @@ def family(method: str) -> str:
 
 
 class results:
-    """All lines of a folder, of full runs or of reduced ones."""
+    """All lines of a folder, either of full runs or of reduced ones."""
 
     def __init__(self, folder: pathlib.Path, quick: bool = False):
         lines = []
         for kind in KINDS:
             for path in sorted(folder.glob(f"{'quick-' if quick else ''}{kind}*.jsonl")):
-                # what was measured before lines said by what: a file beside them, or one for all of a kind
+                # lines of old runs have no "run": it is in a file beside them, or in one file for all of a kind
                 notes = [folder / f"{path.stem}.run.json", folder / f"{kind}.run.json"]
                 note = next((json.loads(n.read_text()) for n in notes if n.exists()), {})
                 lines += [{"run": note, **json.loads(line)} for line in path.read_text().splitlines() if line]
@@ -39,7 +39,7 @@ class results:
         return [t for t in self.trainings if t["model"] == model]
 
     def methods(self, model: str) -> list[str]:
-        """In the order of the lines; those of a family together, though one was measured later."""
+        """Methods in the order of the lines, but those of one family together."""
         found = list(dict.fromkeys(t["method"] for t in self.trained(model) + self.timed(model)))
         families = list(dict.fromkeys(family(m) for m in found))
         return sorted(found, key=lambda m: families.index(family(m)))
@@ -61,7 +61,7 @@ class results:
         return (timing, base) if timing and base else None
 
     def speed_up(self, model: str, workers: int, network: str, method: str, over: str = figures.BASE) -> float | None:
-        """How many times as fast; of two runs, the ratio of what each gained over its own float32."""
+        """Relative speed; if the timings are from two runs, the ratio of the speed-ups over the float32 of each run."""
         mine, other = self.pair(model, workers, network, method), self.pair(model, workers, network, over)
         if not mine or (over != figures.BASE and not other):
             return None
@@ -72,12 +72,12 @@ class results:
         return figures.speed_up(mine[1], mine[0]) / figures.speed_up(other[1], other[0])
 
     def fewer(self, model: str, method: str, over: str) -> float | None:
-        """How many times fewer bytes."""
+        """Factor by which a method sends fewer bytes."""
         mine, other = figures.bytes_of(self.trained(model), method), figures.bytes_of(self.trained(model), over)
         return other / mine if mine and other else None
 
     def added(self, model: str, workers: int, method: str) -> float | None:
-        """What a method adds to computing: the median of the networks."""
+        """Relative computing time that a method adds: the median over the networks."""
         pairs = [self.pair(model, workers, n, method) for n in self.networks(model)]
         found = [figures.added_computing(*p) for p in pairs if p]
         return statistics.median(found) if found else None

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: training, and measuring of time.
+/// @brief evidence: trains models and measures the time of steps.
 
 #include "run.hpp"
 
@@ -26,7 +26,7 @@ std::vector<T> gather(workers& all, T const& mine) {
   return values;
 }
 
-/// Every worker's values become the largest, or the mean, over the workers.
+/// Replaces every worker's values by the maximum, or by the mean, over the workers.
 void combine(workers& all, std::vector<double>& mine, bool largest) {
   auto const n = static_cast<std::size_t>(all.size());
   std::vector<double> theirs(n * mine.size());
@@ -41,7 +41,7 @@ void combine(workers& all, std::vector<double>& mine, bool largest) {
   }
 }
 
-/// What all workers together judge.
+/// The evaluation of all workers together.
 double value_of(std::vector<judgment> const& parts) {
   judgment whole;
   for (judgment const& j : parts) {
@@ -51,11 +51,11 @@ double value_of(std::vector<judgment> const& parts) {
   return whole.sum / whole.weight;
 }
 
-/// @brief How far a vector moves in a step.
+/// @brief The distance that a vector moves in a step.
 class displacement {
  public:
   void begin(std::span<float const> x) { before_.assign(x.begin(), x.end()); }
-  /// ||x - what it was||^2: the same on all workers whose x has the same bits.
+  /// ||x - x_before||^2; equal on all workers whose x has the same bits.
   double squared(std::span<float const> x) const {
     double sum = 0;
     for (std::size_t i = 0; i < before_.size(); ++i) {
@@ -115,7 +115,7 @@ std::vector<timing> measure(workers& all, model_kind const& what, std::vector<me
     times[k].values = replica->layers().length();
     try {
       means[k] = methods[k].make({all, replica->layers(), with.seed, with.steps});
-    } catch (gq::configuration_error const& e) {  // on all workers alike
+    } catch (gq::configuration_error const& e) {  // thrown on all workers
       times[k].refusal = e.what();
     }
   }
@@ -128,7 +128,7 @@ std::vector<timing> measure(workers& all, model_kind const& what, std::vector<me
       double compute = -thread_seconds();
       std::span<float> const gradient = replica->differentiate(round);
       compute += thread_seconds();
-      gq::transport::barrier(all);  // waiting for others is not communication
+      gq::transport::barrier(all);  // so that waiting for slow workers does not count as communication
       std::uint64_t const before = all.bytes_sent();
       double const inside = all.seconds_inside();
       double computed = -thread_seconds();
@@ -144,7 +144,7 @@ std::vector<timing> measure(workers& all, model_kind const& what, std::vector<me
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       compute -= thread_seconds();
       replica->update(round);
-      // the model stands still: the mean is taken for its step, which costs the same
+      // the model does not move here; measuring the mean instead of its step costs the same time
       if (means[k]->observes()) means[k]->observe(moved.squared(gradient), 1);
       compute += thread_seconds();
       double const whole = seconds_since(begin);
