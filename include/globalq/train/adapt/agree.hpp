@@ -7,6 +7,7 @@
 /// itself, results could differ between machines whose sums differ in the last bit.
 
 #include "../../transport/collectives.hpp"
+#include "../../transport/compare_records.hpp"
 #include "../../transport/root_decides.hpp"
 #include "choices.hpp"
 
@@ -55,18 +56,7 @@ inline table_opening opening_of(choice_table const& table, agreement_facts const
 
 /// Throws the same error on every worker if two workers differ.
 inline void check(std::span<table_opening const> all) {
-  auto const compare = [&](char const* what, auto const& get) {
-    for (std::size_t r = 1; r < all.size(); ++r)
-      if (get(all[r]) != get(all[0]))
-        throw disagreement_error("globalq: adapt::agree: worker 0 has " + std::string(what) + " " +
-                                 std::to_string(get(all[0])) + " and worker " + std::to_string(r) + " has " +
-                                 std::to_string(get(all[r])) + "; all must have the same");
-  };
-  for (std::size_t r = 1; r < all.size(); ++r)
-    if (all[r].version != all[0].version)
-      throw disagreement_error(
-          "globalq: adapt::agree: only one of ranks 0 and " + std::to_string(r) +
-          " is in this step, or versions differ; call it on every worker at the same steps");
+  transport::compare_records<table_opening> const compare("adapt::agree", all);
   compare("step", [](auto const& o) { return o.step; });
   compare("the settings", [](auto const& o) { return o.settings; });
   for (table_opening const& o : all)

@@ -7,6 +7,7 @@
 /// differ between machines; so if every worker computed the levels itself, they could differ in their last bits.
 
 #include "../../transport/collectives.hpp"
+#include "../../transport/compare_records.hpp"
 #include "../../transport/root_decides.hpp"
 #include "normals.hpp"
 #include "variance.hpp"
@@ -85,18 +86,7 @@ inline opening opening_of(exchange_facts const& f) {
 
 /// Throws the same error on every worker if two workers differ.
 inline void check(std::span<opening const> all) {
-  auto const compare = [&](char const* what, auto const& get) {
-    for (std::size_t r = 1; r < all.size(); ++r)
-      if (get(all[r]) != get(all[0]))
-        throw disagreement_error("globalq: learn::agree: worker 0 has " + std::string(what) + " " +
-                                 std::to_string(get(all[0])) + " and worker " + std::to_string(r) + " has " +
-                                 std::to_string(get(all[r])) + "; all must have the same");
-  };
-  for (std::size_t r = 1; r < all.size(); ++r)
-    if (all[r].version != all[0].version)
-      throw disagreement_error(
-          "globalq: learn::agree: only one of ranks 0 and " + std::to_string(r) +
-          " is in this step, or versions differ; call it on every worker at the same steps");
+  transport::compare_records<opening> const compare("learn::agree", all);
   compare("the kind of statistics", [](opening const& o) { return o.kind; });
   compare("step", [](opening const& o) { return o.step; });
   compare("length", [](opening const& o) { return o.length; });
