@@ -1,67 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief c: calls: means of any vectors, of the layers of a model, and of shards.
+/// @brief c: calls: means of any vectors and of shards, and the functions of globalq.h for calls of any kind.
 
-#include "compressors.hpp"
-#include "handles.hpp"
+#include "call.hpp"
 #include "preparation.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/allreduce_mean.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
-#include <globalq/named/operators.hpp>
-#include <globalq/schedule/any.hpp>
-#include <globalq/telemetry/telemetry.hpp>
-#include <globalq/train/adapt/layered_mean.hpp>
+#include <globalq/named/compressors.hpp>
+#include <globalq/named/learn_at.hpp>
+#include <globalq/train/adapt/model_layout.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-namespace {
-
-namespace gq = globalq;
-
-/// A vector without its type.
-using vectors = std::span<globalq_vector const>;
-
-}  // namespace
-
-/// A call of any kind.
-struct globalq_call {
-  globalq_call(globalq_workers const& w, bool errors) : behind(w.behind), seen({.errors = errors}) {}
-  globalq_call(globalq_call const&) = delete;
-  globalq_call& operator=(globalq_call const&) = delete;
-  virtual ~globalq_call() = default;
-  virtual void run(vectors all, std::uint64_t step) = 0;
-  virtual gq::segment shard(std::uint64_t length, int rank) const {
-    static_cast<void>(length), static_cast<void>(rank);
-    globalq_c::refuse("globalq_call_shard", "the call returns the whole mean to every worker",
-                      "use a call of kind GLOBALQ_REDUCE_SCATTER or GLOBALQ_ALL_GATHER");
-  }
-  virtual gq::plan plan(std::uint64_t length, gq::dtype type) const {
-    static_cast<void>(length), static_cast<void>(type);
-    globalq_c::refuse("globalq_call_plan", "gathering shards takes one step, which has no plan",
-                      "use a call of kind GLOBALQ_MEAN or GLOBALQ_REDUCE_SCATTER");
-  }
-  virtual char const* operator_name(std::size_t layer) const = 0;
-  virtual std::vector<std::byte> save() const { return {}; }
-  virtual void load(std::vector<gq::baseline::state> const& states) { static_cast<void>(states); }
-
-  std::shared_ptr<globalq_c::link> behind;  ///< destroyed last
-  gq::telemetry seen;
-};
-
 namespace globalq_c {
-namespace {
 
-/// An operator and its default schedule.
-struct choice {
-  gq::any_quantizer op = gq::uncompressed{};
-  std::string schedule = "ring", name = "float32";
-  gq::named::named_operator asked = {};
-};
 choice choice_of(char const* operation, char const* name) {
   if (name == nullptr) return {};
   if (gq::named::read_compressor(name))
@@ -72,20 +29,6 @@ choice choice_of(char const* operation, char const* name) {
   return {op, found.schedule, op.facts().name, found};
 }
 
-void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
-  read(operation, "plan", to);
-  if (!p.fits) throw gq::configuration_error(p.refusal);
-  write(operation, "plan",
-        globalq_plan{0, p.rounding_steps, p.levels, p.bytes_sent, p.bytes_are_most ? 1 : 0, p.bits_per_value,
-                     p.theta, p.iterations_factor, p.workspace_bytes},
-        to);
-}
-
-/// Calls f with a value of the type of a vector, which is known at run time.
-template <class F>
-void with_type(globalq_vector const& v, F const& f) {
-  globalq_c::with_type("globalq_call_run", v.type, f);
-}
 /// Refuses NULL memory, and outputs that overlap anything but their own input.
 void expect_memory(char const* operation, vectors all) {
   struct range {
@@ -126,30 +69,15 @@ void expect_memory(char const* operation, vectors all) {
   }
 }
 
-template <class T>
-std::span<T const> input_of(globalq_vector const& v, std::uint64_t length) {
-  return {static_cast<T const*>(v.input), static_cast<std::size_t>(length)};
-}
-template <class T>
-std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
-  return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
-}
+namespace {
 
-/// @param prepared  prepared(index of a vector, its values) returns the values to average instead
-template <class F>
-gq::vector_group group_of(vectors all, F const& prepared) {
-  gq::vector_group group;
-  for (std::size_t k = 0; k < all.size(); ++k)
-    with_type(all[k], [&]<class T>(T) {
-      std::span<T const> const x = prepared(k, input_of<T>(all[k], all[k].length));
-      auto const y = output_of<T>(all[k], all[k].length);
-      group.add(x, y);
-    });
-  return group;
-}
-
-gq::vector_group group_of(vectors all) {
-  return group_of(all, [](std::size_t, auto x) { return x; });
+void write_plan(char const* operation, gq::plan const& p, globalq_plan* to) {
+  read(operation, "plan", to);
+  if (!p.fits) throw gq::configuration_error(p.refusal);
+  write(operation, "plan",
+        globalq_plan{0, p.rounding_steps, p.levels, p.bytes_sent, p.bytes_are_most ? 1 : 0, p.bits_per_value,
+                     p.theta, p.iterations_factor, p.workspace_bytes},
+        to);
 }
 
 class mean_of_vectors final : public globalq_call {
@@ -186,173 +114,6 @@ class mean_of_vectors final : public globalq_call {
   std::string name_;
   std::optional<gq::allreduce_mean<>> mean_;
   std::optional<preparation> before_;
-};
-
-/// Assigns layers of a mean to operators, or to compressors that layers with the same parameters share.
-struct layer_choices {
-  gq::adapt::model_layout model, quantized;
-  std::vector<choice> chosen;        ///< of the layers in `quantized`
-  std::vector<std::size_t> numbers;  ///< their indices among all layers
-  std::vector<std::string> names;    ///< compressor of each layer; empty for operators
-  std::vector<compressor_parts> compressors;
-
-  void add(gq::adapt::layer const& l, std::optional<gq::named::named_compressor> const& by,
-           choice const& op) {
-    std::size_t const number = model.size();
-    model.add(l.name, l.shape, l.type);
-    names.push_back(by ? by->name : "");
-    if (!by) {
-      quantized.add(l.name, l.shape, l.type);
-      chosen.push_back(op);
-      numbers.push_back(number);
-      return;
-    }
-    auto found = std::find_if(compressors.begin(), compressors.end(),
-                              [&](compressor_parts const& c) { return c.how.name == by->name; });
-    if (found == compressors.end()) found = compressors.insert(found, {*by});
-    found->add(number, l);
-  }
-
-  /// PowerSGD can send float32 layers in its own messages: if there are no other layers, this saves one exchange.
-  void join_plain_layers() {
-    if (compressors.size() != 1 || compressors[0].how.how != gq::named::named_compressor::method::power_sgd)
-      return;
-    for (std::size_t k = 0; k < chosen.size(); ++k)
-      if (!chosen[k].op.facts().plain || quantized[k].type != gq::dtype::float32) return;
-    compressor_parts all{compressors[0].how};
-    for (std::size_t k = 0; k < model.size(); ++k) {
-      all.add(k, model[k], names[k].empty());
-      if (names[k].empty()) names[k] = "float32";
-    }
-    compressors[0] = std::move(all);
-    quantized = {};
-    chosen.clear();
-    numbers.clear();
-  }
-
-  /// A hash of the compressors, which workers compare in addition to the operators.
-  std::uint64_t hash() const {
-    std::uint64_t h = 0;
-    for (std::string const& name : names) h = gq::detail::hash(h, std::string_view(name));
-    return h;
-  }
-};
-
-class mean_of_layers final : public globalq_call {
- public:
-  template <class Space>
-  mean_of_layers(globalq_workers& w, layer_choices what, gq::learn::update_schedule const& learn_at,
-                 gq::schedule::any const& schedule, gq::adapt::layered_options o, bool errors,
-                 Space const& space)
-      : globalq_call(w, errors),
-        what_(std::move(what)),
-        numbers_(what_.model.size()),
-        before_(what_.chosen.size()) {
-    gq::kernel::host_executor const on(space);
-    auto& workers = *w.behind->endpoint;
-    o.call.telemetry = &seen;
-    o.of = std::max<std::uint64_t>(o.of, what_.model.size());
-    if (!what_.compressors.empty()) {
-      std::vector<gq::any_quantizer> const plain(what_.model.size(), gq::uncompressed{});
-      plain_.emplace(workers, what_.model, plain, schedule, o, space);
-      o.alike = what_.hash();
-      for (compressor_parts& c : what_.compressors)
-        compressors_.push_back(make_compressor(std::move(c), workers, on, o.call, schedule));
-    }
-    std::vector<gq::any_quantizer> operators;
-    for (std::size_t k = 0; k < what_.chosen.size(); ++k) {
-      choice const& c = what_.chosen[k];
-      operators.push_back(c.op);
-      if (!c.asked.only_quantizes()) before_[k].emplace(c.asked, learn_at, on);
-    }
-    if (compressors_.size() != 1 || !operators.empty())
-      mean_.emplace(workers, what_.quantized, operators, schedule, o, space);
-    for (std::size_t k = 0; k < what_.numbers.size(); ++k) numbers_[what_.numbers[k]] = k;
-  }
-  void run(vectors all, std::uint64_t step) override {
-    expect_memory("globalq_call_run", all);
-    if (compressors_.empty()) return run_quantized(all, step);
-    gq::vector_group const group = group_of(all);
-    if (plain_->warms_up(step) || plain_->forced_to_float32()) return (*plain_)(group, step);
-    auto& workers = *behind->endpoint;
-    if (std::string const why = gq::adapt::detail::unlike_layout(what_.model, group); !why.empty()) {
-      gq::detail::share_refusal(workers, why);
-      throw gq::configuration_error(
-          gq::detail::worker_message("globalq_call_run", workers.rank(), workers.size(), why));
-    }
-    std::uint64_t const before = seen.total().non_finite;
-    // this call comes first, because it compares the operators of all layers
-    if (mean_) {
-      std::vector<globalq_vector> own;
-      for (std::size_t const k : what_.numbers) own.push_back(all[k]);
-      run_quantized(own, step);
-    }
-    // a NaN in one layer makes all layers NaN, and no compressor keeps the residual of such a step
-    std::size_t done = 0;
-    auto const undo = [&] {
-      while (done != 0) compressors_[--done]->undo();
-    };
-    auto const is_lost = [&] { return seen.total().non_finite != before; };
-    bool lost = is_lost();
-    try {
-      for (; !lost && done < compressors_.size(); ++done) {
-        compressors_[done]->run(group.members(), step);
-        if ((lost = is_lost())) break;
-      }
-    } catch (gq::non_finite_error const&) {
-      undo();
-      throw;
-    }
-    if (!lost) return;
-    undo();
-    for (auto const& m : group.members()) gq::fill(m.y, m.length, true);
-  }
-  gq::plan plan(std::uint64_t, gq::dtype) const override {
-    if (!compressors_.empty())
-      refuse("globalq_call_plan", "compressors have no plan", "read the bytes from a report");
-    return mean_->plan();
-  }
-  char const* operator_name(std::size_t layer) const override {
-    if (layer >= numbers_.size())
-      refuse("globalq_call_operator", "there is no layer " + std::to_string(layer),
-             "there are " + std::to_string(numbers_.size()) + " layers, counted from 0");
-    if (std::string const& name = what_.names[layer]; !name.empty()) return name.c_str();
-    return mean_->operator_name(numbers_[layer]).c_str();
-  }
-  std::vector<std::byte> save() const override {
-    if (compressors_.empty()) return {};
-    gq::baseline::state kept(behind->endpoint->size(), behind->endpoint->rank());
-    for (auto const& c : compressors_) kept.add(c->save());
-    return kept.bytes();
-  }
-  void load(std::vector<gq::baseline::state> const& states) override {
-    for (auto const& c : compressors_) c->load(states);
-  }
-
- private:
-  using layered = gq::adapt::layered_mean<gq::transport::endpoint, gq::schedule::any>;
-  struct levels_of_layer {
-    layered& mean;
-    std::size_t layer;
-    void set_levels(auto const& changed) { mean.set_levels(layer, changed); }
-  };
-
-  /// @param some  vectors of the layers without a compressor
-  void run_quantized(vectors some, std::uint64_t step) {
-    auto const prepared = [&](std::size_t k, auto x) {  // the mean refuses unlike vectors
-      return k < before_.size() && before_[k] && x.size() == mean_->model()[k].size
-                 ? (*before_[k])(*behind->endpoint, x, step, levels_of_layer{*mean_, k})
-                 : x;
-    };
-    (*mean_)(group_of(some, prepared), step);
-  }
-
-  layer_choices what_;
-  std::vector<std::size_t> numbers_;                ///< index of each layer in `quantized`
-  std::vector<std::optional<preparation>> before_;  ///< of these layers, if they are not only quantized
-  std::optional<layered> mean_;
-  std::optional<layered> plain_;  ///< of all layers, for steps without compression
-  std::vector<std::unique_ptr<compressor>> compressors_;
 };
 
 /// A call of shards; it takes one vector at a time.
@@ -401,9 +162,16 @@ class call_of_shards final : public globalq_call {
 using scattered = call_of_shards<gq::reduce_scatter_mean<>, false>;
 using gathered = call_of_shards<gq::all_gather<>, true>;
 
-template <class Space>
+template <class Shards>
+std::unique_ptr<globalq_call> make_shards(globalq_workers& w, choice const& c, gq::options const& o,
+                                          bool errors) {
+  return with_space(w, [&](auto const& space) -> std::unique_ptr<globalq_call> {
+    return std::make_unique<Shards>(w, c, o, errors, space);
+  });
+}
+
 std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, globalq_settings const& s,
-                                   std::span<globalq_layer const> layers, Space const& space) {
+                                   std::span<globalq_layer const> layers) {
   constexpr char const* operation = "globalq_call_create";
   bool const compresses = !layers.empty() && s.operator_name != nullptr &&
                           gq::named::read_compressor(s.operator_name).has_value();
@@ -427,36 +195,19 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
     refuse(operation, "warm_up, first_layer or model_layers is set without layers", "pass layers");
   switch (kind) {
     case GLOBALQ_REDUCE_SCATTER:
-      return std::make_unique<scattered>(w, usual, o, errors, space);
+      return make_shards<scattered>(w, usual, o, errors);
     case GLOBALQ_ALL_GATHER:
-      return std::make_unique<gathered>(w, usual, o, errors, space);
+      return make_shards<gathered>(w, usual, o, errors);
     case GLOBALQ_MEAN:
       break;
     default:
       refuse(operation, "there is no kind " + std::to_string(static_cast<int>(kind)),
              "use one of globalq_kind");
   }
-  if (layers.empty())
+  if (!layers.empty()) return mean_of_layers(w, s, layers, learn_at, schedule, o);
+  return with_space(w, [&](auto const& space) -> std::unique_ptr<globalq_call> {
     return std::make_unique<mean_of_vectors>(w, usual, learn_at, schedule, o, errors, space);
-  layer_choices what;
-  for (globalq_layer const& l : layers) {
-    std::uint64_t const* const shape =
-        l.dimensions == 0 ? nullptr : &expect(operation, "shape of a layer", l.shape);
-    gq::adapt::layer const added{&expect(operation, "name of a layer", l.name),
-                                 {shape, shape + l.dimensions},
-                                 0,
-                                 0,
-                                 type_of(operation, l.type)};
-    char const* const by = l.operator_name == nullptr ? s.operator_name : l.operator_name;
-    auto const compressed = by == nullptr ? std::nullopt : gq::named::read_compressor(by);
-    what.add(added, compressed, compressed ? choice{} : choice_of(operation, by));
-  }
-  what.join_plain_layers();
-  return std::make_unique<mean_of_layers>(
-      w, std::move(what), learn_at, schedule,
-      gq::adapt::layered_options{
-          .call = o, .warm_up = s.warm_up, .first = s.first_layer, .of = s.model_layers},
-      errors, space);
+  });
 }
 
 }  // namespace
@@ -473,11 +224,7 @@ globalq_status globalq_call_create(globalq_workers* workers, globalq_kind kind,
     globalq_workers& w = expect(operation, "workers", workers);
     globalq_settings const s = read(operation, "settings", settings);
     if (count != 0) expect(operation, "layers", layers);
-    std::span const all(layers, count);
-    // threads of one process would wait for each other if they shared an instance
-    *created = (w.behind->one_of_many ? make(w, kind, s, all, Kokkos::Serial(Kokkos::NewInstance{}))
-                                      : make(w, kind, s, all, Kokkos::DefaultHostExecutionSpace{}))
-                   .release();
+    *created = make(w, kind, s, {layers, count}).release();
   });
 }
 
@@ -490,6 +237,7 @@ globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given,
     if (c.behind->ended)
       refuse(operation, "the threads that this call belongs to have ended",
              "create it again in the next run");
+    c.saved = {};
     c.run({given, count}, step);
   });
 }
@@ -546,10 +294,13 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
 globalq_status globalq_call_save(globalq_call const* call, void* bytes, size_t* size) {
   constexpr char const* operation = "globalq_call_save";
   return guarded([&] {
-    std::vector<std::byte> const kept = expect(operation, "call", call).save();
-    std::size_t const room = std::exchange(expect(operation, "size", size), kept.size());
-    if (bytes != nullptr && room >= kept.size() && !kept.empty())
-      std::memcpy(bytes, kept.data(), kept.size());
+    std::vector<std::byte>& kept = expect(operation, "call", call).saved;
+    std::size_t& room = expect(operation, "size", size);
+    if (kept.empty()) kept = call->save();
+    std::size_t const given = std::exchange(room, kept.size());
+    if (bytes == nullptr || given < kept.size()) return;
+    if (!kept.empty()) std::memcpy(bytes, kept.data(), kept.size());
+    kept = {};
   });
 }
 
@@ -572,6 +323,7 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
       else
         same->add(one);
     }
+    c.saved = {};
     c.load(of_workers);
   });
 }
