@@ -8,7 +8,7 @@ import figures
 from results import results
 
 ROWS = json.loads((pathlib.Path(__file__).resolve().parent / "published.json").read_text())["rows"]
-TITLES = {"speed": "Speed", "bytes": "Bytes", "share": "What quantizing costs", "accuracy": "Accuracy"}
+TITLES = {"speed": "Speed", "bytes": "Bytes", "share": "Cost of quantizing", "accuracy": "Accuracy"}
 NONE = "not measured"
 
 
@@ -62,7 +62,7 @@ def ours(of: results, row: dict) -> str:
         return NONE
     if "sharded" in wanted:
         base, mine = of.perplexity(figures.BASE), of.perplexity(wanted["sharded"])
-        return f"{base:.2f} to {mine:.2f} ({100 * (mine / base - 1):+.1f} %), of a byte" if base and mine else NONE
+        return f"{base:.2f} to {mine:.2f} ({100 * (mine / base - 1):+.1f} %), per byte" if base and mine else NONE
     if row["of"] == "accuracy":
         return trained(of, wanted)
     text = "{:.1f} % ({})" if row["of"] == "share" else "{:.2f} ({})"
@@ -79,7 +79,7 @@ def ours(of: results, row: dict) -> str:
 def tables(of: results) -> str:
     parts = []
     for kind, title in TITLES.items():
-        header = ["what", "source", "published", "here", *(["their quality", "quality here, to float32"] if kind == "bytes" else []), "what differs"]
+        header = ["claim", "source", "published", "here", *(["published quality", "quality here, against float32"] if kind == "bytes" else []), "differences"]
         lines = [[row["what"], row["source"], f"{row['number']} {row['unit'].removeprefix('up to ')}", ours(of, row),
                   *([row["quality"], quality(of, row)] if kind == "bytes" else []), row["differs"]] for row in ROWS if row["of"] == kind]
         parts.append(f"### {title}\n\n" + figures.table(header, lines).replace("--:", "---"))

@@ -41,10 +41,10 @@ def accuracy(of: results) -> str:
             own = method.endswith("@native")  # the bytes that the transport's own sum sends are unknown
             rows.append([f"`{method}`", "" if own else f"{sent[method]:,.0f}", f"{sent[base] / sent[method]:.1f}" if sent.get(base) and not own else "",
                          shown, "" if method == base else figures.gap(lines, method), "not reached" if steps is None else f"{steps:g}"])
-        unit = "accuracy, %" if measure == "accuracy" else "loss held out, nats"
+        unit = "accuracy, %" if measure == "accuracy" else "held-out loss, nats"
         parts.append(f"### {model}: {lines[0]['values']:,} values, {lines[0]['workers']} workers, {lines[0]['steps']} steps, "
                      f"seeds: {seeds}\n\n" +
-                     figures.table(["method", "bytes a step and worker", "times fewer", unit, "to float32",
+                     figures.table(["method", "bytes per step and worker", "compression", unit, "against float32",
                                     f"steps to {figures.final(measure, target)}" if target is not None else "steps"], rows))
     return "\n".join(parts)
 
@@ -83,8 +83,8 @@ def spread(of: results) -> str:
     networks = [n for n in figures.NETWORKS if any(n in of.networks(m) for m in of.models)]
     if not rows or any(len(row) != len(networks) + 1 for row in rows):
         return ""
-    return ("### How far steps spread\n\nThe interquartile range of a method's rounds divided by their median: for the median method, "
-            "and the largest.\n\n" + figures.table(["", *(figures.NETWORKS[n] for n in networks)], rows))
+    return ("### Spread of step times\n\nInterquartile range of a method's rounds divided by their median: of the median method, and in parentheses "
+            "the largest.\n\n" + figures.table(["", *(figures.NETWORKS[n] for n in networks)], rows))
 
 
 def speed(of: results) -> str:
@@ -136,7 +136,7 @@ def share(of: results) -> str:
                              *(f"{100 * figures.share_of_step(t):.1f} %" if t else "" for t in found)])
             if rows:
                 parts.append(f"### {model}, {count} workers\n\n" + figures.table(
-                    ["method", "computes in the exchange", "gradient and update", "share of computing", "adds to float32's computing",
+                    ["method", "computing in the exchange", "gradient and update", "share of computing", "added to float32's computing",
                      *(f"of the step, {figures.NETWORKS[n]}" for n in of.networks(model))], rows))
     return "\n".join(parts)
 
@@ -152,8 +152,8 @@ def sharded(of: results) -> str:
         sent = statistics.fmean(line["bytes_a_step"] for line in lines)
         rows.append([name, f"{sent:,.0f}", f"{mean:.4f} ({least:.4f} to {most:.4f})", f"{100 * (mean / base - 1):+.2f} %",
                      f"{100 * (of.perplexity(name) / of.perplexity(figures.BASE) - 1):+.2f} %"])
-    return figures.table(["precision", "bytes a step and worker", f"loss held out, seeds: {seeds}", "loss to float32",
-                          "perplexity of a byte to float32"], rows)
+    return figures.table(["precision", "bytes per step and worker", f"held-out loss, seeds: {seeds}", "loss against float32",
+                          "perplexity per byte, against float32"], rows)
 
 
 def shortfalls(of: results) -> str:
@@ -187,10 +187,10 @@ def shortfalls(of: results) -> str:
         goal = figures.target_of(lines) if lines else None
         return "" if goal is None or not methods else f"{sum(figures.steps_of(lines, m, goal) is None for m in methods)} of {len(methods)}"
 
-    asked = [(f"times fewer bytes of `{a}` over `{b}`; quality", fewer(a, b)) for a, b in (
+    asked = [(f"bytes of `{b}` / bytes of `{a}`; quality", fewer(a, b)) for a, b in (
         ("adaptive-cgx", "layers:cgx:4"), ("lgreco:4", "layers:cgx:4"), ("adaptive-power-sgd:4", "power-sgd:4"),
         ("adaptive-power-sgd:4,rule=accordion", "power-sgd:4"), ("adaptive-power-sgd:4,rule=both", "power-sgd:4"), ("adaptive-top-k:1", "top-k:1"))]
-    asked += [(f"`global-exponential` over float32, {figures.NETWORKS[n]} (workers)", speeds("global-exponential", n)) for n in figures.NETWORKS]
+    asked += [(f"speed-up of `global-exponential`, {figures.NETWORKS[n]} (workers)", speeds("global-exponential", n)) for n in figures.NETWORKS]
     asked += [(f"methods slower than float32, {figures.NETWORKS[n]} (workers)", slower(n)) for n in figures.NETWORKS]
     asked += [("methods that miss the target", missed)]
     rows = [[what, *(cell(model) for model in of.models)] for what, cell in asked]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Black-box tests of bench/evidence/report.py and lines.py: lines that were made up become the tables of docs/evidence.md.
+"""Black-box tests of bench/evidence/report.py and lines.py: lines that were made up become the tables of docs/evidence-tables.md.
 
 usage: evidence_report_test.py PROJECT
 """
@@ -45,8 +45,8 @@ class Report(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.place = pathlib.Path(self.folder.name)
         (self.place / "results").mkdir()
-        self.document = self.place / "evidence.md"
-        self.document.write_text((PROJECT / "docs/evidence.md").read_text())
+        self.document = self.place / "evidence-tables.md"
+        self.document.write_text((PROJECT / "docs/evidence-tables.md").read_text())
 
     def write(self, lines: list, prefix: str = "") -> None:
         for kind in ("training", "timing", "sharded"):
