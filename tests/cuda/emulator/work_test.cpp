@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief What kernels execute and move for a value, counted while their PTX is interpreted: numbers of docs/performance.md, and
-/// bounds on them.
+/// @brief Counts the instructions and bytes of kernels per value while their PTX is interpreted: the numbers of
+/// docs/performance-gpu.md, and bounds on them.
 
 #include "../../support/emulated_counts.hpp"
 #include "../../support/space.hpp"
