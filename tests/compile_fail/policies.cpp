@@ -10,19 +10,19 @@ namespace gq = globalq;
 
 // Beyond 2^24 a float32 has no fraction left.
 [[maybe_unused]] gq::levels::uniform<1U << 24> const most_uniform;
-#ifdef CASE_UNIFORM_HAS_A_LIMIT  // expect-error: globalq: levels::uniform holds at most 2^24 levels
+#ifdef CASE_UNIFORM_HAS_A_LIMIT  // expect-error: globalq: levels::uniform has at most 2^24 levels
 gq::levels::uniform<(1U << 24) + 1> const refused;
 #endif
 
 // 2^-126 is the smallest normal float32.
 [[maybe_unused]] gq::levels::exponential<127> const most_exponential;
-#ifdef CASE_EXPONENTIAL_HAS_A_LIMIT  // expect-error: globalq: levels::exponential holds at most 127 levels
+#ifdef CASE_EXPONENTIAL_HAS_A_LIMIT  // expect-error: globalq: levels::exponential has at most 127 levels
 gq::levels::exponential<128> const refused;
 #endif
 
 // Longer codes are whole integers.
 [[maybe_unused]] gq::wire::packed<8> const widest;
-#ifdef CASE_PACKED_HAS_A_LIMIT  // expect-error: globalq: wire::packed holds 1 to 8 bits a code
+#ifdef CASE_PACKED_HAS_A_LIMIT  // expect-error: globalq: wire::packed holds 1 to 8 bits per code
 gq::wire::packed<9> const refused;
 #endif
 

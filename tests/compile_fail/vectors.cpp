@@ -32,19 +32,19 @@ void average(gq::transport::threads::endpoint& workers, given& of) {
   mean.start(of.pointer, 10, 1);
   scatter(of.x, 0);
 
-#ifdef CASE_INTEGERS  // expect-error: globalq: vectors of this type are not averaged
+#ifdef CASE_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
   mean(of.integers, 0);
 #endif
-#ifdef CASE_OUTPUT_OF_INTEGERS  // expect-error: globalq: vectors of this type are not averaged
+#ifdef CASE_OUTPUT_OF_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
   mean(of.x, of.integers, 0);
 #endif
-#ifdef CASE_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_LIST  // expect-error: globalq: this is not a vector
   mean(of.list, 0);
 #endif
-#ifdef CASE_SHARDS_OF_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_SHARDS_OF_LIST  // expect-error: globalq: this is not a vector
   scatter(of.list, 0);
 #endif
-#ifdef CASE_POINTER  // expect-error: globalq: a pointer is no vector
+#ifdef CASE_POINTER  // expect-error: globalq: a pointer is not a vector
   mean(of.pointer, 0);
 #endif
 #ifdef CASE_CONSTANT  // expect-error: globalq: the vector is const
@@ -81,13 +81,13 @@ void collect(gq::transport::threads::endpoint& workers, gq::vector_group& group,
   group.add(std::span(of.x).first(1), Kokkos::View<float*, Kokkos::HostSpace>("y", 1));
   mean(group, 0);
 
-#ifdef CASE_GROUP_OF_INTEGERS  // expect-error: globalq: vectors of this type are not averaged
+#ifdef CASE_GROUP_OF_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
   group.add(of.integers);
 #endif
-#ifdef CASE_GROUP_OF_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_GROUP_OF_LIST  // expect-error: globalq: this is not a vector
   group.add(of.list);
 #endif
-#ifdef CASE_GROUP_OF_POINTER  // expect-error: globalq: a pointer is no vector
+#ifdef CASE_GROUP_OF_POINTER  // expect-error: globalq: a pointer is not a vector
   group.add(of.pointer);
 #endif
 #ifdef CASE_GROUP_OF_TEMPORARY  // expect-error: globalq: the vector is a temporary
@@ -108,25 +108,25 @@ void encode(gq::vector_codec& codec, given& of) {
   codec.decode_add(of.frame, {}, of.pointer, 10);
   gq::clip_deviations(of.x, 2.5);
 
-#ifdef CASE_ENCODED_INTEGERS  // expect-error: globalq: vectors of this type are not averaged
+#ifdef CASE_ENCODED_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
   codec.encode(of.integers, {}, of.frame);
 #endif
-#ifdef CASE_DECODED_INTEGERS  // expect-error: globalq: vectors of this type are not averaged
+#ifdef CASE_DECODED_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
   codec.decode(of.frame, {}, of.integers);
 #endif
-#ifdef CASE_ENCODED_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_ENCODED_LIST  // expect-error: globalq: this is not a vector
   codec.encode(of.list, {}, of.frame);
 #endif
-#ifdef CASE_DECODED_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_DECODED_LIST  // expect-error: globalq: this is not a vector
   codec.decode_add(of.frame, {}, of.list);
 #endif
-#ifdef CASE_ENCODED_POINTER  // expect-error: globalq: a pointer is no vector
+#ifdef CASE_ENCODED_POINTER  // expect-error: globalq: a pointer is not a vector
   codec.encode(of.pointer, {}, of.frame);
 #endif
 #ifdef CASE_DECODED_CONSTANT  // expect-error: globalq: the vector is const
   codec.decode(of.frame, {}, of.constant);
 #endif
-#ifdef CASE_CLIPPED_LIST  // expect-error: globalq: this is no vector
+#ifdef CASE_CLIPPED_LIST  // expect-error: globalq: this is not a vector
   gq::clip_deviations(of.list, 2.5);
 #endif
 }

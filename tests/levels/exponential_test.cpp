@@ -156,7 +156,7 @@ TEST(ExponentialLevels, numbers_of_levels_outside_1_to_127_are_refused_with_the_
 TEST(ExponentialLevels, levels_below_float32_are_refused_and_the_remedies_work) {
   std::string const text = refusal([] { other_base(30, 10.0); });
   EXPECT_THAT(text, HasSubstr("base 10.0"));
-  EXPECT_THAT(text, HasSubstr("30 levels reaches below 2^-94; use fewer levels or a smaller base"));
+  EXPECT_THAT(text, HasSubstr("30 levels has levels below 2^-94; use fewer levels or a smaller base"));
   EXPECT_EQ(refusal([] { other_base(29, 10.0); }), "");
   EXPECT_EQ(refusal([] { other_base(30, 9.0); }), "");
 }

@@ -96,14 +96,14 @@ TEST(TableLevels, that_do_not_ascend_are_refused_with_the_level_at_fault) {
   EXPECT_THAT(refusal([] {
                 table{0.0, 0.5, 0.25, 1.0};
               }),
-              HasSubstr("level 0.250000 does not lie above 0.500000"));
+              HasSubstr("level 0.250000 is not above 0.500000"));
   EXPECT_THAT(refusal([] {
                 table{0.0, 0.5, 0.5, 1.0};
               }),
-              HasSubstr("level 0.500000 does not lie above 0.500000"));
-  EXPECT_THAT(refusal([] { table{0.0, -0.5, 1.0}; }), HasSubstr("does not lie above 0.000000"));
-  EXPECT_THAT(refusal([] { symmetric{0.0, 1.0}; }), HasSubstr("does not lie above 0.000000"));
-  EXPECT_THAT(refusal([] { symmetric{-0.5, 1.0}; }), HasSubstr("does not lie above 0.000000"));
+              HasSubstr("level 0.500000 is not above 0.500000"));
+  EXPECT_THAT(refusal([] { table{0.0, -0.5, 1.0}; }), HasSubstr("is not above 0.000000"));
+  EXPECT_THAT(refusal([] { symmetric{0.0, 1.0}; }), HasSubstr("is not above 0.000000"));
+  EXPECT_THAT(refusal([] { symmetric{-0.5, 1.0}; }), HasSubstr("is not above 0.000000"));
 }
 
 TEST(TableLevels, that_are_equal_as_float32_are_refused) {
@@ -145,7 +145,7 @@ TEST(TableLevels, with_nan_or_infinity_are_refused) {
 }
 
 TEST(TableLevels, that_are_too_small_for_a_float_product_are_refused) {
-  EXPECT_THAT(refusal([] { table{0.0, 0x1p-95, 1.0}; }), HasSubstr("lies below 2^-94; use a larger one"));
+  EXPECT_THAT(refusal([] { table{0.0, 0x1p-95, 1.0}; }), HasSubstr("is below 2^-94; use a larger one"));
   EXPECT_EQ(refusal([] { table{0.0, 0x1p-94, 1.0}; }), "");
 }
 

@@ -182,7 +182,7 @@ TEST(PackedWire, bits_outside_1_to_8_are_refused_with_a_wire_that_holds_more) {
       ADD_FAILURE() << bits;
     } catch (gq::configuration_error const& e) {
       EXPECT_THAT(e.what(),
-                  ::testing::HasSubstr(std::to_string(bits) + " bits a code; use 1 to 8, or wire::int16"));
+                  ::testing::HasSubstr(std::to_string(bits) + " bits per code; use 1 to 8, or wire::int16"));
     }
   }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: the few scalar operations on which equal bits everywhere rest.
+/// @brief core: scalar operations that give the same bits on every machine.
 ///
 /// Every function here is exact or correctly rounded, branch-free where a hot loop calls it, and callable on host and
-/// device. Numbers are taken apart as integers, so that neither -ffast-math nor flush-to-zero can change a result.
+/// device. They work on bit patterns as integers, so that neither -ffast-math nor flush-to-zero can change a result.
 
 #include "detail/abi.hpp"
 
@@ -20,7 +20,7 @@
 #define GLOBALQ_FUNCTION inline
 #endif
 
-/// Before a template marked so: it may also be called with a function of the host only, on the host.
+/// Marks a template that may, on the host, also be called with a host-only function.
 #if defined(__CUDACC__)
 #define GLOBALQ_ANY_FUNCTION _Pragma("nv_exec_check_disable")
 #else
@@ -34,23 +34,23 @@
 #define GLOBALQ_ALWAYS_INLINE inline
 #endif
 
-/// Marks a function that is a loop: of its own on a host, so that whether a compiler turns it into vectors does not
-/// depend on what surrounds it.
+/// Marks a function that consists of a loop. It is not inlined on a host, so that vectorization does not depend on the
+/// surrounding code.
 #if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 #define GLOBALQ_LOOP [[gnu::noinline]] inline
 #else
 #define GLOBALQ_LOOP GLOBALQ_FUNCTION
 #endif
 
-/// Before a loop: its iterations do not depend on each other, though the compiler can't know (bytes may alias anything).
+/// Before a loop: its iterations are independent, which the compiler cannot prove because bytes may alias anything.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define GLOBALQ_INDEPENDENT _Pragma("GCC ivdep")
 #else
 #define GLOBALQ_INDEPENDENT
 #endif
 
-/// Before a loop of a device function: its body is written out, so that what it indexes lies in registers; or it is not,
-/// so that there is one copy of a long body. Nothing on a host.
+/// Before a loop of a device function: unroll it, so that indexed arrays stay in registers; or do not, so that there is
+/// one copy of a long body. No effect on a host.
 #if defined(__CUDA_ARCH__)
 #define GLOBALQ_UNROLL _Pragma("unroll")
 #define GLOBALQ_NO_UNROLL _Pragma("unroll 1")
@@ -61,7 +61,7 @@
 
 namespace GLOBALQ_ABI {
 
-/// A size that is given at run time instead of as a template argument, as in std::dynamic_extent.
+/// In place of a template argument: the size is given at run time, as with std::dynamic_extent.
 inline constexpr std::uint32_t dynamic = 0;
 
 /// The order of a maximum norm.
@@ -80,11 +80,11 @@ inline constexpr std::uint64_t double_magnitude = 0x7fffffffffffffffULL;
 inline constexpr std::uint64_t double_infinity = 0x7ff0000000000000ULL;
 inline constexpr std::uint64_t double_nan = 0x7ff8000000000000ULL;
 
-/// Also with -ffast-math, where std::isfinite is always true.
+/// Correct also with -ffast-math, where std::isfinite is always true.
 GLOBALQ_FUNCTION bool is_finite(float x) { return (bits_of(x) & float_magnitude) < float_infinity; }
 GLOBALQ_FUNCTION bool is_finite(double x) { return (bits_of(x) & double_magnitude) < double_infinity; }
 
-/// A product rounded once, never fused into a following sum by a device compiler.
+/// A product that is rounded once; device compilers never fuse it into a following sum.
 GLOBALQ_FUNCTION float multiply(float a, float b) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   return __fmul_rn(a, b);
@@ -122,7 +122,7 @@ GLOBALQ_FUNCTION double power_of_two(int e) {
   return e < -1074 ? 0.0 : double_of(std::uint64_t{1} << (e + 1074));
 }
 
-/// Bits up to the highest 1.
+/// Number of bits up to the highest 1.
 GLOBALQ_FUNCTION constexpr int bit_width(std::uint64_t x) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   int bits = 0;
@@ -141,11 +141,11 @@ GLOBALQ_FUNCTION int exponent_of(double x) {
   return bit_width(bits) - 1075;
 }
 
-/// Keeps a double product or quotient from being fused with, or reassociated into, what follows.
-/// The scales that all workers compute must not depend on how each worker's binary was compiled.
+/// Prevents a double product or quotient from being fused with, or reassociated into, the next operation: scales that
+/// all workers compute must not depend on compiler flags.
 GLOBALQ_FUNCTION double rounded(double x) {
 #if defined(__CUDA_ARCH__)
-  double stored;  // a sum that names its rounding is fused with nothing
+  double stored;  // an addition with explicit rounding is never fused
   asm("add.rn.f64 %0, %1, 0d8000000000000000;" : "=d"(stored) : "d"(x));
 #else
   double volatile stored = x;
@@ -153,7 +153,7 @@ GLOBALQ_FUNCTION double rounded(double x) {
   return stored;
 }
 
-/// Keeps the order of additions where a host compiler was told to change it (-ffast-math); costs nothing elsewhere.
+/// Keeps the order of additions in host code compiled with -ffast-math; no cost otherwise.
 template <class T>
 GLOBALQ_FUNCTION void keep_order(T& sums) {
 #if defined(__FAST_MATH__) && !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
@@ -163,12 +163,12 @@ GLOBALQ_FUNCTION void keep_order(T& sums) {
 #endif
 }
 
-/// Zero bits below the lowest 1; 64 where there is none.
+/// Zero bits below the lowest 1; 64 if there is none.
 GLOBALQ_ALWAYS_INLINE constexpr int trailing_zeros(std::uint64_t x) {
   return x == 0 ? 64 : __builtin_ctzll(x);
 }
 
-/// How many bits are 1.
+/// Number of bits that are 1.
 GLOBALQ_ALWAYS_INLINE constexpr int one_bits(std::uint64_t x) { return __builtin_popcountll(x); }
 
 template <class T>
@@ -186,7 +186,7 @@ GLOBALQ_FUNCTION constexpr T divide_up(T a, T b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-/// What many numbers are divided by: a product and a shift each. Zero divides all to zero.
+/// Divides many numbers by the same value, by a product and a shift each. Dividing by 0 gives 0.
 /// @source Granlund and Montgomery 1994, theorem 4.2
 class divisor {
  public:
@@ -219,7 +219,7 @@ struct fixed_count {
   GLOBALQ_FUNCTION constexpr operator int() const { return N; }
 };
 
-/// Calls f with a compile-time count where that is known to be the usual one, so that its loop has no tail.
+/// Calls f with a compile-time count if it is the usual one, so that its loop has no tail.
 template <int Usual, class F>
 GLOBALQ_FUNCTION void with_count(int count, F&& f) {
   if (count == Usual)

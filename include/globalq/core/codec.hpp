@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: all that a schedule sees of an operator: frames of bytes that can be combined and finished.
+/// @brief core: the interface between operators and schedules: frames of bytes that can be combined and finished.
 ///
-/// What is compiled is therefore operators plus schedules, not operators times schedules times transports.
+/// Operators and schedules are therefore compiled separately, not in every combination with each other and transports.
 
 #include "arithmetic.hpp"
 
@@ -24,21 +24,21 @@ struct segment {
   bool empty() const { return count == 0; }
 };
 
-/// A frame that came from somewhere: the sum of @c terms workers, last encoded by @c worker.
+/// A frame to read: the sum of @c terms workers, last encoded by @c worker.
 struct source {
   std::span<std::byte const> frame;
   int terms = 1;
   int worker = 0;
-  int first = 0;  ///< of the summed workers, whose ranks are consecutive; looked at by codec::finish only
+  int first = 0;  ///< lowest of the summed workers, whose ranks are consecutive; only codec::finish uses it
 };
 
-/// The frame to make of a segment.
+/// A segment to encode, and the memory of its frame.
 struct unsent {
   segment part;
   std::span<std::byte> frame;
 };
 
-/// The frame of a segment that arrived.
+/// A received segment and its frame.
 struct arrived {
   segment part;
   source from;
@@ -52,11 +52,11 @@ struct payload {
   std::uint64_t count = 0;
 };
 
-/// One worker's view of one call: its values, the common scales, and how frames are made, added and read.
+/// Encodes, adds and decodes the frames of one worker in one call. Holds its values and the common scales.
 ///
-/// Frames are independent of each other; nothing is kept between calls of these functions but frames of own values that
-/// were made before the schedule runs. An operator's rounding
-/// happens in combine() only, once a call, so the result of a reduction is decided at one worker and passed on.
+/// Frames are independent of each other; nothing is kept between calls of these functions except frames of own values
+/// that were made before the schedule runs. An operator rounds only in combine(), once per call of it, so one worker
+/// determines the result of a reduction and passes it on.
 class codec {
  public:
   virtual ~codec() = default;
@@ -64,27 +64,27 @@ class codec {
   /// Bytes of the frame of a segment that sums @p terms workers; 0 for an empty segment.
   virtual std::size_t frame_bytes(segment part, int terms) const = 0;
 
-  /// Bytes at the start of a frame that tell its length, where only its maker knows it: frame_bytes() is the most then.
-  /// 0: every frame has frame_bytes() exactly.
+  /// Bytes at the start of a frame that contain its length, if frames vary in length; frame_bytes() is then the
+  /// maximum. 0: every frame has exactly frame_bytes().
   virtual std::size_t head_bytes() const { return 0; }
 
-  /// Bytes of a frame, of which the head is there. On a stream the first asking waits for what was enqueued; the answer is
-  /// kept until the frame is made anew, or was a source of combine() or finish().
+  /// Bytes of a frame whose head has arrived. On a stream the first call waits for the enqueued work; the result is
+  /// cached until the frame is rewritten, or was a source of combine() or finish().
   /// @param room  the frame of @p worker, with room for frame_bytes()
-  /// @throws frame_error when the head tells of more bytes than there is room for, or of less than a head
+  /// @throws frame_error when the length in the head exceeds the room, or is shorter than the head
   virtual std::size_t length_of(std::span<std::byte const> room, int /*worker*/) const { return room.size(); }
 
-  /// Writes the frame of: own values (if @p own) plus the sources, in this order.
+  /// Writes the frame of a sum: own values (if @p own), then the sources, added in this order.
   /// @param out  frame_bytes(part, terms of all) bytes
-  /// @throws frame_error when a source is no valid frame of this segment
+  /// @throws frame_error when a source is not a valid frame of this segment
   virtual void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) = 0;
 
-  /// Writes the mean of all workers into the caller's vector, from frames that together hold every worker.
-  /// @throws frame_error when a source is no valid frame of this segment
+  /// Writes the mean of all workers into the caller's vector, from frames that together contain every worker.
+  /// @throws frame_error when a source is not a valid frame of this segment
   virtual void finish(segment part, std::span<source const> sources) = 0;
 
-  /// Whether the work on several segments costs less at once, by the two functions that follow, than segment by segment while
-  /// others travel: where work is launched.
+  /// Whether processing several segments at once, by the next two functions, is faster than overlapping the work on
+  /// each with the transfer of others. True where work is launched as kernels.
   virtual bool batches() const { return false; }
   /// combine() of own values alone, for each.
   virtual void encode_all(std::span<unsent const> all) {
@@ -95,16 +95,16 @@ class codec {
     for (arrived const& each : all) finish(each.part, {&each.from, 1});
   }
 
-  /// The numbers of a frame, when a plain sum of them is the sum of the frames; kind::none otherwise.
+  /// The numbers of a frame, if adding them adds the frames; kind::none otherwise.
   virtual payload numbers(segment part, std::span<std::byte> frame) const = 0;
 
   /// Declares that numbers() of this frame now sum @p terms workers.
   virtual void declare(std::span<std::byte> frame, int terms) const = 0;
 };
 
-/// How a vector is cut: n segments, at multiples of the grain, and each segment into chunks that are sent in turn.
+/// Divides a vector into n segments, at multiples of the grain, and each segment into chunks that are sent in turn.
 ///
-/// The segments depend on length, bucket and number of segments only. Chunks subdivide them and change no bit.
+/// The segments depend only on length, bucket and number of segments. Chunks subdivide them and change no bit.
 class partition {
  public:
   /// @param grain  multiple of the random tile and the bucket, > 0
@@ -123,7 +123,7 @@ class partition {
   /// Chunks of the longest segment.
   std::uint64_t rounds() const { return rounds_; }
 
-  /// Segment i of the parts; the first ones are the longest, the last ones may be empty.
+  /// Segment i; the first ones are the longest, the last ones may be empty.
   segment part(int i) const {
     std::uint64_t const p = static_cast<std::uint64_t>(i);
     std::uint64_t const each = grains_ / parts_, more = grains_ % parts_;
@@ -143,13 +143,13 @@ class partition {
   std::uint64_t length_, parts_, grain_, grains_, chunk_ = 0, rounds_ = 0;
 };
 
-/// Where reused bytes lie; what is allocated is aligned to 64 bytes at least.
+/// Allocates the memory of a byte_buffer, aligned to at least 64 bytes.
 class byte_memory {
  public:
   virtual ~byte_memory() = default;
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory, std::size_t bytes) = 0;
-  /// Whether what a buffer outgrows lives as long as the buffer: somebody may know its address.
+  /// Whether a buffer that grows keeps its old memory until it is destroyed, because its address may still be in use.
   virtual bool keeps_outgrown() const { return false; }
 
   static std::shared_ptr<byte_memory> const& host();
@@ -168,7 +168,7 @@ inline std::shared_ptr<byte_memory> const& byte_memory::host() {
   return memory;
 }
 
-/// Bytes that are reused: grows, never shrinks, is not cleared.
+/// Reused memory: grows, never shrinks, is not cleared.
 class byte_buffer {
  public:
   explicit byte_buffer(std::shared_ptr<byte_memory> memory = byte_memory::host())
@@ -179,7 +179,7 @@ class byte_buffer {
     return {data_.get(), bytes};
   }
 
-  /// Bytes that get() gives without allocating.
+  /// Bytes that get() returns without allocating.
   std::size_t capacity() const { return data_ ? data_.get_deleter().bytes : 0; }
 
   /// The same for values of a trivially copyable type.
@@ -209,13 +209,13 @@ class byte_buffer {
   std::vector<block> outgrown_;
 };
 
-/// The frames a schedule holds during a call, reused by the next one.
+/// The frames that a schedule holds during a call; the next call reuses them.
 class frame_pool {
  public:
   explicit frame_pool(std::shared_ptr<byte_memory> memory = byte_memory::host())
       : memory_(std::move(memory)) {}
 
-  /// A pool that only counts: frames have a size but no memory (plans run a schedule without data).
+  /// A pool that only counts bytes: frames have a size but no memory (plans run a schedule without data).
   static frame_pool counting() {
     frame_pool p;
     p.counts_ = true;
@@ -237,7 +237,7 @@ class frame_pool {
     return sources_;
   }
 
-  /// Empty lists of segments with room for @p n.
+  /// An empty list of segments with room for @p n.
   std::vector<unsent>& unsent_frames(std::size_t n) {
     unsent_.clear();
     unsent_.reserve(n);
@@ -249,7 +249,7 @@ class frame_pool {
     return arrived_;
   }
 
-  /// Frames of a codec that sends by itself while a schedule runs, apart from those of the schedule.
+  /// Frames of a codec that itself sends while a schedule runs, separate from those of the schedule.
   frame_pool& of_codec() {
     if (!of_codec_) {
       of_codec_ = std::make_unique<frame_pool>(memory_);
@@ -267,7 +267,7 @@ class frame_pool {
  private:
   struct frame {
     byte_buffer memory;
-    std::size_t most = 0;  ///< bytes that were asked for
+    std::size_t most = 0;  ///< the most bytes requested
   };
 
   std::shared_ptr<byte_memory> memory_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: the number types a vector may have. How they are read and written: kernel/load_store.hpp.
+/// @brief core: the number types of vectors. kernel/load_store.hpp reads and writes them.
 
 #include "arithmetic.hpp"
 
@@ -11,7 +11,7 @@
 
 namespace GLOBALQ_ABI {
 
-/// IEEE binary16 as stored; two bytes on every machine, also where the compiler has no such type.
+/// IEEE binary16 as stored: two bytes on every machine, even if the compiler has no such type.
 struct float16 {
   std::uint16_t bits = 0;
 
@@ -21,7 +21,7 @@ struct float16 {
 
   /// Exact; NaN becomes quiet.
   GLOBALQ_FUNCTION static float widen(std::uint16_t h) {
-    // nothing here is conditional but integers: float operations in one case only would become a branch of a loop
+    // only integers are conditional: a float operation in one case only would become a branch in loops
     std::uint32_t const magnitude = h & 0x7fffU;
     bool const tiny = magnitude < 0x0400U, special = magnitude >= 0x7c00U;
     std::uint32_t const raised = (magnitude << 13) + (tiny ? 113U << 23 : 112U << 23);
@@ -31,7 +31,7 @@ struct float16 {
                     (static_cast<std::uint32_t>(h & 0x8000U) << 16));
   }
 
-  /// To nearest, ties to even; beyond 65,504 to infinity; NaN stays NaN.
+  /// To nearest, ties to even; overflow beyond 65,504 gives infinity; NaN stays NaN.
   GLOBALQ_FUNCTION static std::uint16_t round(float x) {
     std::uint32_t const b = bits_of(x);
     std::uint32_t const m = b & float_magnitude;
@@ -56,7 +56,7 @@ struct bfloat16 {
     return float_of(static_cast<std::uint32_t>(h) << 16);
   }
 
-  /// To nearest, ties to even; beyond the largest finite number to infinity; NaN stays NaN.
+  /// To nearest, ties to even; overflow beyond the largest finite number gives infinity; NaN stays NaN.
   GLOBALQ_FUNCTION static std::uint16_t round(float x) {
     std::uint32_t const b = bits_of(x);
     bool const nan = (b & float_magnitude) > float_infinity;
@@ -70,7 +70,7 @@ static_assert(std::is_trivially_copyable_v<float16> && std::is_trivially_copyabl
 /// The type of a vector's values.
 enum class dtype : std::uint8_t { float32, float64, float16, bfloat16 };
 
-/// The dtype of a C++ type; specialize it for a layout-compatible type of your own.
+/// The dtype of a C++ type; specialize it for your own type with the same representation.
 template <class T>
 struct dtype_of {};
 template <>
@@ -81,7 +81,7 @@ template <>
 struct dtype_of<float16> : std::integral_constant<dtype, dtype::float16> {};
 template <>
 struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bfloat16> {};
-// for ARM g++ has the type in C++ from 13 on, whatever its macro says
+// on ARM, g++ has the type in C++ since version 13, although earlier versions define the macro
 #if defined(__FLT16_MANT_DIG__) && !defined(__CUDACC__) && !defined(__clang__) && \
     (defined(__x86_64__) || __GNUC__ >= 13)
 template <>
@@ -134,19 +134,19 @@ constexpr double largest(dtype type) {
   }
 }
 
-/// A vector to read, its type known at run time.
+/// A vector to read, whose type is known at run time.
 struct const_vector {
   void const* data = nullptr;
   dtype type = dtype::float32;
 };
 
-/// A vector to write, its type known at run time.
+/// A vector to write, whose type is known at run time.
 struct mutable_vector {
   void* data = nullptr;
   dtype type = dtype::float32;
 };
 
-/// The vector from value @p first on. Addresses are numbers here: what begins there may be empty and lie nowhere.
+/// The vector from value @p first on. Computes addresses as integers: an empty result may have an invalid address.
 inline mutable_vector at(mutable_vector y, std::uint64_t first) {
   auto const address = reinterpret_cast<std::uintptr_t>(y.data) + first * size_of(y.type);
   return {reinterpret_cast<void*>(address), y.type};
@@ -155,14 +155,14 @@ inline const_vector at(const_vector x, std::uint64_t first) {
   return {at(mutable_vector{const_cast<void*>(x.data), x.type}, first).data, x.type};
 }
 
-/// How a float32 result in units of a scale becomes a value of the vector: multiply by @c factor, then by @c post.
+/// Converts a float32 result in units of a scale to a value of the vector: multiplies by @c factor, then by @c post.
 ///
-/// @c post is 1 unless the scale lies near the ends of float32's range, where one float factor would underflow.
+/// @c post is 1 unless the scale is near the ends of float32's range, where one factor would overflow or underflow.
 struct store_scale {
   float factor = 1;
   float post = 1;
   double wide = 1;       ///< factor * post, for float64
-  double wide_post = 1;  ///< then this power of two, where wide alone would leave the range
+  double wide_post = 1;  ///< then this power of two, if wide alone would overflow or underflow
 
   GLOBALQ_FUNCTION store_scale() {}
   /// scale * post for float64 near the ends of its range; post is a power of two. Above 1 the scale is rounded down.
@@ -172,7 +172,7 @@ struct store_scale {
     s.wide_post = post;
     return s;
   }
-  /// Near the ends of the range the scale is rounded down: as many levels as make up the norm must not exceed it.
+  /// Near the ends of the range the scale is rounded down, so that level times scale never exceeds the norm.
   GLOBALQ_FUNCTION explicit store_scale(double scale) : wide(scale) {
     int const e = exponent_of(scale);
     if (e > 900 && e < 1024) wide = double_of(bits_of(scale) - 1);
@@ -192,7 +192,7 @@ struct store_scale {
   }
 };
 
-/// Makes value i the quiet NaN or zero.
+/// Sets value i to the quiet NaN or to zero.
 GLOBALQ_FUNCTION void fill_value(mutable_vector y, std::uint64_t i, bool nan) {
   switch (y.type) {
     case dtype::float64:
@@ -230,8 +230,7 @@ struct magnitude_of_value {
   }
 };
 
-/// Makes NaNs among values [first, first + count) the quiet one: what arithmetic makes of a NaN differs from processor to
-/// processor.
+/// Replaces NaNs among values [first, first + count) by the quiet NaN, because processors propagate NaNs differently.
 inline void make_nans_quiet(mutable_vector y, std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t i = first; i < first + count; ++i) {
     magnitude_of_value const m({y.data, y.type}, i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: how messages are put together.
+/// @brief core: definitions of error.hpp.
 
 #include "error.hpp"
 

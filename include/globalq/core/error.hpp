@@ -2,11 +2,10 @@
 #pragma once
 
 /// @file
-/// @brief Core: the exceptions that globalq throws.
+/// @brief core: the exceptions that globalq throws.
 ///
-/// Every message reads `globalq: <operation>: rank R of N: <what, with numbers>; <remedy>`; the part about
-/// the rank is left out where no worker is known yet (a policy that cannot be built, a plan without a
-/// transport).
+/// Every message reads `globalq: <operation>: rank R of N: <what is wrong, with numbers>; <remedy>`. The rank is left
+/// out where there is none yet (a policy that cannot be built, a plan without a transport).
 
 #include "detail/joined.hpp"
 
@@ -16,59 +15,58 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief The root of everything that globalq throws by itself.
+/// @brief Base class of all exceptions of globalq.
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// @brief What was asked for cannot work: thrown on the host before any byte moves.
+/// @brief The configuration cannot work. Thrown on the host, in general before any byte is sent.
 struct configuration_error : error {
   using error::error;
 };
 
 /// @brief Workers called with different lengths, operators, schedules, seeds or steps.
 ///
-/// The opening exchange of a call finds it, so every worker throws it in the same call, outputs untouched.
+/// The handshake of a call detects it, so every worker throws it in the same call. Outputs are unchanged.
 struct disagreement_error : error {
   using error::error;
 };
 
-/// @brief Bytes could not be moved: a deadline passed, a worker left, sizes differ, or a library refused.
+/// @brief A transfer failed: a deadline passed, a worker left, sizes differ, or a library reported an error.
 ///
 /// The transport is unusable afterwards, unless its documentation says otherwise.
 struct transport_error : error {
   using error::error;
 };
 
-/// @brief A worker's input holds NaN or infinity, or a result left the range of its type, and the call was
-///        asked to report that. Every worker throws it in the same call, outputs untouched.
+/// @brief A worker's input contains NaN or infinity, or a result exceeds the range of its type, and the call is
+///        configured to report that.
 struct non_finite_error : error {
   using error::error;
 };
 
-/// @brief Bytes that are not a frame of the expected kind; the decoder left its output untouched.
+/// @brief Bytes are not a frame of the expected kind.
 struct frame_error : error {
   using error::error;
 };
 
 namespace detail {
 
-/// @brief Throws an Error whose text is the parts, one after the other. See joined().
+/// @brief Throws an Error whose text is the concatenated parts. See joined().
 template <class Error>
 [[noreturn]] GLOBALQ_CALLED void fail(std::initializer_list<text_part> parts) {
   throw Error(joined(parts));
 }
 
-/// @brief Puts a message together: `globalq: <operation>: rank R of N: <what>`.
-/// @param operation  what was called, for instance "recv"
+/// @brief Returns the message `globalq: <operation>: rank R of N: <what>`.
+/// @param operation  the function that was called, for instance "recv"
 /// @param rank       the worker that reports, in [0, workers)
-/// @param workers    how many workers there are
-/// @param what       what happened, with its numbers, and the remedy
+/// @param workers    number of workers
+/// @param what       what is wrong, with numbers, and the remedy
 GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
                                         std::string_view what);
 
-/// `<what>; <remedy>`.
-/// @param remedy  what the reader can do about it
+/// The same, ending in `<what>; <remedy>`.
 GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
                                         std::string_view what, std::string_view remedy);
 

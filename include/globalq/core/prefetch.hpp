@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: asking for memory before it is due.
+/// @brief core: software prefetch.
 
 #include "arithmetic.hpp"
 
@@ -9,14 +9,14 @@
 
 namespace GLOBALQ_ABI {
 
-/// From how many values on: shorter vectors are likely to be in a cache already, and asking costs up to a fifth there.
+/// Shortest vector to prefetch, in values: shorter ones are likely in a cache, where prefetching costs up to a fifth.
 inline constexpr std::uint64_t prefetch_from = std::uint64_t{1} << 18;
 
-/// How many values ahead: some 100 ns of work each hide what a miss costs.
+/// Prefetch distance in values: enough work (of the order of 100 ns) to hide the latency of a cache miss.
 inline constexpr std::uint64_t values_ahead = 2048;
 
-/// Asks for bytes that will be read, or written. (Always inlined, and so must be what calls it: GCC removes calls of a
-/// function that does nothing but prefetch.)
+/// Prefetches bytes that will be read, or written. Always inlined, and callers must be too: GCC removes calls of a
+/// function that only prefetches.
 template <bool Write = false>
 GLOBALQ_ALWAYS_INLINE void prefetch(void const* bytes, std::size_t count) {
 #if defined(__GNUC__)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: four bytes in a 32-bit register, treated alike: how a GPU thread works on codes of one byte.
+/// @brief core: operations on four bytes in a 32-bit register, by which a GPU thread processes one-byte codes.
 ///
-/// No byte carries into the next. GPUs have few instructions for bytes, but a permutation of bytes and any logical
-/// function of three words in one step. The same code gives the same bits on a host.
+/// No byte carries into the next. GPUs have few instructions for bytes, but permute bytes and compute any logical
+/// function of three words in one instruction. The same code gives the same bits on a host.
 
 #include "arithmetic.hpp"
 
@@ -56,13 +56,13 @@ GLOBALQ_FUNCTION std::uint32_t with_sign(std::uint32_t m, std::uint32_t sign) {
   return (((m ^ sign) & lows) + (sign & ones)) ^ (sign & tops);
 }
 
-/// The top bit of each byte whose magnitude as a signed number is above a limit, the other bits undefined.
+/// Sets the top bit of each byte whose magnitude as a signed number is above a limit; the other bits are undefined.
 /// @param room  127 - limit in each byte
 GLOBALQ_FUNCTION std::uint32_t beyond(std::uint32_t c, std::uint32_t room) {
   return magnitude(c, signs(c)) + room;
 }
 
-/// The top bit of each byte that is zero, the other bits undefined.
+/// Sets the top bit of each byte that is zero; the other bits are undefined.
 GLOBALQ_FUNCTION std::uint32_t zeros(std::uint32_t c) { return ~(((c & lows) + lows) | c); }
 
 }  // namespace GLOBALQ_ABI::quad

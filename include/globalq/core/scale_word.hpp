@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: a scale in 32 bits: a float whose sign bit, never used by a norm, became a ninth exponent bit; or in 8.
+/// @brief core: encodings of scales: 32 bits, a float whose sign bit became a ninth exponent bit; 8 bits; or a double.
 ///
-/// Range 2^-255 to 2^256 with 24 significant bits: every float32 maximum exactly, and every norm or partial sum of
-/// float32 vectors without overflow or subnormals. Words order as the scales do, so an integer maximum is the maximum.
-/// Rounding is upwards: a scale never lies below the computed norm, nor that below the largest coordinate. float64
-/// vectors use the double itself. Scales of the form quantum * 2^k may travel as k + 127 in one byte, as block-scaled
-/// formats have them.
+/// The 32-bit word has range 2^-255 to 2^256 and 24 significant bits. It holds every float32 maximum exactly, and every
+/// norm or partial sum of float32 vectors without overflow or subnormals. Words order as scales do, so an integer
+/// maximum is the maximum. Scales are rounded up: a scale is never below the computed norm, nor that below the largest
+/// coordinate. float64 vectors send doubles. Scales of the form quantum * 2^k may travel as k + 127 in one byte, as in
+/// block-scaled formats.
 
 #include "dtype.hpp"
 
@@ -15,7 +15,7 @@
 
 namespace GLOBALQ_ABI {
 
-/// How scales travel.
+/// The encoding of scales in frames.
 struct scale_format {
   dtype type = dtype::float32;  ///< of the vector
   float quantum = 0;  ///< above 0: scales are quantum * 2^k, and k travels in one byte; not for float64
@@ -45,7 +45,7 @@ GLOBALQ_FUNCTION std::uint32_t scale_word(double unit) {
   return (static_cast<std::uint32_t>(e + 256) << 23) | mantissa;
 }
 
-/// Its exponent. @pre the scale is not 0
+/// The exponent of the scale. @pre the scale is not 0
 GLOBALQ_FUNCTION int exponent_of_word(std::uint32_t word) { return static_cast<int>(word >> 23) - 256; }
 
 /// The scale of a word times 2^by, exact.
@@ -55,11 +55,11 @@ GLOBALQ_FUNCTION double scale_of_word(std::uint32_t word, int by = 0) {
   return word >> 23 == 0 ? 0.0 : double_of((exponent << 52) | (std::uint64_t{word & 0x7fffffU} << 29));
 }
 
-/// The byte of a scale that sums @p terms workers: of k in quantum * 2^k, less the powers of two that terms are worth.
+/// The byte of a scale quantum * 2^k of a frame of several terms is k + bias - ceil(log2(terms)).
 inline constexpr int scale_byte_bias = 127;
-inline constexpr std::uint8_t largest_scale_byte = 254;  ///< 255 is no scale
+inline constexpr std::uint8_t largest_scale_byte = 254;  ///< 255 is not a scale
 
-/// A number that starts at any byte. A device reads only frames that begin at multiples of 16 bytes, in whole words.
+/// Reads a number from any address. On a device it must be aligned: frames begin at multiples of 16 bytes there.
 template <class T>
 GLOBALQ_FUNCTION T load_from(std::byte const* at) {
 #if defined(__CUDA_ARCH__)
@@ -79,7 +79,7 @@ GLOBALQ_FUNCTION void store_to(std::byte* at, T value) {
 #endif
 }
 
-/// Scale i of those that travel one after the other.
+/// Scale i of a frame.
 /// @param terms  workers that the frame sums
 GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, scale_format f, int terms = 1) {
   if (f.in_a_byte()) {
@@ -90,7 +90,7 @@ GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, sca
   return scale_of_word(load_from<std::uint32_t>(scales + 4 * i));
 }
 
-/// The exponent k of the smallest quantum * 2^k that is at least @p unit and that a byte holds.
+/// The exponent k of the smallest quantum * 2^k that is at least @p unit and fits into a byte.
 GLOBALQ_FUNCTION int scale_exponent(double unit, float quantum) {
   if (!(unit > 0)) return -scale_byte_bias;
   int k = exponent_of(unit) - exponent_of(static_cast<double>(quantum));
@@ -99,8 +99,9 @@ GLOBALQ_FUNCTION int scale_exponent(double unit, float quantum) {
   return k < -scale_byte_bias ? -scale_byte_bias : k;
 }
 
-/// Writes it.
-/// @param unit  at most 2^256 - 2^232 where the type is not float64, and for a byte quantum * 2^127 a worker; rounded up
+/// Writes scale i of a frame.
+/// @param unit  at most 2^256 - 2^232 if the type is not float64; in a byte at most quantum * 2^127 per worker; rounded
+///    up
 GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double unit,
                                   int terms = 1) {
   if (f.in_a_byte()) {
@@ -114,7 +115,7 @@ GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_form
   }
 }
 
-/// The scale as it travels from one worker: @p unit rounded up to what its form holds (float64: unchanged); 0 stays 0.
+/// The scale that one worker sends: @p unit rounded up to the encoding (float64: unchanged); 0 stays 0.
 GLOBALQ_FUNCTION double representable(double unit, scale_format f) {
   if (f.in_a_byte())
     return unit > 0 ? static_cast<double>(f.quantum) * power_of_two(scale_exponent(unit, f.quantum)) : 0.0;

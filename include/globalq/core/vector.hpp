@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: what users may pass as a vector: anything with data() and size(), or a Kokkos::View.
+/// @brief core: the vectors that users may pass: anything with data() and size(), or a Kokkos::View.
 
 #include "dtype.hpp"
 #include "error.hpp"
@@ -16,7 +16,7 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 
-/// Knows where its memory is, and whether there are gaps in it: a Kokkos::View, or a DynRankView.
+/// A Kokkos::View or DynRankView: has a memory space and reports whether it is contiguous.
 template <class V>
 concept KokkosView = requires(std::remove_cvref_t<V> const& v) {
   typename std::remove_cvref_t<V>::memory_space;
@@ -24,12 +24,12 @@ concept KokkosView = requires(std::remove_cvref_t<V> const& v) {
   v.span_is_contiguous();
 };
 
-/// Whether kernels of a space reach a view's values.
+/// Whether kernels of a space can access a view's values.
 template <class View, class Space>
 inline constexpr bool reaches =
     Kokkos::SpaceAccessibility<Space, typename std::remove_cvref_t<View>::memory_space>::accessible;
 
-/// Has data() and size(), or is an array. What lies between the values of views of other libraries is asked at run time.
+/// Has data() and size(), or is an array. Views of other libraries are checked for gaps at run time.
 template <class V>
 concept Contiguous = KokkosView<V> || requires(std::remove_reference_t<V>& v) {
   std::ranges::data(v);
@@ -50,30 +50,30 @@ inline constexpr dtype type_of_values = dtype_of<value_of<V>>::value;
 
 }  // namespace detail
 
-/// @brief A vector that globalq can average: values side by side, of a known type. Whatever has data() and size() is one, as
-/// spans, containers and the vectors of Eigen have them; and so are arrays, and views of Kokkos.
+/// @brief A vector that globalq can average: contiguous values of a supported type. Anything with data() and size(),
+///        such as spans, containers and vectors of Eigen; arrays; views of Kokkos.
 template <class V>
 concept Vector = detail::Contiguous<V> && Scalar<detail::value_of<std::remove_reference_t<V>>>;
 
 namespace detail {
 
-/// Refuses what is no vector. Functions that take vectors are not constrained, so that this is what a compiler says first.
+/// Asserts that V is a vector. Functions that take vectors are not constrained, so this is the first compiler error.
 template <class V>
 struct expect_vector {
   static constexpr bool pointer = std::is_pointer_v<std::remove_cvref_t<V>>;
   static_assert(
       !pointer,
-      "globalq: a pointer is no vector, as nothing says how many values there are; give their number "
+      "globalq: a pointer is not a vector, because the number of values is missing; pass the number "
       "after it, or pass std::span(pointer, n)");
   static_assert(pointer || Contiguous<V>,
-                "globalq: this is no vector, whose values lie side by side behind data() and size(); pass a "
+                "globalq: this is not a vector, which has data() and size() and contiguous values; pass a "
                 "std::vector, std::span or Kokkos::View, or copy the values to one");
   static_assert(!Contiguous<V> || Vector<V>,
-                "globalq: vectors of this type are not averaged; the values may be float, double, "
+                "globalq: values of this type cannot be averaged; they may be float, double, "
                 "globalq::float16 or globalq::bfloat16 (or a type of the same layout, see dtype_of)");
 };
 
-/// Whether something lies between the values: in a strided view of Kokkos, or of Eigen, whose names for it are asked.
+/// Whether there are gaps between the values, as in a strided view of Kokkos or Eigen.
 template <class V>
 bool has_gaps(V const& v) {
   if constexpr (KokkosView<V>)
@@ -95,49 +95,49 @@ std::uint64_t size_of_vector(V const& v) {
 }
 
 [[noreturn]] inline void refuse_gaps(std::uint64_t values) {
-  fail<configuration_error>({"globalq: the view is strided: between its ", values,
-                             " values lie others; pass a contiguous view or copy it to one"});
+  fail<configuration_error>({"globalq: the view of ", values,
+                             " values is not contiguous; pass a contiguous view, or copy the values to one"});
 }
 
-/// Where the values of a span, vector, array, or Kokkos::View of any rank begin, whatever their type.
-/// @tparam Space  where they are read
-/// @throws configuration_error where there are gaps between them
+/// The address of the values of a span, vector, array, or Kokkos::View of any rank, of any type.
+/// @tparam Space  the memory space in which they are read
+/// @throws configuration_error when there are gaps between them
 template <class Space, class V>
 auto memory_of(V& v) {
   if (has_gaps(v)) refuse_gaps(size_of_vector(v));
   if constexpr (KokkosView<V>) {
     if constexpr (std::is_same_v<Space, Kokkos::HostSpace>)
       static_assert(reaches<V, Space>,
-                    "globalq: this view lies in device memory, which this transport does not reach. Use "
+                    "globalq: this view is in device memory, which this transport cannot access; use "
                     "transport::nccl, or wrap the transport: transport::staged{workers, Kokkos::Cuda{}}");
     else
       static_assert(
           reaches<V, Space>,
-          "globalq: this view lies in memory that the transport's execution space does not reach. Copy it "
+          "globalq: this view is in memory that the transport's execution space cannot access; copy it "
           "to a view of that space, or use a transport of host memory");
     return v.data();
   } else {
     static_assert(std::is_same_v<Space, Kokkos::HostSpace>,
-                  "globalq: this transport moves memory of a device, and the vector is a host range. Pass a "
-                  "Kokkos::View of the device; an unmanaged one wraps a pointer");
+                  "globalq: this transport moves device memory, but the vector is a host range; pass a "
+                  "Kokkos::View of the device (an unmanaged view wraps a pointer)");
     return std::ranges::data(v);
   }
 }
 
-/// Where the values of a vector that can be averaged begin; see memory_of().
+/// The address of the values of a vector that can be averaged; see memory_of().
 template <class Space = Kokkos::HostSpace, class V>
 auto data_of(V& v) {
   expect_vector<V>();
   return memory_of<Space>(v);
 }
 
-/// Where a stream finds the number of a call.
+/// A view that holds the step of a call, for reading on a stream.
 template <class V>
 concept StepView =
     KokkosView<V> && std::is_same_v<typename std::remove_cvref_t<V>::value_type, std::uint64_t>;
 
-/// Whether values stay where they are when an argument of type V&& is gone: not those of a temporary that owns them. A view
-/// passes, whose values may have another owner.
+/// Whether the values outlive an argument of type V&&: false for a temporary that owns them. Views pass, because their
+/// values may have another owner.
 template <class V>
 inline constexpr bool outlasts_call =
     std::is_lvalue_reference_v<V> || std::is_pointer_v<std::remove_cvref_t<V>> || KokkosView<V> ||
@@ -155,11 +155,11 @@ struct vector_pair {
   Value* out;
   std::uint64_t length;
 };
-/// Why vectors of these lengths are no input and output; empty: they are.
+/// The error text if input and output have different lengths; else empty.
 inline std::string unequal_lengths(std::uint64_t input, std::uint64_t output) {
   if (input == output) return {};
   return joined(
-      {"the input has ", input, " values and the output ", output, "; they must have the same length"});
+      {"the input has ", input, " values and the output ", output, "; pass vectors of the same length"});
 }
 /// @returns the length of @p x; see unequal_lengths()
 template <class X, class Y>
@@ -168,7 +168,7 @@ auto unchecked_pair_of(X& x, Y& y) {
   auto* const out = data_of(y);
   using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
   static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
-                "globalq: the vector is const; pass one to write to: the output comes after the input");
+                "globalq: the vector is const; pass one that can be written, after the input");
   static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
                 "globalq: input and output have different types; use one type for both");
   return vector_pair<value>{in, out, size_of_vector(x)};

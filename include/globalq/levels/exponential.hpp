@@ -9,14 +9,14 @@
 
 namespace GLOBALQ_ABI::levels {
 
-/// Marks base 2, whose levels are read from a float's exponent field.
+/// Selects base 2, whose levels are computed from a float's exponent field.
 struct binary {};
 
 /// @brief The levels 0 and 2^-(k-1), k = 1..s; code 0 is zero, code k is 2^-(k-1).
 ///
-/// Codes fall as magnitudes rise. Codes can be added by reduce::exponential, for which they are moved up by the
-/// headroom h of the schedule (each addition may double a value): code k + h.
-/// @tparam S  number of levels above zero, or @c dynamic; none: the largest that fits
+/// Codes fall as magnitudes rise. reduce::exponential adds codes; for it they are shifted up by the headroom h of the
+/// schedule to k + h, because each addition may double a value.
+/// @tparam S  number of levels above zero, or @c dynamic; if omitted, the largest number that fits
 /// @pre       1 <= s <= 127; h <= 127, or 95 when s > 95
 /// @source    Xin et al. (Global-QSGD), definition of Global-E_s with its indexing corrected; Horvath et al. 2019
 template <std::uint32_t S = dynamic, class Base = binary>
@@ -29,7 +29,8 @@ class exponential {
   static constexpr char const* name = "exponential";
   static constexpr std::uint32_t limit = 127;
   static_assert(S <= limit,
-                "globalq: levels::exponential holds at most 127 levels: 2^-126 is float32's smallest");
+                "globalq: levels::exponential has at most 127 levels (2^-126 is the smallest normal "
+                "float32); use fewer");
 
   constexpr exponential() = default;
   constexpr explicit exponential(std::uint32_t s) requires(S == dynamic) : s_(s) {}
@@ -41,14 +42,14 @@ class exponential {
   GLOBALQ_FUNCTION constexpr std::uint32_t max_code() const { return size() + headroom_; }
   GLOBALQ_FUNCTION float extent() const { return power_of_two_float(stretch()); }
 
-  /// Exact: the mantissa of t is the fraction between two powers of two; below the last level a power of two scales it.
+  /// Exact: the mantissa of t is the fraction between two powers of two; t below the smallest level is scaled by one.
   GLOBALQ_FUNCTION neighbors locate(float t) const {
     std::uint32_t const b = bits_of(t);
     std::int32_t const k =
         128 + stretch() + static_cast<std::int32_t>(headroom_) - static_cast<std::int32_t>(b >> 23);
     std::int32_t const last = static_cast<std::int32_t>(max_code());
     bool const below = k > last;
-    // t / (smallest level), exact; cut below 1 as an integer (unused there): a float select would not vectorize
+    // t / (smallest level), exact; clamped below 1 as an integer (unused there), as a float select would not vectorize
     std::uint32_t const part =
         bits_of(multiply(t, power_of_two_float(static_cast<int>(size()) - 1 - stretch())));
     std::uint32_t const small =
@@ -67,14 +68,14 @@ class exponential {
     return e;
   }
 
-  /// The same scheme with codes moved up by h.
+  /// The same scheme with codes shifted up by h.
   constexpr exponential with_headroom(std::uint32_t h) const {
     exponential e = *this;
     e.headroom_ = h;
     return e;
   }
 
-  /// The same scheme with its number as data: kernels are compiled once for all numbers.
+  /// The same scheme with the number of levels as data, so that kernels are compiled once for all numbers.
   constexpr exponential<dynamic, Base> at_run_time() const requires(S != dynamic) {
     return exponential<dynamic, Base>().resized(size()).with_headroom(headroom_);
   }
@@ -83,7 +84,7 @@ class exponential {
   constexpr std::uint32_t headroom_limit() const { return 127U - static_cast<std::uint32_t>(stretch()); }
 
  private:
-  /// Many levels are stretched upwards so that no product is subnormal.
+  /// More than 95 levels are scaled up by 2^stretch, so that no product is subnormal.
   GLOBALQ_FUNCTION constexpr int stretch() const { return size() > 95 ? static_cast<int>(size()) - 95 : 0; }
 
   std::uint32_t s_ = S;
@@ -92,7 +93,7 @@ class exponential {
 
 /// @brief The levels 0 and b^-(k-1), k = 1..s, for any base b > 1.
 ///
-/// Held as a table; codes can't be added, so they are decoded, added and encoded again.
+/// Stored as a table. Codes cannot be added; sums are decoded, added and encoded again.
 /// @throws configuration_error unless 1 < b, 1 <= s <= 127 and b^(s-1) <= 2^94
 template <>
 class exponential<dynamic, double> : public detail::level_table {
@@ -115,7 +116,7 @@ class exponential<dynamic, double> : public detail::level_table {
     }
     if (!(values[0] >= 0x1p-94))
       throw configuration_error(start + " with " + std::to_string(s) +
-                                " levels reaches below 2^-94; use fewer levels or a smaller base");
+                                " levels has levels below 2^-94; use fewer levels or a smaller base");
     if (s > 1 && !(static_cast<float>(values[s - 2]) < 1.0F))
       throw configuration_error(start +
                                 " is so close to 1 that its levels are equal as float32; use a larger base");

@@ -11,17 +11,18 @@ namespace GLOBALQ_ABI::levels {
 
 /// @brief The magnitudes of a format of E exponent and M mantissa bits, divided by the largest one.
 ///
-/// A code is the bit pattern of its magnitude, and packed codes have the sign on top: with wire::packed<1 + E + M> what is
-/// sent are the bytes of the format itself. Subnormals are levels like others; infinities and NaN are not.
+/// A code is the bit pattern of its magnitude, and packed codes have the sign above it: wire::packed<1 + E + M> sends
+/// the bytes of the format itself. Subnormals are levels; infinities and NaN are not.
 /// @tparam E,M       bits
-/// @tparam Reserved  patterns at the top that are no numbers: 0 for the MX formats of 4 and 6 bits, 1 for E4M3, 4 for E5M2
+/// @tparam Reserved  patterns at the top that are not numbers: 0 for the MX formats of 4 and 6 bits, 1 for E4M3, 4 for
+///    E5M2
 /// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0, section 5.3; OFP8 Specification 1.0
 template <int E, int M, int Reserved = 0>
 class minifloat : public detail::level_table {
  public:
   static_assert(E >= 1 && M >= 0 && E + M <= 7,
-                "globalq: levels::minifloat: a format of 1 + E + M <= 8 bits");
-  static constexpr std::uint32_t patterns = (1U << (E + M)) - Reserved;  ///< zero among them
+                "globalq: levels::minifloat needs E >= 1, M >= 0 and 1 + E + M <= 8 bits");
+  static constexpr std::uint32_t patterns = (1U << (E + M)) - Reserved;  ///< including zero
 
   /// The number that a bit pattern below patterns stands for, exactly.
   static constexpr float number(std::uint32_t pattern) {

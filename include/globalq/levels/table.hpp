@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief levels: any ascending levels, given at run time (learned levels, for instance).
+/// @brief levels: any ascending levels, given at run time (for example learned levels).
 
 #include "../core/concepts.hpp"
 #include "../core/error.hpp"
@@ -16,11 +16,11 @@ namespace GLOBALQ_ABI::levels {
 
 namespace detail {
 
-/// What all tables share: up to 127 magnitudes in (0, 1], the last one 1, and zero or minus the first below them.
+/// Common base of tables: up to 127 magnitudes in (0, 1], the last one 1, and below them zero or minus the first.
 ///
-/// locate() is the definition, for one value. The loops over many values (kernel/detail/table.hpp) do without double:
-/// between two levels "index plus fraction" is a line, whose value in float32 decides nearly always, since what rounding
-/// can do to it is bounded (slack()); where it does not, they ask locate().
+/// locate() is the definition, for one value. Loops over many values (kernel/detail/table.hpp) avoid double: between
+/// two levels, "index plus fraction" is a line. Its value in float32 has a bounded error (slack()), and nearly always
+/// decides the rounding; where it does not, the loops call locate().
 class level_table {
  public:
   static constexpr bool evenly_spaced = false;
@@ -52,20 +52,21 @@ class level_table {
   GLOBALQ_FUNCTION bool zero_free() const { return first_ != 0; }
   GLOBALQ_FUNCTION bool reversed() const { return flip_ != 0; }
   char const* name() const { return zero_free() ? "symmetric" : "table"; }
-  /// All but the values, which may change between calls and are compared by themselves.
+  /// Everything except the values, which may change between calls and are compared separately.
   std::uint64_t parameters() const {
     return std::uint64_t{size_} << 2 | (zero_free() ? 2U : 0U) | (reversed() ? 1U : 0U);
   }
   GLOBALQ_FUNCTION float extent() const { return 1.0F; }
-  /// Whether other levels have the same codes: as many, with or without zero alike.
+  /// Whether other levels have the same codes: same number, same order, both with or both without zero.
   bool alike(level_table const& other) const {
     return size_ == other.size_ && first_ == other.first_ && flip_ == other.flip_;
   }
 
-  /// Seven halvings; the fraction is taken in double, exact to 2^-52.
+  /// Bisects in seven steps; computes the fraction in double, exact to 2^-52.
   /// @pre 0 <= t <= extent()
   GLOBALQ_FUNCTION neighbors locate(float t) const {
-    std::int32_t k = 0;  // written out: an inner loop would keep the loop over values from being vectorized
+    std::int32_t k =
+        0;  // unrolled, as an inner loop would prevent the loop over values from being vectorized
     k += level_[k + 64] <= t ? 64 : 0;
     k += level_[k + 32] <= t ? 32 : 0;
     k += level_[k + 16] <= t ? 16 : 0;
@@ -83,21 +84,22 @@ class level_table {
 
   GLOBALQ_FUNCTION float value(std::uint32_t code) const { return value_[code & (capacity - 1)]; }
 
-  /// Index of a level to its code: itself or, reversed, size + 1 - index, without a branch.
+  /// The code of a level's index: the index or, reversed, size + 1 - index, without a branch.
   GLOBALQ_FUNCTION std::int32_t code_of(std::int32_t k) const {
     return k == 0 ? first_ : (k ^ flip_) + offset_;
   }
 
-  /// Levels by index, 2 behind the last; values by code; 2^24 (index + fraction) + slack() = t * slope + offset.
+  /// Levels by index, then 2s; values by code; the lines 2^24 (index + fraction) + slack() = t * slope + offset.
   /// @shape capacity
   GLOBALQ_FUNCTION float const* ascending() const { return level_; }
   GLOBALQ_FUNCTION float const* by_code() const { return value_; }
   GLOBALQ_FUNCTION float const* slopes() const { return slope_; }
   GLOBALQ_FUNCTION float const* offsets() const { return line_; }
 
-  /// The gaps of up to 8 levels by sixteen cells of t: those of equal exponent and leading bits, with all that lies below
-  /// in the lowest one. A cell, its bits shifted down, of which the lower four count, has gap[2 cell], and above the level
-  /// that follows this gap[2 cell + 1]. A shift of 0: levels are too many, or some cell has more gaps.
+  /// The gaps of up to 8 levels by sixteen cells of t. A cell has one exponent and leading mantissa bits; the lowest
+  /// cell also contains all smaller t. Its number is the lower four bits of t's bits shifted down by `shift`. t is in
+  /// gap[2 cell], or in gap[2 cell + 1] if it is at least the level between the two. shift 0: too many levels, or a
+  /// cell has more gaps.
   struct leading_bits {
     std::uint32_t lowest = 0;
     std::int32_t shift = 0;
@@ -105,18 +107,18 @@ class level_table {
   };
   leading_bits const& cells() const { return cells_; }
 
-  /// How far a line in float32 may be off, in units of 2^-24 of a gap: a power of two. It is small unless neighboring
-  /// levels are nearly equal: 2^6 for 7 even levels, 2^10 for 127.
+  /// A bound on the error of a line in float32, in units of 2^-24 of a gap: a power of two. It is small unless
+  /// neighboring levels are nearly equal: 2^6 for 7 evenly spaced levels, 2^10 for 127.
   GLOBALQ_FUNCTION std::uint32_t slack() const { return slack_; }
 
-  /// Whether lines decide often enough to be of use.
+  /// Whether lines decide often enough to be faster.
   GLOBALQ_FUNCTION bool has_lines() const { return slack_ <= 4096; }
 
  private:
-  /// With rounded slope, product, offset and sum, each to 2^-24 of itself: the slope and the product are off by t / gap
-  /// <= above / gap each, so is t = 1 where a loop makes 1 - 2^-24 of it, the offset by max(k, |below| / gap), the sum by
-  /// k + 1, and cutting it to an integer by 1. The word's lower eight bits take another, and 2 are left for what adding
-  /// slack() itself does to offset and sum.
+  /// Computes slopes, offsets and slack(). Slope, product, offset and sum each have a relative rounding error of 2^-24.
+  /// The errors are t / gap <= above / gap for the slope and for the product; the same for t = 1, which loops replace
+  /// by 1 - 2^-24; max(k, |below| / gap) for the offset; k + 1 for the sum; 1 for truncating it to an integer. The
+  /// word's lower eight bits add another 1, and 2 are left for the effect of slack() itself on offset and sum.
   void draw_lines() {
     double worst = 0;
     for (std::uint32_t k = 0; k < size_; ++k) {
@@ -135,7 +137,7 @@ class level_table {
     }
   }
 
-  /// Cells of 2^shift neighboring floats, if they do.
+  /// Sets cells() to cells of 2^shift consecutive floats, if no cell has more than two gaps.
   void find_cells(int shift) {
     if (size_ > 8) return;
     leading_bits found;
@@ -169,10 +171,10 @@ class level_table {
   std::uint32_t slack_ = 0;
   std::int32_t first_ = 0;   // code of index 0: zero, or -1: minus the first level
   std::int32_t flip_ = 0;    // -1 when code 1 is the largest level
-  std::int32_t offset_ = 0;  // size + 2 then
+  std::int32_t offset_ = 0;  // size + 2 if reversed
 };
 
-/// Checks that levels ascend to 1, with a sentence that names the first one at fault.
+/// Checks that levels ascend to 1; the error names the first wrong one.
 inline void check_ascending(std::vector<double> const& levels, double above, char const* who) {
   std::string const start = std::string("globalq: levels::") + who + ": ";
   if (levels.empty() || levels.size() > level_table::limit)
@@ -181,7 +183,7 @@ inline void check_ascending(std::vector<double> const& levels, double above, cha
   double before = above;
   for (std::size_t k = 0; k < levels.size(); ++k) {
     if (!(static_cast<float>(levels[k]) > static_cast<float>(before)))
-      throw configuration_error(start + "level " + std::to_string(levels[k]) + " does not lie above " +
+      throw configuration_error(start + "level " + std::to_string(levels[k]) + " is not above " +
                                 std::to_string(before) + "; levels must ascend strictly (as float32)");
     before = levels[k];
   }
@@ -189,7 +191,7 @@ inline void check_ascending(std::vector<double> const& levels, double above, cha
     throw configuration_error(start + "the last level is " + std::to_string(levels.back()) +
                               ", not 1; divide all levels by it");
   if (levels.front() < 0x1p-94)
-    throw configuration_error(start + "the first non-zero level lies below 2^-94; use a larger one");
+    throw configuration_error(start + "the first non-zero level is below 2^-94; use a larger one");
 }
 
 }  // namespace detail

@@ -9,10 +9,10 @@ namespace GLOBALQ_ABI::levels {
 
 /// @brief The levels k/s, k = 0..s; the code of a level is k.
 ///
-/// The only scheme whose codes can be added as integers.
-/// @tparam S  number of levels above zero, or @c dynamic. Without a number (uniform<>{}) the largest that fits is
-///            chosen where workers, schedule and wire are known.
-/// @pre       1 <= s <= 2^24: beyond that a float32 has no fraction left to round
+/// The library's only scheme whose codes can be added as integers.
+/// @tparam S  number of levels above zero, or @c dynamic. Without a number (uniform<>{}) a call uses the largest that
+///            fits workers, schedule and wire.
+/// @pre       1 <= s <= 2^24: larger float32 values have no fraction to round
 /// @source    Alistarh et al. 2017 (QSGD), section 3.1; Xin et al. (Global-QSGD), definition of Global-L_s with its
 ///            indexing corrected
 template <std::uint32_t S = dynamic>
@@ -21,8 +21,9 @@ class uniform {
   static constexpr bool evenly_spaced = true;
   static constexpr std::uint32_t limit = 1U << 24;
   static constexpr char const* name = "uniform";
-  static_assert(S <= limit,
-                "globalq: levels::uniform holds at most 2^24 levels: float32 has no fraction beyond that");
+  static_assert(
+      S <= limit,
+      "globalq: levels::uniform has at most 2^24 levels, as float32 has no fraction above; use fewer");
 
   constexpr uniform() = default;
   constexpr explicit uniform(std::uint32_t s) requires(S == dynamic) : s_(s) {}
@@ -43,7 +44,7 @@ class uniform {
     return static_cast<float>(static_cast<std::int32_t>(code));
   }
 
-  /// value() of a code with its sign, in one step.
+  /// value() of a signed code, in one step.
   GLOBALQ_FUNCTION static float signed_value(std::int32_t code) { return static_cast<float>(code); }
 
   /// The same scheme with s levels.
@@ -53,7 +54,7 @@ class uniform {
     return u;
   }
 
-  /// The same scheme with its number as data: kernels are compiled once for all numbers.
+  /// The same scheme with the number of levels as data, so that kernels are compiled once for all numbers.
   constexpr uniform<dynamic> at_run_time() const requires(S != dynamic) {
     return uniform<dynamic>().resized(size());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: which norm scales the values, and over how many of them.
+/// @brief norm: the norms by which values are scaled, of whole vectors or buckets.
 
 #include "../core/concepts.hpp"
 #include "order.hpp"
@@ -21,7 +21,7 @@ struct linf {
   constexpr double fixed_scale() const { return 0; }
 };
 
-/// @brief The norm (sum_i ||x_i||_q^p)^(1/p) over all workers: q inside a worker, p over the workers.
+/// @brief The norm (sum_i ||x_i||_q^p)^(1/p) over all workers: order q within a worker, p over the workers.
 ///
 /// @tparam Q,P  orders: 1 to 64, or globalq::infinity; or @c dynamic: given at run time
 /// @source Xin et al. (Global-QSGD), Definition 3.1, with the order of q and p that its theory uses
@@ -76,7 +76,7 @@ struct local<dynamic> {
   constexpr double fixed_scale() const { return 0; }
 };
 
-/// @brief An absolute scale: nothing is measured or exchanged for it. A larger value anywhere is an error everywhere.
+/// @brief An absolute scale; nothing is measured or exchanged. If any worker has a larger value, all workers throw.
 /// @source the step of IntSGD and of QSDP's theory
 struct fixed {
   double scale = 1;
@@ -86,15 +86,16 @@ struct fixed {
   constexpr std::uint32_t inner() const { return infinity; }
   constexpr std::uint32_t outer() const { return infinity; }
   constexpr double fixed_scale() const {
-    return scale > 0 ? scale : std::numeric_limits<double>::quiet_NaN();  // refused with the other parameters
+    return scale > 0 ? scale
+                     : std::numeric_limits<double>::quiet_NaN();  // rejected with the other parameters
   }
 };
 
 /// @brief The largest magnitude of a short bucket, rounded up to c 2^k: the shared exponent of block-scaled formats.
 ///
-/// k travels as k + 127 in one byte (E8M0), 8 bits a bucket instead of 32. The scale is less than twice the largest magnitude, and
-/// never below it: nothing is cut off, so rounding to the format's levels has no bias. (The OCP specification takes the
-/// exponent below instead, and cuts off.) float64 vectors send doubles.
+/// k travels as k + 127 in one byte (E8M0): 8 bits per bucket instead of 32. The scale is at least the largest
+/// magnitude and less than twice that: nothing is clipped, so rounding to the format's levels has no bias. (The OCP
+/// specification uses the exponent below instead, and clips.) float64 vectors send doubles.
 /// @tparam Levels  the format of the values, levels::minifloat; c is its largest value
 /// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0, sections 5 and 6
 template <class Levels>
@@ -109,7 +110,7 @@ struct shared_exponent {
 };
 
 namespace detail {
-/// The order over the workers, where there is one.
+/// The order over the workers; infinity for norms with a statistic.
 template <class Norm>
 constexpr std::uint32_t outer_of() {
   if constexpr (HasStatistic<Norm>)
@@ -121,9 +122,9 @@ constexpr std::uint32_t outer_of() {
 
 /// @brief A norm whose scale is rounded up to a power of two, so that levels 2^-k are powers of two themselves.
 ///
-/// The scale is less than twice the norm. The largest value may be rounded to it, hence beyond the range of the type where
-/// that ends below the next power of two (float16: above 2^15). Rounding up commutes with the maximum over the workers, not with a sum of powers:
-/// the norm is a local one, or a maximum over the workers.
+/// The scale is less than twice the norm. The largest value may be rounded to the scale, which overflows if the type
+/// ends below the next power of two (float16: values above 2^15). Rounding up commutes with the maximum over the
+/// workers, not with a sum of powers, so the norm must be local or a maximum over the workers.
 /// @code
 /// norm::power_of_two<norm::local<infinity>> const scale{{.bucket = 128}};
 /// @endcode
@@ -132,14 +133,15 @@ constexpr std::uint32_t outer_of() {
 template <class Norm>
 struct power_of_two : Norm {
   static constexpr bool rounds_up = true;
-  static_assert(!std::is_same_v<Norm, fixed>,
-                "globalq: norm::power_of_two rounds measured norms; give norm::fixed a power of two instead");
+  static_assert(
+      !std::is_same_v<Norm, fixed>,
+      "globalq: norm::power_of_two rounds measured norms; pass a power of two to norm::fixed instead");
   static_assert(Norm::is_local || detail::outer_of<Norm>() == infinity,
                 "globalq: norm::power_of_two needs a local norm or a maximum over the workers: norm::linf, "
                 "norm::l<Q, infinity> or norm::local; see docs/composing.md");
 };
 
-/// The order within a worker, and what scales are rounded up to.
+/// The order within a worker, and the rounding of scales.
 template <NormScheme Norm>
 constexpr order order_of(Norm const& norm) {
   order q = norm.inner();
@@ -148,9 +150,9 @@ constexpr order order_of(Norm const& norm) {
   return q;
 }
 
-/// @brief One of these norms, chosen at run time: for programs whose users name it.
+/// @brief One of these norms, chosen at run time, for example by a program's user.
 ///
-/// Whether it fits the other policies is asked when a call is made, or planned; elsewhere it is what it was made of.
+/// Whether it fits the other policies is checked when a call is set up or planned.
 struct any {
   std::uint64_t bucket = 0;
   bool is_local = false;

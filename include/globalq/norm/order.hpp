@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the order of a norm within a worker, and whether the scale that follows from it is rounded to 2^k or c 2^k.
+/// @brief norm: the order of a norm within a worker, and whether its scale is rounded up to 2^k or c 2^k.
 
 #include "../core/scale_word.hpp"
 
 namespace GLOBALQ_ABI::norm {
 
-/// @brief An order from 1 to 64, or globalq::infinity, that is a plain number wherever only the norm is asked for.
+/// @brief An order from 1 to 64, or globalq::infinity; converts to a plain number.
 struct order {
   std::uint32_t value = 0;
   float quantum =
       0;  ///< above 0: scales are rounded up to quantum * 2^k; see norm::power_of_two and shared_exponent
-  bool in_byte = false;  ///< local scales travel as their k, in one byte
+  bool in_byte = false;  ///< local scales travel as k, in one byte
 
   constexpr order() = default;
   GLOBALQ_FUNCTION constexpr order(std::uint32_t q) : value(q) {}
@@ -22,12 +22,12 @@ struct order {
 
   GLOBALQ_FUNCTION constexpr bool rounds_up() const { return quantum > 0; }
 
-  /// How scales of vectors of a type travel.
+  /// The encoding of scales for vectors of a type.
   GLOBALQ_FUNCTION constexpr scale_format format(dtype type) const {
     return in_byte ? scale_format(type, quantum) : scale_format(type);
   }
 
-  /// What values of this norm are divided by: the smallest quantum * 2^k that is not below; beyond a double: infinity.
+  /// The scale of a norm: the norm, or the smallest quantum * 2^k that is not below it; infinity on overflow of double.
   GLOBALQ_FUNCTION double scale(double norm) const {
     if (!rounds_up() || !(norm > 0) || bits_of(norm) >= double_infinity) return norm;
     double const step = static_cast<double>(quantum);

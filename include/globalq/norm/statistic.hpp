@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief norm: the statistic of a part of a vector, and how statistics are put together.
+/// @brief norm: the statistic of a part of a vector, and the merge of statistics.
 ///
-/// A statistic is the bit pattern of max|x| (so that NaN > infinity > finite survives an integer maximum) and the sum
-/// of (|x| / 2^e)^q, e the exponent of that maximum. Scaling by powers of two is exact and nothing overflows. Parts are
-/// combined along a fixed tree over blocks of 4,096 values: the same bits for every thread count and backend. Powers are
-/// taken of numbers cut to 26 bits, so that each product is exact in double and a fused multiply-add changes nothing. The
-/// loops over a block: kernel/block_statistic.hpp.
+/// A statistic is the bit pattern of max|x| (ordered as NaN > infinity > finite in an integer maximum) and the sum of
+/// (|x| / 2^e)^q, where e is the exponent of that maximum. Scaling by powers of two is exact, and nothing overflows.
+/// Parts are merged along a fixed tree over blocks of 4,096 values, so every thread count and backend gives the same
+/// bits. Factors of powers are truncated to 26 bits, so that each product is exact in double and a fused multiply-add
+/// changes nothing. kernel/block_statistic.hpp has the loops over a block.
 
 #include "../core/scale_word.hpp"
 #include "order.hpp"
@@ -38,7 +38,7 @@ GLOBALQ_FUNCTION statistic merge(statistic const& a, statistic const& b, std::ui
   r.max_bits = a.max_bits < b.max_bits ? b.max_bits : a.max_bits;
   if (q == infinity || !r.finite()) return r;
   int const e = r.exponent();
-  // the smaller part is scaled down by an exact power of two; what underflows is below any rounding
+  // the smaller part is scaled down by an exact power of two; a part that underflows is below any rounding
   auto const scaled = [&](statistic const& s) {
     if (s.max_bits == 0) return 0.0;
     std::int64_t const shift = static_cast<std::int64_t>(q) * (s.exponent() - e);
@@ -51,7 +51,7 @@ GLOBALQ_FUNCTION statistic merge(statistic const& a, statistic const& b, std::ui
 
 namespace detail {
 
-/// A double cut to 26 significant bits: the product of two such is exact.
+/// A double truncated to 26 significant bits: the product of two of them is exact.
 GLOBALQ_FUNCTION double cut26(double x) { return double_of(bits_of(x) & ~std::uint64_t{0x7ffffff}); }
 
 /// NaN as the one quiet NaN, everything else exact.
@@ -64,7 +64,7 @@ GLOBALQ_FUNCTION std::uint64_t as_double_bits(float x) {
 
 }  // namespace detail
 
-/// f(power), which takes |z| as a double to |z|^q. q is finite.
+/// Calls f(power), where power(|z|) is |z|^q in double. q is finite.
 template <class F>
 GLOBALQ_FUNCTION void with_power(std::uint32_t q, F const& f) {
   if (q == 1)
@@ -90,7 +90,7 @@ GLOBALQ_FUNCTION double add_up(double const* partial) {
   return s[0];
 }
 
-/// The exponent to load values with so that their magnitudes are below 2, within what load() takes.
+/// The exponent with which load() scales values so that their magnitudes are below 2, within load()'s range.
 GLOBALQ_FUNCTION int load_exponent(dtype type, int exponent) {
   int const low = type == dtype::float64 ? -1022 : -126, high = type == dtype::float64 ? 1023 : 127;
   int const e = -exponent;
@@ -100,20 +100,20 @@ GLOBALQ_FUNCTION int load_exponent(dtype type, int exponent) {
 /// Largest order for which powers of any float32 fit a double: 2^(-149 * 6) is normal.
 inline constexpr std::uint32_t max_unscaled_order = 6;
 
-/// x^(1/q), the same bits wherever it is computed: sqrt, or a fixed number of Newton steps in +, * and /.
+/// x^(1/q), with the same bits on every machine: sqrt, or a fixed number of Newton steps in +, * and /.
 /// @pre x = 0 or 1 <= x < 2^1000, 1 <= q <= 64
 GLOBALQ_FUNCTION double root(double x, std::uint32_t q) {
   if (q == 1 || x == 0) return x;
   if (q == 2) return rounded(std::sqrt(x));
   double const order = static_cast<double>(q);
   double y = globalq::power_of_two(exponent_of(x) / static_cast<int>(q) +
-                                   1);  // from above: Newton falls monotonically
+                                   1);  // start above the root, so that the iteration falls monotonically
   for (std::uint32_t step = 0; step < 16 + 2 * q; ++step) {
     double power = 1;
     for (std::uint32_t k = 1; k < q; ++k) power = rounded(power * y);
     double const quotient = rounded(x / power);
     double const rest = rounded((order - 1) * y);
-    y = rounded(rounded(rest + quotient) / rounded(order));  // else -ffast-math multiplies by a reciprocal
+    y = rounded(rounded(rest + quotient) / rounded(order));  // -ffast-math would multiply by a reciprocal
   }
   return y;
 }
@@ -126,10 +126,10 @@ GLOBALQ_FUNCTION double relative_norm(statistic const& s, std::uint32_t q) {
   double const max = rounded(top * tiny);  // in [1, 2)
   if (q == infinity) return max;
   double const r = root(s.sum, q);
-  return r < max ? max : r;  // a norm is never below its largest coordinate, whatever was rounded
+  return r < max ? max : r;  // despite rounding, never below the largest coordinate
 }
 
-/// The scale of a part times 2^-wide: ||x||_q, or the power of two above it; rounded up to what travels.
+/// The scale of a part times 2^-wide: ||x||_q, rounded up by the order and to the encoding of scales.
 GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int wide) {
   if (s.max_bits == 0) return 0;
   int const e = s.exponent() - wide;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: the door of the codes of variable length: blocks of codes to as few bytes as they need.
+/// @brief wire: the concept of variable-length codes, which encode blocks of codes.
 ///
-/// A block code turns at most block_values codes into bytes and back; coded.hpp makes the body of a frame of them. Codes
-/// are lanes as everywhere: signed integers, sign and magnitude of a level, 0 for the level zero.
+/// A block code converts at most block_values codes to bytes and back; coded.hpp builds the body of a frame from
+/// blocks. Codes are lanes as everywhere: signed integers, sign and magnitude of a level, 0 for the level zero.
 
 #include "../core/concepts.hpp"
 
@@ -20,20 +20,21 @@ static_assert(std::endian::native == std::endian::little,
 /// The most codes of one block.
 inline constexpr int block_values = 4096;
 
-/// What encode() returns for a block that does not fit into the room it was given.
+/// encode() returns this for a block that does not fit into its output.
 inline constexpr std::size_t too_long = ~std::size_t{0};
 
-/// @brief Codes of a block to bytes of variable length and back; a small value, called on the host only.
+/// @brief Converts the codes of a block to bytes of variable length and back. A small value type, for the host only.
 ///
-/// - `name()`, `identifier()`: in words, and in the header of a frame; identifiers from 64 on.
-/// - `largest_code()`: the largest magnitude of a code that it can take.
-/// - `make_table(counts, max_code)`: what all blocks of a frame share, from how often each code occurs
-///   (`counts[code + max_code]`); empty where there is nothing to share.
-/// - `table_bytes`, `write_table`, `read_table`: how it travels. read_table returns true for bad bytes.
-/// - `encode(table, codes, count, out, room)`: the bytes written, at most @c room, or too_long; nothing outside
-///   [out, out + room) is written.
-/// - `decode(table, in, count, max_code, codes)`: true for bytes that encode() could not have written for codes up to
-///   max_code. Reads nothing outside @c in and writes nothing outside codes[0, count), whatever the bytes are.
+/// - `name()`, `identifier()`: its name, and its number in the header of a frame, at least 64.
+/// - `largest_code()`: the largest magnitude of a code that it can encode.
+/// - `make_table(counts, max_code)`: the table that all blocks of a frame share, from the frequencies of codes
+///   (`counts[code + max_code]`); an empty type if there is no table.
+/// - `table_bytes`, `write_table`, `read_table`: convert the table to bytes and back. read_table returns true for bad
+///   bytes.
+/// - `encode(table, codes, count, out, room)`: returns the bytes written, at most @c room, or too_long; writes nothing
+///   outside [out, out + room).
+/// - `decode(table, in, count, max_code, codes)`: returns true for bytes that encode() could not have written for codes
+///   up to max_code. Reads nothing outside @c in and writes nothing outside codes[0, count), whatever the bytes are.
 template <class C>
 concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<typename C::lane> &&
     std::is_trivially_copyable_v<typename C::table> &&

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: a CRC of 32 bits that vectorizes without an instruction for it.
+/// @brief wire: a 32-bit CRC that vectorizes without a CRC instruction.
 ///
-/// A CRC treats bytes as a polynomial over GF(2) and returns its remainder modulo a polynomial P of degree 32. Any P
-/// detects every single flipped bit and every burst of up to 32 bits, because P cannot divide them; the order of x modulo P
-/// is 2^32 - 1 here, so two flipped bits at any distance below 512 MiB are detected as well. All other damage passes with a
-/// probability of 2^-32. This P divides x^1537 + x + 1. Hence 48 words can be summed side by side: a stripe of 1,536 bits
-/// later each sum is multiplied by x^1536 = 1 + x^-1, which is two shifts, an and, and two exclusive ors, for whole vectors.
+/// A CRC treats bytes as a polynomial over GF(2) and returns its remainder modulo a polynomial P of degree 32. It
+/// detects every single flipped bit and every burst of up to 32 bits, because P cannot divide them. The order of x
+/// modulo P is 2^32 - 1, so two flipped bits at any distance below 512 MiB are detected as well. Other damage passes
+/// with a probability of 2^-32. This P divides x^1537 + x + 1. Hence 48 words can be summed in parallel: for each
+/// stripe of 1,536 bits, a sum is multiplied by x^1536 = 1 + x^-1: two shifts, an AND and two XORs on whole vectors.
 
 #include "../core/arithmetic.hpp"
 
@@ -24,9 +24,10 @@ inline constexpr std::size_t checksum_bytes = 4;
 
 namespace detail {
 
-/// x^32 + this: the generator, its highest power in bit 31.
+/// The generator without x^32, its highest power in bit 31.
 inline constexpr std::uint32_t crc_generator = 0xf9057907U;
-/// The same as remainders are kept: bit b belongs to x^(31 - b), as in all CRCs that read the lowest bit first.
+/// The same in the bit order of remainders: bit b is the coefficient of x^(31 - b), as in all CRCs that read the lowest
+/// bit first.
 inline constexpr std::uint32_t crc_low = [] {
   std::uint32_t r = 0;
   for (int b = 0; b < 32; ++b) r |= (crc_generator >> b & 1U) << (31 - b);
@@ -35,7 +36,7 @@ inline constexpr std::uint32_t crc_low = [] {
 /// x^-1 = (x^32 + generator - 1) / x.
 inline constexpr std::uint32_t crc_inverse = crc_low << 1 | 1U;
 
-/// What a byte adds to the remainder with k bytes behind it.
+/// [k][byte]: the remainder of a byte that k bytes follow.
 inline constexpr std::array<std::array<std::uint32_t, 256>, 4> crc_of_byte = [] {
   std::array<std::array<std::uint32_t, 256>, 4> all{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -48,7 +49,7 @@ inline constexpr std::array<std::array<std::uint32_t, 256>, 4> crc_of_byte = [] 
   return all;
 }();
 
-/// The remainder after some bytes more.
+/// The remainder after further bytes.
 inline std::uint32_t crc_after(std::uint32_t crc, std::span<std::byte const> bytes) {
   for (; bytes.size() >= 4; bytes = bytes.subspan(4)) {
     std::uint32_t word = 0;
@@ -64,7 +65,7 @@ inline std::uint32_t crc_after(std::uint32_t crc, std::span<std::byte const> byt
 
 inline constexpr std::size_t crc_words = 48, stripe_bytes = 4 * crc_words;
 
-/// One stripe that leaves the same remainder as all of them: the sums.
+/// Computes one stripe, the sums, that has the same remainder as all stripes.
 /// @pre stripes > 0
 GLOBALQ_LOOP void sum_stripes(std::byte const* bytes, std::size_t stripes, std::uint32_t start,
                               std::uint32_t* sums) {
@@ -83,9 +84,9 @@ GLOBALQ_LOOP void sum_stripes(std::byte const* bytes, std::size_t stripes, std::
 
 }  // namespace detail
 
-/// @brief The CRC of some bytes, wherever they lie.
-/// @param start  the remainder to begin with: different ones give different results
-/// @complexity   O(bytes), at the speed of memory
+/// @brief The CRC of some bytes, at any alignment.
+/// @param start  the initial remainder: different ones give different results
+/// @complexity   O(bytes), at memory bandwidth
 inline std::uint32_t checksum(std::span<std::byte const> bytes, std::uint32_t start) {
   std::size_t const stripes = bytes.size() / detail::stripe_bytes;
   if (stripes > 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: the body of a frame of variable length: blocks, each in a code or in fixed width, and where they begin.
+/// @brief wire: the body of a variable-length frame: an index, and blocks in variable or fixed width.
 
 #include "../core/codec.hpp"
 #include "../core/error.hpp"
@@ -18,7 +18,7 @@ namespace GLOBALQ_ABI::wire {
 
 namespace detail {
 
-/// The bytes of wire::int16 where they need not be aligned: blocks begin at any byte.
+/// wire::int16 without alignment, because blocks begin at any byte.
 struct unaligned_int16 {
   using lane = std::int16_t;
   GLOBALQ_FUNCTION static std::uint64_t bytes(std::uint64_t n) { return 2 * n; }
@@ -31,7 +31,7 @@ struct unaligned_int16 {
   }
 };
 
-/// The form of fixed width that a block falls back to: the fewest bits that wire::packed needs, or wire::int16.
+/// The fixed-width format that a block falls back to: wire::packed with the fewest bits, or wire::int16.
 template <class Lane>
 using fixed_width = std::conditional_t<sizeof(Lane) == 1, packed<>, unaligned_int16>;
 template <class Lane>
@@ -42,7 +42,7 @@ fixed_width<Lane> make_fixed_width(std::uint32_t max_code, bool zero_free) {
     return {};
 }
 
-/// Calls it.
+/// Packs and unpacks blocks in fixed width.
 template <class Lane>
 struct in_fixed_width {
   fixed_width<Lane> form;
@@ -65,26 +65,26 @@ struct in_fixed_width {
 
 /// @brief Any number of codes as blocks of block_values, encoded and decoded in parallel.
 ///
-/// A block whose code is not shorter than fixed width is sent in fixed width, so a body is never longer than that plus 2
-/// bytes a block and the table: what a receiver has to have room for.
+/// A block that would not be shorter than in fixed width is sent in fixed width. A body is thus at most that long plus
+/// 2 bytes per block and the table; a receiver needs that much memory.
 /// @shape a body
 /// | bytes | content |
 /// | --- | --- |
 /// | 0.. | the table of the code: table_bytes(max_code) |
-/// | then | for each block two bytes, little-endian: bytes of its code, or 0: it is in fixed width |
+/// | then | for each block two bytes, little-endian: the length of its code in bytes, or 0 if it is in fixed width |
 /// | then | the blocks |
-/// No codes: no bytes.
+/// Without codes, a body is empty.
 /// @tparam Code   a BlockCode
-/// @tparam Fixed  how blocks are packed in fixed width
-/// @determinism the bytes depend on the codes only
+/// @tparam Fixed  packs and unpacks blocks in fixed width
+/// @determinism the bytes depend only on the codes
 template <BlockCode Code, class Fixed = detail::in_fixed_width<typename Code::lane>>
 class coded {
  public:
   using lane = typename Code::lane;
 
   /// @param max_code   the largest magnitude that occurs
-  /// @param zero_free  0 does not occur: the levels have no zero
-  /// @throws configuration_error when max_code is 0 or more than the code can take
+  /// @param zero_free  0 does not occur, because zero is not a level
+  /// @throws configuration_error when max_code is 0 or above Code::largest_code()
   coded(Code code, std::uint32_t max_code, bool zero_free = false)
       : code_(code), max_code_(checked(max_code)), zero_free_(zero_free), dense_(max_code, zero_free) {}
 
@@ -95,22 +95,23 @@ class coded {
 
   /// @brief Writes a body.
   /// @param on     calls f(i) for all i in [0, n), in any order: on.items(n, f), as kernel::host_executor does
-  /// @param codes  count of them, of magnitude up to max_code
-  /// @param out    at least capacity(count) bytes; what is behind the body is left as it was or overwritten
+  /// @param codes  @p count codes of magnitude up to max_code
+  /// @param out    at least capacity(count) bytes; those after the body may be overwritten
   /// @returns      the bytes of the body
   /// @complexity   O(count); no memory is allocated after the first call of a length
   /// @throws configuration_error when @p out is too short
   template <class Executor>
   std::size_t encode(Executor const& on, lane const* codes, std::uint64_t count, std::span<std::byte> out) {
     if (out.size() < capacity(count))
-      globalq::detail::fail<configuration_error>(
-          {"globalq: wire::coded: ", out.size(), " bytes for a body of up to ", capacity(count)});
+      globalq::detail::fail<configuration_error>({"globalq: wire::coded: the output has ", out.size(),
+                                                  " bytes and needs ", capacity(count),
+                                                  "; pass capacity(count) bytes"});
     if (count == 0) return 0;
     std::uint64_t const blocks = blocks_of(count);
     make_table(on, codes, count);
     code_.write_table(table_, max_code_, out.data());
 
-    // each block to a place of its own, then together, while they are in the cache
+    // encode each block to its own place, then copy them together while they are in the cache
     std::span<std::byte> const scratch =
         scratch_.get(static_cast<std::size_t>(std::min(blocks, together)) * stride());
     places_.resize(std::min(blocks, together));
@@ -144,7 +145,7 @@ class coded {
   /// @brief Reads a body.
   /// @param in     exactly the body
   /// @param codes  room for count codes; unspecified when the bytes are bad
-  /// @returns      true for bytes that encode() could not have written. Nothing outside @p in and @p codes is touched.
+  /// @returns      true for bytes that encode() could not have written. Accesses nothing outside @p in and @p codes.
   /// @complexity   O(count); no memory is allocated after the first call of a length
   template <class Executor>
   bool decode(Executor const& on, std::span<std::byte const> in, std::uint64_t count, lane* codes) {
@@ -180,10 +181,10 @@ class coded {
   std::uint32_t max_code() const { return max_code_; }
 
  private:
-  /// Blocks that are encoded before they are put together: few enough for the caches, so that their bytes are not fetched
-  /// from memory again, and many enough that threads rarely wait for each other.
+  /// Blocks that are encoded before they are copied together: few enough to stay in the caches, and many enough that
+  /// threads rarely wait for each other.
   static constexpr std::uint64_t together = 1024;
-  /// Counts are kept by so many shares of the blocks.
+  /// The most shares of the blocks with their own counts.
   static constexpr std::uint64_t most_shares = 64;
 
   struct place {
@@ -193,9 +194,9 @@ class coded {
 
   static std::uint32_t checked(std::uint32_t max_code) {
     if (max_code == 0 || max_code > Code::largest_code())
-      globalq::detail::fail<configuration_error>({"globalq: wire::coded: codes up to ", max_code,
-                                                  "; this code takes 1 to ", Code::largest_code(),
-                                                  " with lanes of ", 8 * sizeof(lane), " bits"});
+      globalq::detail::fail<configuration_error>({"globalq: wire::coded: the largest code is ", max_code,
+                                                  "; use 1 to ", Code::largest_code(), " with lanes of ",
+                                                  8 * sizeof(lane), " bits"});
     return max_code;
   }
 
@@ -208,7 +209,7 @@ class coded {
   std::size_t head_bytes(std::uint64_t count) const {
     return code_.table_bytes(max_code_) + 2 * blocks_of(count);
   }
-  /// Bytes between the blocks while they are not placed yet.
+  /// Distance of the blocks in the scratch memory, in bytes.
   std::size_t stride() const { return dense_.bytes(block_values); }
 
   std::size_t bytes_of(place const& p, std::uint64_t block, std::uint64_t count) const {
@@ -235,7 +236,7 @@ class coded {
     }
   }
 
-  /// Four counters for each code: equal codes that follow each other do not wait for one another's sums.
+  /// Uses four counters for each code, so that consecutive equal codes do not wait for each other's sums.
   void count_block(lane const* codes, int n, std::uint64_t* counts) const {
     constexpr std::size_t range = std::size_t{2} * (Code::largest_code() + 1);
     std::uint16_t four[4][range];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: Elias codes: short words for small codes and short gaps, without a table to agree on.
+/// @brief wire: Elias codes: short codewords for small codes and short gaps, without a table.
 
 #include "block_code.hpp"
 #include "detail/compact.hpp"
@@ -12,14 +12,15 @@ namespace GLOBALQ_ABI::wire {
 
 /// @brief QSGD's code: Elias's omega code of gaps and levels (sparse form) or of levels alone (dense form).
 ///
-/// The dense form has for each code the word omega(|code| + 1), and a sign behind it unless the code is 0; the sparse form
-/// for each non-zero omega(distance to the non-zero before), a sign, omega(|code|), and at the end of a stream
-/// omega(distance to one behind its last code). The encoder takes the shorter one; the dense one when both are equal. Of
-/// non-zeros, those that are rare share one stream: directory and ends of four would be longer than what they hold.
+/// The dense form has for each code omega(|code| + 1), followed by a sign unless the code is 0. The sparse form has for
+/// each non-zero omega(distance to the previous non-zero), a sign and omega(|code|), and at the end of a stream
+/// omega(distance to the position after its last code). The encoder uses the shorter form; the dense one if both are
+/// equal. Few non-zeros share one stream, because directory and ends of four streams would be longer than the codes.
 /// @shape a block
 /// | bytes | content |
 /// | --- | --- |
-/// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (up to one_stream_up_to non-zeros of streams_from codes or more) |
+/// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (up to one_stream_up_to non-zeros of streams_from codes or
+/// more) |
 /// | 1.. | streams as in detail/streams.hpp; form 2 has one |
 /// @tparam Lane  std::int8_t or std::int16_t
 /// @source Alistarh et al. 2017, section 3.1; docs/theory.md has the bounds on the length
@@ -33,7 +34,7 @@ class elias {
   static constexpr std::uint64_t parameters() { return sizeof(Lane); }
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 64 : 65; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
-  /// Non-zeros of a block that are written in one stream.
+  /// The most non-zeros of a block that are written in one stream.
   static constexpr int one_stream_up_to = 256;
 
   table make_table(std::span<std::uint64_t const>, std::uint32_t) const { return {}; }
@@ -72,14 +73,14 @@ class elias {
   static constexpr std::byte dense{0}, sparse{1}, sparse_one_stream{2};
   static constexpr int longest_word = sizeof(Lane) == 1 ? 15 : 24;  // of a code in dense form
 
-  /// Words of what is frequent; the rest is computed.
+  /// Codewords of small codes and gaps; the others are computed.
   static constexpr int near_codes = 128, near_gaps = 256;
   struct tables {
-    detail::codeword dense[2 * near_codes];  ///< by code, those below zero behind the others
+    detail::codeword dense[2 * near_codes];  ///< by code; negative codes follow the others
     detail::codeword signed_level[2 * near_codes];
     detail::codeword gap[near_gaps];
     detail::table_entry dense_entries[1 << detail::table_bits];
-    /// Of a gap, a sign and a level together: level * 1024 + gap * 64 + length.
+    /// A gap, a sign and a level together: level * 1024 + gap * 64 + length.
     detail::table_entry unit_entries[1 << detail::table_bits];
   };
 
@@ -143,7 +144,7 @@ class elias {
                            : detail::omega(static_cast<std::uint32_t>(gap));
   }
 
-  /// A word of the dense form that the table does not hold.
+  /// Reads a codeword of the dense form that is not in the table.
   static int read_dense(std::uint64_t word, lane& code) {
     detail::omega_value const v = detail::read_omega(word);
     if (v.length == 0 || v.value < 2 || v.value > largest_code() + 1) return 0;
@@ -153,7 +154,7 @@ class elias {
     return v.length + 1;
   }
 
-  /// Bytes of both forms: what the dense one takes, and the least that the sparse one could.
+  /// Bytes of both forms: exact for the dense one, a lower bound for the sparse one.
   struct lengths {
     std::size_t dense, sparse;
   };
@@ -169,8 +170,8 @@ class elias {
     bytes.sparse = 1 + (bytes.sparse + 7) / 8;
     return bytes;
   }
-  /// A word's length is a staircase of its code: its steps, counted for all codes together. In the sparse form the gaps
-  /// are counted as if they were 1.
+  /// The length of a codeword is a step function of its code; this sums the steps over all codes. In the sparse form,
+  /// gaps count as if they were 1.
   GLOBALQ_LOOP static lengths measure_stream(lane const* codes, int count) {
     using word = std::make_unsigned_t<Lane>;
     lengths bits{0, 0};
@@ -199,13 +200,13 @@ class elias {
     return bits;
   }
 
-  /// Form and streams of the dense form. Not inlined: the sparse form is a loop that needs all registers.
+  /// Writes form and streams of the dense form. Not inlined, because the loop of the sparse form needs all registers.
   [[gnu::noinline]] static std::byte* encode_dense(lane const* codes, int count, std::byte* out) {
     out[0] = dense;
     return detail::write_prefix_code<longest_word>(codes, count, out + 1,
                                                    [](lane code) { return dense_word(code); });
   }
-  /// The same of the sparse form.
+  /// The same for the sparse form.
   static std::byte* encode_sparse(lane const* codes, int count, std::byte* out) {
     std::uint16_t at[block_values + detail::compact_slack];
     int const non_zeros = detail::compaction::positions(codes, count, at);
@@ -228,11 +229,11 @@ class elias {
     });
   }
 
-  /// A non-zero of the sparse form, or what looks like one.
+  /// A non-zero of the sparse form, possibly invalid.
   struct unit {
-    int gap, gap_length;  ///< length 0: no number
-    std::int32_t code;    ///< 0: no number
-    int length;           ///< of all three words
+    int gap, gap_length;  ///< length 0: invalid
+    std::int32_t code;    ///< 0: invalid
+    int length;           ///< of gap, sign and level
   };
   /// @param word  at least 44 bits
   [[gnu::noinline]] static unit read_unit(std::uint64_t word) {
@@ -250,7 +251,7 @@ class elias {
     lane* codes;
     int at, end;
 
-    /// The next non-zero. @returns false at the end, where at == end unless the bits are bad
+    /// Reads the next non-zero. @returns false at the end of the stream; at == end then, unless the bits are bad
     GLOBALQ_ALWAYS_INLINE bool next(detail::table_entry const* entries) {
       std::int32_t const e = entries[bits.word() >> (64 - detail::table_bits)];
       int to = at + ((e >> 6) & 15), length = e & 63;
@@ -313,7 +314,7 @@ class elias {
     }
     if (bad) return true;
     if (count < detail::streams_from) return false;
-    // the number of streams is not the sender's choice
+    // the number of non-zeros determines the number of streams
     int const zeros = detail::zeros(codes, count);
     return (streams == 1) != (count - zeros <= one_stream_up_to);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: frames that are not what was expected.
+/// @brief wire: checks of frames, and their errors.
 
 #include "frame.hpp"
 

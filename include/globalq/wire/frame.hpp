@@ -7,15 +7,19 @@
 /// | --- | --- |
 /// | 0..1 | 'g', 'q' |
 /// | 2 | version of the format |
-/// | 3 | wire format of the codes: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: several frames, of a group or with a tail |
+/// | 3 | wire format: 1, 2, 3: int8, int16, int32; 16 + B: packed B bits; 32: float32; 64..: see below; 0: several
+/// frames, of a group or with float32 numbers |
 /// | 4..7 | number of workers summed, little-endian |
 /// | 8..13 | number of values, little-endian |
-/// | 14..15 | what else decoding depends on, little-endian: bits 0 and 1: how scales travel (0: none do; 1: a byte each; 2: 4 bytes; 3: a double); bits 2 to 15: a hash of levels, bucket, fixed unit, shift and form of scales; all 0 in wire formats 0 and 32 |
-/// | 16.. | scales (norm::local; in vector_codec all but norm::fixed): 4 bytes each, see core/scale_word.hpp (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
+/// | 14..15 | frame_traits, little-endian: bits 0 and 1: bytes of a scale (0: no scales; 1: 1; 2: 4; 3: 8, a double);
+/// bits 2 to 15: a hash of levels, bucket, fixed scale, shift and encoding of scales; all 0 in wire formats 0 and 32 |
+/// | 16.. | scales (norm::local; in vector_codec all norms but norm::fixed): 4 bytes each, see core/scale_word.hpp
+/// (float64 vectors: a double each; norm::shared_exponent: a byte), padded to 16 |
 /// | then | codes |
-/// | then | frames of vector_codec: a checksum of all before, 4 bytes, little-endian, unless turned off; see wire/checksum.hpp |
+/// | then | in frames of vector_codec: a checksum of all bytes before it, 4 bytes, little-endian, unless disabled; see
+/// wire/checksum.hpp |
 ///
-/// Frames whose length only their maker knows (wire formats 64 and above) have a header of 32 bytes:
+/// Frames of variable length (wire formats 64 and above) have a header of 32 bytes:
 ///
 /// | bytes | content |
 /// | --- | --- |
@@ -41,7 +45,7 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::uint8_t format_version = 2;
 inline constexpr std::uint8_t float32_identifier = 32;
 inline constexpr std::size_t header_bytes = 16;
-inline constexpr std::size_t long_header_bytes = 32;  ///< of frames that differ in length
+inline constexpr std::size_t long_header_bytes = 32;  ///< of frames of variable length
 
 /// The first bytes of a frame.
 struct frame_header {
@@ -53,11 +57,12 @@ struct frame_header {
 };
 static_assert(sizeof(frame_header) == header_bytes);
 
-/// What decoding depends on besides the wire format: the form of scales in bits 0 and 1, and a hash. A header has 16 bits.
+/// Properties that decoding depends on besides the wire format: the bytes of a scale in bits 0 and 1, and a hash. A
+/// header contains the low 16 bits.
 using frame_traits = std::uint64_t;
 
-/// @param scales  how they travel; null: they don't
-/// @param hash    of all else
+/// @param scales  the encoding of scales; null: frames contain none
+/// @param hash    of all other properties
 constexpr frame_traits traits_of(scale_format const* scales, std::uint64_t hash) {
   unsigned const form =
       scales == nullptr ? 0U : (scale_bytes(*scales) == 8 ? 3U : (scale_bytes(*scales) == 4 ? 2U : 1U));
@@ -69,7 +74,7 @@ constexpr frame_traits traits_of(scale_format const* scales, std::uint64_t hash)
 constexpr std::uint64_t word_of_values(std::uint64_t count, frame_traits traits) {
   return count | traits << 48;
 }
-/// The number of values in it.
+/// The number of values in the second word of a header.
 GLOBALQ_FUNCTION constexpr std::uint64_t values_of_word(std::uint64_t word) {
   return word & ((std::uint64_t{1} << 48) - 1);
 }
@@ -79,15 +84,15 @@ GLOBALQ_FUNCTION constexpr std::size_t scale_section(std::uint64_t scales, scale
   return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 
-/// Bytes that a frame takes inside of another one.
+/// Bytes that a frame occupies inside another one.
 constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
-/// Zeros what is behind a frame there: what memory held before does not travel.
-/// @param room  the frame's and the rest of the other one's
+/// Zeros the padding after such a frame, so that old contents of memory are not sent.
+/// @param room  from the frame to the end of the other one
 inline void pad(std::span<std::byte> room, std::size_t bytes) {
   std::memset(room.data() + bytes, 0, padded(bytes) - bytes);
 }
 
-/// The bytes of a scale, for an error.
+/// The bytes of a scale, as text for an error.
 GLOBALQ_DECL std::string scales_named(frame_traits traits);
 
 inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int terms, std::uint64_t count,
@@ -99,20 +104,20 @@ inline void write_header(std::span<std::byte> frame, std::uint8_t wire, int term
   std::memcpy(frame.data(), &h, sizeof h);
 }
 
-/// Writes what follows the header of a frame that tells its length.
+/// Writes the length into a long header.
 inline void write_length(std::span<std::byte> frame, std::uint64_t bytes) {
   std::uint64_t const words[2] = {bytes, 0};
   std::memcpy(frame.data() + header_bytes, words, sizeof words);
 }
 
-/// Reads how long a frame is of which the first long_header_bytes have arrived.
-/// @param least,most  what a frame of this segment can have
-/// @throws frame_error when it says anything else
+/// Reads the length of a frame whose first long_header_bytes have arrived.
+/// @param least,most  limits of a frame of this segment, in bytes
+/// @throws frame_error when the length is outside the limits
 GLOBALQ_DECL std::size_t read_length(std::span<std::byte const> frame, int worker, std::size_t least,
                                      std::size_t most);
 
-/// Checks that a frame is what the receiver expects, before anything is read or written.
-/// @throws frame_error naming what differs
+/// Checks that the header of a frame is as expected, before anything else is read or written.
+/// @throws frame_error that names the mismatch
 GLOBALQ_DECL void check_header(source const& from, std::uint8_t wire, std::uint64_t count, std::size_t bytes,
                                frame_traits traits = 0);
 

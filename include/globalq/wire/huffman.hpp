@@ -14,15 +14,17 @@
 
 namespace GLOBALQ_ABI::wire {
 
-/// @brief A prefix code fitted to how often each code occurs; only the lengths of its words travel.
+/// @brief An optimal prefix code for the frequencies of the codes; only the lengths of its codewords travel.
 ///
-/// Words belong to signed codes. Words of levels with a sign bit behind those of non-zeros, as published, are one such
-/// code, so the best one is never longer, and reading is one look-up either way.
-/// Words have at most 12 bits (package-merge gives the best such code): at most H + 1 + log2(1 / (1 - m / 4096)) bits a
-/// value for entropy H of the signed codes and m of them that occur; for int8 lanes at most H(level) + 1.1 and a bit for
-/// each non-zero. Without the limit it is H + 1; where no code is rarer than 1 in 610 the limit changes nothing.
+/// Each signed code has a codeword. The published code, codewords of levels followed by a sign bit for non-zeros, is a
+/// special case, so the optimal code is never longer; decoding is one table look-up either way.
+/// Codewords have at most 12 bits, and package-merge gives the best such code. Its length is at most
+/// H + 1 + log2(1 / (1 - m / 4096)) bits per value, for entropy H of the signed codes and m codes that occur; for int8
+/// lanes at most H(level) + 1.1 and one bit per non-zero. Without the limit of 12 bits the bound is H + 1. If no code
+/// is rarer than 1 in 610, the limit changes nothing.
 /// @tparam Lane  std::int8_t: codes up to 127; std::int16_t: up to 511
-/// @shape a block: streams as in detail/streams.hpp; a table: 4 bits a code from -max_code on, the length of its word or 0
+/// @shape a block: streams as in detail/streams.hpp; a table: 4 bits per code from -max_code on, its codeword's length
+///    or 0
 /// @source Faghri et al. 2020, appendix D; Larmore and Hirschberg 1990 (package-merge)
 template <class Lane = std::int8_t>
 class huffman {
@@ -35,28 +37,28 @@ class huffman {
   static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 66 : 67; }
   static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 511; }
 
-  /// The words of all codes, and what the bits that begin with each word stand for.
+  /// The codewords of all codes, and the decoding table by leading bits.
   struct table {
     std::uint8_t lengths[2 * largest_code() + 1];      ///< by code + max_code; 0: the code does not occur
-    detail::codeword words[2 * (largest_code() + 1)];  ///< by code, those below zero behind the others
+    detail::codeword words[2 * (largest_code() + 1)];  ///< by code; negative codes follow the others
     detail::table_entry entries[1 << longest_word];
   };
 
-  /// @param counts  how often each code occurs: 2 * max_code + 1 of them, for -max_code first
-  /// @returns the best words for these counts. A code that does not occur gets none: a block that has it nevertheless is
-  ///          too_long. Add one to each count when they are those of a sample.
-  /// @throws configuration_error when max_code is 0 or beyond largest_code(), or counts has another size
+  /// @param counts  frequencies of the 2 * max_code + 1 codes from -max_code on
+  /// @returns the optimal codewords for these counts. A code with count 0 has none; encode() returns too_long for a
+  ///          block that contains it. Add one to each count if they come from a sample.
+  /// @throws configuration_error when max_code is 0 or above largest_code(), or counts has another size
   /// @complexity O(m log m + 12 m), no allocation
-  /// @determinism the same counts give the same words everywhere; ties are decided by the order of codes
+  /// @determinism the same counts give the same codewords everywhere; the order of codes breaks ties
   table make_table(std::span<std::uint64_t const> counts, std::uint32_t max_code) const {
     if (max_code == 0 || max_code > largest_code())
-      throw configuration_error("globalq: wire::huffman: codes up to " + std::to_string(max_code) +
-                                "; with this lane it takes 1 to " + std::to_string(largest_code()) +
-                                ", wire::elias takes more");
+      throw configuration_error("globalq: wire::huffman: the largest code is " + std::to_string(max_code) +
+                                "; with this lane use 1 to " + std::to_string(largest_code()) +
+                                ", or wire::elias");
     std::size_t const symbols = 2 * max_code + 1;
     if (counts.size() != symbols)
       throw configuration_error("globalq: wire::huffman: " + std::to_string(counts.size()) +
-                                " counts instead of " + std::to_string(symbols));
+                                " counts; pass 2 * max_code + 1 = " + std::to_string(symbols));
     table t;
     detail::package_merge<2 * largest_code() + 1, longest_word> merge;
     merge(counts, std::span(t.lengths, symbols));
@@ -73,7 +75,7 @@ class huffman {
     }
   }
 
-  /// @returns true unless the lengths are those of a complete prefix code
+  /// @returns false if the lengths form a complete prefix code
   bool read_table(std::byte const* in, std::uint32_t max_code, table& t) const {
     if (max_code == 0 || max_code > largest_code()) return true;
     std::uint32_t sum = 0;
@@ -124,8 +126,8 @@ class huffman {
     return static_cast<std::uint32_t>(code) & (2 * (largest_code() + 1) - 1);
   }
 
-  /// Words and entries from lengths: shorter words first, words of one length in the order of codes.
-  /// @pre the lengths are those of a complete prefix code
+  /// Computes codewords and entries from lengths: shorter codewords first, those of one length in the order of codes.
+  /// @pre the lengths form a complete prefix code
   static void build(std::uint32_t max_code, table& t) {
     for (detail::codeword& w : t.words) w = absent;
     std::uint32_t next[longest_word + 1] = {}, number[longest_word + 1] = {};

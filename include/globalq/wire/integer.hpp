@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: one two's-complement integer a code; what is sent can be added as it is.
+/// @brief wire: one two's-complement integer per code, so that frames can be added as integers.
 
 #include "../core/concepts.hpp"
 

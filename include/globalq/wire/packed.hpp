@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: 1 to 8 bits a code, packed without gaps: magnitude below, sign on top.
+/// @brief wire: 1 to 8 bits per code, packed without gaps: magnitude in the low bits, sign above it.
 
 #include "../core/concepts.hpp"
 #include "../core/dtype.hpp"
@@ -14,9 +14,9 @@ namespace GLOBALQ_ABI::wire {
 
 namespace detail {
 
-/// What packing does to codes of some bits, compiled once for packed<B> and packed<>.
+/// The loops of packing, compiled once for packed<B> and packed<>.
 struct packed_loops {
-  /// f(std::integral_constant of bits).
+  /// Calls f(std::integral_constant of bits).
   GLOBALQ_ANY_FUNCTION
   template <class F>
   GLOBALQ_FUNCTION static void with_bits(int bits, F&& f) {
@@ -100,7 +100,7 @@ struct packed_loops {
     GLOBALQ_UNROLL
     for (int q = 0; q < Q; ++q) {
       int const at = 4 * Bits * q;
-      std::uint32_t f = 0;  // the fields of four codes, one a byte
+      std::uint32_t f = 0;  // the fields of four codes, one per byte
       if constexpr (Bits == 8) {
         f = in[q];
       } else if constexpr (Bits == 4) {
@@ -118,9 +118,9 @@ struct packed_loops {
     }
   }
 
-  /// Whether a stored magnitude is above a limit or, with @p zero, a sign stands without one. Codes that are bits of one
-  /// word are looked at together: a magnitude that is too large, with what is missing to the largest pattern added,
-  /// carries into the place of its sign.
+  /// Whether a stored magnitude is above a limit or, with @p zero, is zero with its sign set. Checks all codes of a
+  /// word at once if they do not cross words: adding (largest pattern - limit) makes a magnitude above the limit carry
+  /// into the sign.
   template <int Bits, int Q>
   GLOBALQ_FUNCTION static bool beyond(std::uint32_t const (&in)[Q], std::uint32_t limit, bool zero) {
     constexpr std::uint32_t most = low_bits(Bits - 1);
@@ -152,7 +152,7 @@ struct packed_loops {
 
   using eight = globalq::detail::fixed_count<8>;
 
-  /// The bits of m codes, at most eight, from 8 j on.
+  /// The bits of m codes, at most eight, from code 8 j on.
   template <int Bits, class Count>
   GLOBALQ_FUNCTION static std::uint64_t fields(std::uint8_t const* bytes, int j, Count m) {
     std::uint64_t b = 0;
@@ -224,15 +224,15 @@ struct packed_loops {
     return unused_bits<Bits>(bytes, count) || (origin == 0 && minus_zero<Bits>(bytes, count));
   }
 
-  /// Whether bits behind the last code are set.
+  /// Whether bits after the last code are set.
   template <int Bits>
   GLOBALQ_FUNCTION static bool unused_bits(std::uint8_t const* bytes, int count) {
     int const used = count * Bits % 8;
     return used != 0 && (bytes[count * Bits / 8] >> used) != 0;
   }
 
-  /// Whether some code is a sign without a magnitude. Adding the largest magnitude to another carries into the place of
-  /// its sign unless it is zero: all codes of a byte, or of eight, in one sum.
+  /// Whether a code is "minus zero". Adding the largest magnitude to another one carries into the sign unless that is
+  /// zero; one sum checks all codes of a byte, or eight codes.
   template <int Bits>
   GLOBALQ_LOOP static bool minus_zero(std::uint8_t const* __restrict bytes, int count) {
     constexpr std::uint64_t sign = 1U << (Bits - 1);
@@ -263,7 +263,7 @@ struct packed_loops {
 /// @brief Codes of B bits, eight of them in B bytes, the first in the lowest bits.
 ///
 /// A code is its magnitude (B-1 bits) with the sign above it. Levels without zero store magnitude - 1, so that all
-/// patterns are used; with zero, "minus zero" is refused when decoded.
+/// patterns are used; for levels with zero, decoding rejects "minus zero".
 /// @tparam B  bits, or @c dynamic: given at run time
 /// @shape n codes: ceil(n * B / 8) bytes; unused bits at the end are zero
 /// @throws configuration_error when bits given at run time are not 1 to 8
@@ -282,13 +282,13 @@ class packed {
   /// Bytes of four codes, if that is 1, 2 or 4; else 0.
   static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
   static_assert(B <= 8,
-                "globalq: wire::packed holds 1 to 8 bits a code; use wire::int16 or wire::int32 for more");
+                "globalq: wire::packed holds 1 to 8 bits per code; use wire::int16 or wire::int32 for more");
 
   constexpr packed() requires(B != dynamic) = default;
   explicit packed(std::uint32_t bits) requires(B == dynamic) : bits_(static_cast<std::uint8_t>(bits)) {
     if (bits < 1 || bits > 8)
       throw configuration_error("globalq: wire::packed: " + std::to_string(bits) +
-                                " bits a code; use 1 to 8, or wire::int16 or wire::int32 for more");
+                                " bits per code; use 1 to 8, or wire::int16 or wire::int32 for more");
   }
 
   GLOBALQ_FUNCTION constexpr int bits() const { return B != dynamic ? static_cast<int>(B) : bits_; }
@@ -317,7 +317,7 @@ class packed {
     return bad;
   }
 
-  /// pack() in the registers of a GPU thread: four codes a word become bytes from the lowest of @p out on.
+  /// pack() in the registers of a GPU thread: four codes per word become bytes from the lowest of @p out on.
   /// @tparam Q  words; even unless quad_bytes says that four codes are whole bytes
   template <int Q>
   GLOBALQ_FUNCTION void pack_quads(std::uint32_t const (&quads)[Q], std::uint32_t (&out)[Q],
@@ -328,7 +328,7 @@ class packed {
 
   /// unpack() of whole rows in registers.
   /// @param limit  the largest code that may occur, at least 1
-  /// @returns      true when there is a minus zero or a code beyond the limit
+  /// @returns      true when there is a minus zero or a code above the limit
   template <int Q>
   GLOBALQ_FUNCTION bool unpack_quads(std::uint32_t const (&in)[Q], std::uint32_t (&quads)[Q],
                                      std::uint32_t limit, bool zero_free) const {

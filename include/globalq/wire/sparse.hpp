@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: non-zeros in fields of one width, and where they are: the code that costs no more than memory.
+/// @brief wire: non-zeros in fields of one width, and their positions; coding runs at about memory bandwidth.
 
 #include "block_code.hpp"
 #include "detail/compact.hpp"
@@ -13,17 +13,17 @@
 
 namespace GLOBALQ_ABI::wire {
 
-/// @brief Of each block the non-zeros, and either their positions or a bit for each code: whichever is shorter.
+/// @brief The non-zeros of each block, and either their positions or a bitmap, whichever is shorter.
 ///
-/// A non-zero takes w bits, the fewest that hold the largest one of the block: sign on top of magnitude - 1, as in
-/// wire::packed without zero (w = 1: only signs), or 16 where that needs more than 8. Positions take 12 bits; a bit for
-/// each code is shorter from about one non-zero in 12 on. There is one encoding for each block.
+/// A non-zero takes w bits, the fewest for the largest one of the block: sign above magnitude - 1, as in wire::packed
+/// without zero (w = 1: only signs), or 16 if that needs more than 8. A position takes 12 bits; the bitmap is shorter
+/// from about one non-zero in 12 on. Each block has exactly one valid encoding.
 /// @shape a block
 /// | bytes | content |
 /// | --- | --- |
-/// | 0 | w, plus 128 for positions; 0 and nothing else: no non-zeros |
-/// | positions: 1..2 | their number, less one |
-/// | then | positions: 12 bits each, the first in the lowest bits; else ceil(count / 8) bytes, the first code in the lowest bit |
+/// | 0 | w, plus 128 for positions; a single 0: no non-zeros |
+/// | positions: 1..2 | their number minus one |
+/// | then | positions: 12 bits each, the first in the lowest bits; else the bitmap, the first code in the lowest bit |
 /// | then | the non-zeros, w bits each, as in wire::packed; w = 16: as in wire::int16 |
 /// @tparam Lane  std::int8_t or std::int16_t
 /// @source Xin et al., Algorithm 1 (index, sign and level of the non-zeros)
@@ -88,7 +88,7 @@ class sparse {
  private:
   using form = detail::sparse_form;
 
-  /// Non-zeros of a block, and room for whole vectors behind them.
+  /// Non-zeros of a block, and room for writing whole vectors.
   struct values {
     lane lanes[block_values + detail::compact_slack];
   };
@@ -114,7 +114,7 @@ class sparse {
       detail::packed_loops::pack(w, lanes, n, out, true);
     }
   }
-  /// @returns true unless these are the non-zeros of a block with codes up to max_code, and w is the right width
+  /// @returns false if these are non-zeros of magnitude up to max_code, and w is their width
   static bool unpack(std::byte const* in, int n, int w, std::uint32_t max_code, lane* lanes) {
     bool bad = false;
     if constexpr (sizeof(Lane) == 2) {
@@ -139,7 +139,7 @@ class sparse {
     auto const number = static_cast<std::uint16_t>(n - 1);
     std::memcpy(out, &number, 2);
     out += 2;
-    at[n] = 0;  // half of the last three bytes, where the number is odd
+    at[n] = 0;  // if the number is odd: the second half of the last three bytes
     for (int k = 0; k < n; k += 2, out += 3) {
       std::uint32_t const two = at[k] | static_cast<std::uint32_t>(at[k + 1]) << 12;
       std::memcpy(out, &two, k + 1 < n ? 3 : 2);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: the namespace in which a source compiles globalq: one for each meaning of its flags.
+/// @brief core: the namespace in which a source compiles globalq, which depends on the compiler flags.
 ///
-/// Two sources of a program may be compiled for different instruction sets, with and without -ffast-math, or one of them by
-/// nvcc. Of an inline function in both a linker keeps one, which may then run where its instructions are missing. So all
-/// that is compiled in a source stands in an inline namespace named after those flags: the names that a program writes stay
-/// what they are, those that a linker sees differ. What is passed from source to source must have been compiled alike.
-/// With globalq::compiled there is one set of names, that of the library; its loops for an instruction set stand in
-/// globalq::kernel::isa (kernel/isa/).
+/// Two sources of a program may be compiled for different instruction sets, with and without -ffast-math, or one of
+/// them by nvcc. Of an inline function in both, the linker keeps one, which may then run on a machine without its
+/// instructions. Header-only code therefore stands in an inline namespace named after those flags. Names in source code
+/// do not change; names for the linker do. Sources that pass objects of globalq to each other must be compiled with the
+/// same flags. globalq::compiled has one set of names; its loops for instruction sets are in globalq::kernel::isa.
 
-/// Whether the loops that compilers do not bring to speed are written out for AVX-512 (kernel/isa; their
-/// portable twins give the same bits). Define GLOBALQ_AVX512 as 0 to do without; GLOBALQ_AVX2 too for portable code.
+/// Whether loops that compilers vectorize poorly use AVX-512 intrinsics (kernel/isa; the portable versions give the
+/// same bits). Define GLOBALQ_AVX512 as 0 to disable them; for portable code also GLOBALQ_AVX2.
 #if !defined(GLOBALQ_AVX512)
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
     !defined(__CUDACC__) && !defined(__HIPCC__)
@@ -21,7 +20,7 @@
 #endif
 #endif
 
-/// The same for AVX2, where AVX-512 is not used: for the few loops in which it makes the most difference.
+/// The same for AVX2, if AVX-512 is not used: for the few loops that gain most.
 #if !defined(GLOBALQ_AVX2)
 #if defined(__AVX2__) && !GLOBALQ_AVX512 && !defined(__CUDACC__) && !defined(__HIPCC__)
 #define GLOBALQ_AVX2 1
@@ -54,7 +53,7 @@
 #define GLOBALQ_ABI_INSTRUCTIONS baseline
 #endif
 
-// loops that a user has switched off
+// loops that the user has disabled
 #if defined(__AVX512BW__) && !GLOBALQ_AVX512 && GLOBALQ_AVX2
 #define GLOBALQ_ABI_LOOPS _avx2_loops
 #elif defined(__AVX2__) && !GLOBALQ_AVX512 && !GLOBALQ_AVX2
@@ -78,7 +77,7 @@
 #define GLOBALQ_ABI_JOIN(instructions, loops, arithmetic, compiler) \
   abi_##instructions##loops##arithmetic##compiler
 #define GLOBALQ_ABI_NAME(...) GLOBALQ_ABI_JOIN(__VA_ARGS__)
-/// globalq, for what is defined in it: `namespace GLOBALQ_ABI::levels {`.
+/// The namespace globalq, for definitions: `namespace GLOBALQ_ABI::levels {`.
 #define GLOBALQ_ABI                                                                                     \
   globalq::inline GLOBALQ_ABI_NAME(GLOBALQ_ABI_INSTRUCTIONS, GLOBALQ_ABI_LOOPS, GLOBALQ_ABI_ARITHMETIC, \
                                    GLOBALQ_ABI_COMPILER)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: what becomes of a call, as its workers agree before anything is encoded.
+/// @brief core: the status of a call, on which the workers agree before they encode.
 
 #include "abi.hpp"
 
@@ -9,11 +9,11 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What the records of an opening exchange come to.
+/// The result of a handshake.
 enum class call_status : std::uint32_t {
-  mean,          ///< go on
+  mean,          ///< compute the mean
   zero,          ///< every value of every worker is zero, and so is the mean
-  not_finite,    ///< a worker brought NaN or infinity
+  not_finite,    ///< the input of a worker contains NaN or infinity
   beyond_scale,  ///< a value is larger than the scale of norm::fixed
   disagree       ///< not all workers made the same call
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: whether a source compiles what it uses of globalq (the default), or the library globalq::compiled has done so.
+/// @brief core: macros for header-only use (the default) and for the library globalq::compiled.
 ///
-/// Functions that are no templates are declared in a header x.hpp and defined in x-inl.hpp, which x.hpp includes unless
-/// GLOBALQ_COMPILED is defined. Sources of one program are all of one kind.
+/// Functions that are not templates are declared in a header x.hpp and defined in x-inl.hpp, which x.hpp includes
+/// unless GLOBALQ_COMPILED is defined. All sources of a program must define it, or none.
 
 #include "abi.hpp"
 
@@ -14,15 +14,15 @@
 #define GLOBALQ_DECL inline
 #endif
 
-/// Marks a host function that is called and not inlined, though it is short: one that many places call, none of which is hot.
+/// Marks a short host function that must not be inlined, because many cold places call it.
 #if defined(__GNUC__)
 #define GLOBALQ_CALLED [[gnu::noinline]] inline
 #else
 #define GLOBALQ_CALLED inline
 #endif
 
-// A program with sources of both kinds would have every function twice. The linker refuses it, for the name below is of a thread
-// in sources that compile all, and of the program in the library and in sources that use it.
+// A program with sources of both kinds would have every function twice. The linker refuses it, because the variable
+// below is thread-local in header-only sources, and not in the library and the sources that use it.
 #if defined(__GNUC__) && defined(__ELF__)
 extern "C" {
 #if defined(GLOBALQ_COMPILED)

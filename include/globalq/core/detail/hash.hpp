@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: hashes: fingerprints, and what else is computed from a name.
+/// @brief core: hash functions, for fingerprints and names.
 
 #include "../arithmetic.hpp"
 
@@ -25,7 +25,7 @@ inline std::uint64_t hash(std::uint64_t h, std::string_view text) {
   return h;
 }
 
-/// The fields of a struct, one after the other: numbers by their bits, texts, and whether a pointer is null.
+/// Hashes the fields of a struct in order: numbers by their bits, texts, and of pointers whether they are null.
 template <class... Field>
 std::uint64_t hash_fields(std::uint64_t h, Field const&... fields) {
   auto const add = [&h]<class T>(T const& x) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: how texts are put together.
+/// @brief core: definitions of joined.hpp.
 
 #include "joined.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief core: texts of several parts, for errors and names.
+/// @brief core: concatenates parts of a text, for errors and names.
 
 #include "compiled.hpp"
 
@@ -14,11 +14,11 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// A part of a text: characters that outlast the call, or a whole number.
+/// A part of a text: characters that outlive the call, or an integer.
 struct text_part {
-  /// What is to be known of a part besides its value: a null pointer says that it is a number, this that it has a sign.
+  /// Marks a signed integer: `at` is its address. A null `at` marks an unsigned one.
   static constexpr char with_sign = 0;
-  static constexpr std::uint64_t up_to_zero = ~std::uint64_t{0};  ///< instead of a length
+  static constexpr std::uint64_t up_to_zero = ~std::uint64_t{0};  ///< in place of a length: ends with a zero
 
   text_part(char const* s) : at(s), value(up_to_zero) {}
   text_part(std::string_view s) : at(s.empty() ? "" : s.data()), value(s.size()) {}
@@ -30,8 +30,7 @@ struct text_part {
   std::uint64_t value;
 };
 
-/// The parts, one after the other. A sum of strings would be compiled anew, with all that it makes and frees, wherever one is
-/// written; this is one call.
+/// Concatenates the parts. One call compiles to less code than a sum of strings, which allocates and frees temporaries.
 GLOBALQ_DECL std::string joined(std::initializer_list<text_part> parts);
 
 }  // namespace GLOBALQ_ABI::detail

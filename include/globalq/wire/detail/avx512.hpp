@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: compaction with the instructions that AVX-512 has for it; the results of the portable twin.
+/// @brief wire: compaction with AVX-512 instructions; same results as the portable version.
 
 #include "../../core/arithmetic.hpp"
 
@@ -77,7 +77,7 @@ struct avx512_compaction {
   }
 
  private:
-  /// Lanes [0, count), or all where that is more.
+  /// Lanes [0, count), at most all.
   template <class Mask>
   static Mask first_lanes(int count) {
     constexpr int all = 8 * sizeof(Mask);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: bits into bytes and back: the first bit of a stream is the highest of its first byte.
+/// @brief wire: writes and reads streams of bits. The first bit of a stream is the highest of its first byte.
 ///
-/// Both sides keep a word of 64 bits. The writer shifts codewords in from below and stores 8 bytes at a time; the reader
-/// loads 8 bytes and shifts codewords out at the top, where a table can be indexed with them. Neither has a branch.
+/// Both keep a 64-bit word. The writer shifts codewords in from below and stores 8 bytes at a time; the reader loads 8
+/// bytes and shifts codewords out at the top, where they index a table. Neither has a branch.
 
 #include "../../core/arithmetic.hpp"
 
@@ -23,8 +23,8 @@ GLOBALQ_ALWAYS_INLINE std::uint64_t swap_bytes(std::uint64_t x) {
 #endif
 }
 
-/// A codeword and its length in one integer: the length in the low six bits, the bits from bit 8 on. A shift by it is a
-/// shift by the length, and a sum of them has the sum of the lengths below: no masks in the loop.
+/// A codeword and its length in one integer: the length in the low six bits, the bits from bit 8 on. Shifting by it
+/// shifts by the length, and the low bits of a sum are the sum of the lengths, so loops need no masks.
 using codeword = std::uint32_t;
 constexpr codeword make_codeword(std::uint32_t bits, int length) {
   return bits << 8 | static_cast<std::uint32_t>(length);
@@ -32,10 +32,10 @@ constexpr codeword make_codeword(std::uint32_t bits, int length) {
 constexpr int length_of(codeword c) { return static_cast<int>(c & 63U); }
 constexpr std::uint32_t bits_of(codeword c) { return c >> 8; }
 
-/// Bytes behind the last one that a writer may touch.
+/// Bytes after the last one that a writer may overwrite.
 inline constexpr std::size_t writer_slack = 8;
 
-/// Writes codewords. The target has writer_slack bytes more than are needed.
+/// Writes codewords. The target must have writer_slack bytes more than needed.
 class bit_writer {
  public:
   explicit bit_writer(std::byte* out) : at_(out) {}
@@ -63,24 +63,24 @@ class bit_writer {
   }
 
  private:
-  std::uint64_t word_ = 0;  // its lowest used_ bits are not stored yet; what is above them is
+  std::uint64_t word_ = 0;  // its lowest used_ bits are not stored yet; those above them are
   std::uint32_t used_ = 0;
   std::byte* at_;
 };
 
-/// Bytes that must follow the last one of what a reader reads; all zero, so that what is read there is known.
+/// Zero bytes that must follow the last byte of a reader's input.
 inline constexpr std::size_t reader_slack = 16;
 
-/// Reads codewords. Never goes beyond the end plus reader_slack, whatever it is told to take.
+/// Reads codewords. Never reads beyond the end plus reader_slack, however much is taken.
 ///
-/// How much was taken is not counted: below the bits of the word stands a 1, which moves up with them.
+/// There is no count of the bits taken: a 1 below the bits of the word moves up with them.
 class bit_reader {
  public:
   bit_reader() = default;
-  /// @param end  of all the bytes there are, which may be more than those of this stream
+  /// @param end  the end of all bytes, which may be after the end of this stream
   bit_reader(std::byte const* begin, std::byte const* end) : at_(begin), last_(end + 1) { load(0); }
 
-  /// From here on the next 56 bits are in the word.
+  /// Loads the next bits, at least 56, into the word.
   GLOBALQ_ALWAYS_INLINE void refill() {
     int const taken = trailing_zeros(word_);
     at_ += taken >> 3;
@@ -93,7 +93,7 @@ class bit_reader {
   /// @pre           at most 56 bits since the last refill
   GLOBALQ_ALWAYS_INLINE void take(std::uint32_t length) { word_ <<= length & 63U; }
 
-  /// Whether exactly the bytes [begin, end) were read, up to zeros that fill the last one.
+  /// Whether exactly the bytes [begin, end) were read, except for zeros that fill the last one.
   bool ended(std::byte const* begin, std::byte const* end) {
     refill();
     int const taken = trailing_zeros(word_);
@@ -111,7 +111,7 @@ class bit_reader {
 
   std::uint64_t word_ = 0;
   std::byte const* at_ = nullptr;
-  std::byte const* last_ = nullptr;  // where nothing of a valid stream is left
+  std::byte const* last_ = nullptr;  // after any valid stream
 };
 
 }  // namespace GLOBALQ_ABI::wire::detail

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: where the non-zeros of a block are, and back.
+/// @brief wire: extracts the non-zeros of a block and their positions, and expands them again.
 
 #include "../block_code.hpp"
 #include "avx512.hpp"
 
 namespace GLOBALQ_ABI::wire::detail {
 
-/// Room behind what compaction writes: it stores whole vectors.
+/// Room after the output of compaction, which stores whole vectors.
 inline constexpr int compact_slack = 64;
 
-/// Without vectors: the same results.
+/// Without vector instructions; the same results.
 struct portable_compaction {
-  /// The positions of non-zeros, in order. @returns how many
+  /// Writes the positions of non-zeros, in order. @returns their number
   template <class Lane>
   GLOBALQ_LOOP static int positions(Lane const* codes, int count, std::uint16_t* out) {
     int n = 0;
@@ -23,7 +23,7 @@ struct portable_compaction {
     }
     return n;
   }
-  /// The non-zeros, in order, and a bit for each code: whether it is one. @returns how many
+  /// Writes the non-zeros, in order, and a bitmap of their positions. @returns their number
   template <class Lane>
   GLOBALQ_LOOP static int non_zeros(Lane const* codes, int count, Lane* out, std::byte* bitmap) {
     int n = 0;
@@ -39,7 +39,7 @@ struct portable_compaction {
     }
     return n;
   }
-  /// The codes again. @pre bits from count on are zero; values has room for compact_slack more
+  /// Restores the codes. @pre bits from count on are zero; values has room for compact_slack more
   template <class Lane>
   GLOBALQ_LOOP static void expand(std::byte const* bitmap, Lane const* values, int count, Lane* codes) {
     for (int i = 0; i < count; ++i) {

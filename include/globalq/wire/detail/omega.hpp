@@ -3,8 +3,8 @@
 /// @file
 /// @brief wire: Elias's omega code of the positive integers.
 ///
-/// A word is written from its end: a 0; in front of it k in binary; in front of that the number of bits of k, less one, in
-/// binary; and so on until that is 1. So 1 is "0", 2 "100", 4 "101000", 8 "1110000", 16 "10100100000".
+/// A codeword is built from its end: a 0; before it k in binary; before that the number of bits of k, minus one, in
+/// binary; and so on until that number is 1. So 1 is "0", 2 "100", 4 "101000", 8 "1110000", 16 "10100100000".
 /// @source Elias 1975; Alistarh et al. 2017, section 3.1
 
 #include "bits.hpp"
@@ -39,10 +39,10 @@ constexpr codeword omega(std::uint32_t k) {
 
 struct omega_value {
   std::uint32_t value;
-  int length;  ///< 0: more than 16 bits, no number of this library
+  int length;  ///< 0: the value has more than 16 bits, which this library does not use
 };
 
-/// The number whose word begins at the top of @p word.
+/// The number whose codeword begins at the top of @p word.
 constexpr omega_value read_omega(std::uint64_t word) {
   std::uint32_t k = 1;
   int length = 1;

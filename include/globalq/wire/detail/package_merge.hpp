@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: lengths of the words of the best prefix code whose words are not longer than a limit.
+/// @brief wire: codeword lengths of an optimal prefix code with limited length.
 
 #include "../../core/arithmetic.hpp"
 
@@ -10,19 +10,19 @@
 
 namespace GLOBALQ_ABI::wire::detail {
 
-/// @brief Package-merge: of each of @c Limit rows, symbols and pairs of the row before are merged by weight; of the last
-///        row the first 2 m - 2 are taken. How often a symbol was taken is the length of its word.
+/// @brief Package-merge: each of @c Limit rows merges the symbols and the pairs of the previous row by weight; the
+///        first 2 m - 2 items of the last row are taken. A codeword is as long as its symbol is taken often.
 ///
-/// Of a row only which of its items are symbols is kept: those that are taken are the first ones.
-/// @tparam Most   symbols
-/// @tparam Limit  bits of a word; 2^Limit >= Most
+/// A row stores only which of its items are symbols, because the first ones are taken.
+/// @tparam Most   the most symbols
+/// @tparam Limit  the most bits of a codeword; 2^Limit >= Most
 /// @complexity O(m log m + Limit m)
 /// @source Larmore and Hirschberg 1990
 template <int Most, int Limit>
 class package_merge {
  public:
-  /// @param lengths  0 for what does not occur. With less than two symbols that occur, their neighbors get words too:
-  ///                 the code is always complete.
+  /// @param lengths  0 for symbols that do not occur. If fewer than two occur, neighbors get codewords too, so the code
+  ///                 is always complete.
   /// @pre counts and lengths have the same size, 2 to Most
   void operator()(std::span<std::uint64_t const> counts, std::span<std::uint8_t> lengths) {
     int const symbols = static_cast<int>(counts.size());
@@ -40,7 +40,7 @@ class package_merge {
       lengths[static_cast<std::size_t>(first)] = lengths[static_cast<std::size_t>(second)] = 1;
       return;
     }
-    // an item holds each symbol at most once a row: sums stay below 2^60
+    // an item contains each symbol at most once per row, so sums stay below 2^60
     int shift = 0;
     while ((largest >> shift) >= std::uint64_t{1} << 44) ++shift;
     auto const weight = [&](int i) {

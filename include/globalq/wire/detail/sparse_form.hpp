@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: what the form of a sparse block follows from: how many non-zeros there are, and how large. On host and device.
+/// @brief wire: the form of a sparse block, from the number and size of its non-zeros. On host and device.
 
 #include "../../core/arithmetic.hpp"
 
@@ -11,7 +11,7 @@ namespace GLOBALQ_ABI::wire::detail {
 
 /// The parts of a sparse block, in bytes: see wire::sparse.
 struct sparse_form {
-  /// The most non-zeros whose positions are shorter than a bit for each code of a block.
+  /// An upper bound on the non-zeros of a block whose positions are shorter than the bitmap.
   static constexpr int most_positions = 340;
 
   GLOBALQ_FUNCTION static constexpr int bitmap_bytes(int count) { return (count + 7) / 8; }
@@ -20,7 +20,7 @@ struct sparse_form {
   GLOBALQ_FUNCTION static constexpr bool takes_positions(int n, int count) {
     return 2 + position_bytes(n) < bitmap_bytes(count);
   }
-  /// What tells where the non-zeros are.
+  /// Bytes of the positions or the bitmap, whichever is used.
   GLOBALQ_FUNCTION static constexpr int where_bytes(int n, int count) {
     return takes_positions(n, count) ? 2 + position_bytes(n) : bitmap_bytes(count);
   }
@@ -29,13 +29,13 @@ struct sparse_form {
     return n == 0 ? 1 : 1 + where_bytes(n, count) + field_bytes(n, w);
   }
 
-  /// What a magnitude asks of w: the bits of magnitude - 1, and a bit above the seventh from 128 on. The bits that any
-  /// of several magnitudes asks for are asked for by the largest of them, or lie below these; so they may be or-ed.
+  /// The bits that w must cover for a magnitude: those of magnitude - 1 and, from 128 on, a bit above the seventh. The
+  /// results for several magnitudes may be or-ed, because the highest bit comes from the largest magnitude.
   GLOBALQ_FUNCTION static constexpr std::uint32_t asks(std::uint32_t magnitude) {
     return magnitude == 0 ? 0 : (magnitude - 1) | (magnitude & ~127U);
   }
   /// w, the bits of a non-zero.
-  /// @param asked  what all non-zeros asked for
+  /// @param asked  the results of asks() of all non-zeros, or-ed
   template <class Lane>
   GLOBALQ_FUNCTION static int width(std::uint32_t asked) {
     int w = 1;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief wire: a block in four streams of bits, so that a processor can work on four codewords at a time.
+/// @brief wire: a block in four streams of bits, so that a processor decodes four codewords at a time.
 ///
-/// A codeword's length must be known before the next one can be looked up: some 7 cycles each. Four streams that do not
-/// wait for each other hide that. Stream j holds the codes from j * part_values(count) on; blocks of less than
-/// streams_from codes are one stream.
+/// A codeword's length must be known before the next one can be looked up, which takes some 7 cycles. Four independent
+/// streams hide this latency. Stream j holds the codes from j * part_values(count) on; blocks of fewer than
+/// streams_from codes have one stream.
 ///
 /// | bytes | content |
 /// | --- | --- |
 /// | 0..5 | bytes of the streams 0, 1 and 2, two bytes each (not with one stream) |
-/// | then | the streams, each filled with zeros up to a whole byte |
+/// | then | the streams, each padded with zeros to a whole byte |
 
 #include "../block_code.hpp"
 #include "bits.hpp"
@@ -24,18 +24,18 @@ inline constexpr int streams_from = 1024;
 inline constexpr std::size_t directory_bytes = 2 * (most_streams - 1);
 
 constexpr int streams_of(int count) { return count >= streams_from ? most_streams : 1; }
-/// Codes of each stream but the last, which has the rest.
+/// Codes of each stream but the last, which has the remaining ones.
 constexpr int part_values(int count, int streams) { return divide_up(count, streams); }
 
-/// The most bytes that any code of a block makes of it: up to 25 bits a value, and what surrounds them.
+/// The most bytes of an encoded block: up to 25 bits per value, and the directory.
 inline constexpr std::size_t longest_block = 13 * 1024;
 
-/// Where a block is written before it is known whether it fits.
+/// Receives a block before it is known whether it fits into the output.
 struct block_buffer {
   std::byte bytes[longest_block + writer_slack];
 };
 
-/// Copies a block to where it has to go, if it fits there.
+/// Copies a block to its output if it fits; else returns too_long.
 inline std::size_t deliver(std::byte const* block, std::byte const* end, std::byte* out, std::size_t room) {
   auto const size = static_cast<std::size_t>(end - block);
   if (size > room) return too_long;
@@ -58,10 +58,10 @@ std::byte* write_streams(int streams, std::byte* out, F const& stream) {
   return at;
 }
 
-/// A copy of a block, with zeros behind it, so that readers may look a few bytes beyond its end.
+/// A copy of a block followed by zeros, so that readers may read a few bytes beyond its end.
 class stream_reader {
  public:
-  /// @returns true when the bytes can't be streams
+  /// @returns true when the bytes are not valid streams
   bool open(std::byte const* in, std::size_t size, int streams) {
     std::size_t const directory = streams == 1 ? 0 : directory_bytes;
     if (size < directory || size > longest_block) return true;
@@ -91,12 +91,12 @@ class stream_reader {
 /// Bits that index a table of codewords.
 inline constexpr int table_bits = 12;
 
-/// What a table says about the codewords that begin with these bits: code * 64 + length, or 0 for a longer one.
+/// The entry for a codeword that begins with these bits: code * 64 + length, or 0 for a longer one.
 using table_entry = std::int16_t;
 
 /// Writes codes as the codewords of a prefix code.
 /// @param word_of  codeword of a code, at most Longest bits
-/// @returns        the end of the bytes, and the flags of all codewords together
+/// @returns        the end of the bytes
 template <int Longest, class Lane, class F>
 std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F const& word_of) {
   constexpr int each = 56 / Longest;  // between two flushes
@@ -118,7 +118,7 @@ std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F con
   });
 }
 
-/// One code of a stream. @returns whether the bits are bad
+/// Reads one code of a stream. @returns whether the bits are bad
 template <bool Escapes, class Lane, class F>
 GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, Lane& code, F const& escape) {
   std::int32_t const e = table[r.word() >> (64 - table_bits)];
@@ -137,7 +137,7 @@ GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, La
 }
 
 /// Reads what write_prefix_code() wrote.
-/// @param escape  decodes a codeword that the table does not hold: escape(word, code) gives its length, or 0 for bad bits
+/// @param escape  decodes a codeword that is not in the table: escape(word, code) returns its length, or 0 for bad bits
 /// @returns       true for bad bytes
 template <bool Escapes, class Lane, class F>
 bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t size, int count, Lane* codes,
@@ -178,13 +178,13 @@ bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t
   return bad;
 }
 
-/// Makes all codes zero. No codes may lie nowhere.
+/// Sets all codes to zero. If count is 0, the address may be invalid.
 template <class Lane>
 GLOBALQ_ALWAYS_INLINE void clear(Lane* codes, int count) {
   if (count > 0) std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(Lane));
 }
 
-/// How many codes are zero.
+/// The number of codes that are zero.
 template <class Lane>
 GLOBALQ_LOOP int zeros(Lane const* codes, int count) {
   int n = 0;
@@ -192,7 +192,7 @@ GLOBALQ_LOOP int zeros(Lane const* codes, int count) {
   return n;
 }
 
-/// Whether a code is beyond a limit.
+/// Whether the magnitude of a code is above a limit.
 template <class Lane>
 GLOBALQ_LOOP bool beyond(Lane const* codes, int count, std::uint32_t limit) {
   std::int32_t const most = static_cast<std::int32_t>(limit);
