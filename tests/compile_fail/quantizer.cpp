@@ -16,23 +16,23 @@ using gq::wire::int8;
 
 [[maybe_unused]] gq::quantizer const accepted{linf{}, uniform<>{}, stochastic{}, int8{}};
 
-#ifdef CASE_LEVELS_FIRST  // expect-error: globalq: quantizer: the first policy is no norm
+#ifdef CASE_LEVELS_FIRST  // expect-error: globalq: quantizer: the first policy is not a norm
 gq::quantizer const op{uniform<>{}, linf{}, stochastic{}, int8{}};
 #endif
 
-#ifdef CASE_ROUNDING_BEFORE_LEVELS  // expect-error: globalq: quantizer: the second policy is no level scheme
+#ifdef CASE_ROUNDING_BEFORE_LEVELS  // expect-error: globalq: quantizer: the second policy is not a level scheme
 gq::quantizer const op{linf{}, stochastic{}, uniform<>{}, int8{}};
 #endif
 
-#ifdef CASE_WIRE_BEFORE_ROUNDING  // expect-error: globalq: quantizer: the third policy is missing or no rounding
+#ifdef CASE_WIRE_BEFORE_ROUNDING  // expect-error: globalq: quantizer: the third policy is missing or not a rounding
 gq::quantizer const op{linf{}, uniform<>{}, int8{}, stochastic{}};
 #endif
 
-#ifdef CASE_REDUCE_BEFORE_WIRE  // expect-error: globalq: quantizer: the fourth policy is no wire format
+#ifdef CASE_REDUCE_BEFORE_WIRE  // expect-error: globalq: quantizer: the fourth policy is not a wire format
 gq::quantizer const op{linf{}, uniform<>{}, stochastic{}, gq::reduce::sum{}, int8{}};
 #endif
 
-#ifdef CASE_REDUCE_IS_NO_POLICY  // expect-error: globalq: quantizer: the fifth policy is no reduce operator
+#ifdef CASE_REDUCE_IS_NO_POLICY  // expect-error: globalq: quantizer: the fifth policy is not a reduce operator
 gq::quantizer const op{linf{}, uniform<>{}, stochastic{}, int8{}, 4};
 #endif
 
@@ -44,11 +44,11 @@ gq::quantizer const op{linf{}, uniform<>{}, stochastic{}};
 gq::quantizer<linf, uniform<>, stochastic> const op;
 #endif
 
-#ifdef CASE_NO_ROUNDING  // expect-error: globalq: quantizer: the third policy is missing or no rounding
+#ifdef CASE_NO_ROUNDING  // expect-error: globalq: quantizer: the third policy is missing or not a rounding
 gq::quantizer const op{linf{}, uniform<>{}, int8{}};
 #endif
 
-#ifdef CASE_NO_ROUNDING_AND_WIRE  // expect-error: globalq: quantizer: the third policy is missing or no rounding
+#ifdef CASE_NO_ROUNDING_AND_WIRE  // expect-error: globalq: quantizer: the third policy is missing or not a rounding
 gq::quantizer const op{linf{}, uniform<>{}};
 #endif
 
@@ -109,7 +109,7 @@ gq::quantizer<linf, uniform<7>, stochastic, bytes_of_codes> of_bytes;
 struct mean_magnitude {
   struct statistic {
     double sum = 0, count = 0;
-#ifdef CASE_STATISTIC_TOO_LARGE  // expect-error: globalq: this norm's statistic cannot travel
+#ifdef CASE_STATISTIC_TOO_LARGE  // expect-error: globalq: this norm's statistic cannot be sent
     double more[3];
 #endif
   };
@@ -137,7 +137,7 @@ struct mean_magnitude {
 #ifndef CASE_NORM_WITHOUT_MERGE  // expect-error: globalq: this norm does not merge statistics
   statistic merge(statistic a, statistic) const { return a; }
 #endif
-#ifndef CASE_NORM_WITHOUT_SCALE  // expect-error: globalq: this norm makes no scale of a statistic
+#ifndef CASE_NORM_WITHOUT_SCALE  // expect-error: globalq: this norm does not compute a scale
   double scale(statistic s) const { return s.sum / s.count; }
 #endif
 };

@@ -67,7 +67,7 @@ struct larger {
 };
 [[maybe_unused]] auto const of_ones_own = composed(linf{}, levels::uniform{7}, larger{});
 
-#ifdef CASE_OWN_THAT_CANNOT_ADD  // expect-error: globalq: this reduce operator says that it cannot add codes of this level scheme
+#ifdef CASE_OWN_THAT_CANNOT_ADD  // expect-error: globalq: this reduce operator declares that it cannot add codes of this level scheme
 auto const op = composed(linf{}, levels::exponential<>{}, larger{});
 #endif
 

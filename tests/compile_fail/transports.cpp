@@ -20,7 +20,7 @@ void run(gq::transport::threads& cluster) {
 #ifdef CASE_NO_STEP_IN_A_BODY  // expect-error: globalq: the step is missing
     mean(gradient);
 #endif
-#ifdef CASE_WRONG_ORDER_IN_A_BODY  // expect-error: globalq: quantizer: the second policy is no level scheme
+#ifdef CASE_WRONG_ORDER_IN_A_BODY  // expect-error: globalq: quantizer: the second policy is not a level scheme
     gq::quantizer bad{gq::norm::linf{}, gq::rounding::stochastic{}, gq::levels::uniform<>{},
                       gq::wire::int8{}};
     gq::allreduce_mean other{workers, bad, gq::schedule::ring{}};

@@ -183,7 +183,7 @@ TEST(StreamVectorCodec, what_has_no_scale_makes_an_invalid_frame_and_is_told_onc
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     x[700] = bad;
     codec.encode(on_device(x), {}, frame);
-    EXPECT_NE(text_of<gq::non_finite_error>([&] { codec.wait(); }).find("values hold NaN or infinity"),
+    EXPECT_NE(text_of<gq::non_finite_error>([&] { codec.wait(); }).find("values contain NaN or infinity"),
               std::string::npos);
     EXPECT_TRUE(codec.good());
     device<float> const y("y", 1000);

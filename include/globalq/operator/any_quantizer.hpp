@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: any operator behind one type, for programs that compose at run time.
+/// @brief operator: a type that holds any operator, for programs that compose at run time.
 
 #include "detail/facts_of.hpp"
 #include "detail/make_codec.hpp"
@@ -10,10 +10,10 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief Holds any operator: its facts, and what makes its codecs. Copies share it, and a move is a copy.
+/// @brief Holds any operator: its facts and a factory of its codecs. Copies share them, and a move is a copy.
 ///
-/// Costs nothing in a call: codecs are what they are without it. Policies that do not fit together are refused when the call is
-/// set up.
+/// No cost in a call, because codecs are the same as without it. Policies that do not fit together are refused when the
+/// call is set up.
 class any_quantizer {
  public:
   /// @param op  a quantizer or uncompressed
@@ -56,7 +56,7 @@ class any_quantizer {
   explicit any_quantizer(std::shared_ptr<parts const> held) : held_(std::move(held)) {}
 
  private:
-  /// Norm and reduce are data, so that operators that differ in these share a model.
+  /// Norm and reduce are data, so operators that differ only in these share a model.
   /// @tparam Policies  detail::coded_policies, or uncompressed
   template <class Policies>
   struct model : parts {
@@ -97,12 +97,12 @@ requires std::is_base_of_v<any_quantizer, Erased> std::unique_ptr<operator_codec
     Erased const& op, operator_facts const& f, resolution const& r, Executor const& on) {
   static_assert(
       requires { op.make_codec(f, r, on); },
-      "globalq: any_quantizer holds codecs for the host and for Kokkos::Cuda; with a transport on another "
-      "space use a quantizer with its type");
+      "globalq: any_quantizer supports only the host and Kokkos::Cuda; with a transport on another "
+      "space use a quantizer with its own type");
   return op.make_codec(f, r, on);
 }
 
-/// What calls take.
+/// An operator that calls accept.
 template <class O>
 concept Operator = is_composed<O> || std::is_base_of_v<any_quantizer, O>;
 

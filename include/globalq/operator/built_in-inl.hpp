@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: how a source defines what is built in: by macros that stand outside of all namespaces.
+/// @brief operator: macros by which a source defines the built-in policies, outside all namespaces.
 
 #include "../kernel/host/leaf_code.hpp"
 #include "../kernel/isa/set.hpp"
@@ -25,7 +25,7 @@ template <class Levels, class Rounding, class Lane, bool Nibbles>
 coding_leaves<Lane> chosen_coding_of() {
   coding_leaves<Lane> leaf =
       isa::chosen_lane<Lane>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
-  // they are written as wire::packed has them, which another wire of four bits may not
+  // these loops write the bytes of wire::packed; another wire of four bits may have other ones
   if constexpr (!Nibbles)
     for (auto& loop : leaf.nibbles_of_tiles) loop = nullptr;
   return leaf;
@@ -84,7 +84,7 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
     return detail::make_coded(std::move(inner), of, facts, r, on);                        \
   }
 
-// All leaves; compositions of some levels; codes; what a lane has.
+// Define all leaves; the compositions of some levels; block codes; the codec of a lane.
 #define GLOBALQ_DEFINE_LEAVES                                                      \
   namespace GLOBALQ_ABI::kernel::host {                                            \
   GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::uniform<>)                 \

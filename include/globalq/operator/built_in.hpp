@@ -14,7 +14,7 @@
 #include "../wire/integer.hpp"
 #include "../wire/packed.hpp"
 
-// leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
+// Calls leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
 #define GLOBALQ_LEAVES_OF_LANE(leaf, levels, lane)                                             \
   leaf(coding_leaves<lane>, coding_of, levels, rounding::stochastic, lane, false)              \
       leaf(coding_leaves<lane>, coding_of, levels, rounding::detail::shared_draw, lane, false) \
@@ -42,7 +42,7 @@
   leaf(reduce_leaves<lane>, adding_of, reduce::sum, lane) leaf( \
       reduce_leaves<lane>, adding_of, reduce::exponential, lane) leaf(lane_leaves<lane>, lanes_of, lane)
 
-// composition(levels, rounding, wire) for all of levels.
+// Calls composition(levels, rounding, wire) for all compositions with these levels.
 #define GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding)                                   \
   composition(levels, rounding, wire::int8) composition(levels, rounding, wire::int16)                      \
       composition(levels, rounding, wire::int32) composition(levels, rounding, wire::packed<>)              \
@@ -56,7 +56,7 @@
   GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::stochastic) \
   GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::detail::shared_draw)
 
-// code(code of blocks).
+// Calls code(block code) for all built-in block codes.
 #define GLOBALQ_BUILT_IN_CODES(code)                                                              \
   code(wire::elias<std::int8_t>) code(wire::elias<std::int16_t>) code(wire::huffman<std::int8_t>) \
       code(wire::huffman<std::int16_t>) code(wire::sparse<std::int8_t>) code(wire::sparse<std::int16_t>)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: an operator that scales by minimum and maximum instead of magnitude, for values far from zero.
+/// @brief operator: min-max scaling instead of scaling by magnitude, for values far from zero.
 
 #include "detail/centered_codec.hpp"
 #include "detail/paired_operator.hpp"
@@ -10,24 +10,24 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief Encodes values around the midpoints of their buckets: affine frames {offset, unit}, as CGX and QSDP scale.
+/// @brief Encodes values relative to the midpoints of their buckets: affine frames {offset, unit}, as in CGX and QSDP.
 ///
-/// Each worker takes the midpoint (min + max) / 2 of each bucket off its values. What is left has the magnitude of half the
-/// range and is averaged by the operator; midpoints travel as float32 in the same frames, are averaged, and are added again:
-/// mean(x) = mean(x - m) + mean(m). So min-max scaling goes with every norm, reduce and schedule that frames have. With a
-/// norm::local<infinity> and levels::uniform the grid lies between a bucket's minimum and maximum; with
-/// levels::symmetric{1/15, 3/15, .., 1} it has 16 levels, both ends included. A bucket of equal values comes out exactly,
-/// but for the float32 mean of the workers; of float64 values, where float32 has digits enough for them.
+/// Each worker subtracts the midpoint (min + max) / 2 of each bucket from its values. The operator averages the
+/// differences, whose magnitude is at most half the range. Midpoints travel as float32 in the same frames, are
+/// averaged, and are added again: mean(x) = mean(x - m) + mean(m). Min-max scaling thus works with every norm, reduce
+/// and schedule that uses frames. With norm::local<infinity> and levels::uniform the grid spans a bucket's minimum to
+/// maximum; with levels::symmetric{1/15, 3/15, .., 1} it has 16 levels, including both ends. A bucket of equal values
+/// is exact, except for the float32 mean over workers; float64 values only if float32 has enough digits for them.
 ///
-/// Goes wherever an operator goes in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
-/// reduce_scatter_mean, all_gather (the quantized weights of QSDP), groups and layers. Refused with the remedy: schedule
-/// native, calls on a stream, vector_codec. A short last bucket stays as it is in centered{float32_tail{op}}.
+/// Works in every call in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
+/// reduce_scatter_mean, all_gather (the quantized weights of QSDP), groups and layers. Schedule native, calls on a
+/// stream and vector_codec refuse it. In centered{float32_tail{op}} a short last bucket is not centered.
 ///
-/// Unbiased where the operator is, up to rounding x - m to float32 (float64 vectors: to float64), half a unit in the last
-/// place of the range. Variance: that of the operator on the centered vectors; a value of a uniform grid with s levels has
-/// at most range^2 / 16 s^2. A plan's theta counts the squares of the centered values.
+/// Unbiased if the operator is, up to rounding x - m to float32 (float64 vectors: to float64), half a unit in the last
+/// place of the range. Its variance is that of the operator on the centered vectors; for a value of a uniform grid with
+/// s levels at most range^2 / 16 s^2. A plan's theta refers to the squares of the centered values.
 ///
-/// Wire: 4 bytes and a header of 16 bytes more a bucket and a frame. Memory: one vector besides (of 16-bit values two).
+/// Wire: 4 bytes more per bucket, and 16 bytes (a header) per frame. Memory: one vector more (two for 16-bit values).
 /// @code
 /// gq::all_gather gather{workers, gq::centered{gq::operators::qsdp<8>(1024)}, {.seed = 42}};
 /// @endcode
@@ -35,7 +35,7 @@ namespace GLOBALQ_ABI {
 /// @source Markov 2024 (thesis), chapters 3 and 5: scaling by minimum and maximum of each bucket
 class centered : public detail::paired_operator<detail::centered_codec> {
  public:
-  /// Values that share a scale share a midpoint.
+  /// One midpoint per bucket of the operator.
   /// @param op  a quantizer, any_quantizer or float32_tail
   template <class Operator>
   requires(!std::is_same_v<Operator, centered>) centered(Operator const& op)
@@ -45,7 +45,7 @@ class centered : public detail::paired_operator<detail::centered_codec> {
   centered(Operator const& op, std::uint64_t bucket)
       : paired_operator(op, facts_in(detail::facts_of(op), bucket)) {
     static_assert(!std::is_same_v<Operator, uncompressed>,
-                  "globalq: uncompressed values need no midpoints; use uncompressed by itself");
+                  "globalq: uncompressed values need no midpoints; use uncompressed without centered");
   }
 
  private:

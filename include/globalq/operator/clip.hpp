@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief clip: cuts a vector off at some standard deviations, before an operator sees it (TernGrad).
+/// @brief clip: clips a vector at a number of standard deviations before it is averaged (TernGrad).
 ///
-/// No part of an operator: it changes what is averaged, is biased, and is each worker's own business, so nothing of it is
-/// exchanged. It stands where a trainer clips by norm, too: between the gradient and the mean.
+/// Not part of an operator, because it changes the vectors that are averaged, and is biased. Each worker clips by
+/// itself without communication, at the place where trainers clip by norm: between the gradient and the mean.
 
 #include "../core/vector.hpp"
 #include "../kernel/executor.hpp"
@@ -19,7 +19,7 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 
-/// Sums of blocks of a bucket, added up in the order of the blocks: the same bits for every number of threads.
+/// Adds the sums of blocks in the order of the blocks, so every number of threads gives the same bits.
 template <class Term>
 double sum_of_blocks(kernel::host_executor const& on, std::uint64_t count, std::vector<double>& parts,
                      Term const& term) {
@@ -58,26 +58,28 @@ Value narrowed(double x) {
 
 /// @brief x becomes min(max(x, -c sigma), c sigma), sigma the standard deviation of the values (around their mean).
 ///
-/// Biased by what is cut off, the sum of (|x| - c sigma) over the values beyond c sigma: the mean of clipped vectors is
-/// an unbiased estimate of the mean of the clipped vectors only. Of a normal distribution c = 2.5 cuts off 1.2 % of the
-/// values. What it buys: the maximum norm, and with it the variance of ternary levels, falls to at most c sigma.
-/// @param x           this worker's vector, in host memory; one call a layer, as TernGrad does, or give buckets
+/// Biased by the sum of (|x| - c sigma) over the values beyond c sigma: the result estimates the mean of the clipped
+/// vectors without bias, not that of the original ones. For a normal distribution, c = 2.5 clips 1.2 % of the values.
+/// The benefit: the maximum norm, and so the scale of ternary levels, is at most c sigma.
+///
+/// Vectors with NaN or infinity, or whose squares overflow a double, stay unchanged; the mean reports them.
+/// @param x           this worker's vector, in host memory; call it for each layer, as TernGrad does, or use buckets
 /// @param deviations  c, above 0; TernGrad uses 2.5
 /// @param bucket      values that share a sigma; 0: all
-/// @param space       where it runs; a host execution space
+/// @param space       a host execution space
 /// @throws configuration_error unless c is above 0 and finite
 /// @complexity  three passes over a bucket
-/// Vectors with NaN or infinity, or whose squares overflow a double, are left as they are: the mean reports them.
 /// @source Wen et al. 2017 (TernGrad), gradient clipping
 template <class V, class Space = Kokkos::DefaultHostExecutionSpace>
 void clip_deviations(V&& x, double deviations, std::uint64_t bucket = 0, Space const& space = Space()) {
   auto* const all = detail::data_of(x);
   using value = std::remove_pointer_t<decltype(detail::data_of(x))>;
-  static_assert(!std::is_const_v<value>,
-                "globalq: clip_deviations: the vector is const; it is clipped in place");
+  static_assert(
+      !std::is_const_v<value>,
+      "globalq: clip_deviations: the vector is const, but is clipped in place; pass one that can be written");
   if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
     throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
-                              " standard deviations; give a number above 0, such as 2.5");
+                              " standard deviations; use a finite number above 0, such as 2.5");
   kernel::host_executor const on(space);
   std::uint64_t const length = detail::size_of_vector(x), width = bucket == 0 ? length : bucket;
   std::vector<double> parts;

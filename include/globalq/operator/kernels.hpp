@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: where the kernels of a composition are compiled.
+/// @brief operator: templates by which a program controls where kernels are compiled.
 
 #include "built_in.hpp"
 #include "detail/host_policies.hpp"
@@ -14,26 +14,28 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief The levels and the rounding that kernels see: all tables share their kernels, and so do levels::uniform<S> of all S
-/// (levels::exponential<S> too), and all roundings that draw one word for a bucket, or none.
+/// @brief The types of levels and rounding for which kernels are compiled. All tables share kernels; so do
+///        levels::uniform<S> for all S, levels::exponential<S> for all S, and all roundings that draw one word per
+///        bucket, or none.
 template <class Levels>
 using kernel_levels = detail::kernel_levels<Levels>;
 template <class Rounding>
 using kernel_rounding = detail::kernel_rounding<Rounding>;
 
-/// @brief Where the kernels of a composition for host memory are compiled, and what `extern template` leaves to another source.
+/// @brief The kernels of a composition in host memory; declare it as `extern template` to compile them in one source.
 ///
-/// Every source that uses a quantizer compiles its kernels. Those of a program that has many declare
-/// `extern template struct globalq::host_kernels<Levels, Rounding, Wire>;` in a header of theirs, and one of them says the same
-/// without `extern`; see docs/composing.md. make() is no inline function for this purpose. Which norm and which reduce makes
-/// no difference to kernels. All sources must be compiled with the same flags.
-/// @tparam Levels,Rounding  kernel_levels and kernel_rounding of what the quantizer has
-/// @tparam Wire             that of the quantizer; for wire::elias<T>, wire::huffman<T> and wire::sparse<T>: wire::integer<T>
+/// Every source that uses a quantizer compiles its kernels. To compile them once, declare
+/// `extern template struct globalq::host_kernels<Levels, Rounding, Wire>;` in a header, and repeat it without `extern`
+/// in one source; see docs/composing.md. make() is not inline for this purpose. Kernels do not depend on norm and
+/// reduce. All sources must be compiled with the same flags.
+/// @tparam Levels,Rounding  kernel_levels and kernel_rounding of the quantizer's policies
+/// @tparam Wire             that of the quantizer; for wire::elias<T>, wire::huffman<T> and wire::sparse<T>:
+///    wire::integer<T>
 template <class Levels, class Rounding, WireFormat Wire>
 struct host_kernels {
   static_assert(
       std::is_same_v<Levels, kernel_levels<Levels>> && std::is_same_v<Rounding, kernel_rounding<Rounding>>,
-      "globalq: these levels or this rounding share their kernels with others: write "
+      "globalq: these levels or this rounding share their kernels with others; use "
       "host_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire>; see docs/composing.md");
 
   static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
@@ -65,7 +67,7 @@ template <class Levels, class Rounding, WireFormat Wire, class Space>
 struct stream_kernels {
   static_assert(std::is_same_v<Levels, kernel_levels<Levels>> &&
                     std::is_same_v<Rounding, kernel_rounding<Rounding>>,
-                "globalq: these levels or this rounding share their kernels with others: write "
+                "globalq: these levels or this rounding share their kernels with others; use "
                 "stream_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire, Space>; see "
                 "docs/composing.md");
 

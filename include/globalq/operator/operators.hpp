@@ -3,10 +3,10 @@
 /// @file
 /// @brief operators: the operators of the papers by name, each a composition of policies.
 ///
-/// A name is a function that returns a quantizer, whose parts may still be changed: `auto op = operators::qsgd<4>(512);
-/// op.levels = levels::uniform{3};`. Bounds: E||G(x) - mean||^2 <= (theta / n) sum ||x_i||^2 with D the number of values
-/// under one scale (n d under a global norm, n B with buckets of B, d or B under a local one); the plan of a call says
-/// theta with every rounding on the way. docs/operators.md has all names in one table, with what was measured; programs
+/// A name is a function that returns a quantizer, whose parts can be changed: `auto op = operators::qsgd<4>(512);
+/// op.levels = levels::uniform{3};`. Bounds: E||G(x) - mean||^2 <= (theta / n) sum ||x_i||^2 with D the number of
+/// values under one scale (n d under a global norm, n B with buckets of B, d or B under a local one); the plan of a
+/// call contains theta for all its roundings. docs/operators.md has a table of all names, with measurements; programs
 /// accept them as words (globalq/named/operators.hpp).
 
 #include "clip.hpp"
@@ -19,7 +19,8 @@ namespace detail {
 template <int Bits>
 struct wire_of_bits {
   static_assert(Bits >= 1 && Bits <= 8,
-                "globalq: operators: codes have 1 to 8, 16 or 32 bits; see docs/operators.md");
+                "globalq: operators: this number of bits is not supported; use 1 to 8, 16 or 32; see "
+                "docs/operators.md");
   using type = wire::packed<static_cast<std::uint32_t>(Bits)>;
 };
 template <>
@@ -37,11 +38,12 @@ struct wire_of_bits<32> {
 
 }  // namespace detail
 
-/// A wire of fixed or of variable length.
+/// A wire format of fixed width or of variable length.
 template <class W>
 concept AnyWire = WireFormat<W> || wire::BlockCode<W>;
 
-/// The fixed-width wire of a number of bits a code, sign included: integers of 8, 16 and 32 bits, else packed.
+/// The fixed-width wire format for a number of bits per code, sign included: integers of 8, 16 and 32 bits, else
+/// packed.
 template <int Bits>
 using wire_of = typename detail::wire_of_bits<Bits>::type;
 
@@ -50,9 +52,9 @@ using wire_of = typename detail::wire_of_bits<Bits>::type;
 
 /// @brief Global-Q with standard dithering: levels k/s of the norm of all workers.
 ///
-/// Codes are added as integers, so any Allreduce of integers will do (schedule native). @n
-/// Wire: @p Bits a value; the scale comes with the opening exchange. Levels: floor((2^(Bits-1) - 1) / n) where codes are
-/// added, 2^(Bits-1) - 1 where they are not. @n
+/// Codes are added as integers, so any Allreduce of integers works (schedule native). @n
+/// Wire: @p Bits per value; the scale is part of the handshake. Levels: floor((2^(Bits-1) - 1) / n) if codes are added,
+/// else 2^(Bits-1) - 1. @n
 /// Bound: theta = min(c^2 D / 4 s^2, c sqrt(D) / s) / n, c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2).
 /// *Erratum:* the papers print D / s^2 (c = 1), four times looser. Non-zero codes under l<2,2>: at most s sqrt(D);
 /// *erratum:* s^2 + sqrt(D), as printed, is false.
@@ -64,45 +66,45 @@ quantizer<Norm, levels::uniform<>, rounding::stochastic, Wire> global_uniform(No
                                                                               std::uint32_t levels = 0,
                                                                               Wire wire = {}) {
   static_assert(!Norm::is_local,
-                "globalq: operators::global_uniform has one norm for all workers; operators::qsgd has local "
-                "ones");
+                "globalq: operators::global_uniform needs one norm for all workers; for local norms use "
+                "operators::qsgd");
   return {norm, globalq::levels::uniform<>{levels}, {}, wire};
 }
 
 /// @brief Global-Q with exponential dithering: levels 2^-(k-1) of the norm of all workers.
 ///
-/// Codes are added by reduce::exponential on ring and tree, one rounded addition of powers of two a hop. @n
-/// Wire: @p Bits a value. Levels: 2^(Bits-1) - 1 - h with h additions on the longest way of the schedule.
-/// *Erratum:* the paper divides by 2n, which is headroom enough for balanced trees over a power of two only. @n
-/// Bound: omega = 1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), theta = omega / n and what the additions add (docs/theory.md);
-/// prefer tree and scatter-reduce-allgather: a ring adds (9/8)^(n-2) in the worst case. Non-zero codes under l<2,2>: at
-/// most 2^(s-1) sqrt(D).
+/// Codes are added by reduce::exponential on ring and tree, with one rounded addition of powers of two per hop. @n
+/// Wire: @p Bits per value. Levels: 2^(Bits-1) - 1 - h with h additions on the longest path of the schedule.
+/// *Erratum:* the paper divides by 2n, which is enough headroom only for balanced trees over a power of two. @n
+/// Bound: omega = 1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)); theta = omega / n plus the variance of the additions
+/// (docs/theory.md). Prefer tree and scatter-reduce-allgather: a ring adds (9/8)^(n-2) in the worst case. Non-zero
+/// codes under l<2,2>: at most 2^(s-1) sqrt(D).
 /// @param levels  s; 0: as many as fit
 /// @source Xin et al. (Global-QSGD), Definition 3.1, Theorem 3.3 and Algorithm 2
 template <int Bits = 8, NormScheme Norm = norm::linf, WireFormat Wire = wire_of<Bits>>
 quantizer<Norm, levels::exponential<>, rounding::stochastic, Wire> global_exponential(
     Norm norm = {}, std::uint32_t levels = 0, Wire wire = {}) {
   static_assert(!Norm::is_local,
-                "globalq: operators::global_exponential has one norm for all workers; operators::nuqsgd has "
-                "local ones");
+                "globalq: operators::global_exponential needs one norm for all workers; for local norms use "
+                "operators::nuqsgd");
   return {norm, globalq::levels::exponential<>{levels}, {}, wire};
 }
 
 /// @}
-/// @name Local norms: each worker its own scales, which travel with the codes
+/// @name Local norms: each worker has its own scales, which travel with the codes
 /// @{
 
 /// @brief QSGD: levels k/s of each bucket's own norm.
 ///
-/// Meant for allgather; elsewhere sums are encoded again. @n
-/// Wire: @p Bits a value and 32 bits a bucket at fixed width; with wire::elias<>{} the code of the paper, whose length is
-/// bounded in docs/theory.md (at s = sqrt(B) by 37/12 B + 32 bits; *erratum:* 2.8 B + 32, as printed, is exceeded), and which
-/// wire::huffman<>{} and wire::sparse<>{} often beat: docs/codes.md. @n
-/// Bound: omega = min(c^2 B / 4 s^2, c sqrt(B) / s), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather. Non-zero
-/// codes with Q = 2: at most s sqrt(B) a bucket, reached by equal values.
+/// Best over allgather; other schedules encode sums again. @n
+/// Wire: @p Bits per value and 32 bits per bucket at fixed width. wire::elias<>{} is the code of the paper;
+/// docs/theory.md bounds its length (at s = sqrt(B) by 37/12 B + 32 bits; *erratum:* the printed 2.8 B + 32 can be
+/// exceeded). wire::huffman<>{} and wire::sparse<>{} are often shorter: docs/codes.md. @n
+/// Bound: omega = min(c^2 B / 4 s^2, c sqrt(B) / s), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather.
+/// Non-zero codes with Q = 2: at most s sqrt(B) per bucket, which equal values attain.
 /// @tparam Q      2 (theory), or globalq::infinity (the paper's experiments; "QSGDinf")
 /// @param bucket  values that share a norm; 0: the whole vector; 512 in the paper's experiments
-/// @param levels  s; 0: 2^(Bits-1) - 1 at fixed width, 127 with a code
+/// @param levels  s; 0: 2^(Bits-1) - 1 at fixed width, 127 with a variable-length code
 /// @source Alistarh et al. 2017 (QSGD), section 3.1, Lemma 3.1 and section 4 (buckets)
 template <int Bits = 4, std::uint32_t Q = 2, AnyWire Wire = wire_of<Bits>>
 quantizer<norm::local<Q>, levels::uniform<>, rounding::stochastic, Wire> qsgd(std::uint64_t bucket = 512,
@@ -113,12 +115,12 @@ quantizer<norm::local<Q>, levels::uniform<>, rounding::stochastic, Wire> qsgd(st
 
 /// @brief TernGrad: -1, 0 or 1 times the largest magnitude.
 ///
-/// Wire: 2 bits a value and 32 bits a bucket. @n
-/// Bound: omega = min(B / 4, sqrt(B)), theta = omega / n with allgather. After clip_deviations(x, 2.5), TernGrad's
-/// gradient clipping, the maximum is at most 2.5 sigma, but the result is biased; it is a step of its own since it changes
-/// what is averaged. "Scaler sharing" is a global norm: pass norm::linf.
+/// Wire: 2 bits per value and 32 bits per bucket. @n
+/// Bound: omega = min(B / 4, sqrt(B)), theta = omega / n with allgather. clip_deviations(x, 2.5) is TernGrad's gradient
+/// clipping: the maximum is then at most 2.5 sigma, but the result is biased. It is a separate step because it changes
+/// the vectors that are averaged. "Scaler sharing" is a global norm: pass norm::linf.
 /// @param norm  norm::local<infinity> with a bucket for each layer, or norm::linf (scaler sharing)
-/// @source Wen et al. 2017 (TernGrad), ternarising, scaler sharing and gradient clipping
+/// @source Wen et al. 2017 (TernGrad), ternarizing, scaler sharing and gradient clipping
 template <NormScheme Norm = norm::local<infinity>>
 quantizer<Norm, levels::uniform<1>, rounding::stochastic, wire::packed<2>> terngrad(Norm norm = {}) {
   return {norm, {}, {}, {}};
@@ -126,9 +128,9 @@ quantizer<Norm, levels::uniform<1>, rounding::stochastic, wire::packed<2>> terng
 
 /// @brief NUQSGD: levels 2^-(k-1) of each bucket's own Euclidean norm.
 ///
-/// Wire: @p Bits a value and 32 bits a bucket. @n
+/// Wire: @p Bits per value and 32 bits per bucket. @n
 /// Bound: omega = 1/8 + min(sqrt(B) 2^(1-s), B 4^(1-s)), theta = omega / n with allgather. Non-zero codes: at most
-/// 2^(s-1) sqrt(B) a bucket.
+/// 2^(s-1) sqrt(B) per bucket.
 /// @param bucket  values that share a norm; 0: the whole vector
 /// @param levels  s; 0: 2^(Bits-1) - 1
 /// @source Ramezani-Kebrya et al. 2021 (NUQSGD)
@@ -141,11 +143,11 @@ quantizer<norm::local<2>, levels::exponential<>, rounding::stochastic, Wire> nuq
 /// @brief Natural compression: each value becomes one of the two powers of two next to it.
 ///
 /// The scale is the largest magnitude rounded up to a power of two, so levels are powers of two in absolute terms. @n
-/// Wire: 8 bits a value instead of the paper's 9 (a sign and 7 bits for 127 exponents below the scale, rather than for
-/// all 256 of float32); smaller values are rounded to zero or the smallest power of two, still without bias. @n
-/// Bound: omega = 1/8, the tail of 2^-126 aside; reached by vectors of 4/3 times a power of two. theta = omega / n with
+/// Wire: 8 bits per value instead of the paper's 9 (a sign and 7 bits for 127 exponents below the scale, rather than
+/// for all 256 of float32); smaller values are rounded to zero or the smallest power of two, still without bias. @n
+/// Bound: omega = 1/8, up to a term of 2^-126; vectors of 4/3 times a power of two attain it. theta = omega / n with
 /// allgather.
-/// @tparam Norm   norm::linf by default, so that codes can be added on ring and tree; norm::local<infinity> too
+/// @tparam Norm   norm::linf by default, so that codes can be added on ring and tree; or norm::local<infinity>
 /// @param bucket  values that share a scale; 0: the whole vector
 /// @source Horvath et al. 2019 (Natural Compression), its operator C_nat
 template <NormScheme Norm = norm::linf>
@@ -158,8 +160,9 @@ natural_compression(std::uint64_t bucket = 0) {
 
 /// @brief Natural dithering: levels 2^-(k-1) of each vector's own norm of any order.
 ///
-/// Wire: @p Bits a value and 32 bits a bucket. @n
-/// Bound: omega = 1/8 + min(c sqrt(B) 2^(1-s), c^2 B 4^(1-s)), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather.
+/// Wire: @p Bits per value and 32 bits per bucket. @n
+/// Bound: omega = 1/8 + min(c sqrt(B) 2^(1-s), c^2 B 4^(1-s)), c = B^max(0, 1/Q - 1/2), theta = omega / n with
+/// allgather.
 /// @tparam Q      order of the norm; the paper's p
 /// @param bucket  values that share a norm; 0: the whole vector
 /// @param levels  s; 0: 2^(Bits-1) - 1
@@ -174,13 +177,13 @@ quantizer<norm::local<Q>, levels::exponential<>, rounding::stochastic, Wire> nat
 /// @name Systems: CGX, QSDP
 /// @{
 
-/// @brief QSDP's random-shift quantizer: nearest point of a grid that is shifted by one random amount a bucket.
+/// @brief QSDP's random-shift quantizer: rounds to the nearest point of a grid with one random shift per bucket.
 ///
-/// Wire: @p Bits a value and 32 bits a bucket; the shift costs nothing. @n
-/// Bound: delta^2 / 12 a value when shifted back, whatever the value is (*erratum:* the published
+/// Wire: @p Bits per value and 32 bits per bucket; the shift is not sent. @n
+/// Bound: delta^2 / 12 per value if shifted back, for any value (*erratum:* the published
 /// delta^2 sum {v/delta} (1 - {v/delta}) belongs to the variant that does not shift back, whose bound is that of QSGD
 /// with the same norm). With Q = infinity delta = max / s.
-/// The system scales by minimum and maximum: centered{qsdp<8>()}. Alone it scales by magnitude.
+/// This quantizer scales by magnitude. The published system scales by minimum and maximum: centered{qsdp<8>()}.
 /// @tparam ShiftBack  true: Definition 1; false: its proof
 /// @param bucket      values that share a shift and a scale; 1,024 in the paper
 /// @source Markov 2024 (thesis), chapter 5, Definition 1 and Lemmas 4 and 5
@@ -190,9 +193,9 @@ quantizer<norm::local<infinity>, levels::uniform<>, rounding::random_shift<Shift
   return {norm::local<infinity>{bucket}, {}, {}, wire};
 }
 
-/// @brief QSDP's grid of its theory: an absolute step, the same everywhere and at all times.
+/// @brief The grid of QSDP's theory: one absolute step size for all workers and calls.
 ///
-/// A value beyond @p unit anywhere is an error everywhere. Codes can be added.
+/// If any worker has a magnitude above @p unit, all workers throw. Codes can be added.
 /// @param unit  delta times the number of levels
 template <int Bits = 8, bool ShiftBack = true, WireFormat Wire = wire_of<Bits>>
 quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wire> qsdp_grid(
@@ -202,10 +205,10 @@ quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wir
 
 /// @brief CGX's quantizer: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.
 ///
-/// Wire: @p Bits a value and 32 bits a bucket. @n
-/// Bound with stochastic rounding: omega = B / 4 s^2 an encoding. Rounding to nearest, CGX's default build, is biased, has
-/// no such bound, and needs error feedback: its error is at most delta / 2 a value.
-/// Scaling by minimum and maximum instead: centered{cgx<4>()}, and for 2^Bits levels with
+/// Wire: @p Bits per value and 32 bits per bucket. @n
+/// Bound with stochastic rounding: omega = B / 4 s^2 per encoding. Rounding to nearest, CGX's default, is biased, has
+/// no such bound, and needs error feedback; its error is at most delta / 2 per value.
+/// To scale by minimum and maximum, use centered{cgx<4>()}; for 2^Bits levels, with
 /// levels::symmetric{1/(2^Bits-1), 3/(2^Bits-1), .., 1} (docs/design.md, "Affine frames").
 /// @tparam Rounding  rounding::stochastic or rounding::nearest
 /// @param bucket     values that share a scale; 128, or 1,024 for convolutional networks
@@ -217,14 +220,14 @@ quantizer<norm::local<infinity>, levels::uniform<>, Rounding, Wire> cgx(std::uin
 }
 
 /// @}
-/// @name Learned levels; how they are learned is no part of the operator
+/// @name Learned levels; learning is not part of the operator
 /// @{
 
 /// @brief ALQ: any levels 0 = l_0 < ... < l_s = 1 of each bucket's own norm.
 ///
-/// Wire: @p Bits a value, which holds up to 2^(Bits-1) levels with zero, and 32 bits a bucket. @n
-/// Bound: omega = (r - 1)^2 / 4r + inf_p K_p (c l_1)^(2-p) B^((2-p)/2), r the largest ratio of neighbors (docs/theory.md);
-/// theta = omega / n with allgather.
+/// Wire: @p Bits per value, for up to 2^(Bits-1) levels including zero, and 32 bits per bucket. @n
+/// Bound: omega = (r - 1)^2 / 4r + inf_p K_p (c l_1)^(2-p) B^((2-p)/2), r the largest ratio of neighbors
+/// (docs/theory.md); theta = omega / n with allgather.
 /// @param levels  ascending from 0 to 1; see levels::table
 /// @param bucket  values that share a norm
 /// @source Faghri et al. 2020 (ALQ, AMQ), section 3 and Theorem 2
@@ -240,7 +243,7 @@ quantizer<norm::local<Q>, levels::table, rounding::stochastic, Wire> alq(std::sp
 inline std::vector<double> multiplier_levels(double multiplier, std::uint32_t size) {
   if (!(multiplier > 0 && multiplier < 1))
     throw configuration_error("globalq: operators::amq: the multiplier is " + std::to_string(multiplier) +
-                              "; give a number between 0 and 1");
+                              "; use a number between 0 and 1");
   std::vector<double> levels(size);
   double level = 1;
   for (std::size_t k = levels.size(); k-- > 0;) {
@@ -256,7 +259,7 @@ inline std::vector<double> multiplier_levels(double multiplier, std::uint32_t si
 
 /// @brief AMQ: levels -1, -p, ..., -p^(s-1), p^(s-1), ..., p, 1 of each bucket's own norm; there is no zero.
 ///
-/// Wire: @p Bits a value, all of whose 2^Bits patterns are levels, and 32 bits a bucket. @n
+/// Wire: @p Bits per value, with all 2^Bits patterns in use, and 32 bits per bucket. @n
 /// Bound: omega = (1/p - 1)^2 p / 4 + c^2 B p^(2s-2), theta = omega / n with allgather.
 /// @param multiplier  p, between 0 and 1
 /// @param bucket      values that share a norm
@@ -279,12 +282,13 @@ quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(dou
 /// @brief Values of a small floating-point format under a power-of-two scale of 32 values: MXFP4, MXFP6, MXFP8.
 ///
 /// Sums are decoded, added in float32 and encoded again. @n
-/// Wire: the bits of the format, and 8 bits a block; the bytes are those of the format. @n
-/// Bound: that of general levels with c = 2 sqrt(32), since a scale is less than twice the largest magnitude; per value the
-/// variance is at most a quarter of the squared gap between its neighbors.
+/// Wire: the bits of the format per value and 8 bits per block; the bytes are those of the format. @n
+/// Bound: that of general levels with c = 2 sqrt(32), as a scale is less than twice the largest magnitude; the variance
+/// of a value is at most a quarter of the squared gap between its neighbors.
 /// @tparam Levels  levels::e2m1 (MXFP4), e2m3 or e3m2 (MXFP6), e4m3 or e5m2 (MXFP8)
 /// @param block    values that share a scale
-/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0; scales are rounded up, so nothing is cut off
+/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0; scales are rounded up, so nothing is
+///    clipped
 template <class Levels, class Rounding = rounding::stochastic>
 auto block_scaled(std::uint64_t block = 32, Rounding rounding = {}) {
   constexpr std::uint32_t bits = 1 + static_cast<std::uint32_t>(std::bit_width(Levels::patterns - 1));
@@ -294,15 +298,17 @@ inline auto mxfp4() { return block_scaled<levels::e2m1>(); }
 /// @tparam Levels  levels::e2m3 or e3m2
 template <class Levels = levels::e2m3>
 auto mxfp6() {
-  static_assert(std::is_same_v<Levels, levels::e2m3> || std::is_same_v<Levels, levels::e3m2>,
-                "globalq: operators::mxfp6: the formats of 6 bits are levels::e2m3 and levels::e3m2");
+  static_assert(
+      std::is_same_v<Levels, levels::e2m3> || std::is_same_v<Levels, levels::e3m2>,
+      "globalq: operators::mxfp6: these levels do not have 6 bits; use levels::e2m3 or levels::e3m2");
   return block_scaled<Levels>();
 }
 /// @tparam Levels  levels::e4m3 or e5m2
 template <class Levels = levels::e4m3>
 auto mxfp8() {
-  static_assert(std::is_same_v<Levels, levels::e4m3> || std::is_same_v<Levels, levels::e5m2>,
-                "globalq: operators::mxfp8: the formats of 8 bits are levels::e4m3 and levels::e5m2");
+  static_assert(
+      std::is_same_v<Levels, levels::e4m3> || std::is_same_v<Levels, levels::e5m2>,
+      "globalq: operators::mxfp8: these levels do not have 8 bits; use levels::e4m3 or levels::e5m2");
   return block_scaled<Levels>();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: an operator by itself on a stream: vectors and frames in the memory of a device.
+/// @brief operator: encodes single vectors in device memory, on a stream.
 
 #include "../core/vector.hpp"
 #include "any_quantizer.hpp"
@@ -28,7 +28,7 @@ struct begin_single_worker {
   }
 };
 
-/// The scales of buckets. Where a norm is beyond the range of float64, so is the largest magnitude then.
+/// Computes the scales of buckets. If a norm overflows float64, sets the largest magnitude to infinity.
 struct scale_single_worker {
   scale_units scale;
   stream_state* state;
@@ -39,7 +39,7 @@ struct scale_single_worker {
   }
 };
 
-/// Makes a frame invalid whose values have no scale.
+/// Invalidates a frame whose values have no valid scale.
 struct conclude_encode {
   stream_state const* state;
   double fixed_scale;
@@ -59,7 +59,7 @@ struct conclude_encode {
   }
 };
 
-/// Tells the host of a bad frame, or of values beyond the type's range.
+/// Reports a bad frame, or values beyond the type's range, to the host.
 struct conclude_decode {
   stream_state const* state;
   stream_word* word;
@@ -75,9 +75,10 @@ struct conclude_decode {
 
 /// @brief vector_codec for vectors and frames in the memory of a device: calls are enqueued on a stream.
 ///
-/// Frames hold the bits that vector_codec makes of the same values, and either decodes what the other encoded. They have no
-/// checksum, which would take a pass and a launch more, and the checksum of a frame that vector_codec made is not verified
-/// here: where frames are stored or sent by other means, let a host decode them or check them yourself. What went wrong is found by kernels and thrown by the next call or by wait(), once. Not to be shared by threads.
+/// Frames have the same bits as those of vector_codec, and each decodes the other's frames. They have no checksum,
+/// which would need another pass and launch, and checksums of vector_codec are not verified. If frames are stored or
+/// sent by other means, decode them on a host or check them yourself. Kernels detect errors; the next call or wait()
+/// throws them, once. Not thread-safe.
 ///
 /// @code
 /// gq::stream_vector_codec codec{op, Kokkos::Cuda{}};
@@ -93,7 +94,7 @@ class stream_vector_codec {
   using memory_space = typename Space::memory_space;
 
   /// @param op      a quantizer; on Kokkos::Cuda also any_quantizer
-  /// @param stream  on which everything is enqueued
+  /// @param stream  runs all work of the codec
   /// @throws configuration_error when the policies do not fit together
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
@@ -105,38 +106,39 @@ class stream_vector_codec {
   }
   stream_vector_codec(stream_vector_codec const&) = delete;
   stream_vector_codec& operator=(stream_vector_codec const&) = delete;
-  /// Writes what went wrong and was not thrown to std::cerr.
+  /// Waits, and writes errors that were not thrown to std::cerr.
   ~stream_vector_codec() {
-    detail::report_unclaimed([this] { wait(); });  // kernels may still use what goes now
+    detail::report_unclaimed([this] { wait(); });  // kernels may still use the members
   }
 
-  /// @brief Other levels for what is enqueued from now on, as many as before and of the same kind.
+  /// @brief Replaces the levels for subsequent calls by others of the same number and kind.
   ///
-  /// Nothing is waited for, and nothing is allocated unless a graph reads the memory of the levels before: a graph keeps the
-  /// levels that it was captured with; capture it again. While one is captured, the next call refuses levels that changed.
-  /// @throws configuration_error unless the operator was made with levels::table or levels::symmetric
+  /// Does not wait, and allocates only if a graph reads the memory of the previous levels: a graph keeps the levels
+  /// with which it was captured; capture it again to change them. During a capture, the next call refuses levels that
+  /// changed.
+  /// @throws configuration_error unless the operator has levels::table or levels::symmetric
   template <class Table>
   requires std::is_base_of_v<levels::detail::level_table, Table>
   void set_levels(Table const& levels) { codec_->set_levels(levels); }
 
-  /// Levels above zero.
+  /// Number of levels above zero.
   std::uint32_t levels() const { return levels_; }
 
-  /// Bytes of the frame of a vector; where frames differ in length (wire::sparse), the most.
+  /// Bytes of the frame of a vector; the maximum if frames vary in length (wire::sparse).
   /// @throws configuration_error above 2^48 - 1 values
   std::size_t frame_bytes(std::uint64_t length, dtype type = dtype::float32) {
     if (length >> 48 != 0)
       detail::fail<configuration_error>(
           {"globalq: stream_vector_codec: ", length,
-           " values; a frame holds at most 2^48 - 1, so encode parts of the vector"});
+           " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
     detail::call sized;
     sized.x.type = type;
     codec_->note(sized);
     return codec_->frame_bytes({0, length}, 1);
   }
 
-  /// @brief Bytes of a frame that are used: all, unless frames differ in length. Waits for the stream then.
-  /// @throws what went wrong in calls before; frame_error when it is no frame
+  /// @brief The number of bytes of a frame that are used: all, unless frames vary in length. In that case it waits.
+  /// @throws errors of previous calls; frame_error when the bytes are not a frame
   template <class Frame>
   requires detail::KokkosView<Frame> std::size_t used_bytes(Frame const& frame) {
     std::span<std::byte const> const bytes = bytes_of(frame);
@@ -149,21 +151,21 @@ class stream_vector_codec {
   /// Enqueues the frame of @p x.
   /// @param frame  in the memory of the stream, aligned to 16 bytes
   /// @shape        frame: frame_bytes(length, type) bytes
-  /// @throws       configuration_error when the frame has another size, or a graph is captured, in which every replay would
-  ///               draw the same bits; what went wrong before. NaN or infinity in x or in a norm makes an invalid frame,
-  ///               and is thrown later
+  /// @throws       configuration_error when the frame has another size, or during the capture of a graph, whose replays
+  ///               would all draw the same bits; errors of previous calls. If x or a norm is not finite, the frame is
+  ///               invalid, and a later call throws
   template <Vector V, class Frame>
   requires detail::KokkosView<Frame>
   void encode(V const& x, encoding_key key, Frame const& frame) {
     if (on_.capturing())
       throw configuration_error(
-          "globalq: stream_vector_codec: a graph is being captured with a step number of the host, so every "
-          "replay would "
-          "draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
+          "globalq: stream_vector_codec: a graph is being captured with a step in host memory, so every "
+          "replay "
+          "would draw the same random bits; pass a view of one std::uint64_t in the memory of the stream");
     encode_at(x, key, {key.step, nullptr}, frame);
   }
 
-  /// The same with the step where the stream finds it, which is not counted up.
+  /// The same with a step in the memory of the stream, which is read and not incremented.
   /// @shape step: one value
   template <Vector V, class Frame, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void encode(V const& x, encoding_key key,
@@ -172,7 +174,8 @@ class stream_vector_codec {
     encode_at(x, key, step_at(step), frame);
   }
 
-  /// Enqueues: y = what the frame stands for. @p frame has frame_bytes() bytes, or only those that are used. After a damaged frame y is unspecified, and beyond the type's range it is infinity; either is thrown later.
+  /// Enqueues decoding a frame into @p y. @p frame has frame_bytes() bytes, or only the used ones. After a damaged
+  /// frame @p y is unspecified; a value that overflows is infinity. A later call throws either error.
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode(Frame const& frame, encoding_key key, V const& y) {
@@ -185,7 +188,7 @@ class stream_vector_codec {
     read(frame, key, step_at(step), y, false);
   }
 
-  /// Enqueues: y += what the frame stands for; the rest as decode().
+  /// Enqueues adding the decoded frame to @p y; otherwise as decode().
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode_add(Frame const& frame, encoding_key key, V const& y) {
@@ -198,14 +201,14 @@ class stream_vector_codec {
     read(frame, key, step_at(step), y, true);
   }
 
-  /// @brief Returns when all calls have run.
-  /// @throws what went wrong in one of them
+  /// @brief Waits until all calls have run.
+  /// @throws the first error of these calls
   void wait() {
     on_.fence();
     throw_trouble();
   }
 
-  /// @brief False when a call that has run went wrong, which the next call or wait() throws. Does not wait.
+  /// @brief False if a call that has run failed; the next call or wait() throws the error. Does not wait.
   bool good() const { return report_.good(); }
 
  private:
@@ -249,7 +252,7 @@ class stream_vector_codec {
     std::uint64_t const length = detail::size_of_vector(y);
     dtype const type = dtype_of<detail::value_of<V const>>::value;
     std::span<std::byte const> in = bytes_of(frame);
-    // a frame that differs in length may come with the room behind it, or without; a checksum is not looked at
+    // a frame of variable length may be passed with or without its unused bytes; a checksum is ignored
     std::size_t const need = frame_bytes(length, type), more = in.size() > need ? in.size() - need : 0;
     bool const varies = codec_->head_bytes() != 0, cut = varies && in.size() < need;
     if (more == wire::checksum_bytes || (varies && more < wire::checksum_bytes))
@@ -274,10 +277,11 @@ class stream_vector_codec {
     throw_trouble();
     if (step.where == nullptr && key.step > random::max_step)
       detail::fail<configuration_error>(
-          {"globalq: stream_vector_codec: step ", key.step, " is above 2^48 - 1"});
+          {"globalq: stream_vector_codec: step ", key.step,
+           " is above 2^48 - 1; count steps from 0 and change the seed instead"});
     if (std::size_t const need = frame_bytes(length, x.type); bytes != need)
       detail::fail<configuration_error>({"globalq: stream_vector_codec: the frame has ", bytes,
-                                         " bytes and needs ", need, "; ask frame_bytes()"});
+                                         " bytes and needs ", need, "; pass frame_bytes() bytes"});
     if (length == 0) return;
     std::uint64_t const buckets = buckets_of(length);
     if (on_.capturing() && buckets > prepared_) refuse_unprepared_capture();
@@ -298,7 +302,7 @@ class stream_vector_codec {
 
   [[noreturn]] static void refuse_unprepared_capture() {
     throw configuration_error(
-        "globalq: stream_vector_codec: a graph is being captured, and this call still has to prepare its "
+        "globalq: stream_vector_codec: a graph is being captured, but this call must allocate "
         "memory; make the same call once before the capture");
   }
 
@@ -309,9 +313,8 @@ class stream_vector_codec {
   template <class Step>
   static detail::call_step step_at(Step const& step) {
     static_assert(detail::reaches<Step, memory_space>,
-                  "globalq: stream_vector_codec: the step is in memory that the stream does not reach; use a "
-                  "view of the "
-                  "stream's space");
+                  "globalq: stream_vector_codec: the step is in memory that the stream cannot access; use a "
+                  "view of the stream's space");
     if (step.size() != 1)
       detail::fail<configuration_error>({"globalq: stream_vector_codec: the step is a view of ", step.size(),
                                          " values; pass one of a single value"});
@@ -322,19 +325,18 @@ class stream_vector_codec {
   static auto bytes_of(Frame const& frame) {
     using byte = typename Frame::value_type;
     static_assert(sizeof(byte) == 1,
-                  "globalq: stream_vector_codec: a frame is a Kokkos::View of bytes: std::byte, char or "
-                  "unsigned char");
+                  "globalq: stream_vector_codec: the frame is not a view of bytes; use a Kokkos::View of "
+                  "std::byte, char or unsigned char");
     auto* const data = detail::memory_of<memory_space>(frame);
     if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
       throw configuration_error(
-          "globalq: stream_vector_codec: the frame does not begin at a multiple of 16 bytes; frames of one "
-          "allocation begin "
-          "at such offsets");
+          "globalq: stream_vector_codec: the frame does not begin at a multiple of 16 bytes; place frames at "
+          "such offsets of an allocation");
     using out = std::conditional_t<std::is_const_v<byte>, std::byte const, std::byte>;
     return std::span<out>(reinterpret_cast<out*>(data), frame.size());
   }
 
-  /// Throws what the kernels found, once.
+  /// Throws an error that kernels found, once.
   void throw_trouble() {
     if (good()) return;
     on_.fence();
@@ -343,26 +345,32 @@ class stream_vector_codec {
     switch (word.trouble) {
       case detail::stream_word::not_finite:
         detail::fail<non_finite_error>(
-            {"globalq: encode: values hold NaN or infinity, or their norm is beyond the range of float64; "
-             "the "
-             "frame was made invalid",
+            {"globalq: encode: values contain NaN or infinity, or their norm is beyond the range of float64, "
+             "so "
+             "the frame is invalid; encode finite values, or scale them down",
              late});
       case detail::stream_word::beyond_scale:
-        detail::fail<configuration_error>({"globalq: encode: a value of magnitude ", std::to_string(word.top),
-                                           " exceeds the scale ", std::to_string(facts_.fixed_scale),
-                                           " of norm::fixed; the frame was made invalid", late});
+        detail::fail<configuration_error>(
+            {"globalq: encode: a value of magnitude ", std::to_string(word.top), " exceeds the scale ",
+             std::to_string(facts_.fixed_scale),
+             " of norm::fixed, so the frame is invalid; raise that scale, or use "
+             "a measured norm",
+             late});
       case detail::stream_word::beyond_range:
         detail::fail<non_finite_error>(
-            {"globalq: decode: a value is beyond the range of its type, and the output holds infinity there; "
+            {"globalq: decode: a value is beyond the range of its type, and the output contains infinity "
+             "there; "
              "decode into a wider type, or scale vectors down",
              late});
       case detail::stream_word::bad_step:
-        detail::fail<configuration_error>({"globalq: stream_vector_codec: a step is above 2^48 - 1", late});
+        detail::fail<configuration_error>(
+            {"globalq: stream_vector_codec: a step is above 2^48 - 1; count steps from 0 and change the seed "
+             "instead",
+             late});
       default:
         detail::fail<frame_error>(
             {"globalq: decode: a frame is damaged or was made by another operator or for another length, and "
-             "the output is "
-             "unspecified",
+             "the output is unspecified; send the frame again, or decode it with its own operator",
              late});
     }
   }
@@ -372,7 +380,7 @@ class stream_vector_codec {
   std::uint32_t levels_ = 0;
   std::unique_ptr<detail::operator_codec> codec_;
   detail::call call_;
-  std::uint64_t prepared_ = 0;  ///< buckets that there is memory for
+  std::uint64_t prepared_ = 0;  ///< buckets for which memory is allocated
   detail::stream_report<Space> report_{on_};
   byte_buffer state_memory_{on_.memory()};
   byte_buffer units_memory_{on_.memory()};

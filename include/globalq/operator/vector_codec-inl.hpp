@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: a vector becomes a frame, and a frame a vector.
+/// @brief operator: definitions of vector_codec.hpp.
 
 #include "vector_codec.hpp"
 
@@ -26,7 +26,7 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
   std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
   units_.resize(buckets);
   prepare(x, {nullptr, x.type}, length, key, 1);
-  // in one pass where that can be; if not, or if values are not finite, the norms first
+  // try one pass; if that is not possible, or values are not finite, compute the norms first
   if (codec_->encode_measured({0, length}, units_, body)) return used();
   statistics_.resize(buckets);
   norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{x, facts_.q}, statistics_,
@@ -37,7 +37,8 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
     std::memset(frame.data(), 0, wire::header_bytes);
     detail::fail<non_finite_error>({"globalq: encode: values ",
                                     static_cast<std::uint64_t>(refused - statistics_.begin()) * facts_.bucket,
-                                    " and following hold NaN or infinity; the frame was made invalid"});
+                                    " and following contain NaN or infinity, so the frame is invalid; encode "
+                                    "finite values"});
   }
   if (facts_.own_norm != nullptr) {
     own_.resize(buckets);
@@ -47,7 +48,8 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
     if (facts_.fixed_scale > 0 && statistics_[b].max() > facts_.fixed_scale)
       detail::fail<configuration_error>({"globalq: encode: a value of magnitude ",
                                          std::to_string(statistics_[b].max()), " exceeds the scale ",
-                                         std::to_string(facts_.fixed_scale), " of norm::fixed"});
+                                         std::to_string(facts_.fixed_scale),
+                                         " of norm::fixed; raise that scale, or use a measured norm"});
     if (facts_.own_norm != nullptr) {
       detail::own_scale const scale = facts_.own_norm->scale(own_[b]);
       units_[b] = facts_.own_norm->unit(scale, facts_.q, x.type, 0);
@@ -61,7 +63,7 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
       std::memset(frame.data(), 0, wire::header_bytes);
       detail::fail<non_finite_error>(
           {"globalq: encode: the norm of values ", b * facts_.bucket,
-           " and following is beyond the range of float64; the frame was made invalid; scale the "
+           " and following is beyond the range of float64, so the frame is invalid; scale the "
            "vector down, or use norm::linf"});
     }
   }
@@ -75,7 +77,7 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
   kernel::float_environment const exact;
   if (frames.empty())
     throw configuration_error(
-        "globalq: vector_codec: the mean of no frames is not defined; give at least one");
+        "globalq: vector_codec: the mean of no frames is not defined; pass at least one");
   if (length == 0) return;
   units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_scale);
   prepare({nullptr, y.type}, y, length, key, static_cast<int>(frames.size()));
@@ -91,7 +93,7 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
   if ((codec_->faults() & kernel::out_of_range) != 0)
     detail::fail<non_finite_error>(
         {"globalq: decode: a value is beyond the range of ", name_of(y.type),
-         ", and the output holds infinity there; decode into a wider type, or scale vectors down"});
+         ", and the output contains infinity there; decode into a wider type, or scale vectors down"});
 }
 
 GLOBALQ_DECL std::uint32_t vector_codec::checksum_of(std::span<std::byte const> body, encoding_key key,
@@ -114,18 +116,19 @@ GLOBALQ_DECL void vector_codec::check(source const& whole, std::span<std::byte c
       checksum_of(body, key, static_cast<std::uint32_t>(whole.worker)))
     return;
   detail::fail<frame_error>({"globalq: decode: bad frame from worker ", whole.worker,
-                             ": its checksum is wrong; the bytes were damaged, or made by another operator",
+                             ": checksum mismatch; the bytes were damaged, or made by another operator",
                              (facts_.shifts ? " or with another key" : "")});
 }
 
 GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::uint64_t length,
                                         encoding_key key, int workers) {
   if (key.step > random::max_step)
-    detail::fail<configuration_error>({"globalq: vector_codec: step ", key.step, " is above 2^48 - 1"});
+    detail::fail<configuration_error>({"globalq: vector_codec: step ", key.step,
+                                       " is above 2^48 - 1; count steps from 0 and change the seed instead"});
   if (length >> 48 != 0)
     detail::fail<configuration_error>(
         {"globalq: vector_codec: ", length,
-         " values; a frame holds at most 2^48 - 1, so encode parts of the vector"});
+         " values are more than 2^48 - 1, the most of a frame; encode parts of the vector"});
   detail::call c;
   c.x = x;
   c.y = y;
@@ -148,7 +151,7 @@ GLOBALQ_DECL detail::operator_codec& vector_codec::codec() {
 GLOBALQ_DECL void vector_codec::expect_size(std::size_t have, std::size_t need) {
   if (have != need)
     detail::fail<configuration_error>(
-        {"globalq: encode: the frame has ", have, " bytes and needs ", need, "; ask frame_bytes()"});
+        {"globalq: encode: the frame has ", have, " bytes and needs ", need, "; pass frame_bytes() bytes"});
 }
 
 }  // namespace GLOBALQ_ABI
