@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Methods to compare with, and error feedback: Top-K, PowerSGD, 1-bit SGD, THC. Target globalq::baseline.
+/// @brief Compressors for comparison, and error feedback: Top-K, PowerSGD, 1-bit SGD, THC. Target globalq::baseline.
 
 #include "baseline/adaptive.hpp"
 #include "baseline/concept.hpp"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief All that the library globalq::compiled consists of, for one source of a program that does not link it.
+/// @brief Definitions of the library globalq::compiled, for one source of a program that does not link the library.
 ///
-/// Every source is compiled with GLOBALQ_COMPILED defined; one of them includes this header.
+/// Compile every source with GLOBALQ_COMPILED defined, and include this header in one of them.
 
 #if !defined(GLOBALQ_COMPILED)
 #error \
-    "globalq: definitions.hpp is for programs whose sources define GLOBALQ_COMPILED; all others define what they use themselves"
+    "globalq: GLOBALQ_COMPILED is not defined; define it for all sources, or do not include definitions.hpp"
 #endif
 
 #include "call/detail/definitions.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Everything: workers agree on the mean of their vectors while sending a fraction of the bytes.
+/// @brief The main header: all collectives, operators, schedules, and the transports that are available.
 
 #include "call/vector_group.hpp"
 #include "collective/all_gather.hpp"

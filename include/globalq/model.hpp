@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief What a call would take: calibrate a machine, predict, simulate, choose. Target globalq::model.
+/// @brief Performance model of calls: calibrate a machine, predict, simulate, choose. Target globalq::model.
 
 #include "model/bypass.hpp"
 #include "model/calibrate.hpp"

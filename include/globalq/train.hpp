@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief For trainers: levels that are learned, layers with operators of their own, L-GreCo, CGX. Target globalq::train.
+/// @brief For training: learned levels, operators for each layer, L-GreCo, CGX. Target globalq::train.
 
 #include "train/adapt/accordion.hpp"
 #include "train/adapt/adaptive_mean.hpp"

@@ -257,7 +257,7 @@ TEST(Plan, of_no_workers_or_too_many_values_is_refused) {
     for (int n : {0, -1, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
       gq::plan const p = gq::plan_for(op, s, n, 100);
       EXPECT_FALSE(p.fits);
-      EXPECT_EQ(p.refusal, "globalq: plan: " + std::to_string(n) + " workers; ask for 1 to 1048576");
+      EXPECT_EQ(p.refusal, "globalq: plan: " + std::to_string(n) + " workers; use 1 to 1048576");
     }
     EXPECT_TRUE(gq::plan_for(op, s, 4, longest).fits);
     for (std::uint64_t d : {longest + 1, ~std::uint64_t{0}}) {

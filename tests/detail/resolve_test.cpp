@@ -519,9 +519,9 @@ TEST(Refusal, of_orders_and_units_says_what_is_possible) {
   auto const refusal = [&] { return gq::detail::resolve(f, facts_of_schedule("ring", 2), 2).refusal; };
   for (std::uint32_t order : {0U, 65U, 1000U, 0xfffffffeU}) {
     f.q = order;
-    EXPECT_THAT(refusal(), HasSubstr("the orders of a norm are 1 to 64 or infinity"));
+    EXPECT_THAT(refusal(), HasSubstr("an order of the norm is not valid; use 1 to 64 or infinity"));
     std::swap(f.q.value, f.p);
-    EXPECT_THAT(refusal(), HasSubstr("the orders of a norm are 1 to 64 or infinity"));
+    EXPECT_THAT(refusal(), HasSubstr("an order of the norm is not valid; use 1 to 64 or infinity"));
     f.q = f.p = gq::infinity;
   }
   for (std::uint32_t order : {1U, 2U, 64U, gq::infinity}) {
@@ -531,7 +531,7 @@ TEST(Refusal, of_orders_and_units_says_what_is_possible) {
   for (double unit :
        {-1.0, 2e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     f.fixed_scale = unit;
-    EXPECT_THAT(refusal(), HasSubstr("norm::fixed needs a unit above 0 and at most 1e300"));
+    EXPECT_THAT(refusal(), HasSubstr("norm::fixed has no valid scale; use a scale above 0 and at most 1e300"));
   }
   f.fixed_scale = 1e-300;
   EXPECT_EQ(refusal(), "");

@@ -87,7 +87,7 @@ TEST(OwnReduce, what_does_not_fit_is_refused_with_a_remedy_that_works) {
   EXPECT_EQ(refusal(wider, gq::schedule::ring{}, 40), "");
   EXPECT_THAT(
       refusal(wider, gq::schedule::native{}, 4),
-      AllOf(HasSubstr("a reduce operator of your own cannot run there"), HasSubstr("use schedule ring")));
+      AllOf(HasSubstr("a user-defined reduce operator cannot run there"), HasSubstr("use schedule ring")));
 }
 
 /// The library's own levels have as many as leave room.
@@ -151,7 +151,7 @@ TEST(OwnReduce, a_table_has_no_codes_above_its_largest_level) {
   gq::quantizer const table{gq::norm::linf{}, gq::levels::table{0, 0.5, 1}, gq::rounding::stochastic{},
                             gq::wire::int8{}, table_sum{}};
   EXPECT_THAT(gq::plan_for(table, gq::schedule::ring{}, 3, 9).refusal,
-              AllOf(HasSubstr("no code of these levels stands for more than the norm"),
+              AllOf(HasSubstr("no code of these levels represents more than the norm"),
                     HasSubstr("use reduce::requantize")));
 }
 

@@ -14,8 +14,7 @@ namespace GLOBALQ_ABI {
 ///
 /// The gradient of a network is one vector, divided into buckets without regard to layers. Its last length % bucket
 /// values are averaged in float32 and in the order of the schedule, as by `uncompressed`. On every schedule, whole
-/// buckets have the same bits, and so the same variance, as with the operator alone. In a group each vector has its own
-/// tail.
+/// buckets have the same bits, and so the same variance, as with the operator alone. In a group each vector has a tail.
 ///
 /// Works in every call in host memory: allreduce_mean over ring, tree, sra, allgather and hierarchical,
 /// reduce_scatter_mean, all_gather, groups, and inside centered (the tail is not centered). Schedule native, calls on a

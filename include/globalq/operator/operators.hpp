@@ -42,8 +42,7 @@ struct wire_of_bits<32> {
 template <class W>
 concept AnyWire = WireFormat<W> || wire::BlockCode<W>;
 
-/// The fixed-width wire format for a number of bits per code, sign included: integers of 8, 16 and 32 bits, else
-/// packed.
+/// The fixed-width wire format for a number of bits per code, sign included: 8, 16, 32: integers; else packed.
 template <int Bits>
 using wire_of = typename detail::wire_of_bits<Bits>::type;
 
@@ -145,8 +144,7 @@ quantizer<norm::local<2>, levels::exponential<>, rounding::stochastic, Wire> nuq
 /// The scale is the largest magnitude rounded up to a power of two, so levels are powers of two in absolute terms. @n
 /// Wire: 8 bits per value instead of the paper's 9 (a sign and 7 bits for 127 exponents below the scale, rather than
 /// for all 256 of float32); smaller values are rounded to zero or the smallest power of two, still without bias. @n
-/// Bound: omega = 1/8, up to a term of 2^-126; vectors of 4/3 times a power of two attain it. theta = omega / n with
-/// allgather.
+/// Bound: omega = 1/8 up to a term of 2^-126, attained by 4/3 times a power of two; theta = omega / n with allgather.
 /// @tparam Norm   norm::linf by default, so that codes can be added on ring and tree; or norm::local<infinity>
 /// @param bucket  values that share a scale; 0: the whole vector
 /// @source Horvath et al. 2019 (Natural Compression), its operator C_nat
@@ -161,8 +159,7 @@ natural_compression(std::uint64_t bucket = 0) {
 /// @brief Natural dithering: levels 2^-(k-1) of each vector's own norm of any order.
 ///
 /// Wire: @p Bits per value and 32 bits per bucket. @n
-/// Bound: omega = 1/8 + min(c sqrt(B) 2^(1-s), c^2 B 4^(1-s)), c = B^max(0, 1/Q - 1/2), theta = omega / n with
-/// allgather.
+/// Bound: omega = 1/8 + min(c sqrt(B) 2^(1-s), c^2 B 4^(1-s)), c = B^max(0, 1/Q - 1/2); allgather: theta = omega / n.
 /// @tparam Q      order of the norm; the paper's p
 /// @param bucket  values that share a norm; 0: the whole vector
 /// @param levels  s; 0: 2^(Bits-1) - 1

@@ -114,8 +114,7 @@ class stream_vector_codec {
   /// @brief Replaces the levels for subsequent calls by others of the same number and kind.
   ///
   /// Does not wait, and allocates only if a graph reads the memory of the previous levels: a graph keeps the levels
-  /// with which it was captured; capture it again to change them. During a capture, the next call refuses levels that
-  /// changed.
+  /// with which it was captured; capture it again to change them. During a capture, a call refuses changed levels.
   /// @throws configuration_error unless the operator has levels::table or levels::symmetric
   template <class Table>
   requires std::is_base_of_v<levels::detail::level_table, Table>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief plan: what a call will do and cost.
+/// @brief plan: definitions of plan.hpp.
 
 #include "plan.hpp"
 
@@ -37,9 +37,9 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   schedule_facts s;
   try {
     if (workers < 1 || workers > most_planned)
-      fail<configuration_error>({"globalq: plan: ", workers, " workers; ask for 1 to ", most_planned});
+      fail<configuration_error>({"globalq: plan: ", workers, " workers; use 1 to ", most_planned});
     expect_length(length, "plan");
-    s = schedule.facts(workers);  // throws for nodes of another number of workers, say
+    s = schedule.facts(workers);  // throws, for example if its nodes have another number of workers
   } catch (configuration_error const& e) {
     p.refusal = e.what();
     return p;

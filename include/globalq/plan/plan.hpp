@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief plan: what a call will do and cost, asked before anything is sent.
+/// @brief plan: the steps, bytes and variance bound of a call, computed before anything is sent.
 
 #include "../core/detail/compiled.hpp"
 #include "../operator/any_quantizer.hpp"
@@ -20,28 +20,28 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief The numbers of one call of an operator on a schedule.
+/// @brief The plan of one call of an operator on a schedule.
 struct plan {
-  bool fits = false;
-  std::string refusal;  ///< why not, with a remedy; empty when it fits
+  bool fits = false;    ///< whether the policies work together
+  std::string refusal;  ///< the error with a remedy; empty if the policies fit
   int workers = 1;
   std::uint64_t length = 0;         ///< values
-  method reduce = method::none;     ///< how codes are added
-  std::uint32_t levels = 0;         ///< above zero; 0: none
-  std::uint32_t headroom = 0;       ///< codes that the exponential reduce, or one of your own, keeps free
+  method reduce = method::none;     ///< the reduce method
+  std::uint32_t levels = 0;         ///< levels above zero; 0: none
+  std::uint32_t headroom = 0;       ///< codes that the exponential or a user-defined reduce keeps free
   std::uint64_t bytes_sent = 0;     ///< by the busiest worker: frames, headers, norms
-  bool bytes_are_most = false;      ///< true where frames differ in length: no call sends more
-  bool bytes_modeled = false;       ///< true for native: 2 S (n-1)/n, the library's own count is unknown
+  bool bytes_are_most = false;      ///< bytes_sent is an upper bound, because frames vary in length
+  bool bytes_modeled = false;       ///< true for native: 2 S (n-1)/n; the transport's actual count is unknown
   double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
-  int rounding_steps = 0;           ///< roundings on the longest way from a worker's value to the mean
+  int rounding_steps = 0;           ///< roundings on the longest path from a worker's value to the mean
   double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
-  double iterations_factor = 1;     ///< 1 + n theta: growth of the iterations to a target
+  double iterations_factor = 1;     ///< 1 + n theta: factor on the iterations to reach a target
   std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call, at most
 };
 
 namespace detail {
 
-/// A codec of the right sizes that does nothing.
+/// A codec that only computes the sizes of frames.
 class counting_codec final : public codec {
  public:
   counting_codec(operator_facts const& op, std::uint32_t levels, dtype type)
@@ -70,7 +70,7 @@ class counting_codec final : public codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  /// Without midpoints.
+  /// Bytes without midpoints.
   std::size_t quantized_bytes(segment part) const {
     if (op_.plain_tail && part.count % op_.bucket != 0) {
       std::uint64_t const tail = part.count % op_.bucket;
@@ -105,19 +105,19 @@ class counting_sums final : public codec {
 
 using transport::default_chunk_bytes;
 
-/// Values sent at a time; 0: whole segments.
+/// Values of a chunk; 0: whole segments.
 ///
-/// The norm of a whole segment can't be known from a chunk: sums under local whole-vector norms are not cut.
-/// @param wanted  by the caller; 0: as many as fill frames of @p bytes
+/// Sums under local norms of the whole vector are not divided into chunks, as they need the norm of the segment.
+/// @param wanted  the caller's choice; 0: as many as fill frames of @p bytes
 GLOBALQ_DECL std::uint64_t chunk_of(operator_facts const& op, resolution const& r, std::uint64_t wanted,
                                     std::size_t bytes = default_chunk_bytes);
 
-/// What travels of a bucket under a norm of one's own.
+/// Bytes exchanged per bucket under a user-defined norm.
 inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), sizeof(own_scale)};
 
-/// f(buckets, widths) for each exchange of norms between the opening and the schedule: of buckets, and of vectors that are made
-/// after the opening.
-/// @param sums  whether nodes add before anything is encoded
+/// Calls f(buckets, widths) for each exchange of norms between the handshake and the schedule: norms of buckets, and of
+/// vectors that are computed after the handshake.
+/// @param sums  whether nodes add before encoding
 template <class F>
 void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
   if (shares_scale(op)) f(std::uint64_t{1}, widths_of_units(dtype::float64));
@@ -128,7 +128,7 @@ void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, b
     f(units, op.own_norm != nullptr ? widths_of_own_norms : widths_of_units(type));
 }
 
-/// Sends what a call sends between its opening and its schedule, over a transport that counts.
+/// Performs the exchanges of a call between its handshake and its schedule, over a transport that counts bytes.
 template <class S, class T>
 void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_t length, dtype type,
                  std::size_t chunk_bytes, frame_pool& frames) {
@@ -142,7 +142,7 @@ void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_
 
 inline constexpr std::size_t record_bytes = 64;
 
-/// Bytes of the opening: the records, and the norms of buckets as exchange_by_owners() exchanges them.
+/// Bytes of the handshake: the records, and the norms of buckets as exchanged by exchange_by_owners().
 struct opening_bytes final : schedule::detail::bytes_before {
   explicit opening_bytes(int workers) : workers_(workers) {}
 
@@ -178,10 +178,10 @@ struct opening_bytes final : schedule::detail::bytes_before {
   std::vector<std::pair<std::uint64_t, exchange_widths>> exchanges_;
 };
 
-/// What a call sends before its schedule: the opening, and float32 sums in nodes where the schedule has such.
+/// Bytes of a call before its schedule: the handshake, and float32 sums within nodes if the schedule has them.
 class call_bytes_before final : public schedule::detail::bytes_before {
  public:
-  /// @param sizes  sizes(partition, parts): of the frames of these sums
+  /// @param sizes  sizes(partition, parts) returns the sizes of the frames of these sums
   template <class Sizes>
   call_bytes_before(schedule::erased const& schedule, int workers, opening_bytes const& opening,
                     std::uint64_t length, std::size_t chunk_bytes, Sizes const& sizes)
@@ -205,7 +205,7 @@ class call_bytes_before final : public schedule::detail::bytes_before {
     if (!sums_) return all;
     int const node = nodes_.node_of(rank), size = nodes_.size(node);
     schedule::scatter_reduce_allgather::hold(of_size_.at(size), size, rank - nodes_.leader(node), sums);
-    all.hold(schedule::detail::slot_sizes::shared, 1, sums.bytes());  // as if the schedule used other slots
+    all.hold(schedule::detail::slot_sizes::shared, 1, sums.bytes());  // the schedule uses other slots
     return all;
   }
 
@@ -216,11 +216,11 @@ class call_bytes_before final : public schedule::detail::bytes_before {
   std::map<int, schedule::detail::piece_sizes> of_size_;
 };
 
-/// Roundings on the way, theta and what follows from it.
+/// Computes rounding_steps, theta and iterations_factor.
 GLOBALQ_DECL void add_errors(plan& p, operator_facts const& op, resolution const& r, schedule_facts const& s,
                              std::uint64_t length, std::vector<std::pair<int, int>> const& additions);
 
-/// The most workers of a plan; it takes a few ns for each.
+/// The most workers of a plan, which takes a few ns for each.
 inline constexpr int most_planned = 1 << 20;
 
 GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& schedule, int workers,
@@ -236,12 +236,12 @@ requires(!std::is_base_of_v<schedule::erased, S>) plan
 
 }  // namespace detail
 
-/// @brief What averaging vectors of @p length values would do and cost, without a transport.
+/// @brief The plan of averaging vectors of @p length values, without a transport.
 /// @param op        a quantizer, any_quantizer or uncompressed
-/// @param workers   n >= 1; thousands are fine
-/// @returns         a plan; with fits == false and the reason when the policies do not work together, when there are fewer
-///                  than 1 or more than 2^20 workers, and above 2^48 values
-/// @complexity      O(n), some ns a worker; of no length, chunk or frame
+/// @param workers   n >= 1; may be thousands
+/// @returns         a plan; with fits == false and a refusal when the policies do not work together, for fewer than 1
+///                  or more than 2^20 workers, and above 2^48 values
+/// @complexity      O(n), a few ns per worker; independent of length and chunks
 template <class Operator, class S>
 plan plan_for(Operator const& op, S const& schedule, int workers, std::uint64_t length,
               dtype type = dtype::float32, std::uint64_t chunk_values = 0) {

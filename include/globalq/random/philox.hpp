@@ -16,13 +16,13 @@ struct words4 {
 ///
 /// A pure function: the same bits on every backend, in any order, on any number of threads.
 /// @tparam Rounds   10 is the published default; 7 is the fewest that pass the published batteries
-/// @param counter   which block
+/// @param counter   number of the block
 /// @param key0,key1 the seed
-/// @complexity      2 widening multiplications a round
+/// @complexity      2 widening multiplications per round
 /// @source          Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011)
 template <int Rounds = 10>
 GLOBALQ_FUNCTION words4 philox(words4 counter, std::uint32_t key0, std::uint32_t key1) {
-  static_assert(Rounds >= 1, "globalq: Philox needs at least one round; 7 and 10 are the tested choices");
+  static_assert(Rounds >= 1, "globalq: Philox needs at least one round; use 7 or 10, which are tested");
   std::uint32_t c0 = counter.word[0], c1 = counter.word[1], c2 = counter.word[2], c3 = counter.word[3];
   for (int round = 0; round < Rounds; ++round) {
     std::uint64_t const p = std::uint64_t{0xD2511F53U} * c0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief random: which bits a coordinate gets: a pure function of seed, step, worker, purpose and coordinate.
+/// @brief random: the random bits of a coordinate, a pure function of seed, step, worker, purpose and coordinate.
 ///
-/// The mapping is part of the wire contract (a test pins it) and is the same on host and device:
+/// The mapping is part of the wire format (a test checks it) and is the same on host and device:
 ///
 /// - key = seed (low word, high word);
 /// - counter word 0 = low 32 bits of the group; word 1 = group bits 32..43, purpose << 12, step bits 32..47 << 16;
@@ -11,27 +11,27 @@
 /// - coordinate i = 256 t + 64 w + 4 l + r (0 <= w < 4, 0 <= l < 16, 0 <= r < 4) takes word w of group 16 t + l,
 ///   rotated left by 8 r bits.
 ///
-/// So four neighbors share a word, each seeing a marginally uniform 32-bit number. Their decisions are nearly
-/// independent. For up-probabilities with min(p, 1-p) >= 2^-24 the correlation of two of them is at most 1/256 when both
-/// are the same power of two, 2/257 when both are equal, and 1/16 + 1/256 + 2^-12 whatever they are (2^-12 and 2^-4 nest);
-/// the covariance is at most 2^-10 + 2^-26 + 2^-32 at any probabilities. Two events of probability 2^-k below 2^-24
-/// correlate by at most 2^(k-32): both then need the same 32 bits. Tests count these exactly. The mapping makes loads of a GPU thread
-/// 16 bytes wide and the words of a host tile straight vectors.
+/// Four neighbors thus share a word; for each it is a uniform 32-bit number, and their decisions are nearly
+/// independent. For up-probabilities with min(p, 1-p) >= 2^-24 the correlation of two decisions is at most 1/256 if
+/// both are the same power of two, 2/257 if both are equal, and 1/16 + 1/256 + 2^-12 for any values (2^-12 and 2^-4
+/// nest); the covariance is at most 2^-10 + 2^-26 + 2^-32 at any probabilities. Two events of probability 2^-k below
+/// 2^-24 have a correlation of at most 2^(k-32), because both need the same 32 bits. Tests verify these bounds exactly.
+/// With this mapping, loads of a GPU thread are 16 bytes wide, and the words of a host tile are contiguous vectors.
 
 #include "philox.hpp"
 
 namespace GLOBALQ_ABI::random {
 
-/// What random bits are used for. Two uses never share a word.
+/// The use of random bits. Two uses never share a word.
 enum class purpose : std::uint32_t {
   encode = 0,            ///< a worker's own values
-  reduce = 1,            ///< adding two exponential codes; keyed by the worker that sent the frame
+  reduce = 1,            ///< adding two exponential codes; the key contains the worker that sent the frame
   requantize = 2,        ///< a partial sum
   shift = 3,             ///< random shift of a worker's own values; group = bucket
   shift_requantize = 4,  ///< random shift of a partial sum; group = bucket
-  select = 5,            ///< which coordinates are sent (baseline::rand_k)
+  select = 5,            ///< selection of coordinates (baseline::rand_k)
   rotate = 6,            ///< signs of a randomized transform (baseline::thc)
-  start = 7  ///< where an iteration starts (baseline::power_sgd), and how a vote's ties fall (sign_sgd)
+  start = 7  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
 };
 
 /// Largest step, worker and vector length that the counter can tell apart.
@@ -44,7 +44,7 @@ inline constexpr int rounds = 7;
 /// Values whose words are drawn together.
 inline constexpr int tile_values = 256;
 
-/// Everything but the coordinate.
+/// The arguments of the mapping except the coordinate.
 struct stream {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
@@ -65,7 +65,7 @@ struct stream {
                           static_cast<std::uint32_t>(seed >> 32));
   }
 
-  /// The word of one coordinate: the definition; kernels use kernel::fill_words().
+  /// The word of one coordinate. This is the definition; kernels use kernel::fill_words().
   GLOBALQ_FUNCTION std::uint32_t word(std::uint64_t i) const {
     std::uint64_t const tile = i / tile_values;
     int const in_tile = static_cast<int>(i % tile_values);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce: the sum of two powers of two, rounded without bias to a power of two, in integers only.
+/// @brief reduce: the sum of two powers of two, rounded without bias to a power of two, in integer arithmetic.
 
 #include "../core/concepts.hpp"
 #include "../core/quad.hpp"
@@ -12,11 +12,11 @@ namespace GLOBALQ_ABI::reduce {
 ///
 /// With e1 <= e2 and Delta = e2 - e1: equal signs give e1 - 1 with probability 2^-Delta, else e1; opposite signs give
 /// zero for Delta = 0, else e1 + 1 with probability 2^(1-Delta), else e1. The event of probability 2^-D is "the low D
-/// bits of the word are zero": exact for D <= 31; beyond that the probability is 2^-31 instead of 2^-D.
+/// bits of the word are zero". It is exact for D <= 31; for larger D the probability is 2^-31.
 /// An addition lowers a code by at most one, so codes start above the height of the reduction (headroom).
 /// @complexity about 15 integer operations, no branch, no floating point
-/// @source Xin et al. (Global-QSGD), appendix B, Algorithm 2, with -ceil replaced by -floor (as printed the probability
-///         is half of what it must be)
+/// @source Xin et al. (Global-QSGD), appendix B, Algorithm 2, with -ceil replaced by -floor (the printed probability is
+///         half the correct one)
 struct exponential {
   static constexpr char const* name() { return "exponential"; }
   static constexpr bool draws = true;
@@ -26,7 +26,7 @@ struct exponential {
     std::int32_t const ia = a, ib = b;
     std::int32_t const sa = ia >> 31, sb = ib >> 31;
     std::int32_t const ea = (ia ^ sa) - sa, eb = (ib ^ sb) - sb;
-    // zero, turned into the largest unsigned number, is the smallest magnitude
+    // zero becomes the largest unsigned number, and so the smallest magnitude
     std::uint32_t const ka = static_cast<std::uint32_t>(ea) - 1U, kb = static_cast<std::uint32_t>(eb) - 1U;
     bool const first = ka <= kb;
     std::int32_t const e1 = first ? ea : eb, e2 = first ? eb : ea;
@@ -42,12 +42,12 @@ struct exponential {
     return static_cast<Lane>((e ^ sign) - sign);
   }
 
-  /// add() of four codes of one byte, with the word that they share: code r sees it rotated by 8 r bits.
+  /// add() of four one-byte codes, which share a word: code r uses it rotated by 8 r bits.
   ///
-  /// Codes are held as k = magnitude - 1 in seven bits below a set top bit; zero, 0x7f, is then the smallest magnitude.
-  /// Almost always the lowest byte of a word decides; where it is zero and more bits are asked for, the word is looked at.
+  /// Codes are stored as k = magnitude - 1 in seven bits below a set top bit; zero is 0x7f, the smallest magnitude. The
+  /// lowest byte of a word almost always decides; only if it is zero and more bits are needed, the others are examined.
   /// @pre no code is -128
-  /// @complexity about 12 integer operations a code
+  /// @complexity about 12 integer operations per code
   GLOBALQ_FUNCTION static std::uint32_t add_quad(std::uint32_t a, std::uint32_t b, std::uint32_t word) {
     using namespace quad;
     std::uint32_t const sa = signs(a), sb = signs(b);
@@ -55,13 +55,13 @@ struct exponential {
     std::uint32_t const difference = (kb | tops) - (ka & lows);
     std::uint32_t const first = signs(difference);  // |a| >= |b|
     std::uint32_t const opposite = sa ^ sb;
-    // what add() calls at, with the top bit set unless it is -1
+    // `at` of add(), with the top bit set unless it is -1
     std::uint32_t const at = ((difference ^ ~first) | tops) + (~first & ones) - (opposite & ones);
     std::uint32_t const many = signs((at & 0x78787878U) + 0x78787878U);  // 8 bits or more
     std::uint32_t const few = at & 0x07070707U;
     std::uint32_t const mask =  // 2^few - 1, from a table of eight bytes
         permute(0x07030100U, 0x7f3f1f0fU, permute(few | (few >> 4), 0, 0x4420));
-    std::uint32_t const lowest = permute(word, 0, 0x1230);  // the lowest byte that each code sees
+    std::uint32_t const lowest = permute(word, 0, 0x1230);  // the lowest byte of each code's rotated word
     std::uint32_t const asked = lowest & (mask | many);
     std::uint32_t event = signs(ka & kb & zeros(asked));  // neither code is zero
     if ((event & many) != 0) event &= deeper(at, word);
@@ -72,7 +72,7 @@ struct exponential {
   }
 
  private:
-  /// 0xff where codes do not cancel and all bits that add() asks for are zero.
+  /// 0xff for each code that does not cancel and for which all bits that add() tests are zero.
   GLOBALQ_FUNCTION static std::uint32_t deeper(std::uint32_t at, std::uint32_t word) {
     std::uint32_t events = 0;
     for (int r = 0; r < 4; ++r) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief reduce: how the codes of several workers become the code of their sum.
+/// @brief reduce: methods that compute the codes of a sum from the codes of several workers.
 
 #include "../core/concepts.hpp"
 #include "../core/quad.hpp"
 
 namespace GLOBALQ_ABI::reduce {
 
-/// Chosen from levels, norm, wire and schedule, never from what fits (docs/design.md, "Which reduce").
+/// The method follows from levels, norm, wire and schedule, not from what fits (docs/design.md, "Which reduce").
 struct automatic {
   static constexpr char const* name() { return "auto"; }
 };
 
-/// Codes are added as integers: exact, in any order. Evenly spaced levels and one norm for all workers.
+/// Adds codes as integers: exact, in any order. Needs evenly spaced levels and one norm for all workers.
 struct sum {
   static constexpr char const* name() { return "sum"; }
   static constexpr bool draws = false;
@@ -23,21 +23,22 @@ struct sum {
     return static_cast<Lane>(a + b);
   }
 
-  /// add() of four codes of one byte.
+  /// add() of four one-byte codes.
   GLOBALQ_FUNCTION static std::uint32_t add_quad(std::uint32_t a, std::uint32_t b, std::uint32_t /*word*/) {
     return quad::add(a, b);
   }
 };
 
-/// Decode, add in float32, encode again: works for every level scheme and norm, one rounding a hop.
+/// Decodes, adds in float32 and encodes again. Works for every level scheme and norm, with one rounding per hop.
 struct requantize {
   static constexpr char const* name() { return "requantize"; }
 };
 
-/// Which of the library's ways.
+/// The library's reduce methods.
 enum class way : std::uint8_t { automatic, sum, exponential, requantize };
 
-/// @brief One of the library's ways, chosen at run time. Whether it fits the other policies is asked when a call is made, or planned.
+/// @brief One of the library's methods, chosen at run time. Whether it fits the other policies is checked when a call
+///        is set up or planned.
 struct any {
   way which = way::automatic;
   constexpr char const* name() const {

@@ -7,7 +7,7 @@
 
 namespace GLOBALQ_ABI::rounding {
 
-/// @brief Rounds to the nearest level, halves away from zero. Biased: training with it needs error feedback.
+/// @brief Rounds to the nearest level, ties away from zero. Biased: training with it needs error feedback.
 struct nearest : detail::shared_draw {
   static constexpr bool unbiased = false;
   constexpr nearest() : shared_draw{false, true} {}

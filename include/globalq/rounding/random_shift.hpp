@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief rounding: the grid shifted by one random amount for a whole bucket.
+/// @brief rounding: to a grid with one random shift per bucket.
 
 #include "shared_draw.hpp"
 
@@ -9,12 +9,12 @@ namespace GLOBALQ_ABI::rounding {
 
 /// @brief Rounds x to the nearest point of a grid shifted by r = u * delta, u uniform in (-1/2, 1/2].
 ///
-/// One r for each (seed, step, worker, bucket): it costs no bytes, since every worker recomputes it. The code is
-/// k = floor(x/delta - u + 1/2), one of the two neighbors of x/delta, so nothing is reserved. Unbiased; the errors of
-/// the coordinates of a bucket depend on each other by design. Where sums under a global norm are encoded again (requantize)
-/// the grid is never shifted back: a decoded value may pass the norm by half a gap, and would be cut off.
-/// @tparam ShiftBack  true: decoding adds r, the variance is delta^2/12 whatever x is, and levels must be evenly
-///                    spaced; false: stochastic rounding with one shared u, for any levels
+/// There is one r for each (seed, step, worker, bucket). It is not sent, because every worker can compute it. The code
+/// is k = floor(x/delta - u + 1/2), one of the two neighbors of x/delta, so no codes are reserved. Unbiased; the errors
+/// of the coordinates of a bucket are dependent by design. If sums under a global norm are encoded again (requantize),
+/// the grid is never shifted back, because a decoded value may exceed the norm by half a gap and would be clipped.
+/// @tparam ShiftBack  true: decoding adds r, the variance is delta^2/12 for any x, and levels must be evenly spaced;
+///                    false: stochastic rounding with one shared u, for any levels
 /// @source Markov 2024 (thesis), Definition 1 and Lemma 5; the published variance formula belongs to the variant that
 ///         does not shift back
 template <bool ShiftBack = true>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief rounding: the stochastic decision with one word for a whole bucket: what random shift and nearest share.
+/// @brief rounding: common base of random shift and nearest: rounding with one random word per bucket.
 
 #include "../core/concepts.hpp"
 
 namespace GLOBALQ_ABI::rounding::detail {
 
-/// Random shift, its unshifted variant and rounding to nearest as data, so that one kernel serves the three.
+/// Random shift, its unshifted variant and rounding to nearest as data, so that they share one kernel.
 struct shared_draw {
   static constexpr bool word_per_coordinate = false;
 
-  bool shift_back = false;  ///< negative values see the complement of the word, and decoding adds the shift
+  bool shift_back = false;  ///< negative values use the complement of the word, and decoding adds the shift
   bool constant = false;    ///< always the word 2^31 - 1: up iff the fraction is at least one half
 
   constexpr char const* name() const {

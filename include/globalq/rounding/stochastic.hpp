@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief rounding: up with probability equal to the fraction, independently for every coordinate and worker.
+/// @brief rounding: up with a probability equal to the fraction, with random words for each coordinate and worker.
 
 #include "../core/concepts.hpp"
 

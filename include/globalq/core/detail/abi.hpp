@@ -30,7 +30,7 @@
 #endif
 #if GLOBALQ_AVX512 && GLOBALQ_AVX2
 #error \
-    "globalq: GLOBALQ_AVX512 and GLOBALQ_AVX2 are both 1; the loops for AVX2 are for machines without AVX-512: define one as 0"
+    "globalq: GLOBALQ_AVX512 and GLOBALQ_AVX2 are both 1, but only one set of loops can be used; define one as 0"
 #endif
 
 #if defined(GLOBALQ_COMPILED)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: values around the midpoints of their buckets by an operator, the midpoints as float32.
+/// @brief operator: the codec of centered operators, which sends differences from midpoints, and midpoints as float32.
 ///
-/// mean(x) = mean(x - m) + mean(m). A call takes the midpoints off before it measures (center()); frames carry both, and
-/// the codec adds the mean of the midpoints to the operator's mean.
+/// mean(x) = mean(x - m) + mean(m). A call subtracts the midpoints before it measures (center()); frames contain both,
+/// and the codec adds the mean of the midpoints to the operator's mean.
 
 #include "paired_codec.hpp"
 #include "resolve.hpp"
@@ -13,12 +13,12 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The type that values are centered in: 16-bit values minus their midpoint would lose digits in their own type.
+/// The type of centered values: 16-bit values minus their midpoint would lose digits in their own type.
 inline constexpr dtype centered_type(dtype type) { return type == dtype::float64 ? type : dtype::float32; }
 
-/// Where a centered vector lies: its values, the midpoints of its buckets, and room for the means of these.
+/// The places of a centered vector's parts: its values, the midpoints of its buckets, and the means of midpoints.
 struct centered_places {
-  std::uint64_t midpoints, means, end;  ///< in values
+  std::uint64_t midpoints, means, end;  ///< offsets in values
 
   static std::uint64_t buckets_of(std::uint64_t center, std::uint64_t length) {
     return length == 0 ? 0 : (center == 0 ? 1 : divide_up(length, center));
@@ -31,7 +31,7 @@ struct centered_places {
   }
 };
 
-/// Calls f(first value) with the type of the values.
+/// Calls f with a typed pointer to the values.
 template <class F>
 void with_values(const_vector x, F const& f) {
   switch (x.type) {
@@ -46,7 +46,7 @@ void with_values(const_vector x, F const& f) {
   }
 }
 
-/// (min + max) / 2 of finite values, with as many digits as float32 has, since it travels in that.
+/// (min + max) / 2 of finite values, with the digits of float32, in which it travels.
 /// @tparam Wide  float, or double for double
 template <class Wide, class Value>
 GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
@@ -71,7 +71,7 @@ GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
     most = most < high[k] ? high[k] : most;
   }
   if constexpr (std::is_same_v<Wide, float>) {
-    if (least == most) return least;  // exactly, also where half of it is no number
+    if (least == most) return least;  // exact, even if half of it is not representable
     return static_cast<float>((static_cast<double>(least) + static_cast<double>(most)) / 2);
   } else {
     constexpr std::uint64_t beyond_float32 = (std::uint64_t{1} << 29) - 1;
@@ -79,13 +79,13 @@ GLOBALQ_LOOP Wide midpoint(Value const* x, std::uint64_t count) {
   }
 }
 
-/// f(bucket, its first value, its end) for all buckets of a part of a vector, on all threads.
+/// Calls f(bucket, its first value, its end) for all buckets of a part of a vector, on all threads.
 template <class F>
 void each_bucket(kernel::host_executor const& on, std::uint64_t center, segment part, F const& f) {
   if (part.empty()) return;
   std::uint64_t const width = center == 0 ? part.count : center, end = part.first + part.count;
   std::uint64_t const first_bucket = center == 0 ? 0 : part.first / center;
-  // buckets an item: enough values that an item is worth a thread
+  // buckets per item: enough values to occupy a thread
   std::uint64_t const buckets = divide_up(part.count, width),
                       group = std::max<std::uint64_t>(1, 4096 / width);
   on.items(divide_up(buckets, group), [&](std::uint64_t item) {
@@ -95,12 +95,12 @@ void each_bucket(kernel::host_executor const& on, std::uint64_t center, segment 
 }
 
 /// Writes x - midpoint for the values of a part of a vector, and the midpoints of its buckets.
-/// @param x       a vector of finite values; that of @p to, or another one
+/// @param x       a vector of finite values; may be that of @p to
 /// @param part    begins at a bucket
-/// @param to      room for centered_places; of centered_type(x.type)
+/// @param to      room for centered_places; of type centered_type(x.type)
 inline void center(kernel::host_executor const& on, operator_facts const& op, const_vector x,
                    std::uint64_t length, segment part, mutable_vector to) {
-  // a tail that travels as float32 does so as it is
+  // a float32 tail is not centered
   bool const keeps_tail = op.plain_tail && op.bucket == op.center;
   centered_places const places(op.center, length);
   auto const write = [&](auto const* values, auto* out) {
@@ -123,21 +123,22 @@ inline void center(kernel::host_executor const& on, operator_facts const& op, co
 class centered_codec final : public paired_codec {
  public:
   static constexpr char const* stream_refusal =
-      "midpoints are taken off in host memory; on a stream scale by magnitude (norm::local<infinity>), or "
-      "take the midpoints off in a kernel of your own before the call";
+      "midpoints are supported only in host memory; on a stream scale by magnitude (norm::local<infinity>), "
+      "or "
+      "subtract the midpoints in your own kernel before the call";
 
-  /// @param op  with what is centered, and the codec of the operator by itself
+  /// @param quantized  the codec of the operator without centering
   centered_codec(std::unique_ptr<operator_codec> quantized, operator_facts const& op,
                  kernel::host_executor const& on)
       : paired_codec(std::move(quantized), on), center_(op.center), on_(on) {}
 
-  /// @pre c.x is a vector that center() wrote, with its midpoints
+  /// @pre center() wrote c.x, with its midpoints
   void begin(call const& c) override {
     operator_codec::begin(c);
     centered_places const places(center_, c.length);
     auto* const values = const_cast<void*>(c.x.data);
     call quantized = c, plain = c;
-    // a mean in its own type already takes the midpoint in place
+    // if the mean has the type of the centered values, the midpoint is added in place
     if (c.y.type != c.x.type) quantized.y = {rounded_.get(c.length * size_of(c.x.type)).data(), c.x.type};
     plain.x = at(const_vector{values, c.x.type}, places.midpoints);
     plain.y = means_ = at(mutable_vector{values, c.x.type}, places.means);

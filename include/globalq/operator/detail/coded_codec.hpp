@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the codec of a composition whose codes travel in frames of different lengths.
+/// @brief operator: the codec of a composition with variable-length codes.
 ///
-/// The codec of whole integers does all the work; here its frames are coded before they leave and decoded when they
-/// arrive. Between the two lies a frame of integers, of a chunk, in a cache. Only the code is part of the type, so that one
-/// coded_codec serves all levels and roundings.
+/// It wraps the codec with an integer wire: encodes that codec's frames before they are sent, and decodes them after
+/// they arrive. The intermediate frame of integers, of one chunk, stays in a cache. The type depends only on the block
+/// code, so one coded_codec serves all levels and roundings.
 
 #include "../../kernel/executor.hpp"
 #include "../../wire/coded.hpp"
@@ -18,13 +18,13 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What makes and reads the body of a frame; the library has one that calls leaves.
+/// Encodes and decodes the body of a frame; the library's specializations call leaves.
 template <wire::BlockCode Code>
 struct coded_body {
   using type = wire::coded<Code>;
 };
 
-/// @tparam Code  the code of blocks of lanes
+/// @tparam Code  the block code
 template <wire::BlockCode Code>
 class coded_codec final : public operator_codec {
   using lane = typename Code::lane;
@@ -97,16 +97,16 @@ class coded_codec final : public operator_codec {
     return inner_->frame_bytes(part, 1) - wire::header_bytes - inner_wire::bytes(part.count);
   }
 
-  /// Room for the frame that the codec of integers makes.
+  /// Room for the frame of the inner codec.
   std::span<std::byte> integers(segment part) { return own_.get(inner_->frame_bytes(part, 1)); }
 
-  /// The sources of a call that verify() may have expanded already.
+  /// The expanded sources, if verify() expanded them already; else expands them.
   std::span<source const> verified(segment part, std::span<source const> sources) {
     return std::exchange(verified_, false) ? std::span<source const>(sources_) : expand(part, sources);
   }
 
-  /// Frames of integers that say what the sources say.
-  /// @throws frame_error naming the worker; nothing that a caller sees was written then
+  /// Decodes the sources to frames of integers.
+  /// @throws frame_error that names the worker; outputs are unchanged then
   std::span<source const> expand(segment part, std::span<source const> sources) {
     verified_ = false;
     sources_.clear();
@@ -123,13 +123,13 @@ class coded_codec final : public operator_codec {
       if (body_.decode(on_, s.frame.subspan(least), part.count, lanes))
         fail<frame_error>({"globalq: decode: rank ", call_.rank, ": the ", Code::name(),
                            " codes of a frame from worker ", s.worker,
-                           " cannot be read; the bytes were damaged or made by another operator"});
+                           " are not valid; the bytes were damaged or made by another operator"});
       sources_.push_back({frame, s.terms, s.worker, s.first});
     }
     return sources_;
   }
 
-  /// Codes a frame of integers.
+  /// Encodes a frame of integers.
   void write(segment part, std::span<std::byte const> integers, int terms, std::span<std::byte> out) {
     std::size_t const scales = scale_bytes_of(part), start = wire::long_header_bytes + scales;
     std::memcpy(out.data() + wire::long_header_bytes, integers.data() + wire::header_bytes, scales);
@@ -144,8 +144,8 @@ class coded_codec final : public operator_codec {
   kernel::host_executor on_;
   byte_buffer own_;
   std::vector<byte_buffer> expanded_;
-  std::vector<source> sources_;  ///< what was expanded last
-  bool verified_ = false;        ///< the sources of the next finish() or add_decoded() are
+  std::vector<source> sources_;  ///< the sources expanded last
+  bool verified_ = false;        ///< verify() expanded the sources of the next finish() or add_decoded()
 };
 
 }  // namespace GLOBALQ_ABI::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the codec of a composition in host memory: it checks frames before kernels read them, and waits.
+/// @brief operator: the codec of a composition in host memory. It checks headers before kernels read frames.
 
 #include "../../kernel/host/combine.hpp"
 #include "../../kernel/host/mean.hpp"
@@ -15,7 +15,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// One class, and so one set of kernels, for each lane.
+/// One class for each lane type, and so one set of kernels.
 template <class Lane>
 class composed_codec final : public composition {
   using operands = kernel::host::operands<Lane>;
@@ -97,7 +97,7 @@ class composed_codec final : public composition {
     check_codes(sources);
   }
 
-  /// Checks the headers of all sources and lays everything out for the kernels.
+  /// Checks the headers of all sources and fills in the operands of the kernels.
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
     views_.clear();
     for (source const& s : sources) {
@@ -114,7 +114,7 @@ class composed_codec final : public composition {
     return o;
   }
 
-  /// A scale that traveled must be a finite number that is not negative.
+  /// Checks that received scales are finite and not negative.
   void check_scales(segment part, source const& s, std::byte const* scales) const {
     if (q_.format(call_.x.type).in_a_byte()) {
       for (std::uint64_t b = 0; b < scales_of(part); ++b)
@@ -133,7 +133,7 @@ class composed_codec final : public composition {
     }
   }
 
-  /// @param units  of the buckets of the part, already representable
+  /// @param units  scales of the part's buckets, already rounded to their encoding
   GLOBALQ_CALLED void write_scales(operands const& o, segment part, std::byte* scales,
                                    double const* units) const {
     std::memset(scales, 0, scale_bytes_of(part));
@@ -141,7 +141,7 @@ class composed_codec final : public composition {
       o.write_scale(scales, b, *units++);
   }
 
-  /// Local norms: the norm of the sum, recomputed, bucket by bucket.
+  /// For local norms: computes the norm of the sum for each bucket, and writes the scales.
   void measure_sum(operands const& o, segment part, std::byte* scales) {
     statistics_.resize(scales_of(part));
     auto const block = [&](std::uint64_t first, int count) {
@@ -165,7 +165,7 @@ class composed_codec final : public composition {
     write_scales(o, part, scales, units_.data());
   }
 
-  /// The same by a norm of one's own, which gets whole blocks of the sum itself.
+  /// The same for a user-defined norm, which measures whole blocks of the sum.
   void measure_own_sum(operands const& o, segment part, std::byte* scales) {
     sums_.resize(part.count);
     own_.resize(scales_of(part));
@@ -185,7 +185,7 @@ class composed_codec final : public composition {
       own_scale scale = own_norm_->scale(s);
       units_.push_back(own_norm_->unit(scale, q_, call_.x.type, 0));
       if (bits_of(units_.back()) < double_infinity) continue;
-      faults_ |= kernel::no_scale;  // the call goes on, as other workers wait for this frame
+      faults_ |= kernel::no_scale;  // the call continues, because other workers wait for this frame
       scale.scale = scale.max();
       units_.back() = own_norm_->unit(scale, q_, call_.x.type, 0);
     }
@@ -193,14 +193,14 @@ class composed_codec final : public composition {
   }
 
   std::unique_ptr<host_policies<Lane>> held_;
-  operands start_;  ///< of every call
+  operands start_;  ///< common to all calls
   kernel::reduce_leaves<Lane> const sum_ = kernel::host::adding_of<reduce::sum, Lane>();
-  bool verified_ = false;  ///< the sources of the next finish() or add_decoded()
+  bool verified_ = false;  ///< verify() checked the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<double> units_;  ///< of sums
-  std::vector<double> sums_;   ///< of frames, for a norm of one's own
+  std::vector<double> sums_;   ///< of frames, for a user-defined norm
   std::vector<own_statistic> own_, own_parts_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: what the codecs of a composition of levels, rounding and wire share, wherever its kernels run.
+/// @brief operator: common base of the codecs of levels, rounding and wire, in host memory and on streams.
 
 #include "../../levels/exponential.hpp"
 #include "../../levels/table.hpp"
@@ -26,15 +26,15 @@ struct levels_of_kernels<levels::exponential<S, levels::binary>> {
   using type = levels::exponential<>;
 };
 
-/// The type that kernels are compiled for: numbers are data, all tables share one, and so do all roundings with one word a
-/// bucket.
+/// The types for which kernels are compiled: numbers are data; all tables share one type, and so do all roundings with
+/// one word per bucket.
 template <class L>
 using kernel_levels = typename levels_of_kernels<L>::type;
 template <class R>
 using kernel_rounding =
     std::conditional_t<std::is_base_of_v<rounding::detail::shared_draw, R>, rounding::detail::shared_draw, R>;
 
-/// What the codes of a frame stand for, in units of their scale.
+/// A hash of the values of codes, in units of their scale.
 template <class Levels>
 std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_free) {
   h = hash(hash(h, levels.max_code()), std::uint64_t{bits_of(levels.extent())});
@@ -43,10 +43,10 @@ std::uint64_t hash_of_levels(std::uint64_t h, Levels const& levels, bool zero_fr
   return hash(h, zero_free ? 1U : 0U);
 }
 
-/// A rounding with the numbers that were decided.
+/// The rounding of a codec.
 ///
-/// A shifted value may pass the norm by half a gap. Where sums are encoded again at k times the norm, the largest would be
-/// cut off, and the mean biased: there the grid is not shifted back.
+/// A shifted value may exceed the norm by half a gap. If sums are encoded again at k times the norm, the largest value
+/// would be clipped and the mean biased; the grid is then not shifted back.
 template <class Rounding>
 Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how) {
   if constexpr (MayLeaveShifts<Rounding>)
@@ -54,26 +54,26 @@ Rounding rounding_for(Rounding rounding, operator_facts const& facts, method how
   return rounding;
 }
 
-/// The same of all that a codec is made with.
+/// A hash of the values of codes, bucket, fixed scale and shift.
 template <class Levels>
 std::uint64_t hash_of_codes(Levels const& levels, bool shifts, std::uint64_t bucket, double fixed_scale,
                             bool zero_free) {
   return hash_of_levels(hash(hash(bucket, bits_of(fixed_scale)), shifts ? 1U : 0U), levels, zero_free);
 }
 
-/// The largest code that frames hold where a reduce operator of one's own adds; else 0: as the levels tell.
+/// The largest code of frames with a user-defined reduce operator; else 0: that of the levels.
 inline std::uint32_t largest_sum_of(resolution const& r) {
   return r.how == method::own ? r.size + r.headroom : 0;
 }
 
-/// What a codec knows of policies besides their kernels.
+/// Properties of policies that a codec uses besides their kernels.
 struct policy_facts {
   std::uint64_t hash;  ///< hash_of_codes()
   bool shifts;
   std::uint8_t identifier;  ///< of the wire
   bool integer_wire;
   std::size_t lane_bytes;
-  std::uint32_t largest_sum = 0;  ///< code of sums; 0: as the levels tell
+  std::uint32_t largest_sum = 0;  ///< largest code of sums; 0: that of the levels
 };
 template <class Levels, class Rounding, class Wire>
 policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wire const& wire,
@@ -83,7 +83,7 @@ policy_facts policy_facts_of(Levels const& levels, Rounding const& rounding, Wir
           wire.identifier(), is_integer_wire<Wire>(), sizeof(typename Wire::lane)};
 }
 
-/// A composition with its numbers: levels, rounding and wire as far as they are data.
+/// A composition whose policies are given as data.
 class composition : public operator_codec {
  public:
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
@@ -98,7 +98,7 @@ class composition : public operator_codec {
       throw configuration_error("globalq: set_levels: " + number(levels.size()) + " levels " +
                                 (levels.zero_free() ? "without" : "with") + " zero cannot replace " +
                                 number(own->size()) + (zero_free_ ? " without" : " with") +
-                                " zero; give as many of the same kind, or make a new operator");
+                                " zero; pass as many of the same kind, or construct a new operator");
     *own = levels;
     policies_.hash = hash_of_codes(levels, policies_.shifts, bucket_, fixed_scale_, zero_free_);
   }
@@ -131,10 +131,10 @@ class composition : public operator_codec {
         own_norm_(facts.own_norm),
         policies_(policies) {}
 
-  /// Bytes of @p n codes on the wire.
+  /// Bytes of @p n codes in a frame.
   virtual std::size_t code_bytes(std::uint64_t n) const = 0;
 
-  /// The levels, where they are a table.
+  /// The levels, if they are a table; else null.
   virtual levels::detail::level_table* table() = 0;
 
   std::uint64_t scales_of(segment part) const {
@@ -145,18 +145,18 @@ class composition : public operator_codec {
   }
   std::uint64_t first_bucket(segment part) const { return bucket_ == 0 ? 0 : part.first / bucket_; }
 
-  /// The kernels' view of a frame, whatever is in it.
+  /// The kernels' view of a frame, without checking it.
   kernel::source_view view_of(segment part, source const& s) const {
     std::byte const* const scales = s.frame.data() + wire::header_bytes;
     return {scales + scale_bytes_of(part), scales, s.terms, s.worker, s.first};
   }
 
-  /// Whether codes are added as they are, by whatever operator.
+  /// Whether codes are added without decoding them.
   bool adds_codes() const {
     return how_ == method::sum || how_ == method::exponential || how_ == method::own;
   }
 
-  /// Fills in everything but policies, sources and faults.
+  /// Fills in everything except policies, sources and faults.
   void lay_out(kernel::segment_call& o, segment part, bool own, int terms) const {
     if (policies_.largest_sum != 0) o.max_code = policies_.largest_sum;
     o.x = call_.x;

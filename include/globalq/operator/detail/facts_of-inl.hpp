@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the name of an operator.
+/// @brief operator: definitions of facts_of.hpp: the name of an operator.
 
 #include "facts_of.hpp"
 

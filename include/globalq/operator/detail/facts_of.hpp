@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: what an operator is made of, as data.
+/// @brief operator: computes the properties of an operator, operator_facts, from its policies.
 
 #include "../../core/detail/compiled.hpp"
 #include "../../wire/coded.hpp"
@@ -24,7 +24,7 @@ std::string name_of_policy(P const& policy) {
   else
     return P::name;
 }
-/// What a policy declares.
+/// The name and parameters that a policy declares.
 struct declared {
   std::string name;
   std::uint64_t parameters = 0;
@@ -40,12 +40,12 @@ declared declared_by(P const& policy) {
   return d;
 }
 
-/// Fills in what follows from what policies declare and from the other facts: names, and the hash of policies.
-/// @param norm  of one's own; null: the facts tell
+/// Fills in the names and the hash of policies, from their declarations and the other facts.
+/// @param norm  a user-defined norm; null: the facts determine its name
 GLOBALQ_DECL void name_facts(operator_facts& f, declared const* norm, declared const& levels,
                              declared const& rounding, declared const& wire, declared const& reduce);
 
-/// Fills in what only the values of levels tell. Allocates nothing where there were as many before.
+/// Fills in the hash and the magnitudes of levels. Allocates nothing if there were as many before.
 template <class L>
 void take_values(operator_facts& f, L const& levels) {
   f.levels = hash(0, static_cast<std::uint64_t>(bits_of(levels.extent())));
@@ -76,7 +76,7 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
     f.limit = f.size;
   }
   if constexpr (HasStatistic<N>) {
-    f.q = f.p = infinity;  // of what is measured besides
+    f.q = f.p = infinity;  // of the largest magnitude, which is measured too
     if constexpr (SaysRoundsUp<N>) f.q.quantum = op.norm.rounds_up ? 1.0F : 0.0F;
     f.own_norm = std::make_shared<own_norm_of<N>>(op.norm);
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the policies of a composition in host memory, behind one type for each lane.
+/// @brief operator: the policies of a composition in host memory, as one type for each lane.
 
 #include "../../kernel/executor.hpp"
 #include "../../kernel/host/leaves.hpp"
@@ -12,12 +12,12 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Policies, and what a codec knows of them.
+/// Policies and their properties.
 template <class Lane>
 struct host_policies {
   policy_facts facts;
-  levels::detail::level_table* table = nullptr;  ///< the levels, where they are one
-  kernel::reduce_leaves<Lane> adding{};          ///< where codes are not added as integers
+  levels::detail::level_table* table = nullptr;  ///< the levels, if they are a table
+  kernel::reduce_leaves<Lane> adding{};          ///< if codes are not added as integers
 
   explicit host_policies(policy_facts const& of) : facts(of) {}
   virtual ~host_policies() = default;
@@ -25,7 +25,7 @@ struct host_policies {
 };
 
 /// @tparam Levels,Rounding  kernel types
-/// @tparam Reduce           an operator of one's own, or void
+/// @tparam Reduce           a user-defined reduce operator, or void
 template <class Levels, class Rounding, class Wire, class Reduce = void>
 class own_policies final : public host_policies<typename Wire::lane> {
   using lane = typename Wire::lane;
@@ -64,7 +64,7 @@ std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& ro
       std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
 }
 
-/// The same with a reduce operator of one's own.
+/// The same with a user-defined reduce operator.
 template <class Reduce, class Levels, class Rounding, class Wire>
 std::unique_ptr<operator_codec> compose_own(Levels const& levels, Rounding const& rounding, Wire const& wire,
                                             operator_facts const& facts, resolution const& r,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the codec of float32.
+/// @brief operator: definitions of make_codec.hpp: the codec of float32.
 
 #include "make_codec.hpp"
 

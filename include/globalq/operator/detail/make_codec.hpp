@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the codec of an operator, in the memory of a host or of a stream.
+/// @brief operator: constructs the codec of an operator, in host memory or on a stream.
 
 #include "../../core/detail/compiled.hpp"
 #include "../kernels.hpp"
@@ -12,7 +12,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The levels with the numbers that were decided. @tparam L  of kernels
+/// The levels with the numbers of a resolution. @tparam L  kernel levels
 template <class L>
 L sized(L const& levels, resolution const& r) {
   if constexpr (KeepsHeadroom<L>) {
@@ -24,7 +24,7 @@ L sized(L const& levels, resolution const& r) {
   }
 }
 
-/// @param inner  codes as integers
+/// @param inner  the codec with an integer wire
 template <wire::BlockCode W>
 std::unique_ptr<operator_codec> make_coded(std::unique_ptr<operator_codec> inner, W const& code,
                                            operator_facts const& facts, resolution const& r,
@@ -46,8 +46,8 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_DECLARE_CODE)
 #undef GLOBALQ_DECLARE_CODE
 #endif
 
-/// The policies that codecs are made of, as kernels have them; norm and the library's ways to add are data.
-/// @tparam Reduce  an operator of one's own, or void
+/// The policies of a codec, as kernel types; norm and the library's reduce methods are data.
+/// @tparam Reduce  a user-defined reduce operator, or void
 template <class Levels, class Rounding, class Wire, class Reduce>
 struct coded_policies {
   Levels levels;
@@ -87,13 +87,13 @@ inline constexpr bool is_sparse = false;
 template <class Lane>
 inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
 
-/// The same for vectors in the memory of a stream.
+/// The same on a stream.
 template <class L, class R, class W, class Op, class Space>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::stream_executor<Space> const& on) {
   if (facts.own_norm != nullptr)
     fail<configuration_error>({"globalq: ", facts.name,
-                               ": a norm of one's own is measured on the host only; on a stream use "
+                               ": a user-defined norm is measured on the host only; on a stream use "
                                "norm::linf, norm::l or norm::local, or call from host memory"});
   if constexpr (is_sparse<W>) {
     using codec_type = stream_sparse_codec<typename W::lane, Space>;
@@ -102,10 +102,10 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
                                             sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
                                         facts, r, on);
   } else if constexpr (wire::BlockCode<W>) {
-    throw configuration_error(
-        "globalq: " + facts.name + ": wire::" + W::name() +
-        " is coded on the host only; on a stream use wire::sparse, wire::packed or wire::int8, or call from "
-        "host memory");
+    throw configuration_error("globalq: " + facts.name + ": wire::" + W::name() +
+                              " is encoded on the host only; on a stream use wire::sparse, wire::packed or "
+                              "wire::int8, or call from "
+                              "host memory");
   } else if constexpr (!std::is_void_v<Op>) {
     return std::make_unique<stream_codec<L, R, W, Space, Op>>(sized(of.levels, r), of.rounding, of.wire,
                                                               facts, r.how, on, largest_sum_of(r));

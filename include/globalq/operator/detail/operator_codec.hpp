@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: what allreduce_mean asks of any operator: a codec that is told about each call.
+/// @brief operator: the interface of the codecs of all operators: a codec that receives the data of each call.
 
 #include "../../core/codec.hpp"
 #include "../../core/detail/compiled.hpp"
@@ -25,20 +25,20 @@ struct call {
   double weight = 1;  ///< the mean is multiplied by it: see schedule_facts::weight
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  std::uint64_t const* step_at = nullptr;  ///< on a stream: where it is, if that is not the host
-  std::span<double const> units;  ///< one a bucket, in units of 2^wide: of all workers, or own (local)
+  std::uint64_t const* step_at = nullptr;  ///< on a stream: the address of the step; null: step is it
+  std::span<double const> units;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
   int wide = 0;
-  double plain_unit = 1;  ///< what float32 beside codes is divided by, in units of 2^plain_wide
+  double plain_unit = 1;  ///< divisor of float32 numbers beside codes, in units of 2^plain_wide
   int plain_wide = 0;
-  kernel::agreed_call* agreed = nullptr;  ///< on a stream: where wide is, once the kernels run
-  bool settled = false;                   ///< on a stream: so are the scales of the whole vector
-  std::function<void()> wait;             ///< on a stream: returns when what was enqueued has run
+  kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
+  bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
+  std::function<void()> wait;             ///< on a stream: waits for the enqueued work
 };
 
-/// A codec between calls.
+/// A codec that is reused for many calls.
 class operator_codec : public codec {
  public:
-  /// Takes note of a call, so that frame_bytes() can be asked. Enqueues nothing.
+  /// Stores a call, which is enough for frame_bytes(). Enqueues nothing.
   virtual void note(call const& c) {
     call_ = c;
     faults_ = 0;
@@ -46,39 +46,40 @@ class operator_codec : public codec {
 
   virtual void begin(call const& c) { note(c); }
 
-  /// On a stream: the largest level, by which begin() settles scales that are not; 0: it settles none.
+  /// On a stream: the largest level, with which begin() computes the scales of the whole vector; 0: it computes none.
   virtual double extent() const { return 0; }
 
-  /// Codes from now on by other levels, of the same number and kind.
-  /// @throws configuration_error when these levels are none that can change
+  /// Replaces the levels by others of the same number and kind.
+  /// @throws configuration_error unless the operator has a table of levels
   GLOBALQ_DECL virtual void set_levels(levels::detail::level_table const&);
 
-  /// Writes the frame of own values and their local norms in one pass, where buckets are short enough.
-  /// @param units  one a bucket, written
-  /// @returns false when that was not done, or values are NaN or infinity: the frame is none then
+  /// Writes the frame of own values and their local norms in one pass, if buckets are short enough.
+  /// @param units  receives the scale of each bucket
+  /// @returns false if it did not, or if values are not finite: there is no valid frame then
   virtual bool encode_measured(segment, std::span<double> /*units*/, std::span<std::byte> /*out*/) {
     return false;
   }
 
-  /// The same on a stream, enqueued, of some segments: whether that can be done with values of this type.
+  /// On a stream: whether measure_all() supports values of this type.
   virtual bool measures(dtype) const { return false; }
-  /// @param all    in order; a frame that is empty is not made. The first combine() of each other one does nothing in this call
-  /// @param units  one a bucket of the vector, written, or null
+  /// On a stream: enqueues encode_measured() of several segments.
+  /// @param all    in order; empty frames are not written. For the others, the first combine() in this call does
+  ///    nothing
+  /// @param units  receives the scale of each bucket of the vector; may be null
   /// @param top    raised to the largest max_bits of a bucket
   virtual void measure_all(std::span<unsent const> /*all*/, double* /*units*/, std::uint64_t* /*top*/) {}
 
-  /// Checks every code of the sources, so that finish() or add_decoded(), which must follow with the same sources, need
-  /// not.
-  /// @throws frame_error naming the worker
+  /// Checks every code of the sources. finish() or add_decoded() must follow with the same sources, without the check.
+  /// @throws frame_error that names the worker
   virtual void verify(segment, std::span<source const>) {}
 
-  /// finish(), added to what the output holds; for operators that vector_codec takes.
+  /// finish(), but adds to the output; for operators that vector_codec supports.
   GLOBALQ_DECL virtual void add_decoded(segment, std::span<source const>);
 
-  /// What decoding a frame of this call depends on besides its wire format.
+  /// The frame_traits of this call's frames.
   virtual wire::frame_traits traits() const { return 0; }
 
-  /// What the kernels found since begin().
+  /// The faults that kernels found since begin().
   std::uint32_t faults() const { return faults_; }
 
   void declare(std::span<std::byte> frame, int terms) const override {
@@ -88,10 +89,10 @@ class operator_codec : public codec {
   }
 
  protected:
-  /// Workers in the sum of own values and sources.
+  /// The number of workers in the sum of own values and sources.
   static int terms_of(bool own, std::span<source const> sources);
 
-  /// Throws the error of a frame that the kernels found bad.
+  /// Throws the error for bad codes that the kernels found.
   void check_codes(std::span<source const> sources);
 
   call call_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: a norm of one's own, of which calls see statistics as bytes.
+/// @brief operator: a user-defined norm without its type; statistics are bytes.
 ///
-/// The loop over values is compiled where the norm is named; what measures, exchanges and scales knows no type.
+/// The loop over values is compiled in the user's source; the exchange of statistics does not depend on the type.
 
 #include "../../core/concepts.hpp"
 #include "../../core/detail/joined.hpp"
@@ -16,12 +16,12 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The statistic of some values, and their largest magnitude. Travels as it is.
+/// The statistic of some values, and their largest magnitude. It is sent as these bytes.
 struct own_statistic {
   std::byte bytes[most_statistic_bytes] = {};
   std::uint64_t max_bits = 0;  ///< of |x| as a double
 };
-/// What follows from the statistics of all workers. Travels as it is.
+/// The scale from the statistics of all workers, and the largest magnitude. It is sent as these bytes.
 struct own_scale {
   double scale = 0;
   std::uint64_t max_bits = 0;
@@ -29,23 +29,23 @@ struct own_scale {
   double max() const { return double_of(max_bits); }
 };
 
-/// A norm of one's own without its type.
+/// A user-defined norm without its type.
 class own_norm {
  public:
   explicit own_norm(bool bounds) : bounds_(bounds) {}
   virtual ~own_norm() = default;
 
-  /// Statistics of consecutive buckets of finite values [0, count). @param parts  reused memory
+  /// Computes the statistics of consecutive buckets of finite values [0, count). @param parts  reused memory
   virtual void measure(kernel::host_executor const& on, const_vector x, std::uint64_t count,
                        std::uint64_t bucket, std::span<own_statistic> result,
                        std::vector<own_statistic>& parts) const = 0;
   /// The statistic of no values.
   virtual own_statistic none() const = 0;
-  /// into = that of both.
+  /// into becomes the statistic of both.
   virtual void merge(own_statistic& into, own_statistic const& more) const = 0;
   virtual own_scale scale(own_statistic const& of) const = 0;
 
-  /// What values are divided by, times 2^-wide, as it travels: never below the largest magnitude. Infinity: the norm is wrong.
+  /// The scale times 2^-wide, rounded to its encoding: never below the largest magnitude. Infinity: the norm is wrong.
   virtual double unit(own_scale const& of, norm::order q, dtype type, int wide) const {
     double const max = of.max();
     if (max == 0) return 0;
@@ -53,13 +53,13 @@ class own_norm {
     if (!number || (bounds_ && of.scale < max)) return double_of(double_infinity);
     return representable(q.scale(std::max(of.scale, max) * power_of_two(-wide)), q.format(type));
   }
-  /// Why unit() is infinity. @param which  the bucket
+  /// The error text if unit() is infinity. @param which  the bucket
   static std::string refusal(operator_facts const& op, std::uint64_t which, own_scale const& of) {
     double const max = of.max();
-    return joined(
-        {"the norm of ", op.name, " made the scale ", std::to_string(of.scale), " of bucket ", which,
-         ", whose largest magnitude is ", std::to_string(max), "; scale() must give a finite number",
-         of.scale < max ? ", and none below the largest magnitude where bounds_largest says so" : ""});
+    return joined({"the norm of ", op.name, " returned the scale ", std::to_string(of.scale), " for bucket ",
+                   which, ", whose largest magnitude is ", std::to_string(max),
+                   "; return a finite, non-negative scale",
+                   of.scale < max ? ", at least the largest magnitude if bounds_largest is true" : ""});
   }
 
  private:

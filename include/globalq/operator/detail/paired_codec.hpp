@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: a codec whose frames hold two: that of an operator, and float32 numbers beside it.
+/// @brief operator: a codec whose frames contain two frames: that of an operator, and one of float32 numbers.
 ///
 /// | bytes | content |
 /// | --- | --- |
-/// | 0.. | where frames differ in length: a header of 32 bytes, wire format 0, that tells the length |
-/// | then | the operator's frame, padded to 16; nothing where it has no values |
+/// | 0.. | if frames vary in length: a header of 32 bytes, wire format 0, which contains the length |
+/// | then | the operator's frame, padded to 16; nothing if it has no values |
 /// | then | the float32 frame |
 ///
-/// A frame without float32 numbers is the operator's, byte for byte.
+/// A frame without float32 numbers is identical to the operator's.
 
 #include "plain_codec.hpp"
 
@@ -27,7 +27,7 @@ class paired_codec : public operator_codec {
       : quantized_(std::move(quantized)), plain_(on) {}
 
   /// Bytes of a frame with float32 numbers.
-  /// @param differ     whether frames of the operator differ in length
+  /// @param differ     whether frames of the operator vary in length
   /// @param quantized  bytes of its frame
   static std::size_t bytes(bool differ, std::size_t quantized, std::uint64_t plain) {
     return (differ ? wire::long_header_bytes : 0) + wire::padded(quantized) + wire::header_bytes +
@@ -88,14 +88,14 @@ class paired_codec : public operator_codec {
   payload numbers(segment, std::span<std::byte>) const override { return {}; }
 
  protected:
-  /// What of a segment goes where: values to the operator's codec, numbers to the float32 codec.
+  /// The parts of a segment: values of the operator's codec, numbers of the float32 codec.
   struct halves {
     segment quantized, plain;
   };
   virtual halves cut(segment part) const = 0;
 
   /// Begins a call of both codecs.
-  /// @param plain  of the float32 numbers; their unit is that of c
+  /// @param plain  the call of the float32 numbers
   void begin_both(call const& quantized, call plain) {
     quantized_->begin(quantized);
     unit_ = plain.plain_unit;
@@ -107,8 +107,8 @@ class paired_codec : public operator_codec {
  private:
   static constexpr std::uint8_t several = 0;  ///< wire format of a frame of frames
 
-  /// The frames inside the sources. What is wrong with one of them is found by the codec that reads it.
-  /// @throws frame_error naming the worker, where the frame around them is bad
+  /// Finds the frames inside the sources. The codec that reads a frame checks it.
+  /// @throws frame_error that names the worker, if the outer frame is bad
   void split(segment part, segment quantized, segment plain, std::span<source const> sources) {
     first_.clear();
     second_.clear();
@@ -136,7 +136,7 @@ class paired_codec : public operator_codec {
   std::unique_ptr<operator_codec> quantized_;
   plain_codec plain_;
   double unit_ = 1;
-  std::vector<source> first_, second_;  ///< what the sources of a call hold
+  std::vector<source> first_, second_;  ///< the frames inside the sources of a call
 };
 
 }  // namespace GLOBALQ_ABI::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: an operator made of an operator, whose frames hold float32 numbers beside those of the other one.
+/// @brief operator: an operator that wraps another one, and whose frames contain float32 numbers in addition.
 
 #include "../any_quantizer.hpp"
 
@@ -9,13 +9,13 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// @tparam Codec  in host memory: Codec(codec of the operator, facts, executor), and `stream_refusal`: why there is none on a
-///                stream, with the remedy
+/// @tparam Codec  in host memory: Codec(codec of the operator, facts, executor); and `stream_refusal`, the error text
+///                on a stream
 template <class Codec>
 class paired_operator : public any_quantizer {
  public:
   using any_quantizer::make_codec;
-  /// @throws configuration_error: there is none on a stream
+  /// @throws configuration_error always, because streams are not supported
   template <class Space>
   std::unique_ptr<operator_codec> make_codec(operator_facts const& f, resolution const&,
                                              kernel::stream_executor<Space> const&) const {
@@ -23,7 +23,7 @@ class paired_operator : public any_quantizer {
   }
 
  protected:
-  /// @param facts  of both together
+  /// @param facts  of the combined operator
   template <class Operator>
   paired_operator(Operator const& op, operator_facts facts)
       : any_quantizer(std::shared_ptr<parts const>(std::make_shared<model<Operator>>(op, std::move(facts)))) {

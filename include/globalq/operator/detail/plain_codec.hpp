@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: float32 frames, without quantization: the baseline over the same schedules.
+/// @brief operator: float32 frames without quantization, as a baseline over the same schedules.
 
 #include "../../kernel/host/leaves.hpp"
 #include "../../kernel/plain.hpp"
@@ -9,10 +9,10 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// What float32 frames are, wherever they lie.
+/// The format of float32 frames, in host memory and on streams.
 class plain_frames : public operator_codec {
  public:
-  /// The unit is a power of two: values travel as x / unit. 1 wherever the sum of all workers stays in range.
+  /// Values travel as x / unit, where unit is a power of two: 1 unless the sum of all workers would overflow.
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
     return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
   }
@@ -29,7 +29,7 @@ class plain_frames : public operator_codec {
   }
 };
 
-/// Adds float32 values in the order of the schedule. Values are divided by 2^k, exactly, where their sum would overflow.
+/// Adds float32 values in the order of the schedule. If the sum would overflow, values are divided by 2^k, exactly.
 class plain_codec final : public plain_frames {
  public:
   explicit plain_codec(kernel::host_executor on) : on_(std::move(on)) {}
@@ -58,7 +58,7 @@ class plain_codec final : public plain_frames {
   }
 
   kernel::host_executor on_;
-  // asked for here, so that a set of instructions that can't be used is refused before a call
+  // initialized here, so that an unsupported instruction set is refused before a call
   kernel::value_leaves const& leaf_ = kernel::host::leaves_of_values();
   std::vector<kernel::source_view> views_;
 };

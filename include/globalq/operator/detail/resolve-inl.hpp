@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: whether policies fit together, and their hashes.
+/// @brief operator: definitions of resolve.hpp.
 
 #include "resolve.hpp"
 
@@ -59,13 +59,14 @@ GLOBALQ_DECL method choose_method(operator_facts const& op, schedule_facts const
   }
   if (!s.combines) return method::none;
   if (s.native) return method::sum;
-  if (op.most_bytes != nullptr) return method::requantize;  // codes in frames of different lengths do not add
+  if (op.most_bytes != nullptr)
+    return method::requantize;  // codes in frames of variable length cannot be added
   if (op.evenly_spaced && !op.local && op.integer_wire) return method::sum;
   if (op.binary && !op.local && !s.one_addition) return method::exponential;
   return method::requantize;
 }
 
-/// Why codes do not fit that a reduce operator of one's own adds, with a remedy; or the numbers of a resolution.
+/// For a user-defined reduce operator: sets the numbers of a resolution, or returns an error with a remedy.
 inline std::string fit_own(resolution& r, operator_facts const& op, schedule_facts const& s, int workers) {
   std::uint64_t const largest = op.largest_code,
                       n = static_cast<std::uint64_t>(s.most_terms != 0 ? s.most_terms : s.vectors(workers)),
@@ -108,10 +109,10 @@ inline std::string fit_own(resolution& r, operator_facts const& op, schedule_fac
   if (remedy.empty())
     add({"reduce::requantize with wire ", wire_for(std::min<std::uint64_t>(wanted, op.limit))});
   return joined({n, (n == 1 ? " term" : " terms"), " of ", wanted, (wanted == 1 ? " level" : " levels"),
-                 " make codes up to ", sum, " (as largest_code() of the reduce operator says, for ", h,
+                 " make codes up to ", sum, " (largest_code() of the reduce operator, for ", h,
                  (h == 1 ? " addition" : " additions"), " on the longest path); ", op.wire,
                  " holds codes up to ", largest,
-                 (op.codes_end ? ", and no code of these levels stands for more than the norm" : ""), "; ",
+                 (op.codes_end ? ", and no code of these levels represents more than the norm" : ""), "; ",
                  remedy});
 }
 
@@ -123,25 +124,22 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     return r;
   };
   if (op.plain_tail && op.plain)
-    return refuse(
-        {"nothing is quantized, so all of a vector is float32 already; use uncompressed by itself"});
+    return refuse({"the operator is uncompressed, so all values are float32 already; remove float32_tail"});
   if (op.plain) {
     r.how = method::plain;
     return r;
   }
   if (op.plain_tail && op.bucket == 0)
     return refuse(
-        {"float32_tail is for what whole buckets leave over, and without buckets that is nothing; "
-         "give the norm a bucket, or leave the tail to the operator"});
+        {"the norm has no buckets, so there is no tail; give the norm a bucket, or remove float32_tail"});
   if (op.plain_tail && s.native)
     return refuse(
-        {"schedule native adds frames that are integers from end to end, and a tail of float32 is none; use "
-         "schedule ring, tree, sra or allgather, or leave the tail to the operator"});
+        {"schedule native adds integer frames and supports no float32 tail; use schedule ring, tree, sra or "
+         "allgather, or remove float32_tail"});
   if (op.centered && s.native)
     return refuse(
-        {"schedule native adds frames that are integers from end to end, and midpoints are none; use "
-         "schedule "
-         "ring, tree, sra or allgather"});
+        {"schedule native adds integer frames and supports no midpoints; use schedule ring, tree, sra or "
+         "allgather"});
   r.how = choose_method(op, s);
   if (op.wire_bits < 1)
     return refuse({"codes of wire ", op.wire, " have ", op.wire_bits,
@@ -149,32 +147,33 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
   auto const bad_order = [](std::uint32_t order) {
     return order == 0 || (order > 64 && order != 0xffffffffU);
   };
-  if (bad_order(op.q) || bad_order(op.p)) return refuse({"the orders of a norm are 1 to 64 or infinity"});
+  if (bad_order(op.q) || bad_order(op.p))
+    return refuse({"an order of the norm is not valid; use 1 to 64 or infinity"});
   if (std::max(op.bucket, op.center) > (std::uint64_t{1} << 48))
-    return refuse({"buckets hold at most 2^48 values; use 0 for the whole vector"});
+    return refuse({"a bucket has more than 2^48 values; use 0 for the whole vector"});
   if (op.fixed_scale < 0 || !(op.fixed_scale <= 1e300))
-    return refuse({"norm::fixed needs a unit above 0 and at most 1e300"});
+    return refuse({"norm::fixed has no valid scale; use a scale above 0 and at most 1e300"});
   if (op.shifts && !op.evenly_spaced)
     return refuse(
         {"shifting back needs evenly spaced levels; use levels::uniform or rounding::random_shift<false>"});
   if (op.most_bytes != nullptr && (op.reduce == request::sum || op.reduce == request::exponential))
     return refuse(
-        {"codes in frames of different lengths are not added as they are; use reduce::requantize, or "
+        {"codes in frames of different lengths cannot be added; use reduce::requantize, or "
          "wire int8 or packed"});
   if (op.zero_free && (r.how == method::sum || r.how == method::exponential))
     return refuse({"reduce::", name_of(r.how), " cannot add codes of this level scheme; use ",
                    (s.native ? "reduce::requantize on schedule ring, tree or sra" : "reduce::requantize")});
   if (s.native && r.how != method::sum)
     return refuse({"schedule native adds integers inside the transport, ",
-                   (r.how == method::own ? "a reduce operator of your own" : "reduce::"),
+                   (r.how == method::own ? "so a user-defined reduce operator" : "so reduce::"),
                    (r.how == method::own ? "" : name_of(r.how)),
                    " cannot run there; use schedule ring, tree, sra or allgather"});
   if (r.how == method::sum) {
     if (!op.evenly_spaced)
       return refuse(
           {s.native
-               ? "schedule native adds integers, which only uniform levels allow; use schedule ring, tree, "
-                 "sra or allgather"
+               ? "schedule native adds integers and needs uniform levels; use levels::uniform, or schedule "
+                 "ring, tree, sra or allgather"
                : "reduce::sum cannot add codes of this level scheme; use levels::uniform, or "
                  "reduce::requantize"});
     if (op.local)
@@ -183,8 +182,9 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
            "schedule ring, tree, sra or allgather"});
     if (s.native && !op.integer_wire)
       return refuse(
-          {"schedule native adds whole integers; use wire int8, int16 or int32, or schedule ring, tree or "
-           "sra"});
+          {"schedule native adds integers and needs an integer wire; use wire int8, int16 or int32, or "
+           "schedule "
+           "ring, tree or sra"});
   }
   if (r.how == method::own && op.local)
     return refuse(
@@ -193,8 +193,7 @@ GLOBALQ_DECL resolution resolve(operator_facts const& op, schedule_facts const& 
     if (!op.binary)
       return refuse(
           {"reduce::exponential cannot add codes of this level scheme; use levels::exponential with base 2, "
-           "or "
-           "reduce::requantize"});
+           "or reduce::requantize"});
     if (op.local)
       return refuse(
           {"codes scaled by different norms cannot be added; use a global norm, or reduce::requantize"});

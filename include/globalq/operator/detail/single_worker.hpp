@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: an operator by itself, without other workers: every vector has the scale of its own norm.
+/// @brief operator: the facts of an operator for single vectors, which are scaled by their own norms.
 
 #include "../any_quantizer.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// What an operator is made of when it encodes single vectors.
-/// @throws configuration_error for uncompressed
+/// The facts of an operator that encodes single vectors.
+/// @throws configuration_error for uncompressed, float32_tail and centered
 template <class Operator>
 operator_facts single_worker_facts(Operator const& op) {
   operator_facts facts = facts_of(op);
@@ -16,19 +16,19 @@ operator_facts single_worker_facts(Operator const& op) {
     throw configuration_error("globalq: vector_codec: uncompressed has no codes; copy the vector instead");
   if (facts.plain_tail)
     throw configuration_error(
-        "globalq: vector_codec: a tail of float32 has a scale that workers agree on in a call; encode whole "
-        "buckets by the operator without float32_tail, and send the values left over as they are");
+        "globalq: vector_codec: a float32 tail needs a scale that only a call agrees on; encode whole "
+        "buckets "
+        "without float32_tail, and send the remaining values as float32");
   if (facts.centered)
     throw configuration_error(
-        "globalq: vector_codec: midpoints have a scale that workers agree on in a call; take the midpoints "
-        "off, encode "
-        "by the operator without centered, and send the midpoints as they are");
+        "globalq: vector_codec: midpoints need a scale that only a call agrees on; subtract the midpoints, "
+        "encode without centered, and send the midpoints as float32");
   facts.local = facts.fixed_scale == 0;
   facts.reduce = request::automatic;
   return facts;
 }
 
-/// How many levels that leaves.
+/// The resolution for single vectors, with the number of levels.
 /// @throws configuration_error when the policies do not fit together
 inline resolution resolve_single_worker(operator_facts const& facts) {
   resolution const r = resolve(facts, {"vector_codec", 0, false, false, false, 0, true}, 1);

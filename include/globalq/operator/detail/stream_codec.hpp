@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: codecs that only enqueue: kernels check and write the headers of frames, and report what is wrong.
+/// @brief operator: codecs on a stream. Kernels check and write the headers of frames, and report errors.
 
 #include "../../kernel/device/add_floats.hpp"
 #include "../../kernel/device/combine.hpp"
@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The first word of a frame's header but for the number of workers.
+/// The first word of a frame's header, without the number of workers.
 inline std::uint64_t header_word(std::uint8_t wire) {
   wire::frame_header h;
   h.wire = wire;
@@ -28,7 +28,7 @@ inline std::uint64_t header_word(std::uint8_t wire) {
   return word;
 }
 
-/// Declares how many workers a frame sums.
+/// Writes the number of workers that a frame sums.
 struct declare_terms {
   std::byte* frame;
   std::uint32_t terms;
@@ -37,14 +37,14 @@ struct declare_terms {
   }
 };
 
-/// Scales of a segment's buckets, and zeros up to the codes.
+/// Writes the scales of a segment's buckets, and zeros up to the codes.
 template <class Operands>
 struct write_scales {
   Operands o;
   std::byte* scales;
   std::uint64_t first, count;  ///< buckets
   norm::statistic const* sums =
-      nullptr;  ///< of sums that are encoded again; else the scales are the own units
+      nullptr;  ///< statistics of sums that are encoded again; null: use the worker's own units
   norm::order q{};
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
@@ -58,7 +58,7 @@ struct write_scales {
   }
 };
 
-/// Scales of float64 vectors that traveled must be finite and not negative, bytes not 255; any word of the others is one.
+/// Checks received scales: doubles must be finite and not negative, bytes not 255. Words are always valid.
 struct check_scales {
   kernel::source_list sources;
   std::uint64_t count;  ///< of a source
@@ -72,7 +72,7 @@ struct check_scales {
   }
 };
 
-/// The sums of a segment's values, in units of 2^reference of their bucket.
+/// Writes the sums of a segment's values, in units of 2^reference of their bucket.
 template <class Operands>
 struct write_sums {
   Operands o;
@@ -91,8 +91,8 @@ struct write_sums {
   }
 };
 
-/// The codec of a composition in the memory of a space.
-/// @tparam Reduce  an operator of one's own, or void
+/// The codec of a composition on a stream.
+/// @tparam Reduce  a user-defined reduce operator, or void
 template <class Levels, class Rounding, class Wire, class Space, class Reduce = void>
 class stream_codec final : public composition {
   using base = composition;
@@ -160,7 +160,7 @@ class stream_codec final : public composition {
   bool batches() const override { return true; }
 
   void encode_all(std::span<unsent const> all) override {
-    if (local_) return base::encode_all(all);  // whose scales are written by other launches
+    if (local_) return base::encode_all(all);  // other launches write the scales
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
       for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
       operands const o = prepare(b.whole, true, {}, 1);
@@ -170,8 +170,7 @@ class stream_codec final : public composition {
   }
 
   void finish_all(std::span<arrived const> all) override {
-    if (local_ && !q_.format(call_.x.type).in_a_word())
-      return base::finish_all(all);  // scales are checked before
+    if (local_ && !q_.format(call_.x.type).in_a_word()) return base::finish_all(all);  // checks scales first
     for_batches(all, [&](batch const& b, std::span<arrived const> some) {
       operands o = prepare(b.whole, false, {}, call_.workers);
       views_.clear();
@@ -181,7 +180,7 @@ class stream_codec final : public composition {
         views_.back().scales -= o.scales_before(b.pieces.all[p].tile);
       }
       o.sources = {views_.data(), views_.size()};
-      o.sources.count = 1;  // of each
+      o.sources.count = 1;  // of each segment
       launch(std::uint64_t{b.tiles} * random::tile_values, wire::header_bytes, 0, b.pieces,
              kernel::device::write_mean<operands, false>{o, call_.y});
     });
@@ -215,7 +214,7 @@ class stream_codec final : public composition {
   }
 
  private:
-  /// Whether measure_all() made a frame, which the next round may want anew.
+  /// Whether measure_all() wrote this frame. Forgets it, because a later round may encode the frame again.
   bool was_made(unsent const& frame) {
     auto const found = std::find_if(made_.begin(), made_.end(), [&](unsent const& each) {
       return each.part.first == frame.part.first && each.part.count == frame.part.count &&
@@ -263,14 +262,14 @@ class stream_codec final : public composition {
 
   std::uint64_t values_word(std::uint64_t count) const { return wire::word_of_values(count, base::traits()); }
 
-  /// Segments of a launch.
+  /// The segments of one launch.
   struct batch {
     segment whole;  ///< from the first to the last
     kernel::piece_list pieces;
     std::uint32_t tiles = 0;
   };
 
-  /// Launches over segments whose buckets are measured.
+  /// Launches a kernel that measures and encodes the buckets of segments.
   template <bool Sum>
   void launch_measured(operands const& o, int terms, kernel::piece_list pieces, double* units,
                        std::uint64_t* top) const {
@@ -294,13 +293,13 @@ class stream_codec final : public composition {
     return code_bytes(std::uint64_t{p.tile} * random::tile_values);
   }
 
-  /// Whether a launch can treat b behind a.
+  /// Whether a launch can process b after a.
   static bool follows(segment a, segment b) {
     return b.first >= a.first + a.count && a.count % random::tile_values == 0 &&
            (b.first - a.first) % random::tile_values == 0;
   }
 
-  /// f(batch, its elements) for as many at once as a launch takes.
+  /// Calls f(batch, its elements) for batches of as many segments as a launch can process.
   template <class Each, class F>
   void for_batches(std::span<Each const> all, F const& f) const {
     while (!all.empty() && all.back().part.empty()) all = all.first(all.size() - 1);
@@ -329,7 +328,7 @@ class stream_codec final : public composition {
     on_.items(wire::scale_section(scales.count, f) / scale_bytes(f), scales);
   }
 
-  /// Local norms: the norm of the sum, recomputed.
+  /// For local norms: computes the norm of the sum, and writes the scales.
   void measure_sum(operands const& o, segment part, std::byte* scales) {
     float* const sums = sums_.get_values<float>(part.count);
     auto* const statistics = statistics_.get_values<norm::statistic>(scales_of(part));
@@ -342,18 +341,18 @@ class stream_codec final : public composition {
   stream_levels<Levels, Space> levels_;
   Rounding rounding_;
   Wire wire_;
-  /// Buckets that a team measures and encodes at a time; 0: they are too long, or rows lie in two
+  /// Buckets that a team measures and encodes at a time; 0: buckets are too long, or a row spans two
   int group_ = kernel::measured_buckets::of(bucket_, 4 * kernel::device::value_lanes<Wire>);
   kernel::stream_executor<Space> on_;
   kernel::source_lists<Space> lists_{on_};
   std::vector<kernel::source_view> views_;
-  std::vector<unsent> made_;  ///< frames of this call, by measure_all()
+  std::vector<unsent> made_;  ///< frames of this call that measure_all() wrote
   byte_buffer sums_{on_.memory()};
   byte_buffer statistics_{on_.memory()};
   norm::statistics_memory tree_{on_.memory()};
 };
 
-/// float32 frames in the memory of a space.
+/// The codec of float32 frames on a stream.
 template <class Space>
 class stream_plain_codec final : public plain_frames {
  public:

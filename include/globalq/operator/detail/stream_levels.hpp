@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the levels of a codec on a stream, as its kernels take them: a table lies in the memory of the stream.
+/// @brief operator: the levels of a codec on a stream; a table is in device memory.
 
 #include "../../kernel/device/write_table.hpp"
 #include "../../kernel/stream.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
-/// Levels that are arguments of kernels.
+/// Levels that kernels receive as arguments.
 template <class Levels, class Space>
 class stream_levels {
  public:
@@ -21,10 +21,10 @@ class stream_levels {
   Levels levels_;
 };
 
-/// A table, which a launch carries to the memory of the stream before the first kernel that needs it, and when it was changed.
-/// Nothing is waited for.
+/// A table, which a launch copies to device memory before the first kernel that needs it, and after each change. Does
+/// not wait.
 ///
-/// A graph keeps the levels that it was captured with: memory that one of its launches reads is not written again.
+/// A graph keeps the levels with which it was captured: memory that one of its launches reads is not written again.
 template <class Space>
 class stream_levels<levels::detail::level_table, Space> {
  public:
@@ -35,21 +35,20 @@ class stream_levels<levels::detail::level_table, Space> {
   table& on_host() { return levels_; }
   table const& on_host() const { return levels_; }
 
-  /// Writes levels that were changed; while a graph is captured they stay unwritten.
+  /// Writes changed levels; during the capture of a graph it does not write them.
   void renew(kernel::stream_executor<Space> const& on) {
     written_ = false;
     if (!on.capturing()) write(on);
   }
 
-  /// @throws configuration_error when the levels are still to be written, and a graph is captured
+  /// @throws configuration_error when the levels are not written yet and a graph is being captured
   kernel::device::table_view const& on_device(kernel::stream_executor<Space> const& on) {
     bool const capturing = on.capturing();
     if (!written_) {
       if (capturing)
         throw configuration_error(
-            "globalq: set_levels: a graph is being captured, and levels that were changed in it are not "
-            "written "
-            "yet; set levels before the capture, or make a call before it");
+            "globalq: set_levels: levels were changed while a graph is being captured; set levels before the "
+            "capture, and make a call before it");
       write(on);
     }
     captured_ = captured_ || capturing;

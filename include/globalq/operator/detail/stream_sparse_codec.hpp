@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the codec of a composition whose codes travel in sparse frames, in the memory of a space.
+/// @brief operator: the codec of a composition with wire::sparse, on a stream.
 ///
-/// What coded_codec is on a host: the codec of whole integers does all the work, its frames are coded before they leave
-/// and decoded when they arrive, all by kernels on the stream. Only a schedule that asks how long a frame is makes the
-/// host wait, for the first 32 bytes of it.
+/// The counterpart of coded_codec: kernels encode the frames of the codec with an integer wire before they are sent,
+/// and decode them after they arrive. The host waits only for the first 32 bytes of a frame whose length is needed.
 
 #include "../../kernel/stream_sparse.hpp"
 #include "../../wire/integer.hpp"
@@ -16,7 +15,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Scales of a frame of integers and its first words -> those of a sparse frame, but for the length.
+/// Writes the header of a sparse frame, except its length, and copies the scales of the frame of integers.
 struct write_sparse_head {
   std::uint64_t word, values;  ///< of the header
   std::byte const* scales;
@@ -35,14 +34,14 @@ struct write_sparse_head {
   }
 };
 
-/// Checks the head of a sparse frame, and makes that of the frame of integers that will stand for it.
+/// Checks the head of a sparse frame, and writes that of the corresponding frame of integers.
 struct read_sparse_head {
   std::byte const* frame;
-  std::uint64_t word, values;   ///< what its header must be
-  std::uint64_t bytes;          ///< that arrived
-  std::uint64_t head, least;    ///< bytes of header and scales; the least of what follows
-  std::uint64_t most;           ///< the most of what follows
-  std::uint64_t* body;          ///< becomes the bytes of what follows, or 0
+  std::uint64_t word, values;   ///< the expected header
+  std::uint64_t bytes;          ///< bytes received
+  std::uint64_t head, least;    ///< bytes of header and scales; the fewest bytes of the body
+  std::uint64_t most;           ///< the most bytes of the body
+  std::uint64_t* body;          ///< receives the bytes of the body, or 0
   std::byte* integers;          ///< the frame of integers
   std::uint64_t integers_word;  ///< its first word
   std::uint32_t* faults;
@@ -165,12 +164,12 @@ class stream_sparse_codec final : public operator_codec {
     return memory.get(bytes);
   }
 
-  /// The length of a frame is no longer known: other bytes will lie there.
+  /// Forgets the length of a frame, whose bytes will change.
   void forget(std::byte const* frame) {
     std::erase_if(lengths_, [&](known const& k) { return k.frame == frame; });
   }
 
-  /// Frames of integers that will say what the sources say.
+  /// Enqueues decoding of the sources to frames of integers.
   std::span<source const> expand(segment part, std::span<source const> sources) {
     sources_.clear();
     while (expanded_.size() < sources.size()) {
@@ -180,7 +179,7 @@ class stream_sparse_codec final : public operator_codec {
     std::size_t const scales = scale_bytes_of(part), head = head_bytes_of(part);
     for (source const& s : sources) {
       std::size_t const least = head + coder_.least(part.count);
-      if (s.frame.size() < least)  // so that no kernel looks behind it
+      if (s.frame.size() < least)  // so that no kernel reads beyond it
         throw frame_error("globalq: decode: bad frame from worker " + std::to_string(s.worker) + ": " +
                           std::to_string(s.frame.size()) + " bytes instead of at least " +
                           std::to_string(least) +
@@ -211,12 +210,12 @@ class stream_sparse_codec final : public operator_codec {
   kernel::stream_executor<Space> on_;
   byte_buffer own_{on_.memory()};
   std::vector<byte_buffer> expanded_;
-  std::vector<source> sources_;  ///< what was expanded last
+  std::vector<source> sources_;  ///< the sources expanded last
   mutable std::vector<known> lengths_;
   byte_buffer body_memory_{on_.memory()};
   byte_buffer head_memory_{on_.pinned_memory()};
-  std::uint64_t* body_;        ///< bytes of the body that is being read
-  std::span<std::byte> head_;  ///< of the frame that was asked for last
+  std::uint64_t* body_;        ///< bytes of the body that is decoded
+  std::span<std::byte> head_;  ///< head of the frame whose length was read last
 };
 
 }  // namespace GLOBALQ_ABI::detail

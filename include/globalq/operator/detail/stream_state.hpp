@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: what the kernels of a call on a stream tell each other, and the host.
+/// @brief operator: the state that kernels of a call on a stream share with each other and with the host.
 
 #include "../../core/detail/call_status.hpp"
 #include "../../kernel/stream.hpp"
@@ -12,30 +12,30 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The number of a call, or where it is found.
+/// The step of a call, or its address.
 struct call_step {
   std::uint64_t value = 0;
-  std::uint64_t* where = nullptr;  ///< in the memory of the stream: read, and counted up at the end
+  std::uint64_t* where = nullptr;  ///< in the memory of the stream; null: value is the step
   GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
 };
 
-/// What the host hears of calls on a stream, in pinned memory. The first trouble stays until it was thrown.
+/// The errors of calls on a stream, for the host, in pinned memory. The first error stays until it is thrown.
 struct stream_word {
   enum : std::uint32_t { fine, disagree, not_finite, beyond_scale, beyond_range, bad_frame, bad_step };
   std::uint32_t trouble = fine;
   std::int32_t who = 0;
-  bool non_finite = false;    ///< of the last call: there is no finite result,
-  std::int32_t brought = -1;  ///< and which rank brought NaN or infinity; -1: none
+  bool non_finite = false;    ///< the result of the last call is not finite
+  std::int32_t brought = -1;  ///< the rank whose input contains NaN or infinity; -1: none
   double top = 0;
 
-  /// Whether what was found is the first trouble. Details are written before note(): the host may look at any time.
+  /// Whether this is the first error. Write details before note(), because the host may read them at any time.
   GLOBALQ_FUNCTION bool is_first(std::uint32_t found) const { return found != fine && trouble == fine; }
   GLOBALQ_FUNCTION void note(std::uint32_t found) {
     if (is_first(found)) trouble = found;
   }
 };
 
-/// The host's side of it.
+/// The host's view of a stream_word.
 template <class Space>
 class stream_report {
  public:
@@ -48,7 +48,7 @@ class stream_report {
   bool good() const {
     return *static_cast<std::uint32_t volatile const*>(&word_->trouble) == stream_word::fine;
   }
-  /// What was found, once. @pre all that may still find something has run
+  /// Returns the error and clears it. @pre all kernels that may report an error have run
   stream_word take() { return std::exchange(*word_, stream_word{}); }
 
   static constexpr char const* late = " (found on the stream, in this call or an earlier one)";
@@ -58,7 +58,7 @@ class stream_report {
   stream_word* word_;
 };
 
-/// Writes what @p check throws to std::cerr, for an object that goes: nothing is left that could throw it.
+/// Writes an error that @p check throws to std::cerr. For destructors, which cannot throw it.
 template <class Check>
 void report_unclaimed(Check const& check) noexcept {
   try {
@@ -68,7 +68,7 @@ void report_unclaimed(Check const& check) noexcept {
   }
 }
 
-/// What kernels of a call tell each other.
+/// The state that kernels of a call share.
 struct stream_state {
   kernel::agreed_call agreed;
   call_status what = call_status::mean;
@@ -80,7 +80,7 @@ struct reset_state {
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const { *state = stream_state{}; }
 };
 
-/// What the scale of the whole vector comes to, for the kernels that follow.
+/// Computes factors from the scale of the whole vector, for the following kernels.
 struct settle_scales {
   kernel::agreed_call* agreed;
   double const* units;
@@ -94,10 +94,10 @@ struct settle_scales {
   }
 };
 
-/// The scales of buckets: own norms, or the one unit that all have.
+/// Computes the scales of buckets: from their own norms, or one for all buckets.
 struct scale_units {
   stream_state const* state;
-  norm::statistic const* statistics;  ///< null: all have the first
+  norm::statistic const* statistics;  ///< null: all buckets have the first scale
   norm::order q;
   dtype type;
   double* units;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: whole buckets by an operator, the values left over as float32.
+/// @brief operator: the codec of float32_tail: whole buckets by an operator, the remaining values as float32.
 ///
-/// Segments begin at multiples of the bucket, and only the last one of a vector may end elsewhere, so what is left over of
-/// a segment is left over of the vector.
+/// Segments begin at multiples of the bucket, and only the last one of a vector may end elsewhere, so the tail of a
+/// segment is the tail of the vector.
 
 #include "paired_codec.hpp"
 #include "resolve.hpp"
@@ -14,8 +14,9 @@ namespace GLOBALQ_ABI::detail {
 class tail_codec final : public paired_codec {
  public:
   static constexpr char const* stream_refusal =
-      "on a stream all of a vector goes through one codec; leave out float32_tail, which leaves a short last "
-      "bucket a scale of its own, or average in host memory";
+      "a float32 tail is supported only in host memory; on a stream remove float32_tail, so that a short "
+      "last "
+      "bucket has its own scale, or average in host memory";
 
   /// @param whole  the codec of the operator
   /// @param op     with its bucket, above 0

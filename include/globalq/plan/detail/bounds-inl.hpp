@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief plan: bounds on the variance of the mean, computed.
+/// @brief plan: definitions of bounds.hpp.
 
 #include "bounds.hpp"
 
@@ -26,14 +26,14 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     return none;
   if (length == 0 || (op.plain_tail && length < op.bucket)) return 0;
   if (s.encoders != 0) {
-    // vectors v of nodes, their sums over the size of the largest: ||v||^2 is at most ||x||^2 / largest_node in sum
+    // a node's vector v is its sum divided by the size of the largest node: sum ||v||^2 <= ||x||^2 / largest_node
     schedule_facts between = s;
     between.encoders = 0;
     return s.weight(workers) * variance_bound(op, r, between, s.encoders, length, additions);
   }
   double const n = workers;
   double const d = static_cast<double>(op.bucket == 0 ? length : std::min(op.bucket, length));
-  auto const excess = [](std::uint32_t order, double count) {  // of the norm over the Euclidean one
+  auto const excess = [](std::uint32_t order, double count) {  // bound on norm / Euclidean norm
     double const inverse = order == infinity ? 0.0 : 1.0 / order;
     return std::pow(count, std::max(0.0, inverse - 0.5));
   };
@@ -55,7 +55,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
       t.spread = std::max(t.spread, (ratio - 1) * (ratio - 1) / (4 * ratio));
     }
   }
-  // own encodings of all workers: D = n d coordinates under a global norm, d each under local ones
+  // the encodings of all workers' own values: D = n d coordinates under a global norm, d each under local norms
   double const omega = op.local ? t.encoding(d, c, 1) : t.encoding(n * d, c, 1);
   if (workers == 1 || r.how == method::sum || r.how == method::none) return omega / n;
   auto const slot = [](int rank) { return static_cast<std::size_t>(rank); };
@@ -66,7 +66,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
       terms[slot(into)] += terms[slot(from)];
       sizes.push_back(terms[slot(into)]);
     }
-    // weight of a worker: over the sums v it enters, |v| (9/8)^(additions after v)
+    // weight of a worker: the sum, over the sums v that contain it, of |v| (9/8)^(additions after v)
     std::vector<double> growth(slot(workers), 1.0), weight(slot(workers), 0.0);
     for (std::size_t k = additions.size(); k-- > 0;) {
       std::size_t const a = slot(additions[k].first), b = slot(additions[k].second);
@@ -78,7 +78,7 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
     double const most = *std::max_element(weight.begin(), weight.end());
     return omega / n + (1 + omega) / (8 * n) * most;
   }
-  // requantize: an encoding of k terms has reach k under a global norm; under local ones its reach is its own norm
+  // requantize: an encoding of k terms has scale k under a global norm; under local norms its own norm
   auto const hop = [&](double k, double before) {
     double const m = k + before;
     return op.local ? t.encoding(d, c, 1) * m : t.encoding(d, k * c, m);
@@ -86,11 +86,11 @@ GLOBALQ_DECL double variance_bound(operator_facts const& op, resolution const& r
   double total = 0;
   if (s.one_addition) {
     total = omega + hop(n, omega);
-  } else if (is_chain(s, workers)) {  // one worker's encoding, then one a hop
+  } else if (is_chain(s, workers)) {  // one worker's encoding, then one per hop
     total = hop(1, 0);
     for (int k = 2; k <= workers; ++k) total += hop(k, total);
   } else {
-    // a tree: leaves encode (omega for all), each inner worker encodes its sum once, when all children are in
+    // a tree: leaves encode (omega for all); each inner worker encodes its sum once, after all its children
     std::vector<int> last(slot(workers), -1);
     for (std::size_t k = 0; k < additions.size(); ++k) last[slot(additions[k].first)] = static_cast<int>(k);
     total = omega;
