@@ -166,12 +166,22 @@ struct understated : capped {
 TEST(OwnReduce, a_code_beyond_what_it_says_is_an_error) {
   gq::quantizer const wrong{gq::norm::linf{}, gq::levels::uniform<100>{}, gq::rounding::nearest{},
                             gq::wire::int16{}, understated{}};
-  std::vector<std::string> texts(2);
+  std::vector<std::string> texts(2), on_stream(2);
   support::on_threads(2, std::chrono::milliseconds{2000}, [&](auto& t) {
+    auto const rank = static_cast<std::size_t>(t.rank());
     gq::allreduce_mean mean{t, wrong, gq::schedule::sra{}, {}, Kokkos::Serial{}};
     std::vector<float> x(600, 1.0F);
-    texts[static_cast<std::size_t>(t.rank())] = support::refusal<gq::error>([&] { mean(x, 0); });
+    texts[rank] = support::refusal<gq::configuration_error>([&] { mean(x, 0); });
+    gq::transport::staged<std::remove_reference_t<decltype(t)>, Kokkos::Serial> device{t, t.execution()};
+    gq::allreduce_mean there{device, wrong, gq::schedule::sra{}};
+    Kokkos::View<float*, Kokkos::HostSpace> const y("y", 600);
+    Kokkos::deep_copy(y, 1.0F);
+    on_stream[rank] = support::refusal<gq::configuration_error>([&] {
+      there(y, 0);
+      there.wait();
+    });
   });
+  EXPECT_THAT(on_stream, Each(HasSubstr("largest_code()")));
   EXPECT_THAT(texts, Each(HasSubstr("largest_code()")));
 }
 

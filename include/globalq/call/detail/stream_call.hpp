@@ -309,6 +309,8 @@ class stream_call {
         throw non_finite_error(
             non_finite_text(setup_.operation, "a value of the mean exceeds the range of its type", true) +
             late);
+      case stream_word::bad_sum:
+        throw configuration_error(bad_sum_text(setup_.operation, workers_.rank()) + late);
       case stream_word::bad_step:
         fail<configuration_error>({"globalq: ", setup_.operation,
                                    ": a step is above 2^48 - 1; count steps from 0 and change the seed "

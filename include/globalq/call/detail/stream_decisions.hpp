@@ -89,6 +89,8 @@ struct conclude_call {
       if (step.where != nullptr) ++*step.where;
       std::uint32_t trouble = overflow && throws ? stream_word::beyond_range : stream_word::fine;
       if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0) trouble = stream_word::bad_frame;
+      // after bad_frame: a wrong sum is an invalid frame to the workers that receive it
+      if ((faults & kernel::bad_sum) != 0) trouble = stream_word::bad_sum;
       word->note(trouble);
     }
     bool const nan = !throws && not_finite;

@@ -80,7 +80,7 @@ class coded_rows {
 
   /// Reports codes out of range that a user-defined reduce operator returned.
   GLOBALQ_FUNCTION void check(codes const& c, std::uint32_t limit) const {
-    if (out_of_range(c, limit)) o.report(bad_code);
+    if (out_of_range(c, limit)) o.report(bad_sum);
   }
 
   /// Writes codes to a frame.

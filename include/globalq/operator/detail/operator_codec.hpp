@@ -99,6 +99,9 @@ class operator_codec : public codec {
   std::uint32_t faults_ = 0;
 };
 
+/// The error text of a reduce operator whose sums exceed its largest_code().
+GLOBALQ_DECL std::string bad_sum_text(char const* operation, int rank);
+
 }  // namespace GLOBALQ_ABI::detail
 
 #if !defined(GLOBALQ_COMPILED)
