@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief The main header: all collectives, operators, schedules, and the transports that are available.
+/// @brief The main header: collectives, operators, schedules, plans; transports threads, staged and, if enabled, mpi.
 
 #include "call/vector_group.hpp"
 #include "collective/all_gather.hpp"

@@ -297,7 +297,7 @@ TEST(OwnNorm, all_workers_learn_of_a_scale_that_is_none) {
         mean(y, 0);
       });
       EXPECT_THAT(said, Each(AllOf(HasSubstr("allreduce_mean: the norm of wrong bucket 100"),
-                                   HasSubstr("of bucket 0, whose largest magnitude is 2.0"))));
+                                   HasSubstr("for bucket 0, whose largest magnitude is 2.0"))));
       EXPECT_THAT(said, Each(testing::Truly([&](std::string const& text) {
                     return (text.find("bounds_largest") != std::string::npos) == (factor < 1);
                   })));

@@ -140,7 +140,7 @@ TEST(Coded, a_length_that_cannot_be_is_an_error_before_anything_is_received) {
       codec->length_of(frame, 7);
       ADD_FAILURE() << wrong;
     } catch (gq::frame_error const& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr("from worker 7: a length of " + std::to_string(wrong)));
+      EXPECT_THAT(e.what(), testing::HasSubstr("from worker 7: its length of " + std::to_string(wrong)));
     }
   }
 }

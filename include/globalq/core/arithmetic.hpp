@@ -213,7 +213,7 @@ class divisor {
 
 namespace detail {
 
-/// A number known when compiling.
+/// A number known at compile time.
 template <int N>
 struct fixed_count {
   GLOBALQ_FUNCTION constexpr operator int() const { return N; }

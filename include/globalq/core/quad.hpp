@@ -51,7 +51,7 @@ GLOBALQ_FUNCTION std::uint32_t magnitude(std::uint32_t c, std::uint32_t sign) {
   return (c ^ sign) + (sign & ones);
 }
 
-/// Magnitudes up to 127 with signs; zero stays zero.
+/// Applies signs to magnitudes up to 127; zero stays zero.
 GLOBALQ_FUNCTION std::uint32_t with_sign(std::uint32_t m, std::uint32_t sign) {
   return (((m ^ sign) & lows) + (sign & ones)) ^ (sign & tops);
 }

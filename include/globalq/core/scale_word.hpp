@@ -100,8 +100,7 @@ GLOBALQ_FUNCTION int scale_exponent(double unit, float quantum) {
 }
 
 /// Writes scale i of a frame.
-/// @param unit  at most 2^256 - 2^232 if the type is not float64; in a byte at most quantum * 2^127 per worker; rounded
-///    up
+/// @param unit  rounded up; if not float64, at most 2^256 - 2^232; in a byte, at most quantum * 2^127 per worker
 GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double unit,
                                   int terms = 1) {
   if (f.in_a_byte()) {

@@ -14,8 +14,7 @@ namespace GLOBALQ_ABI::levels {
 /// A code is the bit pattern of its magnitude, and packed codes have the sign above it: wire::packed<1 + E + M> sends
 /// the bytes of the format itself. Subnormals are levels; infinities and NaN are not.
 /// @tparam E,M       bits
-/// @tparam Reserved  patterns at the top that are not numbers: 0 for the MX formats of 4 and 6 bits, 1 for E4M3, 4 for
-///    E5M2
+/// @tparam Reserved  top patterns that are not numbers: 0 for the MX formats of 4 and 6 bits, 1 for E4M3, 4 for E5M2
 /// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0, section 5.3; OFP8 Specification 1.0
 template <int E, int M, int Reserved = 0>
 class minifloat : public detail::level_table {
@@ -24,7 +23,7 @@ class minifloat : public detail::level_table {
                 "globalq: levels::minifloat needs E >= 1, M >= 0 and 1 + E + M <= 8 bits");
   static constexpr std::uint32_t patterns = (1U << (E + M)) - Reserved;  ///< including zero
 
-  /// The number that a bit pattern below patterns stands for, exactly.
+  /// The number of a bit pattern below `patterns`, exactly.
   static constexpr float number(std::uint32_t pattern) {
     std::uint32_t const mantissa = pattern & ((1U << M) - 1), exponent = pattern >> M;
     float const scale = two_to((exponent == 0 ? 1 : static_cast<int>(exponent)) - bias - M);

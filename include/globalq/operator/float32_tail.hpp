@@ -26,8 +26,7 @@ namespace GLOBALQ_ABI {
 /// gq::allreduce_mean mean{workers, gq::float32_tail{gq::operators::alq(levels, 8192)}, gq::schedule::allgather{}};
 /// @endcode
 /// @determinism as the operator's; tails are compared in the fingerprint
-/// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, the last one in full precision if it is
-///    short
+/// @source Faghri et al. 2020 (ALQ, AMQ), appendix K: buckets across layers, a short last one in full precision
 class float32_tail : public detail::paired_operator<detail::tail_codec> {
  public:
   /// @param op  a quantizer or any_quantizer, with a bucket

@@ -29,8 +29,7 @@ using kernel_rounding = detail::kernel_rounding<Rounding>;
 /// in one source; see docs/composing.md. make() is not inline for this purpose. Kernels do not depend on norm and
 /// reduce. All sources must be compiled with the same flags.
 /// @tparam Levels,Rounding  kernel_levels and kernel_rounding of the quantizer's policies
-/// @tparam Wire             that of the quantizer; for wire::elias<T>, wire::huffman<T> and wire::sparse<T>:
-///    wire::integer<T>
+/// @tparam Wire             that of the quantizer; wire::integer<T> for wire::elias<T>, huffman<T> and sparse<T>
 template <class Levels, class Rounding, WireFormat Wire>
 struct host_kernels {
   static_assert(

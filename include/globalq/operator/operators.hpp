@@ -284,8 +284,8 @@ quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(dou
 /// of a value is at most a quarter of the squared gap between its neighbors.
 /// @tparam Levels  levels::e2m1 (MXFP4), e2m3 or e3m2 (MXFP6), e4m3 or e5m2 (MXFP8)
 /// @param block    values that share a scale
-/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0; scales are rounded up, so nothing is
-///    clipped
+/// @source Open Compute Project: Microscaling Formats (MX) Specification 1.0, but scales are rounded up to avoid
+///    clipping
 template <class Levels, class Rounding = rounding::stochastic>
 auto block_scaled(std::uint64_t block = 32, Rounding rounding = {}) {
   constexpr std::uint32_t bits = 1 + static_cast<std::uint32_t>(std::bit_width(Levels::patterns - 1));

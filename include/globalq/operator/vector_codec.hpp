@@ -78,8 +78,7 @@ class vector_codec {
 
   /// Decodes a frame into @p y.
   /// @throws frame_error when the bytes are not a frame of this operator and length; @p y is unchanged then.
-  ///         non_finite_error when a value overflows its type (float16 above 65,504, or a norm above the range of
-  ///         float32):
+  ///         non_finite_error when a value overflows its type (float16: above 65,504; or a norm overflows float32):
   ///         @p y contains infinity there, and all other values as decoded
   template <class V>
   void decode(std::span<std::byte const> frame, encoding_key key, V&& y) {
@@ -95,7 +94,6 @@ class vector_codec {
   /// Adds the decoded frame to @p y, for error feedback and parameter servers.
   /// @throws as decode(); non_finite_error when a sum of finite numbers overflows. NaN and infinity that @p y already
   ///         contains stay, and need not be reported; a NaN becomes the quiet NaN of its type, on hosts and devices
-  ///         alike
   template <class V>
   void decode_add(std::span<std::byte const> frame, encoding_key key, V&& y) {
     source const one{frame, 1, static_cast<int>(key.worker)};

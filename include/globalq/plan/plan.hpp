@@ -91,7 +91,7 @@ class counting_codec final : public codec {
   dtype type_;
 };
 
-/// The frames of float32 sums in nodes; see entered_vectors.
+/// A codec that computes the sizes of frames of float32 sums within nodes; see entered_vectors.
 class counting_sums final : public codec {
  public:
   std::size_t frame_bytes(segment part, int) const override {

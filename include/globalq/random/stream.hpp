@@ -34,14 +34,14 @@ enum class purpose : std::uint32_t {
   start = 7  ///< initial value of an iteration (baseline::power_sgd), and ties of votes (sign_sgd)
 };
 
-/// Largest step, worker and vector length that the counter can tell apart.
+/// Largest step, worker and vector length that the counter distinguishes.
 inline constexpr std::uint64_t max_step = (std::uint64_t{1} << 48) - 1;
 inline constexpr std::uint64_t max_length = std::uint64_t{1} << 48;
 
 /// Rounds of Philox used by the library: the fewest that pass the published batteries, and ours (tests/random).
 inline constexpr int rounds = 7;
 
-/// Values whose words are drawn together.
+/// Values whose words are computed together.
 inline constexpr int tile_values = 256;
 
 /// The arguments of the mapping except the coordinate.

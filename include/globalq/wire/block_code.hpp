@@ -29,8 +29,7 @@ inline constexpr std::size_t too_long = ~std::size_t{0};
 /// - `largest_code()`: the largest magnitude of a code that it can encode.
 /// - `make_table(counts, max_code)`: the table that all blocks of a frame share, from the frequencies of codes
 ///   (`counts[code + max_code]`); an empty type if there is no table.
-/// - `table_bytes`, `write_table`, `read_table`: convert the table to bytes and back. read_table returns true for bad
-///   bytes.
+/// - `table_bytes`, `write_table`, `read_table`: convert the table to bytes and back; read_table: true for bad bytes.
 /// - `encode(table, codes, count, out, room)`: returns the bytes written, at most @c room, or too_long; writes nothing
 ///   outside [out, out + room).
 /// - `decode(table, in, count, max_code, codes)`: returns true for bytes that encode() could not have written for codes

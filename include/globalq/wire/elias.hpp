@@ -19,8 +19,7 @@ namespace GLOBALQ_ABI::wire {
 /// @shape a block
 /// | bytes | content |
 /// | --- | --- |
-/// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (up to one_stream_up_to non-zeros of streams_from codes or
-/// more) |
+/// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (<= one_stream_up_to non-zeros of >= streams_from codes) |
 /// | 1.. | streams as in detail/streams.hpp; form 2 has one |
 /// @tparam Lane  std::int8_t or std::int16_t
 /// @source Alistarh et al. 2017, section 3.1; docs/theory.md has the bounds on the length

@@ -17,8 +17,8 @@ GLOBALQ_DECL std::size_t read_length(std::span<std::byte const> frame, int worke
   std::uint64_t words[2] = {};
   if (frame.size() >= long_header_bytes) std::memcpy(words, frame.data() + header_bytes, sizeof words);
   if (words[0] < least || words[0] > most || words[1] != 0)
-    globalq::detail::fail<frame_error>({"globalq: decode: bad frame from worker ", worker, ": a length of ",
-                                        words[0], " bytes, which must lie between ", least, " and ", most,
+    globalq::detail::fail<frame_error>({"globalq: decode: bad frame from worker ", worker, ": its length of ",
+                                        words[0], " bytes is not between ", least, " and ", most,
                                         "; the bytes were damaged or made by another version or operator"});
   return static_cast<std::size_t>(words[0]);
 }

@@ -63,8 +63,7 @@ class operator_codec : public codec {
   /// On a stream: whether measure_all() supports values of this type.
   virtual bool measures(dtype) const { return false; }
   /// On a stream: enqueues encode_measured() of several segments.
-  /// @param all    in order; empty frames are not written. For the others, the first combine() in this call does
-  ///    nothing
+  /// @param all    in order; empty frames are not written. For the others, the next combine() does nothing
   /// @param units  receives the scale of each bucket of the vector; may be null
   /// @param top    raised to the largest max_bits of a bucket
   virtual void measure_all(std::span<unsent const> /*all*/, double* /*units*/, std::uint64_t* /*top*/) {}
