@@ -122,7 +122,8 @@ TEST(LevelsChange, other_numbers_and_kinds_are_refused_and_change_nothing) {
   EXPECT_THAT(complaint(with(early), gq::levels::table{0, 0.5, 1}),
               testing::HasSubstr("2 levels with zero cannot replace 3 with zero"));
   EXPECT_THAT(complaint(with(early), late_signed), testing::HasSubstr("3 levels without zero"));
-  EXPECT_THAT(complaint(with(gq::levels::uniform{3}), late), testing::HasSubstr("levels of this operator are fixed"));
+  EXPECT_THAT(complaint(with(gq::levels::uniform{3}), late),
+              testing::HasSubstr("levels of this operator are fixed"));
   EXPECT_THAT(complaint(gq::quantizer{gq::norm::linf{}, gq::levels::exponential{3},
                                       gq::rounding::stochastic{}, gq::wire::int8{}},
                         late),

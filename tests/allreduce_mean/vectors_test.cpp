@@ -133,8 +133,8 @@ TEST(Vectors, of_eigen_with_gaps_are_refused) {
     gq::allreduce_mean mean{workers, quantizer(), gq::schedule::ring{}};
     Eigen::MatrixXf m = Eigen::MatrixXf::Ones(4, 3);
     auto const refused = [&](auto&& part) {
-      EXPECT_THAT([&] { mean(part, 0); },
-                  testing::ThrowsMessage<gq::configuration_error>(testing::HasSubstr("is not contiguous; pass")));
+      EXPECT_THAT([&] { mean(part, 0); }, testing::ThrowsMessage<gq::configuration_error>(
+                                              testing::HasSubstr("is not contiguous; pass")));
     };
     refused(m.row(1));
     refused(m.topRows(2));

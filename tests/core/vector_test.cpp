@@ -46,8 +46,8 @@ TEST(Vector, with_gaps_is_refused) {
   std::vector<float> memory(12);
   auto const begins = [&](columns of) { return gq::detail::data_of(of); };
   auto const refused = [&](columns of) {
-    EXPECT_THAT([&] { begins(of); },
-                testing::ThrowsMessage<gq::configuration_error>(testing::HasSubstr("is not contiguous; pass")));
+    EXPECT_THAT([&] { begins(of); }, testing::ThrowsMessage<gq::configuration_error>(
+                                         testing::HasSubstr("is not contiguous; pass")));
   };
   float* const p = memory.data();
   EXPECT_EQ(begins({p, 4, 3, 1, 4}), p);  // a matrix
@@ -65,7 +65,8 @@ TEST(Vector, of_kokkos_with_gaps_is_refused) {
   auto const column = Kokkos::subview(matrix, Kokkos::ALL, 1);
   EXPECT_EQ(gq::detail::data_of(row), &matrix(1, 0));
   EXPECT_THAT([&] { gq::detail::data_of(column); },
-              testing::ThrowsMessage<gq::configuration_error>(testing::HasSubstr("the view of 4 values is not contiguous")));
+              testing::ThrowsMessage<gq::configuration_error>(
+                  testing::HasSubstr("the view of 4 values is not contiguous")));
 }
 
 }  // namespace

@@ -531,7 +531,8 @@ TEST(Refusal, of_orders_and_units_says_what_is_possible) {
   for (double unit :
        {-1.0, 2e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     f.fixed_scale = unit;
-    EXPECT_THAT(refusal(), HasSubstr("norm::fixed has no valid scale; use a scale above 0 and at most 1e300"));
+    EXPECT_THAT(refusal(),
+                HasSubstr("norm::fixed has no valid scale; use a scale above 0 and at most 1e300"));
   }
   f.fixed_scale = 1e-300;
   EXPECT_EQ(refusal(), "");

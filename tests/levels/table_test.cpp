@@ -93,14 +93,8 @@ TEST(TableLevels, without_a_leading_zero_are_refused_with_the_scheme_that_takes_
 }
 
 TEST(TableLevels, that_do_not_ascend_are_refused_with_the_level_at_fault) {
-  EXPECT_THAT(refusal([] {
-                table{0.0, 0.5, 0.25, 1.0};
-              }),
-              HasSubstr("level 0.250000 is not above 0.500000"));
-  EXPECT_THAT(refusal([] {
-                table{0.0, 0.5, 0.5, 1.0};
-              }),
-              HasSubstr("level 0.500000 is not above 0.500000"));
+  EXPECT_THAT(refusal([] { table{0.0, 0.5, 0.25, 1.0}; }), HasSubstr("level 0.250000 is not above 0.500000"));
+  EXPECT_THAT(refusal([] { table{0.0, 0.5, 0.5, 1.0}; }), HasSubstr("level 0.500000 is not above 0.500000"));
   EXPECT_THAT(refusal([] { table{0.0, -0.5, 1.0}; }), HasSubstr("is not above 0.000000"));
   EXPECT_THAT(refusal([] { symmetric{0.0, 1.0}; }), HasSubstr("is not above 0.000000"));
   EXPECT_THAT(refusal([] { symmetric{-0.5, 1.0}; }), HasSubstr("is not above 0.000000"));
