@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq_bench: every kernel against its floor. `scripts/bench` runs it and makes tables of what it prints.
+/// @brief globalq_bench: compares the time of every kernel with its floor. `scripts/bench` makes tables of its output.
 ///
 ///   globalq_bench --benchmark_filter=encode/uniform/int8/n:65536
 ///   globalq_bench --benchmark_list_tests
 ///
-/// Exits with 1 when a result was wrong or nothing was run.
+/// Exits with 1 if a result is wrong or nothing ran.
 
 #include "operators.hpp"
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// What the compiler was allowed to use, widest first.
+/// The instruction sets that the compiler may use, widest first.
 std::string instructions() {
   std::string list;
 #if defined(__AVX512VBMI__)
@@ -74,7 +74,7 @@ void describe() {
 
 int main(int argc, char** argv) {
 #if !defined(NDEBUG)
-  std::cerr << "globalq_bench: built with assertions: do not compare these times; use the release preset\n";
+  std::cerr << "globalq_bench: built with assertions, so times are not meaningful; use the release preset\n";
 #endif
   Kokkos::ScopeGuard const kokkos(argc, argv);
   benchmark::Initialize(&argc, argv);

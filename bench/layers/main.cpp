@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq_layers: L-GreCo's two methods: milliseconds, and how far their choice lies above the optimum.
+/// @brief globalq_layers: the time of L-GreCo's two methods, and the cost of their choice relative to the optimum.
 ///
 ///   globalq_layers [MOST_LAYERS [ROUNDS [MOST_MS]]]    prints the table of docs/layers.md; by default 1000 layers, 7 rounds
 ///
-/// Methods take turns; times are medians of processor time, one thread. The optimum is what the search proves with 2^23 sums
-/// a pass, or else its lower bound, marked by a star. Exits with 1 when a choice breaks its budget or costs more than the
-/// reference, or when a method's fastest round takes more than MOST_MS milliseconds; then the optimum is not looked for any
-/// longer than the search does.
+/// Methods run in turn; times are medians of processor time, one thread. The optimum is proved by the search with 2^23 sums a
+/// pass; if it is not, its lower bound is used, marked by a star. Exits with 1 if a choice exceeds its budget or costs more than
+/// the reference, or if the fastest round of a method takes more than MOST_MS milliseconds. With MOST_MS, the optimum is that of
+/// the ordinary search, to save time.
 
 #include <globalq/train/adapt/lgreco.hpp>
 
@@ -22,7 +22,7 @@ namespace {
 
 enum class kind { bits, few_sizes, densities };
 
-/// Ten candidates a layer; the third is the reference.
+/// A problem with ten candidates a layer; the third is the reference.
 ad::choice_table problem(kind what, std::size_t layers) {
   std::mt19937 draw(static_cast<std::uint32_t>(layers) + 7);
   auto const unit = [&] { return static_cast<double>(draw() >> 8) * 0x1p-24; };
@@ -89,8 +89,8 @@ int main(int count, char** arguments) {
       for (int m = 0; m < 2; ++m) {
         if (double const least = *std::min_element(times[m].begin(), times[m].end());
             most_ms > 0 && least > most_ms) {
-          std::fprintf(stderr, "globalq_layers: %zu layers take %.3g ms, more than %.3g\n", layers, least,
-                       most_ms);
+          std::fprintf(stderr, "globalq_layers: %zu layers take %.3g ms, more than the limit of %.3g ms\n",
+                       layers, least, most_ms);
           good = false;
         }
         good = good && table.within(found[m].choices, budget) && found[m].cost <= table.cost(reference) &&

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq_levels: the variance of learned and of fixed levels on normal values and on dumped gradients, as CSV.
+/// @brief globalq_levels: writes the variance of learned and of fixed levels, on normal values and dumped gradients, as CSV.
 ///
 ///   globalq_levels OUTPUT.csv [GRADIENT.f32...]
 ///
-/// With gradients, it prints what an update of levels takes: solver, values, milliseconds.
+/// With gradients, it prints the time to update levels: solver, values, milliseconds.
 ///
-/// Gradients are files of raw float32 as `digits --dump-gradients` writes them. `bench/levels/run` calls it and makes
-/// tables and a chart. The variance of a vector x is E||Q(x) - x||^2 / ||x||^2, added up over its values from the levels
-/// around each; buckets that are not whole are left out, as the paper sends them in float32.
+/// Gradients are files of raw float32, written by `digits --dump-gradients`. `bench/levels/run` runs the program and makes
+/// tables and a chart. The variance of a vector x is E||Q(x) - x||^2 / ||x||^2, summed over its values from the two levels
+/// next to each; incomplete buckets are left out, because the paper sends them in float32.
 
 #include <globalq/norm/norms.hpp>
 #include <globalq/train/learn/gradient_descent.hpp>
@@ -35,19 +35,19 @@ namespace {
 using namespace globalq;
 using learn::level_set;
 
-/// A vector with its name and the training step that it is from.
+/// A vector, its name and its training step.
 struct example {
   std::string name, step;
   std::vector<float> x;
 };
 
-/// What is varied.
+/// The parameters that vary.
 struct setting {
   std::uint64_t bucket;
   int bits;        ///< of a code, its sign included
   bool zero_free;  ///< 2^bits levels in pairs without zero (the paper's program), or 2^bits - 1 with zero
   std::uint32_t size() const {
-    return std::min((1U << (bits - 1)) - (zero_free ? 0 : 1), 127U);  // no table has more
+    return std::min((1U << (bits - 1)) - (zero_free ? 0 : 1), 127U);  // the most that a table can have
   }
   char const* family() const { return zero_free ? "without zero" : "with zero"; }
 };
@@ -104,7 +104,7 @@ double variance_of(std::vector<float> const& x, std::uint64_t count, std::uint64
   return sum / squares;
 }
 
-/// One way to levels: how values are measured, and what is made of that.
+/// A method: the norm of its measurements, and a function that computes levels from them.
 struct method {
   std::string name;
   std::uint32_t q;  ///< order of the norm
@@ -200,7 +200,7 @@ void study(example const& from, std::vector<setting> const& settings, table& out
   }
 }
 
-/// |N(0, 1/bucket)| cut to [0, 1]: what values of a bucket of normal ones are, divided by their l2 norm.
+/// |N(0, 1/bucket)| truncated to [0, 1]: the distribution of a bucket of normal values divided by their l2 norm.
 void closed_forms(std::vector<setting> const& settings, table& out) {
   for (setting const& s : settings) {
     learn::truncated_normal const f(0, 1 / std::sqrt(static_cast<double>(s.bucket)));
@@ -221,7 +221,7 @@ void closed_forms(std::vector<setting> const& settings, table& out) {
   }
 }
 
-/// Levels learned at one step, used at another.
+/// Uses the levels learned at one step at all others.
 void held(std::vector<example> const& gradients, setting const& s, table& out) {
   for (example const& learned : gradients) {
     std::uint64_t const count = learned.x.size() / s.bucket * s.bucket;
@@ -236,8 +236,8 @@ void held(std::vector<example> const& gradients, setting const& s, table& out) {
   }
 }
 
-/// Prints what an update takes two workers with each solver: norms, histogram, exchange, solution. Solvers take turns, so
-/// that all meet the same neighbors on the machine.
+/// Prints the time of an update by two workers with each solver: norms, histogram, exchange, solution. Solvers run in turn,
+/// so that other load on the machine affects all of them.
 void time_updates(std::vector<float> const& x) {
   constexpr int times = 51;
   using learner = learn::level_learner<norm::local<2>>;
@@ -268,7 +268,7 @@ void time_updates(std::vector<float> const& x) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     std::nth_element(ms[k].begin(), ms[k].begin() + times / 4, ms[k].end());
     std::printf("%s,%zu,%.3g\n", all[k].first.c_str(), x.size(),
-                ms[k][times / 4]);  // a quarter: two workers rarely find two idle cores
+                ms[k][times / 4]);  // the lower quartile, because two workers rarely find two idle cores
   }
 }
 
@@ -289,7 +289,7 @@ example read(std::string const& path) {
 int main(int argc, char** argv) {
   Kokkos::ScopeGuard const kokkos(argc, argv);
   if (argc < 2) {
-    std::fputs("globalq_levels: name the file to write, and gradients to read\n", stderr);
+    std::fputs("usage: globalq_levels OUTPUT.csv [GRADIENT.f32...]\n", stderr);
     return 2;
   }
   try {
@@ -303,7 +303,8 @@ int main(int argc, char** argv) {
     closed_forms(usual, out);
     example normal{"normal", "", std::vector<float>(1 << 20)};
     std::mt19937_64 bits(1);
-    for (float& v : normal.x) {  // Box and Muller, since distributions of the standard library are not pinned
+    for (float& v :
+         normal.x) {  // Box-Muller, because the standard does not fix the results of its distributions
       double const u = (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53,
                    w = (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53;
       v = static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * w));

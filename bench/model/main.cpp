@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief globalq_model: how well the performance model predicts, where compression wins, and how long planning takes.
+/// @brief globalq_model: accuracy of the performance model, the range where compression wins, and the time of planning.
 ///
-///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; tables of errors
-///   globalq_model omega     how fast this machine adds codes, float32 the measure; a row for each length
+///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; prints the errors
+///   globalq_model omega     speed of adding codes on this machine, relative to float32; a row for each length
 ///   globalq_model region    rho, omega and the bandwidth below which compression wins, as columns for a chart
-///   globalq_model buckets   T(b): how long a byte of each bucket takes during a backward pass, and choices by it
-///   globalq_model scale     simulates thousands of workers over uneven links, and says how long that took
+///   globalq_model buckets   T(b), the time of a byte of each bucket during a backward pass, and choices by it
+///   globalq_model scale     simulates thousands of workers over uneven links, and prints the time of the simulation
 
 #include "buckets.hpp"
 
@@ -37,7 +37,7 @@ struct settings {
   std::vector<std::uint64_t> sizes{64 << 10, 256 << 10, 1 << 20, 4 << 20};
   int repeat = 9;
   double budget = 30;
-  // of the chart, as `omega` measures them with 1 Mi values; 0: it does so first
+  // parameters of the chart, as `omega` measures them with 1 Mi values; gamma 0: measure them first
   double omega_sum = 0, omega_exponential = 0, gamma = 0, delta = 0;
 };
 
@@ -60,7 +60,7 @@ std::vector<std::pair<std::string, gq::any_quantizer>> operators() {
   };
 }
 
-/// One combination.
+/// One combination of operator and schedule.
 struct row {
   std::string name, schedule;
   std::uint64_t values = 0;
@@ -125,7 +125,7 @@ void errors(T& workers, settings const& chosen) {
         rows.push_back(std::move(r));
       }
     auto const begun = std::chrono::steady_clock::now();
-    for (int round = 0;; ++round) {  // in turn; the first warms up
+    for (int round = 0;; ++round) {  // in turn; the first round is a warm-up
       for (row& r : rows) {
         gq::transport::barrier(workers);
         auto const at = std::chrono::steady_clock::now();
@@ -173,7 +173,7 @@ void errors(T& workers, settings const& chosen) {
   std::fflush(stdout);
 }
 
-/// f(workers), over MPI or on threads.
+/// Calls f(workers), over MPI or on threads.
 template <class F>
 void on_workers(settings const& chosen, F const& f) {
 #if defined(GLOBALQ_HAS_MPI)
@@ -186,15 +186,14 @@ void on_workers(settings const& chosen, F const& f) {
   cluster.run(f);
 }
 
-/// For gnuplot: blocks of (omega, beta/gamma) for each ratio, then with encoding for each number of levels.
-/// How fast codes of int8 are added, in terms of float32, with vectors of a length.
+/// Speed of adding int8 codes relative to float32, for vectors of one length.
 struct speeds {
-  double gamma;  ///< bytes of float32 that are added in a second
+  double gamma;  ///< speed of adding float32, bytes a second
   double omega_sum, omega_exponential;
-  double delta;  ///< s a byte of float32, of encoding and decoding uniform int8
+  double delta;  ///< time to encode and decode uniform int8, s a byte of float32
 };
 
-/// On one core, by the same chunks as calls.
+/// Measures on one core, with the chunks of calls.
 speeds measured_speeds(std::uint64_t values) {
   speeds found{};
   gq::transport::threads one{1};
@@ -232,6 +231,7 @@ void omega() {
   }
 }
 
+/// For gnuplot: a block of omega and beta/gamma for each ratio; then, with encoding, a block with a row for each number of workers.
 void region(settings chosen) {
   if (chosen.gamma <= 0) {
     speeds const s = measured_speeds(1 << 20);
@@ -264,7 +264,7 @@ void region(settings chosen) {
 }
 
 void scale() {
-  // a home's uplink, a campus and a data center
+  // links of a home, a campus and a data center
   std::vector<model::link> const kinds{{.latency = 0.03, .up = 5e6, .down = 2e7},
                                        {.latency = 0.02, .up = 5e7, .down = 5e7},
                                        {.latency = 0.01, .up = 1e8, .down = 1e8}};
@@ -302,43 +302,46 @@ int main(int argc, char** argv) {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr)
     chosen.transport = "mpi";
 #endif
-  CLI::App app{"The performance model, against what it predicts.", "globalq_model"};
+  CLI::App app{"Compares the performance model with measurements, and shows where compression wins.",
+               "globalq_model"};
   app.require_subcommand(1);
-  auto* const errors_of = app.add_subcommand("errors", "predictions against measurements");
+  auto* const errors_of = app.add_subcommand("errors", "compares predictions with measurements");
   gq::bench::backward_pass pass;
-  auto* const buckets_of = app.add_subcommand("buckets", "how long a byte of each bucket takes");
+  auto* const buckets_of = app.add_subcommand("buckets", "measures the time of a byte of each bucket");
   for (auto* const of : {errors_of, buckets_of}) {
-    of->add_option("--transport", chosen.transport, "mpi under an MPI launcher, else threads")
+    of->add_option("--transport", chosen.transport, "default: mpi under an MPI launcher, else threads")
         ->check(CLI::IsMember(transports));
-    of->add_option("--workers", chosen.workers, "threads as workers")->check(CLI::Range(1, 64));
+    of->add_option("--workers", chosen.workers, "number of workers for --transport threads")
+        ->check(CLI::Range(1, 64));
   }
-  buckets_of->add_option("--layers", pass.layers, "of the model")->check(CLI::Range(1, 1000));
-  buckets_of->add_option("--values", pass.values, "of a layer")
+  buckets_of->add_option("--layers", pass.layers, "layers of the model")->check(CLI::Range(1, 1000));
+  buckets_of->add_option("--values", pass.values, "values of a layer")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
-  buckets_of->add_option("--milliseconds", pass.milliseconds, "of a layer in the backward pass")
+  buckets_of->add_option("--milliseconds", pass.milliseconds, "time of a layer in the backward pass")
       ->check(CLI::NonNegativeNumber);
   buckets_of->add_option("--samples", pass.samples, "random choices, each the median of three steps")
       ->check(CLI::Range(6, 100000));
-  buckets_of->add_option("--repeat", pass.repeat, "steps of each choice that is compared")
+  buckets_of->add_option("--repeat", pass.repeat, "steps of each compared choice")
       ->check(CLI::Range(1, 100000));
-  errors_of->add_option("--sizes", chosen.sizes, "values of a vector")
+  errors_of->add_option("--sizes", chosen.sizes, "lengths of vectors")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
-  errors_of->add_option("--repeat", chosen.repeat, "calls that are counted")->check(CLI::Range(1, 100000));
+  errors_of->add_option("--repeat", chosen.repeat, "timed calls")->check(CLI::Range(1, 100000));
   errors_of
-      ->add_option("--budget", chosen.budget, "seconds after which a size is left, with three calls counted")
+      ->add_option("--budget", chosen.budget,
+                   "seconds after which a size ends early, after at least three timed calls")
       ->check(CLI::PositiveNumber);
-  auto* const omega_of = app.add_subcommand("omega", "speeds of adding codes on one core of this machine");
-  auto* const region_of = app.add_subcommand("region", "where compression wins, for a chart");
+  auto* const omega_of = app.add_subcommand("omega", "measures the speed of adding codes on one core");
+  auto* const region_of = app.add_subcommand("region", "computes where compression wins, for a chart");
   region_of->add_option("--omega-sum", chosen.omega_sum,
-                        "speed of adding int8 codes over that of float32, bytes/s");
+                        "speed of adding int8 codes relative to float32, in bytes/s");
   region_of->add_option("--omega-exponential", chosen.omega_exponential,
-                        "the same of the exponential reduce");
-  region_of->add_option("--gamma", chosen.gamma, "additions of float32, bytes/s");
-  region_of->add_option("--delta", chosen.delta, "encoding and decoding, s a byte of float32");
-  auto* const scale_of = app.add_subcommand("scale", "thousands of workers over uneven links");
+                        "the same for the exponential reduce");
+  region_of->add_option("--gamma", chosen.gamma, "speed of adding float32, bytes/s");
+  region_of->add_option("--delta", chosen.delta, "time to encode and decode, s a byte of float32");
+  auto* const scale_of = app.add_subcommand("scale", "simulates thousands of workers over uneven links");
 #if defined(GLOBALQ_HAS_MPI)
   bool const launched = chosen.transport == "mpi";
   if (launched) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief globalq_peers: times what it is told, so that peers.py can take turns with peers written in Python.
+/// @brief globalq_peers: times peers on command, so that peers.py can run them in turn with peers written in Python.
 ///
-/// One command a line on stdin, one answer a line on stdout, until stdin ends:
+/// Reads one command a line from stdin and writes one answer a line to stdout, until stdin ends:
 ///
 ///     peers                the names, separated by tabs
-///     threads              the most threads of a kernel
-///     prepare N THREADS    makes all peers for N values; answers with the largest magnitude
+///     threads              the largest number of threads of a kernel
+///     prepare N THREADS    creates all peers for N values; returns the largest magnitude
 ///     time I CALLS         seconds of CALLS calls of peer I
-///     error I              relative squared error of what peer I made
+///     error I              relative squared error of the result of peer I
 ///
-/// What can't be done is answered with a line that begins with `error: `.
+/// The answer to a command that fails begins with `error: `.
 
 #include "peer.hpp"
 
@@ -55,7 +55,7 @@ class server {
     } else if (command == "error") {
       out << at(number(words)).error();
     } else {
-      throw std::invalid_argument("there is no command \"" + command + "\"");
+      throw std::invalid_argument("unknown command \"" + command + "\"");
     }
     return out.str();
   }

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times this library's encoders beside what users would otherwise run, in turn, and writes a table.
+"""Compares the time of this library's encoders with the alternatives that users have, in turn, and writes a table.
 
 usage: peers.py --program build/release/bench/globalq_peers [--sizes 64Ki,16Mi] [--rounds 11]
                 [--markdown FILE] [--json FILE]
 
-Peers: the published algorithms in C++ (always); operators of PyTorch, pypiquant and FBGEMM, each where this Python can
-import it: pip install torch pypiquant fbgemm-gpu-cpu. Exits with 1 when a result was wrong.
+Peers: the published algorithms in C++ (always); operators of PyTorch, pypiquant and FBGEMM, each if this Python can
+import it: pip install torch pypiquant fbgemm-gpu-cpu. Exits with 1 if a result is wrong.
 
-The C++ side is a process of its own that times what it is told, so that no two OpenMP runtimes share a process. Each
-round times every peer once, after one call that wakes its threads; medians over the rounds are reported.
+The C++ peers run in a separate process, globalq_peers, so that no two OpenMP runtimes share a process. Each round times
+every peer once, after one call that wakes its threads; the report has medians over the rounds.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import sys
 import time
 
 SHORTEST_SAMPLE = 2e-3  # seconds; shorter calls are repeated
-PAUSE = 3e-3  # seconds until the idle threads of the peer before have gone to sleep
+PAUSE = 3e-3  # seconds until the idle threads of the previous peer sleep
 
 
 class Program:
-    """The C++ side: answers one line for each command."""
+    """The process of the C++ peers, which answers each command with one line."""
 
     def __init__(self, path):
         self.process = subprocess.Popen([str(path), "--kokkos-disable-warnings"], stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ class Program:
         except OSError:
             answer = ""
         if not answer or answer.startswith("error: "):
-            raise RuntimeError(f"globalq_peers: {command}: {answer or 'it ended'}")
+            raise RuntimeError(f"globalq_peers: {command}: {answer or 'the process ended'}")
         return answer
 
     def close(self):
@@ -49,7 +49,7 @@ class Program:
 
 
 class Peer:
-    """A peer of this process: `call()` does the work, `error()` compares what it made with what was asked."""
+    """A peer in this process: `call()` does the work, `error()` returns the error of its result."""
 
     def __init__(self, name, call, error, bound):
         self.name, self.call, self.error, self.bound = name, call, error, bound
@@ -63,7 +63,7 @@ class Peer:
 
 
 class ProgramPeer:
-    """A peer of the C++ side."""
+    """A peer in the process of the C++ peers."""
 
     def __init__(self, program, index, name):
         self.program, self.index, self.name = program, index, name
@@ -80,7 +80,7 @@ class ProgramPeer:
 
 
 def gradient(torch, n):
-    """Normal values whose deviations vary by a factor of 32, as in the C++ side."""
+    """Normal values whose standard deviations vary by a factor of 32, as in the C++ peers."""
     generator = torch.Generator().manual_seed(1)
     tail = torch.rand(n, generator=generator).log2_().neg_().floor_().clamp_(0, 5)
     return torch.randn(n, generator=generator).mul_(0.01).mul_(tail.exp2_())
@@ -171,21 +171,21 @@ def fbgemm_peers(torch, n, threads):
 
 
 def imported(name):
-    """The module, or why there is none."""
+    """The module and None, or None and the reason why it cannot be imported."""
     try:
         return __import__(name), None
-    except Exception as problem:  # pylint: disable=broad-except  # a module that is broken is one that is not here
+    except Exception as problem:  # pylint: disable=broad-except  # treats a broken module as not installed
         return None, f"{type(problem).__name__}: {problem}".splitlines()[0]
 
 
 class Installed:
-    """Which Python peers there are."""
+    """The Python peers that are installed."""
 
     def __init__(self):
         self.torch, why_torch = imported("torch")
         self.piquant, why_piquant = imported("piquant")
         self.fbgemm, why_fbgemm = imported("fbgemm_gpu")
-        if self.torch is None:  # the others' vectors are made by it
+        if self.torch is None:  # it creates the vectors of the other peers
             self.piquant = self.fbgemm = None
         self.missing = [f"{name} ({why or 'needs PyTorch here'})" for name, module, why in
                         (("PyTorch", self.torch, why_torch), ("pypiquant", self.piquant, why_piquant),
@@ -209,7 +209,7 @@ class Installed:
 
 
 def measure(peers, rounds):
-    """Seconds of a call of each peer, the median over the rounds."""
+    """Median over the rounds of the seconds of a call, for each peer."""
     calls = []
     for peer in peers:
         peer.seconds(1)
@@ -245,8 +245,8 @@ def head(point):
 
 
 def markdown(rows, points, installed, targets):
-    text = ("Nanoseconds a value; in brackets as multiples of `globalq: encode uniform int8`. The error is the\n"
-            "squared one relative to the vector's squared norm.\n\n")
+    text = ("Nanoseconds a value; in parentheses, multiples of `globalq: encode uniform int8`. The error is the\n"
+            "squared error relative to the vector's squared norm.\n\n")
     text += "| peer | " + " | ".join(map(head, points)) + " | error |\n| --- |" + " ---: |" * (len(points) + 1) + "\n"
     base = rows[0]
     for row in rows:
@@ -261,12 +261,12 @@ def markdown(rows, points, installed, targets):
     if installed.versions:
         text += f"\nWith {', '.join(installed.versions)}.\n"
     if installed.missing:
-        text += f"\nNot installed, and so not measured: {'; '.join(installed.missing)}.\n"
+        text += f"\nNot measured, because not installed: {'; '.join(installed.missing)}.\n"
     return text
 
 
 def targets_of(rows, points):
-    """How the encoders stand against the two peers that they are meant to beat."""
+    """Speed of the encoders relative to the peers that they should beat."""
     def time_of(name, point):
         for row in rows:
             if row["name"] == name:
@@ -280,7 +280,7 @@ def targets_of(rows, points):
             ratios = [f"{time_of(name, p) / time_of(f'globalq: encode {kind} int8', p):.2g} ({head(p)})"
                       for p in points if time_of(name, p)]
             if ratios:
-                lines.append(f"Stochastic {kind} encode against `{name}`, times as fast, aim {wanted}: "
+                lines.append(f"Stochastic {kind} encode compared with `{name}`, times as fast (goal: {wanted}): "
                              f"{'; '.join(ratios)}.")
     return lines
 
@@ -288,17 +288,17 @@ def targets_of(rows, points):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--program", type=pathlib.Path, required=True, help="globalq_peers")
-    parser.add_argument("--sizes", default="64Ki,16Mi", help="values of a vector (%(default)s)")
+    parser.add_argument("--sizes", default="64Ki,16Mi", help="lengths of vectors (%(default)s)")
     parser.add_argument("--rounds", type=int, default=11, help="samples of each peer (%(default)s)")
-    parser.add_argument("--markdown", type=pathlib.Path, help="write the table to a file as well")
-    parser.add_argument("--json", type=pathlib.Path, help="write the numbers to a file")
+    parser.add_argument("--markdown", type=pathlib.Path, help="also write the table to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="write the numbers to this file")
     options = parser.parse_args()
     try:
         sizes = [number_of(text) for text in options.sizes.split(",")]
     except ValueError:
         parser.error(f"--sizes takes numbers of values such as 64Ki,16Mi, not '{options.sizes}'")
     if options.rounds < 1:
-        parser.error("--rounds takes a number from 1 on")
+        parser.error("--rounds must be at least 1")
 
     installed = Installed()
     try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the parts that the sections of scripts/bench wrote, each under the machine and the build that it was measured on.
+"""Joins the parts that the sections of scripts/bench wrote, and adds to each the machine and the build of its measurement.
 
 usage: report.py --build BUILD --results FOLDER --output FILE SECTION...
 """
@@ -77,7 +77,7 @@ def build_of(folder: pathlib.Path) -> str:
 
 
 def commit() -> str:
-    """Of the folder this runs in; -dirty where a file that git knows was changed."""
+    """The commit of the current folder, with -dirty if a tracked file was changed."""
     return first_line("git", "describe", "--always", "--dirty") or "unknown"
 
 
@@ -86,12 +86,12 @@ def today() -> str:
 
 
 def provenance(build: pathlib.Path) -> str:
-    """For what is reported as soon as it was measured."""
+    """The origin of measurements that are reported immediately."""
     return f"Measured {today()} at commit `{commit()}` on {machine()}. Built with {build_of(build)}.\n"
 
 
 def place(results: pathlib.Path, section: str, folder: pathlib.Path, copy: bool) -> str:
-    """The link to a section's chart, which is copied beside a document that is kept."""
+    """The link to the chart of a section; `copy`: first copies the chart to images/ beside the document."""
     image = results / f"{section}.png"
     if not image.exists():
         return ""

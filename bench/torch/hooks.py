@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The communication hooks that are timed: a line for each in the table HOOKS."""
+"""The communication hooks to time, one line each in the table HOOKS."""
 
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ import globalq.torch
 
 
 def none(ddp):
-    """DistributedDataParallel's own allreduce."""
+    """No hook: DistributedDataParallel's own allreduce."""
 
 
 def torch_allreduce(ddp):
@@ -21,12 +21,12 @@ def torch_fp16(ddp):
 
 
 def torch_power_sgd(ddp):
-    # Defaults of torch but for the start, which is as early as they allow: warm start and error feedback are on.
+    # Defaults of torch (warm start and error feedback are on), except that it starts at the earliest possible step.
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
     last = []
 
-    # The hook starts allreduces in callbacks, which gloo runs in two threads: of two buckets that are under way the processes would
-    # start them in different orders, and gloo ends the processes. So a bucket waits for the one before.
+    # The hook starts allreduces in callbacks, which gloo runs in two threads. With two buckets in progress, processes would start
+    # them in different orders, and gloo ends the processes. Therefore each bucket waits for the previous one.
     def one_by_one(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         if last:
             last.pop().wait()

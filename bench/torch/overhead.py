@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a DDP training step with globalq's float32 hook, beside the same step without a hook.
+"""Compares the time of a DDP training step with globalq's float32 hook and without a hook.
 
-Processes of this machine take steps of two models in turn: one without a hook, whose gradients gloo averages, and one with
-globalq.torch.DDPHook("float32") over shared memory. Each pair is a block of steps of either; the order within a pair alternates. The
-report is the median over pairs of the relative difference, with an interval that assumes nothing about its distribution. Exits with 1
-when the median is above the limit, and with 2 when processes end with different parameters.
+Processes on this machine train two models in turn: one without a hook, whose gradients gloo averages, and one with
+globalq.torch.DDPHook("float32") over shared memory. A pair is one block of steps of each; the order within a pair alternates. Prints
+the median over pairs of the relative difference, with an interval that assumes nothing about its distribution. Exits with 1 if the
+median is above the limit, and with 2 if processes end with different parameters.
 """
 
 import argparse
@@ -21,8 +21,8 @@ WIDTHS = (256, 512, 512, 448, 10)  # 628,554 values
 
 
 def interval(samples, coverage=0.95):
-    """(low, high, coverage) of the median: order statistics, as in the sign test, so that the coverage is at least the one asked for.
-    None where there are too few samples."""
+    """(low, high, coverage) of the median, from order statistics, as in the sign test; the coverage is at least the requested one.
+    None if there are too few samples."""
     n, below, k = len(samples), 0.0, 0  # below: probability of fewer than k + 1 of n fair coins
     while below + math.comb(n, k) / 2**n <= (1 - coverage) / 2:
         below += math.comb(n, k) / 2**n
@@ -44,7 +44,7 @@ def worker(asked):
     for k in range(asked.pairs):
         found = {t: training.seconds_of(t, asked.steps) for t in ((base, own), (own, base))[k % 2]}
         mine.append((*found[base], *found[own]))
-    # the slowest process, as all wait for it
+    # the slowest process, because all others wait for it
     pairs = [[max(column) / asked.steps for column in zip(*rows)] for rows in zip(*training.gathered(mine))]
     same = base.same_everywhere() and own.same_everywhere()
     if rank == 0:
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=20, help="pairs of blocks (20)")
     parser.add_argument("--steps", type=int, default=50, help="steps of a block (50)")
     parser.add_argument("--batch", type=int, default=64, help="samples of each process in a step (64)")
-    parser.add_argument("--limit", type=float, default=3, help="percent of a step that the median may take (3)")
+    parser.add_argument("--limit", type=float, default=3, help="largest allowed median, in percent of a step (3)")
     parser.add_argument("--hook", default="globalq float32", help='a hook of hooks.py ("globalq float32")')
     asked = parser.parse_args()
     if "RANK" in os.environ:

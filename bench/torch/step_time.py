@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a DDP training step with each communication hook of hooks.py, on emulated networks.
+"""Measures the time of a DDP training step with each communication hook of hooks.py, on emulated networks.
 
-For each number of processes and each rate, scripts/cluster starts one process in each of so many network namespaces. Every process
-trains a model of its own for each hook; the hooks take steps in turn, in another order in each round, and a step begins at a barrier.
-Gradients travel over TCP for all hooks: gloo's, and for globalq messages that gloo moves. The table holds medians over rounds of the
-slowest process's time, with the ratio to the time without a hook; ~ marks those whose quartiles lie more than a fifth apart. Bytes are
-what the busiest process's network device sends in a step, headers included.
+For each number of processes and each rate, scripts/cluster starts each process in its own network namespace. Every process trains one
+model for each hook; the hooks take steps in turn, in another order in each round, and a step begins at a barrier. For all hooks
+gradients travel over TCP: by gloo's collectives, or for globalq by messages that gloo moves. The table shows medians over rounds of
+the slowest process's time, and the ratio to the time without a hook; ~ marks medians whose quartiles differ by more than a fifth.
+Bytes are those that the busiest process's network device sends in a step, headers included.
 
-Processes share the cores of this machine, so the time to compute is that of a machine with fewer cores the more processes there are.
-Needs root, iproute2 and Open MPI, as scripts/cluster does; --here needs none. Exits with 1 when a measurement failed or processes ended
-with different parameters.
+Processes share the cores of this machine, so with more processes computing takes longer. Needs root, iproute2 and Open MPI for
+scripts/cluster, except with --here. Exits with 1 if a measurement fails or processes end with different parameters.
 """
 
 import argparse
@@ -35,7 +34,7 @@ def sent_by(device):
 
 
 def probed(rank):
-    """Megabits per second from rank 0 to rank 1, as gloo reaches them. Sent again until it has taken half a second."""
+    """Megabits per second of gloo from rank 0 to rank 1. Sends blocks for half a second."""
     import torch
     import torch.distributed as dist
 
@@ -61,7 +60,7 @@ def worker(asked):
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", 0)))
     size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("WORLD_SIZE", 1)))
     device = "lo" if asked.here else "eth0"
-    # gloo would look for an address of the host's name, which namespaces share
+    # without this gloo would resolve the host name, which all namespaces share
     os.environ.update(GLOO_SOCKET_IFNAME=device, GLOBALQ_SHARED_MEMORY="off")
     import training
     from hooks import HOOKS
@@ -74,14 +73,14 @@ def worker(asked):
     for name in asked.hooks:
         try:
             trainings[name] = training.Training(HOOKS[name], WIDTHS, asked.batch)
-        except globalq.ConfigurationError as problem:  # of all processes alike
+        except globalq.ConfigurationError as problem:  # on all processes
             skipped[name] = str(problem)
     for t in trainings.values():
         training.seconds_of(t, asked.warm_up)
     times, sent = {name: [] for name in trainings}, {name: [] for name in trainings}
     for k in range(asked.steps):
         for name in training.shuffled(trainings, k):
-            # of the barrier these are some hundred bytes
+            # includes some hundred bytes of the barrier
             before = sent_by(device)
             times[name].append(training.seconds_of(trainings[name], 1)[0])
             sent[name].append(sent_by(device) - before)
@@ -102,7 +101,7 @@ def worker(asked):
 
 
 def measure(asked, workers, rate, folder):
-    """One run of all hooks: what rank 0 has found, or None."""
+    """Runs all hooks once. Returns the results of rank 0, or None if the run failed."""
     from training import run_here
 
     result = folder / f"{workers}-{rate}.json"
@@ -152,15 +151,15 @@ def table(asked, workers, columns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 4], help="processes (2 4)")
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.2, 1, 10], help="of each link, in Gbit/s (0.2 1 10)")
-    parser.add_argument("--steps", type=int, default=21, help="rounds that are timed (21)")
-    parser.add_argument("--warm-up", type=int, default=5, help="steps before; PowerSGD of torch compresses from the third on (5)")
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.2, 1, 10], help="rates of the links, in Gbit/s (0.2 1 10)")
+    parser.add_argument("--steps", type=int, default=21, help="timed rounds (21)")
+    parser.add_argument("--warm-up", type=int, default=5, help="steps before the timed ones; torch's PowerSGD compresses from the third on (5)")
     parser.add_argument("--batch", type=int, default=16, help="samples of each process in a step (16)")
-    parser.add_argument("--hooks", action="append", metavar="NAME", help="one of hooks.py; may be given several times (all)")
-    parser.add_argument("--here", action="store_true", help="processes of this machine, over its loopback device, without namespaces")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds that a run of all hooks may take (900)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where all times go")
-    parser.add_argument("--result", help=argparse.SUPPRESS)  # in a process that scripts/cluster has started
+    parser.add_argument("--hooks", action="append", metavar="NAME", help="a hook of hooks.py; repeat for several (all)")
+    parser.add_argument("--here", action="store_true", help="use the loopback device of this machine instead of namespaces")
+    parser.add_argument("--timeout", type=int, default=900, help="time limit of a run of all hooks, in seconds (900)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times to this file")
+    parser.add_argument("--result", help=argparse.SUPPRESS)  # set only for processes that scripts/cluster starts
     asked = parser.parse_args()
     if asked.result:
         worker(asked)
@@ -169,7 +168,7 @@ def main():
 
     for name in asked.hooks or ():
         if name not in HOOKS:
-            parser.error(f'there is no hook "{name}"; there are: {", ".join(HOOKS)}')
+            parser.error(f'unknown hook "{name}"; use one of: {", ".join(HOOKS)}')
     asked.hooks = asked.hooks or list(HOOKS)
     every, failed = [], False
     with tempfile.TemporaryDirectory() as folder:

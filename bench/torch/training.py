@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training by DistributedDataParallel whose steps are timed, and the processes that take part in it."""
+"""A training with DistributedDataParallel whose steps are timed, and the processes that run it."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ def perceptron(widths):
 
 
 class Training:
-    """A perceptron of its own, with a hook of its own. All processes make it together."""
+    """A perceptron with its own hook. All processes must construct it together."""
 
     def __init__(self, hook, widths, batch):
         torch.manual_seed(1)
@@ -31,7 +31,7 @@ class Training:
         self.hook = hook(self._ddp)
         self._optimizer = torch.optim.SGD(self._ddp.parameters(), lr=1e-3, momentum=0.9)
         draw = torch.Generator().manual_seed(dist.get_rank())
-        # several batches: one would be learned by heart, and its gradients would vanish
+        # several batches, because the gradients of a single memorized batch would vanish
         self._batches = [(torch.randn(batch, widths[0], generator=draw), torch.randint(widths[-1], (batch,), generator=draw))
                          for _ in range(8)]
         self._steps = 0
@@ -47,7 +47,7 @@ class Training:
         return sum(p.numel() for p in self._ddp.parameters())
 
     def same_everywhere(self):
-        """Whether all processes have the same parameters, and finite ones."""
+        """Whether all processes have the same, finite parameters."""
         parameters = [p.detach() for p in self._ddp.parameters()]
         bits = hashlib.sha256(b"".join(p.numpy().tobytes() for p in parameters)).hexdigest()
         return all(p.isfinite().all() for p in parameters) and len(set(gathered(bits))) == 1
@@ -65,7 +65,7 @@ def gathered(value):
 
 
 def seconds_of(training, steps):
-    """Time of so many steps in this process, from a barrier on: elapsed, and of the processor by all threads of this process."""
+    """Elapsed time and processor time (of all threads) of this process for a number of steps after a barrier."""
     dist.barrier()
     start, used = time.perf_counter(), time.process_time()
     for _ in range(steps):
@@ -74,20 +74,20 @@ def seconds_of(training, steps):
 
 
 def shuffled(items, seed):
-    """The same order on all processes, another one for each seed."""
+    """The items in an order that depends on the seed and is the same on all processes."""
     items = list(items)
     random.Random(seed).shuffle(items)
     return items
 
 
 def join(rank, size, init):
-    # as many threads as were asked for: processes share the machine's cores
+    # OMP_NUM_THREADS threads, because processes share the cores of the machine
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group("gloo", init_method=init, rank=rank, world_size=size)
 
 
 def run_here(processes, command, timeout, **environment):
-    """Runs a command in processes of this machine, which get RANK, WORLD_SIZE and INIT; the exit status of the first that failed."""
+    """Runs a command in processes on this machine with RANK, WORLD_SIZE and INIT set. Returns the exit status of the first that fails."""
     with tempfile.TemporaryDirectory() as folder:
         env = dict(os.environ, WORLD_SIZE=str(processes), INIT=f"file://{folder}/init", **environment)
         env.setdefault("OMP_NUM_THREADS", "1")
@@ -105,7 +105,7 @@ def run_here(processes, command, timeout, **environment):
 
 
 def leave(status):
-    """Ends the process without torch's exit handlers, by which one in 30 processes with DDP of torch 1.13 aborts."""
+    """Ends the process without torch's exit handlers, which abort one in 30 processes with DDP of torch 1.13."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
