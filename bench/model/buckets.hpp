@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief T(b): how long a byte of each communication bucket takes while a backward pass runs, and what choosing by it gains.
+/// @brief T(b), the time of a byte of each communication bucket during a backward pass, and the gain of choosing by it.
 
 #include <globalq/model/calibrate.hpp>
 #include <globalq/schedule/scatter_reduce_allgather.hpp>
@@ -28,20 +28,20 @@
 
 namespace globalq::bench {
 
-/// A backward pass of layers that are alike but for the size of their gradients' values.
+/// A backward pass of equal layers whose gradients differ only in scale.
 struct backward_pass {
   std::size_t layers = 12;
   std::uint64_t values = 512 << 10;  ///< of a layer
-  double milliseconds = 4;  ///< of a layer; the processor is left to the exchange, as by a GPU that computes
+  double milliseconds = 4;           ///< of a layer; the processor is free meanwhile, as if a GPU computed
   int samples = 60;
-  int repeat = 15;  ///< of each choice that is compared
+  int repeat = 15;  ///< steps of each compared choice
 };
 
 inline double median(std::vector<double> v) {
   return v.empty() ? 0 : model::detail::quartiles(std::move(v)).value;
 }
 
-/// Measures steps with random bits in every bucket, fits T(b) to two thirds, looks at the rest, and compares choices.
+/// Measures steps with random bits in every bucket, fits T(b) to two thirds of them, tests it on the others, compares choices.
 template <Transport T>
 void time_buckets(T& workers, backward_pass const& pass) {
   using clock = std::chrono::steady_clock;
@@ -53,7 +53,7 @@ void time_buckets(T& workers, backward_pass const& pass) {
   for (auto const& c : candidates) operators.push_back(adapt::cgx_quantizer(c));
   std::uint32_t const four_bits = 2;
 
-  // gradients are normal, and their scales differ between layers: by up to 16
+  // gradients are normal; their scales differ between layers by a factor of up to 16
   std::mt19937 draw(1);
   std::normal_distribution<float> normal;
   std::vector<std::vector<float>> gradients(pass.layers), means;
@@ -135,15 +135,15 @@ void time_buckets(T& workers, backward_pass const& pass) {
   std::printf("%d workers, %zu layers of %llu values, %.3g ms each in the backward pass; %d samples.\n\n",
               workers.size(), pass.layers, static_cast<unsigned long long>(pass.values), pass.milliseconds,
               pass.samples);
-  std::printf("| bucket, as sent |");
+  std::printf("| bucket, in order of sending |");
   for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" %zu |", b);
   std::printf("\n| --- |");
   for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" --: |");
   std::printf("\n| T(b), ns a byte |");
   for (double t : times.seconds_per_byte) std::printf(" %.1f |", 1e9 * t);
   std::printf(
-      "\n\nBase %.1f ms, R^2 %.3f; of %zu steps that the fit had not seen, the median error is %.1f %%.\n\n",
-      1e3 * times.base, times.score, errors.size(), 100 * median(errors));
+      "\n\nBase %.1f ms, R^2 %.3f; median error %.1f %% over %zu steps that were not used for the fit.\n\n",
+      1e3 * times.base, times.score, 100 * median(errors), errors.size());
   std::printf(
       "| choice | bits of the layers, first to last | bytes a worker encodes | squared error | predicted | "
       "measured (quartiles) "
