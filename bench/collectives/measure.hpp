@@ -21,17 +21,17 @@
 
 namespace globalq::bench {
 
-/// @brief The MPI library's own sum of float32: (x, sum, values); empty where there is no MPI.
+/// @brief The MPI library's own sum of float32: (x, sum, values); empty without MPI.
 using library_allreduce = std::function<void(float const*, float*, std::uint64_t)>;
 
-/// @brief One worker's run. All members are called by all workers together.
+/// @brief One worker's run. All workers must call each member together.
 template <Transport T>
 class worker {
  public:
   worker(T& workers, settings const& chosen, library_allreduce sum)
       : workers_{workers}, chosen_{chosen}, sum_{std::move(sum)} {}
 
-  /// @brief Measures everything; the report is the same at every worker.
+  /// @brief Measures everything; the report is the same on every worker.
   report run() {
     report all;
     all.workers = workers_.size();
@@ -57,7 +57,7 @@ class worker {
   /// One operator in a run.
   struct entry {
     std::function<void(std::uint64_t step)> call;  ///< from x_ to y_
-    double divisor = 1;                            ///< what y_ is still to be divided by
+    double divisor = 1;                            ///< y_ must still be divided by this
     std::vector<double> seconds;                   ///< this worker's
     row result;
   };
@@ -67,7 +67,7 @@ class worker {
     y_ = values<float>("result", n);
     std::vector<entry> entries = prepare(n);
 
-    // In turn, so that all meet the same neighbors, clock rate and network; the first round warms up.
+    // In turn, so that other load, clock rate and network affect all equally; the first round is a warm-up.
     constexpr std::uint64_t fewest = 3;
     auto const start = clock::now();
     std::uint64_t rounds = 0;
@@ -150,7 +150,7 @@ class worker {
     if (round != 0) each.seconds.push_back(seconds);
   }
 
-  /// The slowest worker of each call, then the median; the bytes of the busiest worker.
+  /// Median over calls of the slowest worker's time; bytes of the worker that sends most.
   void gather(entry& each) {
     auto const n = static_cast<std::size_t>(workers_.size());
     std::size_t const calls = each.seconds.size();
@@ -167,7 +167,7 @@ class worker {
     each.result.bytes = *std::max_element(bytes.begin(), bytes.end());
   }
 
-  /// One more call, whose result is compared over workers and with the exact mean.
+  /// Makes one more call; compares its result between workers and with the exact mean.
   void check(entry& each, std::uint64_t step) {
     Kokkos::deep_copy(y_, -1.0F);
     each.call(step);
@@ -194,7 +194,7 @@ class worker {
     return d;
   }
 
-  /// At rank 0: the mean of all vectors in double, and the mean of their squared norms.
+  /// On rank 0: the mean of all vectors in double, and the mean of their squared norms.
   void make_reference(std::uint64_t n) {
     power_ = 0;
     if (workers_.rank() != 0) return;

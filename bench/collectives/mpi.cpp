@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief collectives: this process as one worker among those of MPI.
+/// @brief collectives: runs this process as one worker of MPI.
 
 #include "launch.hpp"
 #include "measure.hpp"
@@ -62,7 +62,7 @@ exit_code run_on_mpi(settings const& chosen) {
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "globalq_collectives: %s\n", problem.what());
     std::fflush(stderr);
-    MPI_Abort(MPI_COMM_WORLD, failed);  // the others may be waiting for this worker
+    MPI_Abort(MPI_COMM_WORLD, failed);  // other workers may be waiting for this one
     return failed;
   }
 }

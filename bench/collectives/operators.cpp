@@ -24,12 +24,12 @@ std::vector<contestant> operators() {
       {"exponential/packed4/ring",
        quantizer{norm::linf{}, levels::exponential<>{}, rounding, wire::packed<4>{}}, schedule::ring{}, true},
       {"uniform/packed4/bucket128/sra", cgx, schedule::scatter_reduce_allgather{}, true},
-      // what watching it costs
+      // the same with telemetry, to measure its overhead
       {"uniform/packed4/bucket128/sra/telemetry", cgx, schedule::scatter_reduce_allgather{}, true,
        watched::times},
       {"uniform/packed4/bucket128/sra/telemetry/errors", cgx, schedule::scatter_reduce_allgather{}, true,
        watched::errors},
-      // frames of different lengths, each beside its codes at fixed width
+      // frames of variable length, each next to the same codes with fixed width
       {"uniform/7/bucket128/huffman/sra",
        quantizer{norm::linf{.bucket = 128}, levels::uniform<7>{}, rounding, wire::huffman<>{}},
        schedule::scatter_reduce_allgather{}, true},

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief collectives: what is compared.
+/// @brief collectives: the operators and schedules to compare.
 
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/any.hpp>
@@ -12,7 +12,7 @@
 
 namespace globalq::bench {
 
-/// @brief What a contestant's telemetry looks at.
+/// @brief What the telemetry of a contestant observes.
 enum class watched { nothing, times, errors };
 
 /// @brief An operator on a schedule.
@@ -20,11 +20,11 @@ struct contestant {
   std::string name;
   any_quantizer op;
   schedule::any schedule;
-  bool same_bits;  ///< the library promises that all workers end with the same
+  bool same_bits;  ///< all workers must end with the same bits
   watched telemetry = watched::nothing;
 };
 
-/// @brief What MPI_Allreduce of float32, called by itself, is called in the table.
+/// @brief Name in the table of MPI_Allreduce of float32 without the library.
 inline constexpr char const* library_sum = "MPI_Allreduce";
 
 /// @brief All contestants. Their kernels are compiled in one place.

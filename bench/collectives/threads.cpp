@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief collectives: the workers as threads of this process.
+/// @brief collectives: runs the workers as threads of this process.
 
 #include "launch.hpp"
 #include "measure.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief bench: what the benchmarks in device memory share.
+/// @brief bench: common code of the benchmarks in device memory.
 
 #include "../support/measure.hpp"
 
@@ -18,11 +18,11 @@ using memory = space::memory_space;
 template <class T>
 using device = Kokkos::View<T*, memory>;
 
-/// The lengths that are timed, or the one whose results are only checked.
+/// The lengths to time, or with --check the single length to check.
 inline std::vector<std::uint64_t> lengths = {1U << 20, 1U << 24, 1U << 28};
 inline bool only_checks = false;
 
-/// Runs a kernel against a floor; or once, without timing it.
+/// Times a kernel and its floor; with --check, runs the kernel once without timing.
 /// @returns floor_ratio
 template <class Kernel, class Floor>
 double against(benchmark::State& state, amount const& each, Kernel const& kernel, Floor const& floor) {
@@ -34,7 +34,7 @@ double against(benchmark::State& state, amount const& each, Kernel const& kernel
   return 0;
 }
 
-/// Runs a kernel against the copy of the same bytes.
+/// Times a kernel and a copy of the same bytes.
 /// @param bytes  read and written in a call
 template <class Kernel>
 double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {

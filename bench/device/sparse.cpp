@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief bench: codes to sparse bodies and back, in device memory.
+/// @brief bench: encodes codes to sparse bodies and decodes them, in device memory.
 
 #include "../support/data.hpp"
 #include "device.hpp"
@@ -13,7 +13,8 @@
 namespace globalq::bench {
 namespace {
 
-/// Seven levels: one value in a hundred is not zero and then mostly 1, as with the l2 norm of a long vector; or most are.
+/// Seven levels. few: one code in a hundred is not zero, and most of these are 1, as with the l2 norm of a long vector. most:
+/// most codes are not zero.
 enum class share { few, most };
 
 device<std::int8_t> codes_there(std::uint64_t n, share of) {
@@ -33,7 +34,7 @@ device<std::int8_t> codes_there(std::uint64_t n, share of) {
 
 enum class direction { encode, decode };
 
-/// Against a copy of as many bytes as codes and body have together; the encoder reads the codes twice.
+/// Compared with a copy of the bytes of codes and body together; the encoder reads the codes twice.
 void time_sparse(benchmark::State& state, std::uint64_t n, share of, direction way) {
   constexpr std::uint32_t max_code = 7;
   kernel::stream_executor<space> const on{space()};
@@ -55,7 +56,7 @@ void time_sparse(benchmark::State& state, std::uint64_t n, share of, direction w
   auto const length = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes);
   auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), faults);
   if (found(0) != 0 || std::memcmp(here.data(), returned.data(), n) != 0)
-    return fail(state, "other codes came back");
+    return fail(state, "decoded codes differ");
   wire::coded<wire::sparse<>> host({}, max_code);
   std::vector<std::byte> expected(host.capacity(n));
   expected.resize(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief peers: what this library does, through the codecs that allreduce_mean uses.
+/// @brief peers: this library's encoders and reduce, called through the codecs of allreduce_mean.
 
 #include "peer.hpp"
 
@@ -19,7 +19,7 @@ any_quantizer exponential() {
   return quantizer{norm::linf{}, levels::exponential<>{}, rounding::stochastic{}, wire::int8{}};
 }
 
-/// The codec of an operator among the workers of a ring, the norm being known.
+/// The codec of an operator for the workers of a ring, with a known norm.
 class ring_codec {
  public:
   ring_codec(any_quantizer const& op, int workers, task const& t)
@@ -44,7 +44,7 @@ class ring_codec {
     codec_->combine(whole(), false, frames, out);
   }
 
-  /// The sum that a frame of all workers stands for.
+  /// The sum that a frame of all workers represents.
   values<float> decode(std::span<std::byte> frame) {
     y_ = values<float>("decoded", task_.n);
     begin(task_.x, 0);
@@ -76,7 +76,7 @@ class ring_codec {
   values<float> y_;
 };
 
-/// Values to codes.
+/// Encodes values.
 template <any_quantizer (*Operator)()>
 class encode final : public peer {
  public:
@@ -98,7 +98,7 @@ class encode final : public peer {
   std::span<std::byte> frame_;
 };
 
-/// The norm, then values to codes.
+/// Computes the norm, then encodes values.
 class norm_and_encode final : public peer {
  public:
   explicit norm_and_encode(task const& t) : task_(t), codec_(make_codec(t)) {
@@ -127,7 +127,7 @@ class norm_and_encode final : public peer {
   std::span<std::byte> frame_;
 };
 
-/// Codes and codes to codes.
+/// Adds two vectors of codes.
 class reduce_exponential final : public peer {
  public:
   explicit reduce_exponential(task const& t) : task_(t), codec_(exponential(), 2, t) {

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief peers: something that is timed, and what it works on.
+/// @brief peers: the interface of a peer, and its task.
 
 #include "../support/data.hpp"
 
@@ -14,37 +14,37 @@
 
 namespace globalq::bench {
 
-/// @brief What all peers of a run share.
+/// @brief The task that all peers of a run share.
 struct task {
   std::uint64_t n;  ///< values
   int threads;      ///< 1: the Serial space; else the default host space
   kernel::host_executor on;
-  values<float> x, other;  ///< what is encoded; for reduces, what both codes stand for
+  values<float> x, other;  ///< values to encode; reduces add the codes of both
   double norm;             ///< the largest magnitude of both
 };
 
-/// @brief One way to do something.
+/// @brief One implementation to time.
 class peer {
  public:
   virtual ~peer() = default;
   virtual void run() = 0;
-  /// The squared error of what run() made, relative to the squared norm of what it should be.
+  /// The squared error of the result of run(), relative to the squared norm of the exact result.
   virtual double error() = 0;
 };
 
-/// @brief A peer by its name, made for a task.
+/// @brief The name of a peer, and a function that constructs it for a task.
 struct named_peer {
   std::string name;
   std::unique_ptr<peer> (*make)(task const&);
 };
 
-/// @brief What this library does.
+/// @brief The peers of this library.
 std::vector<named_peer> library_peers();
 
-/// @brief The published algorithms, written plainly.
+/// @brief The published algorithms, implemented directly.
 std::vector<named_peer> published_peers();
 
-/// @brief ||y - x||^2 / ||x||^2, x(i) and y(i) being doubles.
+/// @brief ||y - x||^2 / ||x||^2, where x(i) and y(i) return doubles.
 template <class X, class Y>
 double relative_error(std::uint64_t n, X const& x, Y const& y) {
   double error = 0, power = 0;

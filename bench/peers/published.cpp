@@ -22,7 +22,7 @@ constexpr std::uint64_t block = 4096;
 template <class Body>
 void for_each_value(task const& t, Body const& body) {
   t.on.items(divide_up(t.n, block), [&](std::uint64_t b) {
-    Body const own = body;  // a byte that is written may alias the pointers of a body held by reference
+    Body const own = body;  // a copy: writes of bytes might alias the pointers in a body held by reference
     std::uint64_t const end = std::min(t.n, (b + 1) * block);
     for (std::uint64_t i = b * block; i < end; ++i) own(i);
   });
@@ -43,7 +43,7 @@ std::int8_t encode_uniform(float x, float norm, float u) {
   return static_cast<std::int8_t>(x < 0 ? -level : level);
 }
 
-/// Horvath et al. 2019: the power of two below, or with a probability that makes it unbiased the one above.
+/// Horvath et al. 2019: the power of two below, or the one above with the probability that makes the result unbiased.
 std::int8_t encode_exponential(float x, float norm, float u) {
   float const magnitude = std::fabs(x) / norm;
   if (magnitude == 0) return 0;
@@ -64,7 +64,7 @@ float decode_exponential(std::int8_t code, float norm) {
 
 float decode_uniform(std::int8_t code, float norm) { return static_cast<float>(code) * norm / 127; }
 
-/// The random numbers of the whole vector, then a code for each value.
+/// Draws the random numbers of the whole vector, then encodes each value.
 template <std::int8_t (*Encode)(float, float, float), float (*Decode)(std::int8_t, float)>
 class encode final : public peer {
  public:
@@ -91,7 +91,7 @@ class encode final : public peer {
   values<std::int8_t> codes_;
 };
 
-/// 32 bits that depend on all bits of @p i: integers that a compiler computes several at a time.
+/// 32 bits that depend on all bits of @p i, by integer operations that compilers vectorize.
 std::uint32_t random_word(std::uint32_t i) {
   i = (i ^ (i >> 16)) * 0x85EBCA6BU;
   i = (i ^ (i >> 13)) * 0xC2B2AE35U;
@@ -118,7 +118,7 @@ void sum_in_integers(task const& t, std::int8_t const* a, std::int8_t const* b, 
   });
 }
 
-/// No algorithm of the paper: both codes as floats, their sum, and its exponent rounded again.
+/// Not an algorithm of the paper: decodes both codes to floats, adds them, and rounds the exponent of the sum again.
 void sum_in_float(task const& t, std::int8_t const* a, std::int8_t const* b, float* u, float scale,
                   std::int8_t* sum) {
   draw(t, u);
@@ -128,7 +128,7 @@ void sum_in_float(task const& t, std::int8_t const* a, std::int8_t const* b, flo
   });
 }
 
-/// Codes and codes to codes. The scale is twice the norm, which no sum exceeds.
+/// Adds two vectors of codes. The scale is twice the norm, which no sum exceeds.
 template <void (*Sum)(task const&, std::int8_t const*, std::int8_t const*, float*, float, std::int8_t*)>
 class reduce_exponential final : public peer {
  public:

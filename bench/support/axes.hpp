@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief bench: what every benchmark varies: the number of values and of threads.
+/// @brief bench: the axes of every benchmark: number of values and number of threads.
 
 #include <globalq/core/dtype.hpp>
 #include <globalq/kernel/executor.hpp>
@@ -43,7 +43,7 @@ void add(std::string const& name, Run run) {
   }
 }
 
-/// f(Value(), suffix of the name) for every type that a vector's values are timed with.
+/// Calls f(Value(), suffix of the name) for every timed value type.
 template <class F>
 void for_each_type(F const& f) {
   f(float(), "");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief bench: the floors: loops that move the bytes of a kernel with the plainest arithmetic.
+/// @brief bench: floors, which are loops that move the bytes of a kernel with minimal arithmetic.
 ///
-/// A kernel is measured against the loop that reads and writes the same bytes and does as little as possible between.
-/// The buffers are the kernel's own, but codes begin at their aligned start instead of behind the header of a frame.
-/// Values of 16 bits are shifted and added as integers: portable conversions would cost more than the kernel's own.
-/// Each works on a block of 4,096 values, written so that a compiler vectorizes it.
+/// A kernel is compared with a loop that reads and writes the same bytes and computes as little as possible. Floors use the
+/// buffers of the kernel, but codes begin at the aligned start of a frame instead of after its header. Values of 16 bits are
+/// shifted and added as integers, because portable conversions would be slower than those of the kernel. Each floor works on
+/// blocks of 4,096 values, and compilers vectorize it.
 
 #include <globalq/core/arithmetic.hpp>
 
@@ -17,7 +17,7 @@ namespace globalq::bench {
 /// Values of one item of work, as in the kernels.
 inline constexpr int block_values = 4096;
 
-/// The word that holds a value of a vector: float, or 16 bits.
+/// The type that holds a value of a vector: float, or 16 bits.
 template <class Value>
 using stored = std::conditional_t<sizeof(Value) == 2, std::uint16_t, float>;
 
@@ -31,7 +31,7 @@ struct read_floor {
     constexpr int quarter = block_values / 4;
     constexpr Word magnitude = static_cast<Word>(static_cast<Word>(-1) >> 1);
     Word const* __restrict in = x + block * block_values;
-    Word top[4] = {};  // a single maximum would wait for itself
+    Word top[4] = {};  // a single maximum would be one dependency chain
     for (int i = 0; i < quarter; ++i)
       for (int k = 0; k < 4; ++k) {
         Word const m = static_cast<Word>(in[k * quarter + i] & magnitude);
@@ -47,7 +47,7 @@ template <class Word>
 struct narrow_floor {
   Word const* x;
   std::byte* codes;
-  float factor;  ///< brings values into the range of a byte
+  float factor;  ///< scales values to the range of a byte
 
   void operator()(std::uint64_t block) const {
     Word const* __restrict in = x + block * block_values;
@@ -68,7 +68,7 @@ struct pack_floor {
   Word const* x;
   std::byte* scales;
   std::byte* codes;
-  float factor;  ///< brings values into the range of four bits
+  float factor;  ///< scales values to the range of four bits
 
   void operator()(std::uint64_t block) const {
     constexpr int half = Bucket / 2, buckets = block_values / Bucket;
@@ -112,7 +112,7 @@ struct widen_floor {
   }
 };
 
-/// Adds bytes as integers: what a library's own reduction of int8 does.
+/// Adds bytes as integers, like the int8 reduction of a communication library.
 struct sum_floor {
   std::byte const* a;
   std::byte const* b;

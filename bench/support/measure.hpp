@@ -14,13 +14,13 @@
 
 namespace globalq::bench {
 
-/// For calls that are over when they return.
+/// For calls that have completed when they return.
 struct nothing_pending {
   void operator()() const {}
 };
 
 /// Seconds of @p calls calls.
-/// @param settle  waits for what calls only enqueued
+/// @param settle  waits for work that the calls enqueued
 template <class F, class Settle = nothing_pending>
 double seconds_of(F&& f, std::int64_t calls, Settle const& settle = {}) {
   auto const start = std::chrono::steady_clock::now();
@@ -30,10 +30,10 @@ double seconds_of(F&& f, std::int64_t calls, Settle const& settle = {}) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// How many calls last long enough that neither the clock nor an interrupt decides.
+/// Number of calls that takes long enough for the clock and interrupts not to matter.
 template <class F, class Settle>
 std::int64_t calls_of_a_sample(F&& f, Settle const& settle) {
-  // beside a wait for a device, of some microseconds, longer
+  // longer than the wait for a device, which takes some microseconds
   constexpr double shortest = std::is_same_v<Settle, nothing_pending> ? 200e-6 : 2e-3;
   std::int64_t calls = 1;
   f();  // touches memory, wakes threads
@@ -50,17 +50,17 @@ inline double quantile(std::vector<double> samples, double share) {
   return *at;
 }
 
-/// What one call works on.
+/// The work of one call.
 struct amount {
   std::uint64_t values;
   std::uint64_t bytes;  ///< read and written, by the kernel and by its floor alike
 };
 
-/// Times kernel, floor, kernel, floor, ... and reports the medians, so that both meet the same neighbors, clock rate and
-/// caches.
+/// Times kernel, floor, kernel, floor, ... and reports medians, so that other load, clock rate and caches affect both
+/// equally.
 ///
-/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (how far the quartiles of this
-/// ratio over single turns lie apart, as a share of it), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of
+/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (interquartile range of this
+/// ratio over single rounds, relative to the ratio), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of
 /// the kernel. Benchmarks count calls of the kernel, with manual time.
 /// @returns floor_ratio
 template <class Kernel, class Floor, class Settle = nothing_pending>
@@ -77,8 +77,8 @@ double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, 
     ratios.push_back(of_floor.back() / of_kernel.back());
     return seconds;
   };
-  // Exactly as many iterations as were asked for: the statistics of repetitions require the same number of each, and how many
-  // calls a sample has differs. The last sample counts in part.
+  // Exactly the requested number of iterations: the statistics of repetitions need equal numbers, but samples have different
+  // numbers of calls. The last sample counts in part.
   std::int64_t left = state.max_iterations, counted = 0;
   while (state.KeepRunningBatch(counted = std::clamp<std::int64_t>(left, 1, kernel_calls))) {
     state.SetIterationTime(sample() * static_cast<double>(counted) / static_cast<double>(kernel_calls));
