@@ -7,9 +7,10 @@
 ///
 /// The second form only compares the results for vectors of that length with the host's.
 ///
-/// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes, because a copy moves
-/// each byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself compared with
-/// the copy); its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result is wrong or nothing ran.
+/// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes, because a copy
+/// moves each byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself
+/// compared with the copy); its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result
+/// is wrong or nothing ran.
 
 #include "../support/data.hpp"
 #include "device.hpp"

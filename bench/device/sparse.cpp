@@ -13,8 +13,8 @@
 namespace globalq::bench {
 namespace {
 
-/// Seven levels. few: one code in a hundred is not zero, and most of these are 1, as with the l2 norm of a long vector. most:
-/// most codes are not zero.
+/// Seven levels. few: one code in a hundred is not zero, and most of these are 1, as with the l2 norm of a long vector.
+/// most: most codes are not zero.
 enum class share { few, most };
 
 device<std::int8_t> codes_there(std::uint64_t n, share of) {

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief evidence: a compressor of another paper as an exchange, with error feedback or without.
+/// @brief evidence: a compressor of another paper as an exchange, with or without error feedback.
 
 #include "exchange.hpp"
 
@@ -49,7 +49,7 @@ template <class Compressor>
 std::unique_ptr<exchange> fed_back(setting const& with, Compressor inner) {
   return plain(with, gq::baseline::error_feedback(std::move(inner)));
 }
-/// As the parameter "feedback" says.
+/// With or without error feedback, by the parameter "feedback".
 template <class Compressor>
 std::unique_ptr<exchange> maybe_fed_back(setting const& with, gq::named::arguments const& how,
                                          Compressor inner) {
@@ -58,15 +58,16 @@ std::unique_ptr<exchange> maybe_fed_back(setting const& with, gq::named::argumen
                                             : plain(with, std::move(inner));
 }
 
-/// The first that is no smaller.
+/// The first candidate that is not smaller.
 template <class Parameter>
 std::size_t place_of(std::vector<Parameter> const& ascending, Parameter least) {
   auto const at = std::lower_bound(ascending.begin(), ascending.end(), least);
   return static_cast<std::size_t>(at - ascending.begin());
 }
 
-/// In feedback, with the parameter of each layer chosen anew as "rule" and "every" say: L-GreCo within half to twice the
-/// reference, at its error; Accordion one of both ends; both: L-GreCo within a fourth to four times, at the error of Accordion's.
+/// With error feedback, and a parameter of each layer that is chosen again, by "rule", after "every" steps. lgreco:
+/// half to twice the reference, at its error; accordion: half or twice; both: a fourth to four times, at the error of
+/// Accordion's choice.
 /// @param candidates  a fourth to four times the reference, ascending, half and twice among them
 template <class Compressor, class Parameter>
 std::unique_ptr<exchange> adaptive(setting const& with, gq::named::arguments const& how, Compressor inner,

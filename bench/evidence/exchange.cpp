@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: the table of methods, and their names read.
+/// @brief evidence: the table of methods, and parsing of their names.
 
 #include "exchange.hpp"
 
@@ -15,42 +15,40 @@ namespace {
 
 using gq::named::parameter;
 
-constexpr parameter feedback{"feedback", "yes", "yes or no", "error feedback, as published with it"};
-constexpr parameter no_feedback{"feedback", "no", "yes or no", "error feedback; the paper has none"};
-constexpr parameter percent{"percent", "1", "a number above 0, at most 100",
-                            "share of the values that is sent"};
+constexpr parameter feedback{"feedback", "yes", "yes or no", "error feedback, as in the paper"};
+constexpr parameter no_feedback{"feedback", "no", "yes or no", "error feedback; not in the paper"};
+constexpr parameter percent{"percent", "1", "a number above 0, at most 100", "percent of the values to send"};
 
 constexpr parameter every{"every", "0", "a number of steps; 0: an eighth of the training",
-                          "how often bits are chosen"};
+                          "steps between choices of bits"};
 
 constexpr parameter adaptive_cgx_parameters[] = {
-    {"rule", "kmeans", "kmeans, linear or bayes", "how bits and buckets are chosen"}, every};
+    {"rule", "kmeans", "kmeans, linear or bayes", "rule that chooses bits and buckets"}, every};
 constexpr parameter lgreco_parameters[] = {
-    {"bits", "4", "2 to 4", "the same everywhere that set the error; layers get half to twice as many"},
+    {"bits", "4", "2 to 4", "bits of the reference that sets the error; layers get half to twice as many"},
     {"bucket", "128", "1 to 1048576", "values that share a scale"},
     every};
 constexpr parameter top_k_parameters[] = {
-    percent, {"of", "layer", "layer or whole", "what the largest values are chosen from"}, feedback};
+    percent, {"of", "layer", "layer or whole", "scope from which the largest values are chosen"}, feedback};
 constexpr parameter layer_rule{
     "rule", "lgreco", "lgreco, accordion or both",
     "L-GreCo at the reference's error; Accordion, half or twice the reference; L-GreCo at Accordion's error"};
 constexpr parameter adaptive_top_k_parameters[] = {
-    {"percent", "1", "a number above 0, at most 25", "the share for all layers that set the error"},
+    {"percent", "1", "a number above 0, at most 25", "percent of the reference that sets the error"},
     layer_rule,
     every};
 constexpr parameter rand_k_parameters[] = {percent, feedback};
 constexpr parameter power_sgd_parameters[] = {{"rank", "4", "1 to 256", "columns of P and Q"}, feedback};
 constexpr parameter adaptive_power_sgd_parameters[] = {
-    {"rank", "4", "2 to 64", "the rank for all layers that set the error"}, layer_rule, every};
+    {"rank", "4", "2 to 64", "rank of the reference that sets the error"}, layer_rule, every};
 constexpr parameter sign_sgd_parameters[] = {
-    {"scale", "layers", "layers or one",
-     "what a sign is multiplied by: its layer's mean magnitude, or nothing"},
+    {"scale", "layers", "layers or one", "factor of signs: the mean magnitude of the layer, or one"},
     no_feedback};
 constexpr parameter one_bit_parameters[] = {
     {"bucket", "512", "0 to 1048576", "values that share two means; 0: a row"}, feedback};
-constexpr parameter int_sgd_parameters[] = {{"bits", "8", "8 or 32", "of an integer"}};
-constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "of an index"}, feedback};
-constexpr parameter send_first_parameters[] = {{"gamma", "8", "1 or more", "one value in so many is sent"}};
+constexpr parameter int_sgd_parameters[] = {{"bits", "8", "8 or 32", "bits of an integer"}};
+constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "bits of an index"}, feedback};
+constexpr parameter send_first_parameters[] = {{"gamma", "8", "1 or more", "sends one of gamma values"}};
 
 constexpr std::string_view operator_family = "operator", system_family = "system",
                            other_family = "comparator";
@@ -61,7 +59,7 @@ constexpr kind table[] = {
      "Markov 2024 (thesis), chapter 3 (CGX, Algorithm 3.1)", adaptive_cgx_parameters, true,
      make_adaptive_cgx},
     {"lgreco", system_family,
-     "bits of each layer by dynamic programming, least bytes at the error of uniform bits",
+     "bits of each layer by dynamic programming: fewest bytes at the error of uniform bits",
      "Markov 2024 (thesis), chapter 4 (L-GreCo)", lgreco_parameters, true, make_lgreco},
     {"adaptive-top-k", system_family, "density of each layer's largest values, with error feedback",
      "Markov 2024 (thesis), chapter 4 (L-GreCo); Agarwal et al. 2021 (Accordion)", adaptive_top_k_parameters,
@@ -75,15 +73,15 @@ constexpr kind table[] = {
      "Stich et al. 2018", rand_k_parameters, true, make_rand_k},
     {"power-sgd", other_family, "matrices as products of two thin ones", "Vogels et al. 2019",
      power_sgd_parameters, true, make_power_sgd},
-    {"sign-sgd", other_family, "the sign that most workers have", "Bernstein et al. 2019",
+    {"sign-sgd", other_family, "the sign of the majority of workers", "Bernstein et al. 2019",
      sign_sgd_parameters, true, make_sign_sgd},
     {"one-bit", other_family, "signs and two means a bucket", "Seide et al. 2014", one_bit_parameters, true,
      make_one_bit},
-    {"int-sgd", other_family, "integers in a scale that all know already", "Mishchenko et al. 2021",
-     int_sgd_parameters, true, make_int_sgd},
-    {"thc", other_family, "rotated values, cut off and rounded to a table, as indices", "Li et al. 2024",
+    {"int-sgd", other_family, "integers with a scale that all workers know in advance",
+     "Mishchenko et al. 2021", int_sgd_parameters, true, make_int_sgd},
+    {"thc", other_family, "rotated values, clipped and rounded to a table, as indices", "Li et al. 2024",
      thc_parameters, true, make_thc},
-    {"send-first", other_family, "the first values of each layer: the ceiling of what any method can gain",
+    {"send-first", other_family, "the first values of each layer: an upper bound on the speed of any method",
      "Markov 2024 (thesis), chapters 3 and C.1", send_first_parameters, false, make_send_first},
 };
 
@@ -91,7 +89,7 @@ constexpr kind table[] = {
   throw gq::configuration_error("globalq: evidence: method \"" + text + "\" " + what + "; " + remedy);
 }
 
-/// The parameters of a name behind its first colon or comma.
+/// The parameters of a name, after its first colon or comma.
 gq::named::arguments read(std::string const& text, kind const& of) {
   gq::named::arguments with{text, of.parameters};
   std::size_t const end = std::min(text.find_first_of(":,"), text.size());
@@ -131,7 +129,7 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
       std::find_if(std::begin(table), std::end(table), [&](kind const& k) { return k.name == name; });
   if (found != std::end(table)) {
     if (by_layers_ || !schedule_.empty())
-      refuse(text_, "gives a schedule or layers to what has its own", "write " + operator_);
+      refuse(text_, "gives a schedule or layers: to a method that has its own", "write " + operator_);
     kind_ = &*found;
     family_ = found->family;
     source_ = found->source;
@@ -143,7 +141,7 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
   auto const known = std::find_if(operators.begin(), operators.end(),
                                   [&](gq::named::entry const& e) { return e.name == name; });
   if (known == operators.end())
-    refuse(text_, "is not known", "globalq_evidence list names all, and globalq/named has the operators");
+    refuse(text_, "is not known", "run globalq_evidence list; operators are those of globalq/named");
   family_ = by_layers_ ? system_family : operator_family;
   source_ = known->source;
   gq::named::named_operator const asked = gq::named::read_operator(operator_);

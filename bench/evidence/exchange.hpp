@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief evidence: one way of averaging a gradient over the workers, whatever paper it is from; made by name.
+/// @brief evidence: one method of averaging a gradient over the workers, of any paper; constructed by name.
 
 #include "workers.hpp"
 
@@ -19,7 +19,7 @@
 
 namespace evidence {
 
-/// @brief Averages gradients in place. All workers call it together, with steps that rise.
+/// @brief Averages gradients in place. All workers must call it together, with increasing steps.
 class exchange {
  public:
   exchange() = default;
@@ -29,42 +29,42 @@ class exchange {
 
   virtual void operator()(std::span<float> gradient, std::uint64_t step) = 0;
 
-  /// Whether it wants to be told of every step of the optimizer.
+  /// Whether observe() must be called after every step of the optimizer.
   virtual bool observes() const { return false; }
-  /// @brief Is told of a step, on all workers alike, where it observes().
+  /// @brief Receives a step of the optimizer, equal on all workers. Called only if observes().
   /// @param squared  ||x^k - x^(k-1)||^2 of all parameters x
   /// @param rate     the learning rate of the next step
   virtual void observe([[maybe_unused]] double squared, [[maybe_unused]] double rate) {}
 };
 
-/// @brief What an exchange is made for; the same on every worker, but for the endpoint. All of it outlives the exchange.
+/// @brief Arguments to construct an exchange; equal on all workers except for the endpoint. They must outlive the
+/// exchange.
 struct setting {
   workers& all;
   gq::adapt::model_layout const& layers;
   std::uint64_t seed = 1;
-  std::uint64_t steps =
-      150;  ///< that it will be called; levels are learned and bits chosen at fixed shares of them
+  std::uint64_t steps = 150;  ///< calls; levels are learned and bits chosen at fixed fractions of them
 };
 
-/// @brief A kind of exchange, as it is listed.
+/// @brief A kind of exchange, for the list of methods.
 struct kind {
   std::string_view name;
   std::string_view family;  ///< operator, system or comparator
   std::string_view title;
   std::string_view source;
   std::span<gq::named::parameter const> parameters;
-  bool trains = true;  ///< false: it shows what time can be gained, and nobody would train with it
+  bool trains = true;  ///< false: only shows how much time could be saved; not meant for training
   std::unique_ptr<exchange> (*make)(setting const&, gq::named::arguments const&);
 };
 
 /// @brief The systems and comparators. Operators are those of gq::named::operators().
 std::span<kind const> kinds();
 
-/// @brief A name that was read: `NAME[:VALUE][,parameter=value]..[@SCHEDULE]`, where an operator may be given a schedule that is
-/// not its own, and `layers:` before an operator makes it one of every layer, as CGX does.
+/// @brief A parsed name: `NAME[:VALUE][,parameter=value]..[@SCHEDULE]`. An operator may have a schedule other than its
+/// default; `layers:` before an operator applies it to each layer, like CGX.
 class method {
  public:
-  /// @throws globalq::configuration_error naming what is wrong
+  /// @throws globalq::configuration_error if the name is wrong, with the reason
   explicit method(std::string text);
 
   std::string const& text() const { return text_; }
@@ -72,26 +72,26 @@ class method {
   std::string_view source() const { return source_; }
   bool trains() const { return trains_; }
 
-  /// @throws what the library throws when it does not fit, on all workers alike
+  /// @throws the library's error, on all workers, if the method does not fit
   std::unique_ptr<exchange> make(setting const& with) const;
 
  private:
   std::string text_, operator_, schedule_;
   bool by_layers_ = false;
-  kind const* kind_ = nullptr;  ///< none: an operator
+  kind const* kind_ = nullptr;  ///< nullptr: an operator
   std::string_view family_ = "operator", source_;
   bool trains_ = true;
 };
 
-/// @brief How many steps lie between choices, of what chooses while it trains: its parameter "every".
+/// @brief Steps between choices of a method that chooses during training: its parameter "every".
 std::uint64_t every_of(setting const& with, gq::named::arguments const& how);
 
 /// @brief The methods of a full run, in the order of its tables; float32 is the first.
 std::vector<std::string> usual_methods();
-/// @brief Some of them, for a quick look.
+/// @brief A subset of them, for quick runs.
 std::vector<std::string> quick_methods();
 
-// Each family is made in a source of its own.
+// Each family is constructed in its own source.
 std::unique_ptr<exchange> make_operator(setting const&, gq::named::named_operator const&,
                                         std::string const& schedule);
 std::unique_ptr<exchange> make_layered(setting const&, gq::named::named_operator const&,

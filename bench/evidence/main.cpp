@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief evidence: trains models with every method, or measures the time of their steps; writes one line of JSON for each.
+/// @brief evidence: trains models with every method, or measures the time of their steps; writes one line of JSON for
+/// each.
 
 #include "run.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief evidence: the pictures by which one of the workers judges a model.
+/// @brief evidence: the pictures that one worker uses to evaluate a model.
 
 #include <digits/data.hpp>
 
@@ -11,7 +11,7 @@
 
 namespace evidence {
 
-/// Every workers-th picture, from the rank-th on.
+/// Every picture whose index is rank modulo workers.
 inline digits::pictures share_of(digits::pictures const& all, int rank, int workers) {
   std::vector<std::size_t> own;
   for (auto i = static_cast<std::size_t>(rank); i < all.labels.size(); i += static_cast<std::size_t>(workers))

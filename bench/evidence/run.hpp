@@ -14,46 +14,45 @@
 
 namespace evidence {
 
-/// @brief Is said to the user by rank 0, when something has ended.
+/// @brief Rank 0 prints it for the user when a training or a measurement has ended.
 using listener = std::function<void(std::string const&)>;
 
-/// @brief What the model came to after a step.
+/// @brief The evaluation of the model after a step.
 struct point {
   std::uint64_t step = 0;  ///< 1 is the first
   double value = 0;        ///< of model::evaluate
 };
 
-/// @brief A training with one method and one seed, the same at every worker, but for its time.
+/// @brief A training with one method and one seed; equal on all workers except for the time.
 struct training {
   std::vector<point> curve;        ///< the last one is the result
   std::uint64_t values = 0;        ///< of the gradient
-  std::uint64_t bytes_a_step = 0;  ///< sent by the busiest worker
+  std::uint64_t bytes_a_step = 0;  ///< of the worker that sends most
   bool identical = false;          ///< all workers ended with the same parameters, bit for bit
   double seconds = 0;
 };
 
-/// @brief Trains one model; all workers call it alike.
+/// @brief Trains one model; all workers must call it with equal arguments.
 /// @param every  steps between evaluations
 /// @determinism  a pure function of its arguments and the number of workers, except for the time
 training train(workers& all, model_kind const& what, method const& how, replica_setting with,
                std::uint64_t every);
 
-/// @brief Times of one method, a number for each step, the same at every worker.
+/// @brief Times of one method, one number for each step; equal on all workers.
 struct timing {
-  std::string refusal;  ///< why the method could not run; then there is nothing else
+  std::string refusal;  ///< why the method could not run; then the other members are empty
   std::uint64_t values = 0, bytes_a_step = 0;
-  std::vector<double>
-      step;  ///< whole steps: gradient, exchange, update and what it tells the exchange; the slowest worker
-  std::vector<double> exchange;  ///< the exchange alone, from a barrier on; the slowest worker
-  std::vector<double> compute;   ///< what a thread computed beside the exchange; mean of the workers
-  std::vector<double>
-      method;  ///< what a thread computed in the exchange, but not in the transport; mean of the workers
+  std::vector<double> step;  ///< whole steps: gradient, exchange, update and observe(); of the slowest worker
+  std::vector<double> exchange;  ///< the exchange, after a barrier; of the slowest worker
+  std::vector<double> compute;   ///< processor time outside the exchange; mean of the workers
+  std::vector<double> method;  ///< processor time in the exchange, without the transport; mean of the workers
 };
 
-/// @brief Measures methods in turn, so that all meet the same neighbors; the first rounds warm up and are not kept.
+/// @brief Measures methods in turn, so that other load affects all of them; the first rounds are a warm-up and not
+/// kept.
 ///
-/// The optimizer's step is taken along a gradient of zeros, after the exchange, so that all methods meet the model as it
-/// was at the start.
+/// After the exchange the optimizer takes its step with a gradient of zeros, so that all methods measure the initial
+/// model.
 std::vector<timing> measure(workers& all, model_kind const& what, std::vector<method> const& methods,
                             replica_setting with, std::uint64_t rounds, std::uint64_t warm_up);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /// @file
-/// @brief evidence: what models made with LibTorch have in common: all parameters, and all gradients, lie in one vector each, of
-/// which the module's tensors are pieces.
+/// @brief evidence: common base of models with LibTorch. All parameters are in one vector and all gradients in another;
+/// the module's tensors are views of them.
 
 #include "model.hpp"
 
@@ -14,7 +14,7 @@
 
 namespace evidence {
 
-/// LibTorch draws initial parameters from one generator for all threads.
+/// Protects LibTorch's random generator, which all threads share, while a model draws its initial parameters.
 inline std::mutex& torch_generator() {
   static std::mutex one;
   return one;
@@ -38,7 +38,7 @@ class torch_model : public model {
   /// The loss of this worker's batch of a step.
   virtual torch::Tensor loss(std::uint64_t step) = 0;
 
-  /// Moves the parameters of a module into one vector; before optimizers are made of them.
+  /// Moves the parameters of a module into one vector. Call it before constructing optimizers.
   void take(torch::nn::Module& module) {
     torch::NoGradGuard const none;
     std::int64_t length = 0;

@@ -2,8 +2,8 @@
 #pragma once
 
 /// @file
-/// @brief evidence: a worker's way to the others behind one type, so that every method is compiled once for all transports;
-/// it knows how long the worker was inside it.
+/// @brief evidence: one type for the endpoints of all transports, so that every method is compiled once. It measures
+/// the processor time of the worker inside the transport.
 
 #ifdef GLOBALQ_HAS_MPI
 #include <mpi.h>
@@ -27,14 +27,15 @@ namespace evidence {
 
 namespace gq = globalq;
 
-/// @brief Seconds that this thread has computed; waiting asleep, and the turns of others on its core, do not count.
+/// @brief Processor time of this thread in seconds; sleeping and time of other threads on its core do not count.
 inline double thread_seconds() {
   std::timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// @brief A transport of either kind, made from an endpoint that outlives it. Kernels run on the calling thread.
+/// @brief A transport of either kind, constructed from an endpoint that must outlive it. Kernels run on the calling
+/// thread.
 class workers {
   using threads = gq::transport::threads::endpoint;
 #ifdef GLOBALQ_HAS_MPI
@@ -109,7 +110,7 @@ class workers {
         here_);
   }
 
-  /// Seconds that this worker has computed inside these functions: copying, polling, calling the system.
+  /// Processor time in seconds of this worker inside these functions: copying, polling, system calls.
   double seconds_inside() const { return seconds_inside_; }
 
  private:

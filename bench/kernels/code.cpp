@@ -7,8 +7,8 @@
 namespace globalq::bench {
 namespace {
 
-/// How values become the codes that are timed: normals of deviation 1 in buckets of 128 with their maximum as norm, or
-/// (few) with the l2 norm of the whole vector and few levels, so that one value in a hundred is not zero.
+/// How the timed codes are made: from normal values of deviation 1, in buckets of 128 with their maximum as norm, or
+/// (few) with the l2 norm of the whole vector and few levels, so that one code in a hundred is not zero.
 enum class source_kind { uniform7, exponential7, few };
 
 values<std::int8_t> codes_of(source_kind kind, std::uint64_t n) {
@@ -20,7 +20,7 @@ values<std::int8_t> codes_of(source_kind kind, std::uint64_t n) {
         std::uint64_t word[bucket];
         for (std::uint64_t i = 0; i < bucket; ++i) {
           std::uint64_t const w = mix((b * bucket + i + 1) * 0x9E3779B97F4A7C15ULL);
-          // Box and Muller
+          // Box-Muller
           double const u = static_cast<double>((w >> 40) + 1) * 0x1p-24,
                        v = static_cast<double>(w & 0xffffffU) * 0x1p-24;
           x[i] = std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * v);
@@ -46,7 +46,7 @@ values<std::int8_t> codes_of(source_kind kind, std::uint64_t n) {
   return codes;
 }
 
-/// Reads a byte a value, writes half of one: what a code of 4 bits does at least. Or the other way round.
+/// The floor: reads a byte and writes half a byte for each value, the least that a code of 4 bits does; or the reverse.
 struct halve_floor {
   std::int8_t const* codes;
   std::byte* halves;
@@ -75,11 +75,10 @@ struct double_floor {
 
 enum class direction { encode, decode };
 
-/// Codes to a body, or back: tables from counts, offsets and all.
+/// Encodes codes to a body or decodes it, including tables from counts and offsets.
 template <class Code>
 void time_code(benchmark::State& state, point at, source_kind kind, direction way) {
-  constexpr std::uint32_t max_code =
-      127;  // fixed width is 8 bits: no block falls back to it, all are timed in their code
+  constexpr std::uint32_t max_code = 127;  // the fixed width is then 8 bits, and no block falls back to it
   auto const on = at.executor();
   auto const codes = codes_of(kind, at.n);
   values<std::int8_t> back("codes", at.n);
@@ -88,9 +87,9 @@ void time_code(benchmark::State& state, point at, source_kind kind, direction wa
   auto const room = memory.get(body.capacity(at.n));
   std::size_t const size = body.encode(on, codes.data(), at.n, room);
   auto const bytes = std::span<std::byte const>(room.data(), size);
-  if (body.decode(on, bytes, at.n, back.data())) return fail(state, "a body was refused");
+  if (body.decode(on, bytes, at.n, back.data())) return fail(state, "decoding failed");
   for (std::uint64_t i = 0; i < at.n; ++i)
-    if (back(i) != codes(i)) return fail(state, "other codes came back");
+    if (back(i) != codes(i)) return fail(state, "decoded codes differ");
 
   auto const halves = plain.get(at.n / 2);
   amount const each{at.n, at.n + size};

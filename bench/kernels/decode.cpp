@@ -12,7 +12,7 @@ stored<Value>* words_of(values<Value> const& y) {
   return reinterpret_cast<stored<Value>*>(y.data());
 }
 
-/// A frame to values: the last step of every schedule.
+/// Decodes a frame: the last step of every schedule.
 template <class Value>
 void decode(benchmark::State& state, point at) {
   ring_codec codec(uniform_int8(), 1, at);
@@ -26,7 +26,7 @@ void decode(benchmark::State& state, point at) {
 
   codec.decode({frame, 1, 0});
   if (!near(x, y, unit / codec.levels()))
-    return fail(state, "decoded values are not next to what was encoded");
+    return fail(state, "decoded values are not adjacent to the encoded ones");
 
   widen_floor<stored<Value>, false> const floor{frame.data(), words_of(y),
                                                 static_cast<float>(unit / codec.levels())};
@@ -38,7 +38,7 @@ void decode(benchmark::State& state, point at) {
       [&] { codec.executor().items(at.n / block_values, floor); });
 }
 
-/// y += what a frame stands for, as error feedback and parameter servers do it.
+/// y += the decoded frame, as in error feedback and parameter servers.
 template <class Value>
 void decode_add(benchmark::State& state, point at) {
   auto const on = at.executor();
@@ -62,7 +62,7 @@ void decode_add(benchmark::State& state, point at) {
     for (std::size_t i = 0; i < y.size(); ++i) added(i) = static_cast<float>(y(i)) - 1.0F;
     double const rounding = unit_roundoff<Value>() * (1 + 2 * max);
     if (!near(x, added, max / codec.levels() + rounding))
-      return fail(state, "what was added is not next to what was encoded");
+      return fail(state, "added values are not adjacent to the encoded ones");
 
     std::uint64_t calls = 0;
     widen_floor<stored<Value>, true> const floor{frame.data(), words_of(other),

@@ -14,7 +14,7 @@ stored<Value> const* words_of(values<Value> const& x) {
   return reinterpret_cast<stored<Value> const*>(x.data());
 }
 
-/// A worker's own values to a frame of bytes, the norm being known: the first step of every schedule.
+/// Encodes a worker's own values with a known norm: the first step of every schedule.
 template <class Value>
 void encode_int8(benchmark::State& state, point at, any_quantizer const& op) {
   ring_codec codec(op, workers, at);
@@ -27,9 +27,9 @@ void encode_int8(benchmark::State& state, point at, any_quantizer const& op) {
   codec.encode(frame);
 
   codec.decode({frame, 1, 0});
-  for (std::size_t i = 0; i < y.size(); ++i) y(i) *= workers;  // the mean, the others having brought nothing
+  for (std::size_t i = 0; i < y.size(); ++i) y(i) *= workers;  // the mean; other workers contribute zeros
   if (!(op.facts().evenly_spaced ? near(x, y, unit / codec.levels()) : neighbors_in_powers(x, y)))
-    return fail(state, "decoded values are not next to what was encoded");
+    return fail(state, "decoded values are not adjacent to the encoded ones");
 
   narrow_floor<stored<Value>> const floor{words_of(x), frame.data(), static_cast<float>(127 / unit)};
   interleave(
@@ -37,7 +37,7 @@ void encode_int8(benchmark::State& state, point at, any_quantizer const& op) {
       [&] { codec.executor().items(at.n / block_values, floor); });
 }
 
-/// A vector to a frame that is complete by itself: the norms of its buckets, then four bits a value.
+/// Encodes a vector to a self-contained frame: the norms of its buckets, then four bits a value.
 template <class Value>
 void encode_packed4(benchmark::State& state, point at) {
   constexpr std::uint64_t bucket = 128;
@@ -61,7 +61,7 @@ void encode_packed4(benchmark::State& state, point at) {
         for (std::size_t i = 0; i < bucket; ++i)
           max = std::max(max, std::fabs(static_cast<double>(static_cast<float>(part(i)))));
         if (!near(part, values<float>(Kokkos::subview(y, range)), max / codec.levels()))
-          return fail(state, "decoded values are not next to what was encoded");
+          return fail(state, "decoded values are not adjacent to the encoded ones");
       }
     }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t bucket = 512;
 
-/// Times something that reads a vector once against the loop that only reads it.
+/// Times a kernel that reads a vector once, and a loop that only reads it.
 template <class Value, class Kernel>
 void against_reading(benchmark::State& state, point at, values<Value> const& x, Kernel const& kernel) {
   using word = std::conditional_t<sizeof(Value) == 2, std::uint16_t, std::uint32_t>;
@@ -56,7 +56,7 @@ void count(benchmark::State& state, point at) {
   against_reading(state, at, x, kernel);
 }
 
-/// All of an update but the exchange: norms, histogram and 16 levels.
+/// An update without the exchange: norms, histogram and 16 levels.
 template <class Solver>
 void update(benchmark::State& state, point at, Solver const& solver) {
   auto const on = at.executor();

@@ -5,7 +5,7 @@
 namespace globalq::bench {
 namespace {
 
-/// The norm of the whole vector, as the opening exchange of a call needs it.
+/// The norm of the whole vector, as the handshake of a call needs it.
 template <class Value>
 void whole_norm(benchmark::State& state, point at, std::uint32_t q) {
   auto const on = at.executor();

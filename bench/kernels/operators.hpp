@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief bench: the operators that are measured, and one worker's side of a call without a transport.
+/// @brief bench: the measured operators, and one worker's part of a call without a transport.
 
 #include "../support/axes.hpp"
 #include "../support/data.hpp"
@@ -13,12 +13,12 @@
 
 namespace globalq::bench {
 
-// Compiled in one place: what runs is the same composed codec that allreduce_mean makes.
+// Compiled in one place. Benchmarks run the same composed codec that allreduce_mean constructs.
 any_quantizer uniform_int8();
 any_quantizer exponential_int8();
 any_quantizer uniform_packed4_bucket128();
 
-// Each registers the benchmarks of its file.
+// Each function registers the benchmarks of its file.
 void add_norms();
 void add_encoders();
 void add_decoders();
@@ -28,7 +28,7 @@ void add_learning();
 void add_tables();
 void add_selections();
 
-/// The codec of an operator on a ring, told about calls as allreduce_mean does it.
+/// The codec of an operator on a ring, configured for calls like in allreduce_mean.
 class ring_codec {
  public:
   ring_codec(any_quantizer const& op, int workers, point const& at)
@@ -66,7 +66,7 @@ class ring_codec {
   void reduce(std::span<source const> frames, std::span<std::byte> out) {
     codec_->combine(whole(), false, frames, out);
   }
-  /// The mean that a frame stands for.
+  /// The mean that a frame represents.
   void decode(source const& frame) { codec_->finish(whole(), {&frame, 1}); }
 
   std::span<std::byte> frame(byte_buffer& memory) const {

@@ -9,9 +9,10 @@ namespace {
 
 constexpr int workers = 4;
 
-/// Two workers' frames to the frame of their sum: what happens between two messages of a tree.
+/// Adds the frames of two workers, as between two messages of a tree.
 ///
-/// The floor is the plain sum of the same codes, so `omega`, its time over the reduce's time, is the floor_ratio.
+/// The floor is the plain sum of the same codes, so that floor_ratio, its time divided by that of the reduce, is
+/// `omega`.
 void reduce(benchmark::State& state, point at, any_quantizer const& op) {
   ring_codec codec(op, workers, at);
   byte_buffer memory[3];
@@ -36,9 +37,9 @@ void reduce(benchmark::State& state, point at, any_quantizer const& op) {
     for (std::size_t i = 0; i < y.size(); ++i) sum(i) += y(i);
   }
   codec.decode({out, 2, 0});
-  // Uniform codes add exactly: at most two roundings of the largest value apart.
+  // Uniform codes add exactly: results differ by at most two roundings of the largest value.
   if (!(op.facts().evenly_spaced ? near(sum, y, 0x1p-22 * unit) : neighbors_in_powers(sum, y)))
-    return fail(state, "the decoded sum is not next to the sum of the decoded");
+    return fail(state, "the decoded sum is not adjacent to the sum of decoded values");
 
   sum_floor const floor{frame[0].data(), frame[1].data(), out.data()};
   double const ratio = interleave(

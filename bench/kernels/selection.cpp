@@ -21,7 +21,7 @@ bool are_the_largest(values<float> const& x, std::span<std::uint32_t const> plac
          std::all_of(places.begin(), places.end(), [&](std::uint32_t i) { return magnitude(i) >= *kth; });
 }
 
-/// The k values of largest magnitude, beside a copy of the vector.
+/// Selects the k values of largest magnitude; the floor is a copy of the vector.
 void select(benchmark::State& state, point at, double density) {
   auto const on = at.executor();
   auto const x = gradient<float>(at.n, 1);
@@ -29,7 +29,7 @@ void select(benchmark::State& state, point at, double density) {
   auto const k = static_cast<std::uint64_t>(std::ceil(density * static_cast<double>(at.n)));
   baseline::selection largest;
   std::span<float const> const in(x.data(), x.size());
-  if (!are_the_largest(x, largest.largest(on, in, k), k)) return fail(state, "others are larger");
+  if (!are_the_largest(x, largest.largest(on, in, k), k)) return fail(state, "other values are larger");
 
   std::uint64_t const blocks = at.n / 4096;
   interleave(

@@ -9,14 +9,14 @@
 namespace globalq::bench {
 namespace {
 
-/// Levels k^2 / s^2: dense near zero, as learned levels are, and not evenly spaced anywhere.
+/// Levels k^2 / s^2: dense near zero, like learned levels, and not evenly spaced.
 levels::table squares(int s) {
   std::vector<double> values;
   for (int k = 0; k <= s; ++k) values.push_back(static_cast<double>(k) * k / (static_cast<double>(s) * s));
   return levels::table(values);
 }
 
-/// An operator with s levels above zero, evenly spaced or as a table; else the same.
+/// An operator with s levels above zero, either evenly spaced or as a table.
 struct pair_of_operators {
   any_quantizer even, table;
 };
@@ -29,7 +29,8 @@ pair_of_operators with(int s, Wire wire, std::uint64_t bucket) {
 
 enum class work { encode, decode, decode_add };
 
-/// Levels as a table beside evenly spaced ones, in turn: floor_ratio is the time of these over that of the table.
+/// Times levels as a table and evenly spaced levels in turn: floor_ratio is the time of the latter divided by that of
+/// the table.
 void compare(benchmark::State& state, point at, work what, pair_of_operators const& ops, int s,
              std::uint64_t bucket) {
   auto const x = gradient<float>(at.n, 1);
@@ -53,7 +54,7 @@ void compare(benchmark::State& state, point at, work what, pair_of_operators con
       double const gap = max * (2.0 * s - 1) / (static_cast<double>(s) * s);
       for (std::uint64_t i = first; i < first + width; ++i)
         if (!(std::fabs(static_cast<double>(x(i)) - static_cast<double>(y(i))) <= gap * 1.0001))
-          return fail(state, "decoded values are not next to what was encoded");
+          return fail(state, "decoded values are not adjacent to the encoded ones");
     }
 
     auto const run = [&](vector_codec& codec, std::span<std::byte> of) {

@@ -2,12 +2,13 @@
 /// @file
 /// @brief globalq_layers: the time of L-GreCo's two methods, and the cost of their choice relative to the optimum.
 ///
-///   globalq_layers [MOST_LAYERS [ROUNDS [MOST_MS]]]    prints the table of docs/layers.md; by default 1000 layers, 7 rounds
+///   globalq_layers [MOST_LAYERS [ROUNDS [MOST_MS]]]    prints the table of docs/layers.md; by default 1000 layers, 7
+///   rounds
 ///
-/// Methods run in turn; times are medians of processor time, one thread. The optimum is proved by the search with 2^23 sums a
-/// pass; if it is not, its lower bound is used, marked by a star. Exits with 1 if a choice exceeds its budget or costs more than
-/// the reference, or if the fastest round of a method takes more than MOST_MS milliseconds. With MOST_MS, the optimum is that of
-/// the ordinary search, to save time.
+/// Methods run in turn; times are medians of processor time, one thread. The optimum is proved by the search with 2^23
+/// sums a pass; if it is not, its lower bound is used, marked by a star. Exits with 1 if a choice exceeds its budget or
+/// costs more than the reference, or if the fastest round of a method takes more than MOST_MS milliseconds. With
+/// MOST_MS, the optimum is that of the ordinary search, to save time.
 
 #include <globalq/train/adapt/lgreco.hpp>
 

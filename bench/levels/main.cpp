@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief globalq_levels: writes the variance of learned and of fixed levels, on normal values and dumped gradients, as CSV.
+/// @brief globalq_levels: writes the variance of learned and of fixed levels, on normal values and dumped gradients, as
+/// CSV.
 ///
 ///   globalq_levels OUTPUT.csv [GRADIENT.f32...]
 ///
 /// With gradients, it prints the time to update levels: solver, values, milliseconds.
 ///
-/// Gradients are files of raw float32, written by `digits --dump-gradients`. `bench/levels/run` runs the program and makes
-/// tables and a chart. The variance of a vector x is E||Q(x) - x||^2 / ||x||^2, summed over its values from the two levels
-/// next to each; incomplete buckets are left out, because the paper sends them in float32.
+/// Gradients are files of raw float32, written by `digits --dump-gradients`. `bench/levels/run` runs the program and
+/// makes tables and a chart. The variance of a vector x is E||Q(x) - x||^2 / ||x||^2, summed over its values from the
+/// two levels next to each; incomplete buckets are left out, because the paper sends them in float32.
 
 #include <globalq/norm/norms.hpp>
 #include <globalq/train/learn/gradient_descent.hpp>
@@ -236,8 +237,8 @@ void held(std::vector<example> const& gradients, setting const& s, table& out) {
   }
 }
 
-/// Prints the time of an update by two workers with each solver: norms, histogram, exchange, solution. Solvers run in turn,
-/// so that other load on the machine affects all of them.
+/// Prints the time of an update by two workers with each solver: norms, histogram, exchange, solution. Solvers run in
+/// turn, so that other load on the machine affects all of them.
 void time_updates(std::vector<float> const& x) {
   constexpr int times = 51;
   using learner = learn::level_learner<norm::local<2>>;

@@ -41,7 +41,8 @@ inline double median(std::vector<double> v) {
   return v.empty() ? 0 : model::detail::quartiles(std::move(v)).value;
 }
 
-/// Measures steps with random bits in every bucket, fits T(b) to two thirds of them, tests it on the others, compares choices.
+/// Measures steps with random bits in every bucket, fits T(b) to two thirds of them, tests it on the others, compares
+/// choices.
 template <Transport T>
 void time_buckets(T& workers, backward_pass const& pass) {
   using clock = std::chrono::steady_clock;

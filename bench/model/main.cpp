@@ -3,7 +3,8 @@
 /// @file
 /// @brief globalq_model: accuracy of the performance model, the range where compression wins, and the time of planning.
 ///
-///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; prints the errors
+///   globalq_model errors    calibrates, predicts and measures every operator on every schedule, in turn; prints the
+///   errors
 ///   globalq_model omega     speed of adding codes on this machine, relative to float32; a row for each length
 ///   globalq_model region    rho, omega and the bandwidth below which compression wins, as columns for a chart
 ///   globalq_model buckets   T(b), the time of a byte of each bucket during a backward pass, and choices by it
@@ -231,7 +232,8 @@ void omega() {
   }
 }
 
-/// For gnuplot: a block of omega and beta/gamma for each ratio; then, with encoding, a block with a row for each number of workers.
+/// For gnuplot: a block of omega and beta/gamma for each ratio; then, with encoding, a block with a row for each number
+/// of workers.
 void region(settings chosen) {
   if (chosen.gamma <= 0) {
     speeds const s = measured_speeds(1 << 20);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// @brief peers: the algorithms as papers print them. Encoding: random floats for the whole vector first, then a loop over
+/// @brief peers: the algorithms as papers print them. Encoding: random floats for the whole vector first, then a loop
+/// over
 ///        the values with floor, log2 and exp2. The exponential reduce: integers, one random number for each addition.
 ///
 /// Random numbers come from a cheap generator, cheaper than the ones of common libraries, and all loops run on the
@@ -98,8 +99,9 @@ std::uint32_t random_word(std::uint32_t i) {
   return i ^ (i >> 16);
 }
 
-/// Xin et al. (Global-QSGD), appendix B, Algorithm 2: comparisons of integers and no branch, so compilers vectorize it. A
-/// code is its sign times e, and zero is 0. k > difference is p < 2^-difference, p being @p word / 2^31, as the text has it.
+/// Xin et al. (Global-QSGD), appendix B, Algorithm 2: comparisons of integers and no branch, so compilers vectorize it.
+/// A code is its sign times e, and zero is 0. k > difference is p < 2^-difference, p being @p word / 2^31, as the text
+/// has it.
 std::int8_t add_exponential(std::int8_t a, std::int8_t b, std::uint32_t word) {
   int const sign1 = a < 0 ? -1 : 1, sign2 = b < 0 ? -1 : 1;
   int const e1 = sign1 * a, e2 = sign2 * b;

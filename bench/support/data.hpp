@@ -23,8 +23,9 @@ inline std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Normal values (sums of four uniforms) with standard deviations 0.01, 0.02, 0.04, ..., 0.32, each half as frequent as the
-/// previous one, so that the tails are as heavy as a gradient's. The same numbers for every type, up to its rounding.
+/// Normal values (sums of four uniforms) with standard deviations 0.01, 0.02, 0.04, ..., 0.32, each half as frequent as
+/// the previous one, so that the tails are as heavy as a gradient's. The same numbers for every type, up to its
+/// rounding.
 template <class Value>
 values<Value> gradient(std::uint64_t n, std::uint64_t seed) {
   values<Value> x(Kokkos::view_alloc("gradient", Kokkos::WithoutInitializing), n);

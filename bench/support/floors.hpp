@@ -3,10 +3,10 @@
 /// @file
 /// @brief bench: floors, which are loops that move the bytes of a kernel with minimal arithmetic.
 ///
-/// A kernel is compared with a loop that reads and writes the same bytes and computes as little as possible. Floors use the
-/// buffers of the kernel, but codes begin at the aligned start of a frame instead of after its header. Values of 16 bits are
-/// shifted and added as integers, because portable conversions would be slower than those of the kernel. Each floor works on
-/// blocks of 4,096 values, and compilers vectorize it.
+/// A kernel is compared with a loop that reads and writes the same bytes and computes as little as possible. Floors use
+/// the buffers of the kernel, but codes begin at the aligned start of a frame instead of after its header. Values of 16
+/// bits are shifted and added as integers, because portable conversions would be slower than those of the kernel. Each
+/// floor works on blocks of 4,096 values, and compilers vectorize it.
 
 #include <globalq/core/arithmetic.hpp>
 

@@ -59,9 +59,9 @@ struct amount {
 /// Times kernel, floor, kernel, floor, ... and reports medians, so that other load, clock rate and caches affect both
 /// equally.
 ///
-/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (interquartile range of this
-/// ratio over single rounds, relative to the ratio), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of
-/// the kernel. Benchmarks count calls of the kernel, with manual time.
+/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (interquartile range of
+/// this ratio over single rounds, relative to the ratio), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second`
+/// of the kernel. Benchmarks count calls of the kernel, with manual time.
 /// @returns floor_ratio
 template <class Kernel, class Floor, class Settle = nothing_pending>
 double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor,
@@ -77,8 +77,8 @@ double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, 
     ratios.push_back(of_floor.back() / of_kernel.back());
     return seconds;
   };
-  // Exactly the requested number of iterations: the statistics of repetitions need equal numbers, but samples have different
-  // numbers of calls. The last sample counts in part.
+  // Exactly the requested number of iterations: the statistics of repetitions need equal numbers, but samples have
+  // different numbers of calls. The last sample counts in part.
   std::int64_t left = state.max_iterations, counted = 0;
   while (state.KeepRunningBatch(counted = std::clamp<std::int64_t>(left, 1, kernel_calls))) {
     state.SetIterationTime(sample() * static_cast<double>(counted) / static_cast<double>(kernel_calls));
