@@ -21,7 +21,16 @@ struct call_step {
 
 /// The errors of calls on a stream, for the host, in pinned memory. The first error stays until it is thrown.
 struct stream_word {
-  enum : std::uint32_t { fine, disagree, not_finite, beyond_scale, beyond_range, bad_frame, bad_step, bad_sum };
+  enum : std::uint32_t {
+    fine,
+    disagree,
+    not_finite,
+    beyond_scale,
+    beyond_range,
+    bad_frame,
+    bad_step,
+    bad_sum
+  };
   std::uint32_t trouble = fine;
   std::int32_t who = 0;
   bool non_finite = false;    ///< the result of the last call is not finite
