@@ -60,8 +60,8 @@ std::string warning(report const& numbers) {
   if (!numbers.non_finite) return "";
   return "warning: every value of the mean is NaN: " +
          (numbers.non_finite_rank ? "rank " + std::to_string(*numbers.non_finite_rank) + " of " +
-                                        std::to_string(numbers.workers) + " brought NaN or infinity"
-                                  : std::string("it is beyond the range of its type")) +
+                                        std::to_string(numbers.workers) + " has NaN or infinity in its input"
+                                  : std::string("it exceeds the range of its type")) +
          "; --non-finite error makes that exit code 3";
 }
 

@@ -367,7 +367,7 @@ class Shards(Call):
         length, here = math.prod(whole.shape), math.prod(own.shape)
         s = self.shard(length)
         if here != s.stop - s.start:
-            raise c.ConfigurationError(f"globalq: {here} values for a shard of {s.stop - s.start}; ask shard({length})")
+            raise c.ConfigurationError(f"globalq: {here} values for a shard of {s.stop - s.start}; see shard({length})")
         return length
 
 

@@ -271,7 +271,7 @@ class Engine:
             self.non_finite += 1
             if self.non_finite == 1 and self.workers.rank == 0:
                 text = (f"globalq: step {step}: gradients of a bucket are NaN on all processes: "
-                        + (f"rank {who} brought NaN or infinity" if who >= 0 else "their mean is beyond the range of their type")
+                        + (f"the gradient of rank {who} contains NaN or infinity" if who >= 0 else "the mean exceeds the range of its type")
                         + "; later ones are only counted, in DDPHook.non_finite")
                 try:
                     warnings.warn(text, stacklevel=1)

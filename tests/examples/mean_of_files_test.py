@@ -391,7 +391,7 @@ def values_that_are_not_finite():
                 equal(result.bits, nan * 50, bad, arguments)
                 equal(result.report["nmse"], None)
                 equal(result.report["non_finite_rank"], 1)
-                expect("rank 1 of 3 brought NaN or infinity" in result.err, result.err)
+                expect("rank 1 of 3 has NaN or infinity" in result.err, result.err)
                 result = folder.run(*arguments, "--non-finite", "error", code=3)
                 expect("rank 1" in result.err and "NaN or infinity" in result.err, result.err)
 

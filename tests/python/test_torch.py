@@ -612,7 +612,7 @@ with warnings.catch_warnings(record=True) as seen:
 ours = [str(w.message) for w in seen if "globalq" in str(w.message)]
 assert len(ours) == (1 if rank == 0 else 0), ours
 if rank == 0:
-    assert "step 0" in ours[0] and "rank 1 brought NaN" in ours[0], ours
+    assert "step 0" in ours[0] and "rank 1 contains NaN" in ours[0], ours
 assert hook.non_finite == counted > 2
 """
 

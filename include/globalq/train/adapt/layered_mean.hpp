@@ -152,7 +152,7 @@ class layered_mean {
   started_call start(V&& x, std::uint64_t step) {
     static_assert(
         globalq::detail::outlasts_call<V>,
-        "globalq: the vector is a temporary, which is gone before the call that is started; give it a "
+        "globalq: the vector is a temporary that is destroyed before the started call ends; give it a "
         "name, and keep it until the call has ended");
     auto const [in, out, length] = globalq::detail::unchecked_pair_of(x, x);
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;

@@ -96,7 +96,7 @@ class overlapped_mean {
   void ready(std::size_t layer, V&& gradient) {
     static_assert(
         globalq::detail::outlasts_call<V>,
-        "globalq: the gradient is a temporary, which is gone before it is averaged; give it a name");
+        "globalq: the gradient is a temporary that is destroyed before it is averaged; give it a name");
     auto const [in, out, length] = globalq::detail::pair_of(gradient, gradient, "overlapped_mean");
     constexpr dtype type = dtype_of<std::remove_cv_t<std::remove_pointer_t<decltype(out)>>>::value;
     expect(layer, length, type);
