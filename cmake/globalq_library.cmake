@@ -56,6 +56,12 @@ add_library(globalq::named ALIAS globalq_named)
 set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
 target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
+# Chooses operators for a machine: part of libglobalq.so and of the program globalq_advise.
+file(GLOB GLOBALQ_ADVISE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/advise/*.cpp)
+add_library(globalq_advisor STATIC EXCLUDE_FROM_ALL ${GLOBALQ_ADVISE_SOURCES})
+set_target_properties(globalq_advisor PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+target_link_libraries(globalq_advisor PUBLIC globalq_named globalq_part_model)
+target_compile_options(globalq_advisor PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O2> -ffp-contract=off -fno-fast-math)
 # The C interface, libglobalq.so: its users need no Kokkos, and it exports only the functions of globalq.h.
 file(GLOB GLOBALQ_C_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c/*.cpp)
 add_library(globalq_c SHARED ${GLOBALQ_C_SOURCES})
@@ -68,7 +74,7 @@ set_target_properties(
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
              CXX_VISIBILITY_PRESET hidden
              VISIBILITY_INLINES_HIDDEN ON)
-target_link_libraries(globalq_c PRIVATE globalq_named)
+target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
 target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
 target_compile_options(globalq_c PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
 target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD

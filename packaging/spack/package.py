@@ -47,4 +47,5 @@ class Globalq(CMakePackage):
             self.define("GLOBALQ_BUILD_BENCH", False),
             self.define("GLOBALQ_BUILD_EXAMPLES", False),
             self.define("GLOBALQ_BUILD_DOCS", False),
+            self.define("GLOBALQ_BUILD_ADVISE", False),
         ]

@@ -24,6 +24,7 @@ vcpkg_cmake_configure(
   -DGLOBALQ_BUILD_BENCH=OFF
   -DGLOBALQ_BUILD_EXAMPLES=OFF
   -DGLOBALQ_BUILD_DOCS=OFF
+  -DGLOBALQ_BUILD_ADVISE=OFF
   -DGLOBALQ_ENABLE_NCCL=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/globalq)

@@ -25,7 +25,7 @@ TEXT = "\n".join(path.read_text() for path in SOURCES)
 VERSION = re.search(r"^project\([^)]*VERSION\s+(\d+\.\d+\.\d+)", TEXT, re.M)[1]
 OPTIONS = set(re.findall(r"^option\((GLOBALQ_\w+)", TEXT, re.M)) | set(re.findall(r"^set\((GLOBALQ_\w+)\n(?:[^()]|\([^()]*\))*?CACHE ", TEXT, re.M))
 # What an installation never has: all must be switched off, whatever the default.
-OFF = {"GLOBALQ_BUILD_TESTS", "GLOBALQ_BUILD_BENCH", "GLOBALQ_BUILD_EXAMPLES", "GLOBALQ_BUILD_DOCS"}
+OFF = {"GLOBALQ_BUILD_TESTS", "GLOBALQ_BUILD_BENCH", "GLOBALQ_BUILD_EXAMPLES", "GLOBALQ_BUILD_DOCS", "GLOBALQ_BUILD_ADVISE"}
 # What an installation may have: a recipe decides each, since CMake would take what it finds.
 DECIDED = {"GLOBALQ_BUILD_COMPILED", "GLOBALQ_BUILD_C", "GLOBALQ_ENABLE_MPI", "GLOBALQ_ENABLE_NCCL", "GLOBALQ_ENABLE_EIGEN"}
 

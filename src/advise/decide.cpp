@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// @brief advise: predicts every operator on every schedule, and chooses.
+
+#include "advise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace globalq_advisor {
+namespace {
+
+namespace model = gq::model;
+using model::detail::short_text;
+using model::detail::time_text;
+
+constexpr char const* schedules[] = {"ring", "tree", "sra", "allgather"};
+/// Predictions are off by more than this; nearer ones count as equal.
+constexpr double least_gain = 1.05;
+
+/// An operator on a schedule.
+struct candidate {
+  model::prediction found;
+  char const* schedule;
+  double error, bound;
+};
+
+/// A chunk of a quarter or of four times the library's own size, where it is predicted to pay: on networks that are given, since
+/// libraries move messages of other sizes than the measured one at other speeds.
+void choose_chunk(candidate& c, model::operator_model const& op, costs const& with, std::uint64_t length) {
+  gq::schedule::any const schedule{std::string_view(c.schedule)};
+  int const n = with.net.workers();
+  std::uint64_t const usual = gq::detail::chunk_of(
+      op.facts, gq::detail::resolve(op.facts, schedule.facts(n), n), 0, with.shape.chunk_bytes);
+  if (usual == 0) return;  // whole segments
+  double least = c.found.time.seconds / least_gain;
+  for (std::uint64_t const chunk : {usual / 4, usual * 4}) {
+    model::call_shape shape = with.shape;
+    shape.chunk_values = chunk;
+    model::prediction p = model::predict(with.net, op, schedule, length, shape);
+    if (!p.fits() || !(p.time.seconds < least)) continue;
+    least = p.time.seconds;
+    c.found = std::move(p);
+  }
+}
+
+/// The cause in a refusal of a plan, which begins with operation, operator, schedule and workers.
+std::string cause_of(std::string_view refusal) {
+  constexpr std::string_view start = " workers: ";
+  std::size_t const at = refusal.find(start);
+  return std::string(at == std::string_view::npos ? refusal : refusal.substr(at + start.size()));
+}
+
+/// "3.9 times"
+std::string times_text(double x) {
+  return (x < 1000 ? short_text(x) : std::to_string(std::llround(x))) + " times";
+}
+
+/// An operator on the schedule that is fastest among those on which it is accurate enough, else on the most accurate one.
+/// @param worth  seconds up to which chunks are worth a search
+row row_of(request const& asked, costs const& with, std::size_t number, error_of const& error, double worth) {
+  model::operator_model const& op = with.operators[number];
+  std::uint64_t length = 0, longest = 0;
+  for (layer const& l : asked.layers) {
+    length += l.length;
+    longest = std::max(longest, l.length);
+  }
+  int const n = with.net.workers();
+  double rate = 0;
+  for (model::link const& l : with.net.links) rate = std::max(rate, l.up);
+  row r;
+  r.name = op.name;
+  r.bound = r.error = std::numeric_limits<double>::quiet_NaN();
+  std::optional<candidate> best, nearest;
+  std::string refusal;
+  for (char const* const name : schedules) {
+    gq::schedule::any const schedule{std::string_view(name)};
+    auto const plan_of = [&](std::uint64_t values) {
+      return gq::detail::make_plan(op.facts, schedule, n, values, with.shape.type, 0, with.shape.chunk_bytes);
+    };
+    gq::plan const plan = plan_of(length);
+    if (!plan.fits && refusal.empty())
+      refusal = "cannot run on schedule " + std::string(name) + ": " + cause_of(plan.refusal);
+    // no simulation of what takes longer for its bytes alone
+    if (!plan.fits || (best && static_cast<double>(plan.bytes_sent) / rate > best->found.time.seconds))
+      continue;
+    candidate c{model::predict(with.net, op, schedule, length, with.shape), name, 0, 0};
+    if (!op.facts.plain) {
+      c.error = error(number, name);
+      c.bound = plan_of(longest).theta;  // the longest layer has the largest bound
+    }
+    bool const accurate =
+        c.error <= asked.max_error && (std::isinf(asked.max_bound) || c.bound <= asked.max_bound);
+    if (accurate && (!best || c.found.time.seconds < best->found.time.seconds)) best = c;
+    if (!nearest || c.error < nearest->error) nearest = std::move(c);
+  }
+  if (!best && !nearest) {
+    r.what = row::verdict::unfit;
+    r.why = refusal;
+    return r;
+  }
+  if (!best) {
+    r.what = row::verdict::inaccurate;
+    best = std::move(nearest);
+    if (!(best->error <= asked.max_error))
+      r.why = "inaccurate: its error is " + short_text(best->error) + " at the least, above the limit of " +
+              short_text(asked.max_error);
+    else
+      r.why = "inaccurate: " +
+              (std::isnan(best->bound) ? "it has no bound" : "its bound is " + short_text(best->bound)) +
+              ", and the limit is " + short_text(asked.max_bound);
+  }
+  if (!with.measured && best->found.time.seconds <= worth) choose_chunk(*best, op, with, length);
+  model::prediction const& p = best->found;
+  r.schedule = best->schedule;
+  r.chunk_values = p.chunk_values;
+  r.bytes_sent = p.plan.bytes_sent;
+  r.seconds = p.time.seconds;
+  r.error = best->error;
+  r.bound = best->bound;
+  if (r.why.empty()) r.why = model::detail::most_of(p.time);
+  if (!refusal.empty()) r.why += "; " + refusal;
+  return r;
+}
+
+/// The sentence of an operator that could be used; its `why` has the largest part of its time, and where it cannot run.
+std::string why_not(row const& r, row const& chosen) {
+  double const times = r.seconds / chosen.seconds;
+  if (times > least_gain)
+    return "slower: " + times_text(times) + " the time of " + chosen.name + ", " + r.why;
+  if (chosen.name == "float32") return "as fast as float32 within 5 %, which is no gain";
+  return "as fast within 5 %, with " +
+         (r.error <= chosen.error ? "the same error" : times_text(r.error / chosen.error) + " the error");
+}
+
+}  // namespace
+
+void check(request const& asked) {
+  auto const refuse = [](std::string const& what, std::string const& remedy) {
+    throw gq::configuration_error("globalq: advise: " + what + "; " + remedy);
+  };
+  if (asked.layers.empty()) refuse("there are no layers", "give their lengths, or a gradient");
+  std::uint64_t length = 0;
+  for (layer const& l : asked.layers) {
+    if (l.length == 0 || l.length > std::uint64_t{1} << 40)
+      refuse("layer " + l.name + " has " + std::to_string(l.length) + " values", "give 1 to 2^40");
+    length += l.length;
+  }
+  if (length > std::uint64_t{1} << 40)
+    refuse("the layers have " + std::to_string(length) + " values", "give at most 2^40");
+  if (!asked.gradient.empty() && asked.gradient.size() != length)
+    refuse("the gradient has " + std::to_string(asked.gradient.size()) + " values and the layers have " +
+               std::to_string(length),
+           "give the layers of this gradient, or no layers");
+  bool zero = true;
+  for (std::size_t i = 0; i < asked.gradient.size(); ++i) {
+    if (!std::isfinite(asked.gradient[i]))
+      refuse("value " + std::to_string(i) + " of the gradient is not finite",
+             "give the gradient of another step");
+    zero = zero && asked.gradient[i] == 0;
+  }
+  if (zero && !asked.gradient.empty()) refuse("the gradient is zero", "give the gradient of another step");
+  if (!(asked.max_error > 0))
+    refuse("max_error is " + short_text(asked.max_error), "give a number above 0, such as 0.1");
+  if (!(asked.max_bound > 0))
+    refuse("max_bound is " + short_text(asked.max_bound), "give a number above 0, such as 1");
+  if (asked.network) {
+    asked.network->check();
+    if (int const n = asked.network->workers(); n < 2 || n > 1024)
+      refuse(std::to_string(n) + " workers", "give 2 to 1024");
+  }
+}
+
+advice decide(request const& asked, costs const& found, error_of const& error) {
+  check(asked);
+  if (found.operators.empty() || !found.operators.front().facts.plain)
+    throw gq::configuration_error("globalq: advise: the first operator is not float32; give its costs first");
+  advice a;
+  a.asked = asked;
+  a.net = found.net;
+  a.measured = found.measured;
+  double const any = std::numeric_limits<double>::infinity();
+  a.rows.push_back(row_of(asked, found, 0, error, any));
+  a.float32_seconds = a.rows[0].seconds;
+  for (std::size_t k = 1; k < found.operators.size(); ++k)
+    a.rows.push_back(row_of(asked, found, k, error, 2 * a.float32_seconds));
+  for (row& r : a.rows) r.speed_up = r.schedule.empty() ? 0 : a.float32_seconds / r.seconds;
+
+  auto const usable = [](row const& r) { return r.what == row::verdict::slower && r.name != "float32"; };
+  double fastest = any;
+  for (row const& r : a.rows)
+    if (usable(r)) fastest = std::min(fastest, r.seconds);
+  row const* chosen = &a.rows[0];
+  if (fastest * least_gain <= a.float32_seconds)  // the most accurate of those that are as fast
+    for (row const& r : a.rows)
+      if (usable(r) && r.seconds <= fastest * least_gain && r.seconds * least_gain <= a.float32_seconds &&
+          (chosen->name == "float32" || r.error < chosen->error))
+        chosen = &r;
+  row const use = *chosen;
+  for (row& r : a.rows) {
+    if (r.name == use.name) {
+      r.what = row::verdict::chosen;
+      if (r.name == "float32") r.why += "; no operator that is accurate enough is predicted to be 5 % faster";
+    } else if (r.what == row::verdict::slower) {
+      r.why = why_not(r, use);
+    }
+  }
+  std::stable_sort(a.rows.begin(), a.rows.end(), [](row const& x, row const& y) {
+    return x.what != y.what ? x.what < y.what : x.seconds < y.seconds;
+  });
+  return a;
+}
+
+}  // namespace globalq_advisor
