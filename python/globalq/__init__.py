@@ -10,6 +10,7 @@
     globalq.run_threads(4, work)
 """
 
+from ._advise import Advice, advise
 from ._calls import AllGather, Mean, Operator, Plan, ReduceScatter, operators, plan
 from ._library import ConfigurationError, DisagreementError, Error, FrameError, NonFiniteError, TransportError, library
 from ._workers import MessageWorkers, NamedMemory, Workers, new_name, run_threads
@@ -22,8 +23,8 @@ def instructions():
     return library.globalq_instructions().decode()
 
 
-__all__ = ["AllGather", "ConfigurationError", "DisagreementError", "Error", "FrameError", "Mean", "MessageWorkers", "NamedMemory",
-           "NonFiniteError", "Operator", "Plan", "ReduceScatter", "TransportError", "Workers", "instructions", "new_name",
+__all__ = ["Advice", "AllGather", "ConfigurationError", "DisagreementError", "Error", "FrameError", "Mean", "MessageWorkers", "NamedMemory",
+           "NonFiniteError", "Operator", "Plan", "ReduceScatter", "TransportError", "Workers", "advise", "instructions", "new_name",
            "operators", "plan", "run_threads"]
 
 

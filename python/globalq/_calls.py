@@ -169,7 +169,7 @@ class Call(c.Handle):
     """Common base of Mean, ReduceScatter and AllGather."""
 
     def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, learn_at=None):
+                 model_layers=0, learn_at=None, chunk_values=0):
         if non_finite not in ("propagate", "error"):
             raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
         self._handle, self._workers, self._busy = None, workers, threading.Lock()
@@ -177,7 +177,7 @@ class Call(c.Handle):
                               seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
                               first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
                               fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
-                              learn_at=c.text("learn_at", learn_at))
+                              learn_at=c.text("learn_at", learn_at), chunk_values=c.number("chunk_values", chunk_values))
         array, keep = layer_array(layers)
         handle = ctypes.c_void_p()
         check(library.globalq_call_create(workers.handle, kind, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
@@ -284,12 +284,13 @@ class Mean(Call):
     measure_errors  report() includes the rounding error; costs one more pass over the values
     learn_at        steps at which "alq" and "amq" learn the levels of each layer from the vectors of all workers; None: the steps of the
                     paper, "100,2000,every 10000". A call whose first step is after one of these learns in its first step
+    chunk_values    values sent at a time; 0: chosen by globalq
     """
 
     def __init__(self, workers, operator="float32", *, schedule=None, seed=0, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, non_finite="propagate", measure_errors=False, learn_at=None):
+                 model_layers=0, non_finite="propagate", measure_errors=False, learn_at=None, chunk_values=0):
         super().__init__(workers, 0, operator, schedule, seed, non_finite, measure_errors, layers, warm_up, first_layer, model_layers,
-                         learn_at)
+                         learn_at, chunk_values)
 
     def __call__(self, x, step, out=None):
         """Averages x, or each vector of a list, in place or into out; returns the result. Use each step once. A list of k vectors without

@@ -64,7 +64,7 @@ class Messages(Sized):
 class Settings(Sized):
     _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("schedule", c_char_p), ("seed", c_uint64), ("warm_up", c_uint64),
                 ("first_layer", c_uint64), ("model_layers", c_uint64), ("fail_on_non_finite", c_int), ("measure_errors", c_int),
-                ("learn_at", c_char_p)]
+                ("learn_at", c_char_p), ("chunk_values", c_uint64)]
 
 
 class Layer(ctypes.Structure):
@@ -98,6 +98,16 @@ class ChooserSettings(Sized):
     _fields_ = [("size", c_size_t), ("rule", c_char_p), ("reference", c_char_p), ("alpha", c_double), ("candidates", c_char_p)]
 
 
+class AdviceSettings(Sized):
+    _fields_ = [("size", c_size_t), ("max_error", c_double), ("max_bound", c_double), ("operators", c_char_p), ("bandwidth", c_double),
+                ("latency", c_double), ("count", c_int)]
+
+
+class Advice(Sized):
+    _fields_ = [("size", c_size_t), ("operator_name", c_char_p), ("schedule", c_char_p), ("chunk_values", c_uint64),
+                ("seconds", c_double), ("float32_seconds", c_double), ("error", c_double), ("text", c_char_p), ("json", c_char_p)]
+
+
 FUNCTIONS = {
     "globalq_version": (c_char_p,),
     "globalq_interface": (c_int,),
@@ -126,6 +136,7 @@ FUNCTIONS = {
     "globalq_chooser_choose": (c_int, c_void_p, c_uint64, POINTER(c_int)),
     "globalq_chooser_operator": (c_char_p, c_void_p, c_size_t),
     "globalq_chooser_destroy": (None, c_void_p),
+    "globalq_advise": (c_int, c_void_p, POINTER(AdviceSettings), POINTER(Layer), c_size_t, POINTER(Vector), POINTER(Advice)),
 }
 
 

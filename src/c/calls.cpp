@@ -181,9 +181,12 @@ std::unique_ptr<globalq_call> make(globalq_workers& w, globalq_kind kind, global
   bool const errors = s.measure_errors != 0;
   gq::options const o{
       .seed = s.seed,
-      .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate};
+      .non_finite = s.fail_on_non_finite != 0 ? gq::non_finite::error : gq::non_finite::propagate,
+      .chunk_values = s.chunk_values};
   if (kind != GLOBALQ_MEAN && (!layers.empty() || s.schedule != nullptr))
     refuse(operation, "calls of shards take no layers and no schedule", "leave both NULL");
+  if (kind != GLOBALQ_MEAN && s.chunk_values != 0)
+    refuse(operation, "calls of shards have no chunks", "set chunk_values to 0");
   if (kind != GLOBALQ_MEAN && !usual.asked.only_quantizes())
     refuse(
         operation,

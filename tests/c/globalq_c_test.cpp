@@ -20,6 +20,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -1006,6 +1007,102 @@ TEST(C, what_cannot_work_is_refused_with_a_sentence) {
   m.size = sizeof m;
   EXPECT_EQ(globalq_messages_create(&m, 0, 1, &w), GLOBALQ_CONFIGURATION);
   EXPECT_THAT(globalq_error(), HasSubstr("a function is NULL"));
+}
+
+TEST(C, advice_is_the_same_on_all_workers_and_about_networks_that_are_not_here) {
+  globalq_advice_settings s{};
+  s.size = sizeof s;
+  s.operators = "cgx:4 global-uniform:8";
+  std::uint64_t const shape[] = {100, 100};
+  globalq_layer const layers[] = {{"a", shape, 2, GLOBALQ_FLOAT32, nullptr},
+                                  {"b", shape, 1, GLOBALQ_FLOAT32, nullptr}};
+  std::array<std::string, 2> texts;
+  auto const [ended, text] = run(way::messages, 2, [&](globalq_workers* w) {
+    int const rank = globalq_rank(w);
+    globalq_advice a{};
+    a.size = sizeof a;
+    globalq_status const status =
+        globalq_advise(w, &s, rank == 0 ? layers : nullptr, rank == 0 ? 2 : 0, nullptr, &a);
+    if (status != GLOBALQ_OK) return status;
+    texts[static_cast<std::size_t>(rank)] = a.text;
+    EXPECT_THAT(a.json, HasSubstr("\"values\": 10100, \"layers\": 2"));
+    EXPECT_EQ(globalq_advise(w, &s, nullptr, 0, nullptr, &a), GLOBALQ_CONFIGURATION);
+    EXPECT_THAT(globalq_error(), HasSubstr("there are no layers"));
+    return GLOBALQ_OK;
+  });
+  EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  EXPECT_EQ(texts[0], texts[1]);
+
+  s.count = 16;
+  s.bandwidth = 1.25e8;
+  std::vector<double> const gradient(100'000, 0.5);  // exact, in any type
+  globalq_vector const v{gradient.data(), nullptr, gradient.size(), GLOBALQ_FLOAT64};
+  globalq_advice a{};
+  a.size = sizeof a;
+  ASSERT_EQ(globalq_advise(nullptr, &s, nullptr, 0, &v, &a), GLOBALQ_OK) << globalq_error();
+  EXPECT_STREQ(a.operator_name, "cgx:4");
+  EXPECT_EQ(a.error, 0);
+  EXPECT_GT(a.float32_seconds, 3 * a.seconds);
+  EXPECT_THAT(a.text, HasSubstr(std::string("Use cgx:4 on schedule ") + a.schedule));
+}
+
+TEST(C, advice_refuses_wrong_arguments) {
+  globalq_advice_settings s{};
+  globalq_advice a{};
+  std::uint64_t const shape[] = {100, std::uint64_t{1} << 62};
+  globalq_layer layer{"a", shape, 1, GLOBALQ_FLOAT32, nullptr};
+  auto const refused = [&](globalq_layer const* layers, std::size_t count,
+                           globalq_vector const* v = nullptr) {
+    EXPECT_EQ(globalq_advise(nullptr, &s, layers, count, v, &a), GLOBALQ_CONFIGURATION);
+    return std::string(globalq_error());
+  };
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("settings->size is 0"));
+  s.size = sizeof s;
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("advice->size is 0"));
+  a.size = sizeof a;
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("0 threads as workers"));
+  s.count = 4;
+  s.bandwidth = -1;
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("a rate is -1"));
+  s.bandwidth = 1e9;
+  EXPECT_THAT(refused(nullptr, 1), HasSubstr("layers is NULL"));
+  EXPECT_THAT(refused(nullptr, 0), HasSubstr("there are no layers"));
+  globalq_vector const nowhere{nullptr, nullptr, 5, GLOBALQ_FLOAT32};
+  EXPECT_THAT(refused(nullptr, 0, &nowhere), HasSubstr("5 values of a gradient at NULL"));
+  s.operators = "cgx:99";
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("cgx:99"));
+  s.operators = nullptr;
+  layer.dimensions = 2;  // an overflow
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("give 1 to 2^40"));
+  layer.name = nullptr;
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("name of a layer is NULL"));
+  EXPECT_EQ(globalq_advise(nullptr, nullptr, &layer, 1, nullptr, &a), GLOBALQ_CONFIGURATION);
+  EXPECT_EQ(globalq_advise(nullptr, &s, &layer, 1, nullptr, nullptr), GLOBALQ_CONFIGURATION);
+}
+
+TEST(C, chunks_change_no_bit_and_are_not_for_shards) {
+  std::vector<float> results[2];
+  for (std::uint64_t const chunk : {0, 512}) {
+    auto const [ended, text] = run(way::threads, 2, [&](globalq_workers* w) {
+      globalq_settings s = settings_of("cgx:4");
+      s.chunk_values = chunk;
+      call_handle mean;
+      if (auto const made = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call)) return made;
+      auto x = values(5003, globalq_rank(w));
+      globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+      if (auto const status = globalq_call_run(mean.call, &v, 1, 0)) return status;
+      if (globalq_rank(w) == 0) results[chunk != 0] = x;
+      if (chunk != 0) {
+        call_handle refused;
+        EXPECT_EQ(globalq_call_create(w, GLOBALQ_ALL_GATHER, &s, nullptr, 0, &refused.call),
+                  GLOBALQ_CONFIGURATION);
+        EXPECT_THAT(globalq_error(), HasSubstr("leave chunk_values 0"));
+      }
+      return GLOBALQ_OK;
+    });
+    EXPECT_EQ(ended, GLOBALQ_OK) << text;
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST(C, a_killed_process_is_an_error_of_the_other) {
