@@ -47,7 +47,7 @@ std::vector<double> slowest(T& t, std::vector<double> mine) {
     std::vector<double> own, all;
   };
   std::size_t const n = static_cast<std::size_t>(t.size()), count = mine.size();
-  auto const memory = std::make_shared<numbers>(std::move(mine), std::vector<double>(n * count));
+  auto const memory = std::make_shared<numbers>(numbers{std::move(mine), std::vector<double>(n * count)});
   transport::keeping(t, memory, [&] {
     transport::allgather(t, std::as_bytes(std::span(memory->own)),
                          std::as_writable_bytes(std::span(memory->all)));
