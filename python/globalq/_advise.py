@@ -16,10 +16,10 @@ Advice = namedtuple("Advice", "operator schedule chunk_values seconds float32_se
 Advice.__doc__ = """What to use for the mean of a gradient.
 
 operator, schedule, chunk_values  for Mean
-seconds           of a step, predicted
-float32_seconds   of a step with float32, predicted
+seconds           predicted time of a step
+float32_seconds   predicted time of a step with float32
 error             squared error of the mean, relative to its squared norm, measured
-text              a report for people: all operators, why not the others, lines of C++ and Python
+text              report: all operators, why the others were not chosen, lines of C++ and Python
 report            the same as a dict
 """
 
@@ -29,14 +29,14 @@ def advise(workers, layers=(), gradient=None, *, max_error=0.1, max_bound=float(
 
         globalq.advise(16, [1000000, 4096], bandwidth=10e9 / 8).operator
 
-    workers    of this job: all of them call it, and get the advice of worker 0, whose arguments count. Or a number: so many threads measure
-               this machine, unless a bandwidth is given
-    layers     lengths, or pairs (name, length); empty: one, of the length of the gradient
-    gradient   values of all layers, one after the other, on which errors are measured; None: normal values
+    workers    of this job: all of them call it and receive the advice of worker 0, whose arguments are used. Or a number: that many
+               threads measure this machine, unless a bandwidth is given
+    layers     lengths, or pairs (name, length); empty: one layer with the length of the gradient
+    gradient   one worker's values of all layers, concatenated, to measure errors on; None: normal values
     max_error  largest squared error of the mean, relative to its squared norm
     max_bound  largest bound on that error, theta of plan()
-    operators  names to compare; empty: a list of globalq's own
-    bandwidth  of a network that is not here: bytes per second that each worker sends
+    operators  names to compare; empty: a default list
+    bandwidth  of the network to predict for, in bytes per second and worker; None: measure
     latency    with a bandwidth: seconds until a short message arrives
     """
     alone = isinstance(workers, int)
@@ -110,7 +110,7 @@ def main(arguments):
     parser.add_argument("--gradients", help="the gradient of one worker, all layers in their order: .npy, or raw float32")
     parser.add_argument("--workers", type=int, help="number of workers; threads of this process unless a bandwidth is given; default: 4")
     parser.add_argument("--bandwidth", type=quotient,
-                        help="of a network that is not here: bytes per second that each worker sends, as 10e9/8")
+                        help="of the network to predict for: bytes per second and worker, as 10e9/8")
     parser.add_argument("--latency", type=float, default=20e-6, help="with a bandwidth: seconds until a short message arrives")
     parser.add_argument("--max-error", type=float, default=0.1, help="largest squared error of the mean, relative to its squared norm")
     parser.add_argument("--max-bound", type=float, default=float("inf"), help="largest bound on that error (theta of the plan)")

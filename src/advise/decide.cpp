@@ -18,7 +18,7 @@ using model::detail::short_text;
 using model::detail::time_text;
 
 constexpr char const* schedules[] = {"ring", "tree", "sra", "allgather"};
-/// Predictions are off by more than this; nearer ones count as equal.
+/// Predictions closer than this ratio count as equal, because they are not more accurate.
 constexpr double least_gain = 1.05;
 
 /// An operator on a schedule.
@@ -28,8 +28,8 @@ struct candidate {
   double error, bound;
 };
 
-/// A chunk of a quarter or of four times the library's own size, where it is predicted to pay: on networks that are given, since
-/// libraries move messages of other sizes than the measured one at other speeds.
+/// Tries a quarter and four times the default chunk size, on given networks only: calibration measures one message size, and
+/// the speed of real networks depends on the size.
 void choose_chunk(candidate& c, model::operator_model const& op, costs const& with, std::uint64_t length) {
   gq::schedule::any const schedule{std::string_view(c.schedule)};
   int const n = with.net.workers();
@@ -47,7 +47,7 @@ void choose_chunk(candidate& c, model::operator_model const& op, costs const& wi
   }
 }
 
-/// The cause in a refusal of a plan, which begins with operation, operator, schedule and workers.
+/// The part of a plan's refusal after operation, operator, schedule and workers.
 std::string cause_of(std::string_view refusal) {
   constexpr std::string_view start = " workers: ";
   std::size_t const at = refusal.find(start);
@@ -59,8 +59,8 @@ std::string times_text(double x) {
   return (x < 1000 ? short_text(x) : std::to_string(std::llround(x))) + " times";
 }
 
-/// An operator on the schedule that is fastest among those on which it is accurate enough, else on the most accurate one.
-/// @param worth  seconds up to which chunks are worth a search
+/// An operator on its fastest schedule that is accurate enough; if there is none, on its most accurate schedule.
+/// @param worth  chunk sizes are tried only for operators that take at most this many seconds
 row row_of(request const& asked, costs const& with, std::size_t number, error_of const& error, double worth) {
   model::operator_model const& op = with.operators[number];
   std::uint64_t length = 0, longest = 0;
@@ -84,7 +84,7 @@ row row_of(request const& asked, costs const& with, std::size_t number, error_of
     gq::plan const plan = plan_of(length);
     if (!plan.fits && refusal.empty())
       refusal = "cannot run on schedule " + std::string(name) + ": " + cause_of(plan.refusal);
-    // no simulation of what takes longer for its bytes alone
+    // skip the simulation if sending the bytes alone takes longer than the best so far
     if (!plan.fits || (best && static_cast<double>(plan.bytes_sent) / rate > best->found.time.seconds))
       continue;
     candidate c{model::predict(with.net, op, schedule, length, with.shape), name, 0, 0};
@@ -126,7 +126,7 @@ row row_of(request const& asked, costs const& with, std::size_t number, error_of
   return r;
 }
 
-/// The sentence of an operator that could be used; its `why` has the largest part of its time, and where it cannot run.
+/// Why a usable operator was not chosen; r.why holds the largest part of its time, and the schedules that it cannot run on.
 std::string why_not(row const& r, row const& chosen) {
   double const times = r.seconds / chosen.seconds;
   if (times > least_gain)
@@ -142,42 +142,42 @@ void check(request const& asked) {
   auto const refuse = [](std::string const& what, std::string const& remedy) {
     throw gq::configuration_error("globalq: advise: " + what + "; " + remedy);
   };
-  if (asked.layers.empty()) refuse("there are no layers", "give their lengths, or a gradient");
+  if (asked.layers.empty()) refuse("there are no layers", "pass their lengths, or a gradient");
   std::uint64_t length = 0;
   for (layer const& l : asked.layers) {
     if (l.length == 0 || l.length > std::uint64_t{1} << 40)
-      refuse("layer " + l.name + " has " + std::to_string(l.length) + " values", "give 1 to 2^40");
+      refuse("layer " + l.name + " has " + std::to_string(l.length) + " values", "use 1 to 2^40");
     length += l.length;
   }
   if (length > std::uint64_t{1} << 40)
-    refuse("the layers have " + std::to_string(length) + " values", "give at most 2^40");
+    refuse("the layers have " + std::to_string(length) + " values", "use at most 2^40");
   if (!asked.gradient.empty() && asked.gradient.size() != length)
     refuse("the gradient has " + std::to_string(asked.gradient.size()) + " values and the layers have " +
                std::to_string(length),
-           "give the layers of this gradient, or no layers");
+           "pass the layers of this gradient, or no layers");
   bool zero = true;
   for (std::size_t i = 0; i < asked.gradient.size(); ++i) {
     if (!std::isfinite(asked.gradient[i]))
       refuse("value " + std::to_string(i) + " of the gradient is not finite",
-             "give the gradient of another step");
+             "pass the gradient of another step");
     zero = zero && asked.gradient[i] == 0;
   }
-  if (zero && !asked.gradient.empty()) refuse("the gradient is zero", "give the gradient of another step");
+  if (zero && !asked.gradient.empty()) refuse("the gradient is zero", "pass the gradient of another step");
   if (!(asked.max_error > 0))
-    refuse("max_error is " + short_text(asked.max_error), "give a number above 0, such as 0.1");
+    refuse("max_error is " + short_text(asked.max_error), "use a number above 0, such as 0.1");
   if (!(asked.max_bound > 0))
-    refuse("max_bound is " + short_text(asked.max_bound), "give a number above 0, such as 1");
+    refuse("max_bound is " + short_text(asked.max_bound), "use a number above 0, such as 1");
   if (asked.network) {
     asked.network->check();
     if (int const n = asked.network->workers(); n < 2 || n > 1024)
-      refuse(std::to_string(n) + " workers", "give 2 to 1024");
+      refuse(std::to_string(n) + " workers", "use 2 to 1024");
   }
 }
 
 advice decide(request const& asked, costs const& found, error_of const& error) {
   check(asked);
   if (found.operators.empty() || !found.operators.front().facts.plain)
-    throw gq::configuration_error("globalq: advise: the first operator is not float32; give its costs first");
+    throw gq::configuration_error("globalq: advise: the first operator is not float32; pass its costs first");
   advice a;
   a.asked = asked;
   a.net = found.net;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief advise: measures a network, operators and errors, and gives all workers the answer of worker 0.
+/// @brief advise: measures network, operators and errors, and broadcasts the answer of worker 0.
 
 #include "advise.hpp"
 
@@ -44,11 +44,11 @@ gq::any_quantizer operator_of(std::string const& name) {
     throw gq::configuration_error(
         "globalq: advise: operator \"" + name +
         "\" clips or learns levels, so its error depends on more than one gradient; "
-        "leave it out, or give levels");
+        "leave it out, or specify levels");
   return gq::named::operator_of(asked);
 }
 
-/// float32 and the operators of a request, each once.
+/// float32 and the operators of a request, without duplicates.
 std::vector<std::string> names_of(request const& asked) {
   std::vector<std::string> names{"float32"};
   auto const add = [&](std::string_view name) {
@@ -63,7 +63,7 @@ std::vector<std::string> names_of(request const& asked) {
   return names;
 }
 
-/// The text that make() returns at worker 0, on every worker.
+/// Broadcasts the text that make() returns on worker 0.
 template <class F>
 std::string text_of_root(transport::endpoint& workers, F const& make) {
   struct memory {
@@ -82,12 +82,11 @@ std::string text_of_root(transport::endpoint& workers, F const& make) {
   });
 }
 
-/// The values whose errors are measured: the same part of each layer, from its middle.
+/// The values to measure errors on: at most the same number from the middle of each layer.
 struct sample {
   std::vector<float> values;
   std::vector<std::uint64_t> lengths;
-  std::vector<double>
-      weights;  ///< of a squared error, by layer: values of the layer over those of the sample
+  std::vector<double> weights;  ///< per layer: its length divided by its sampled length
 
   explicit sample(request const& asked) {
     constexpr std::uint64_t most_values = std::uint64_t{1} << 18;
@@ -113,7 +112,7 @@ struct sample {
     }
   }
 
-  /// ||y - values||^2, or ||values||^2 where y is empty.
+  /// ||y - values||^2, or ||values||^2 if y is empty.
   double squares(std::span<float const> y) const {
     double all = 0;
     std::size_t i = 0;
@@ -129,7 +128,7 @@ struct sample {
   }
 };
 
-/// Averages the sample over @p workers threads, all of which have it.
+/// Relative squared error of averaging the sample over @p workers threads, all with the same values.
 double error_of_mean(sample const& of, int workers, gq::any_quantizer const& op, std::string_view schedule) {
   transport::threads cluster{workers};
   double error = 0;
@@ -213,7 +212,7 @@ error_of measured_errors(request const& asked, costs const& found) {
     gq::any_quantizer const op = operator_of(operators[number].name);
     double const error = error_of_mean(*values, some, op, schedule);
     if (some == all) return error;
-    // threads stand for some of the workers: the bound says how errors grow with their number
+    // scale the error of fewer workers as the bound grows with their number
     gq::schedule::any const way{schedule};
     std::uint64_t const length = values->values.size();
     double const here = gq::plan_for(op, way, some, length).theta,
@@ -229,7 +228,7 @@ answer advise(transport::endpoint& workers, std::function<request(int)> const& a
     check(asked);
     if (!asked.network && workers.size() < 2)
       throw gq::configuration_error(
-          "globalq: advise: one worker has nobody to average with; start more workers, or describe a network "
+          "globalq: advise: there is only one worker; start more workers, or describe a network "
           "by workers, bandwidth and latency");
     std::string text = asked.network ? "given" : "measured";
     for (std::string const& name : names_of(asked)) text.append(" ").append(name);
@@ -275,7 +274,7 @@ answer advise_here(int workers, request const& asked) {
   if (!asked.network && (workers < 2 || workers > 64))
     throw gq::configuration_error(
         "globalq: advise: " + std::to_string(workers) +
-        " threads as workers; give 2 to 64, or bandwidth and latency of a network of more workers");
+        " threads as workers; use 2 to 64, or give bandwidth and latency of a network of more workers");
   transport::threads cluster{asked.network ? 1 : workers};
   answer found;
   cluster.run([&](transport::threads::endpoint& self) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief advise: which calls to time before a choice is final, and what follows from their times.
+/// @brief advise: plans and evaluates the timed calls that confirm a choice.
 
 #include "advise.hpp"
 
@@ -12,14 +12,14 @@ namespace {
 
 using gq::model::detail::time_text;
 
-/// Chunks must be this many times as fast as those of the library.
+/// A chunk size must be this many times as fast as the default to be selected.
 constexpr double least_gain_of_chunks = 1.1;
 
 trial const* fastest_of(std::vector<trial> const& all, std::string const& name) {
   trial const* best = nullptr;
   for (trial const& t : all) {
     if (t.name != name) continue;
-    // the first one has the chunks of the library
+    // the first trial has the default chunk size
     if (best == nullptr || t.seconds * (best->chunk_values == 0 ? least_gain_of_chunks : 1) < best->seconds)
       best = &t;
   }
@@ -44,7 +44,7 @@ void plan_trials(advice& a, costs const& found) {
   gq::schedule::any const schedule{std::string_view(use.schedule)};
   std::uint64_t const usual = gq::detail::chunk_of(
       op->facts, gq::detail::resolve(op->facts, schedule.facts(n), n), 0, found.shape.chunk_bytes);
-  // larger chunks than the parts of a vector are the parts
+  // chunks that exceed the segments of the vector change nothing
   for (std::uint64_t const chunk : {usual / 4, usual, usual * 4})
     if (chunk != 0 && chunk != usual &&
         std::min(chunk, usual) < a.tried_values / static_cast<std::uint64_t>(schedule.parts(n)))

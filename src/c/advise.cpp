@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief c: which operator, schedule and chunks to use.
+/// @brief c: globalq_advise().
 
 #include "handles.hpp"
 
@@ -16,12 +16,12 @@ namespace {
 
 constexpr char const* operation = "globalq_advise";
 
-/// What the texts of a thread's last advice point to.
+/// Owns the texts of the last advice of each thread.
 thread_local globalq_advisor::answer last_answer;
 
 std::vector<float> values_of(globalq_vector const& v) {
   if (v.length != 0 && v.input == nullptr)
-    refuse(operation, std::to_string(v.length) + " values of a gradient at NULL", "give input");
+    refuse(operation, std::to_string(v.length) + " values of a gradient at NULL", "pass input");
   std::vector<float> values;
   with_type(operation, v.type, [&]<class T>(T) {
     for (T const x : std::span(static_cast<T const*>(v.input), static_cast<std::size_t>(v.length)))

@@ -286,12 +286,12 @@ TEST(Advise, refuses_requests_that_make_no_sense) {
   EXPECT_THAT(refused([](auto& r) { r.gradient.assign(10, NAN); }),
               HasSubstr("value 0 of the gradient is not finite"));
   EXPECT_THAT(refused([](auto& r) { r.max_error = -1; }),
-              HasSubstr("max_error is -1; give a number above 0"));
+              HasSubstr("max_error is -1; use a number above 0"));
   EXPECT_THAT(refused([](auto& r) { r.max_bound = NAN; }), HasSubstr("max_bound is nan"));
   EXPECT_THAT(refused([](auto& r) { r.network = model::network::uniform(1, 0, 1); }),
-              HasSubstr("1 workers; give 2 to"));
+              HasSubstr("1 workers; use 2 to"));
   EXPECT_THAT(refusal([] { advisor::advise_here(1, request_of(10)); }),
-              HasSubstr("1 threads as workers; give 2 to 64"));
+              HasSubstr("1 threads as workers; use 2 to 64"));
   advisor::request r = request_of(10);
   r.operators = {"alq:3"};
   EXPECT_THAT(refusal([&] { advisor::advise_here(2, r); }), HasSubstr("\"alq:3\" clips or learns levels"));

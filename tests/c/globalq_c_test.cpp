@@ -1073,7 +1073,7 @@ TEST(C, advice_refuses_wrong_arguments) {
   EXPECT_THAT(refused(&layer, 1), HasSubstr("cgx:99"));
   s.operators = nullptr;
   layer.dimensions = 2;  // an overflow
-  EXPECT_THAT(refused(&layer, 1), HasSubstr("give 1 to 2^40"));
+  EXPECT_THAT(refused(&layer, 1), HasSubstr("use 1 to 2^40"));
   layer.name = nullptr;
   EXPECT_THAT(refused(&layer, 1), HasSubstr("name of a layer is NULL"));
   EXPECT_EQ(globalq_advise(nullptr, nullptr, &layer, 1, nullptr, &a), GLOBALQ_CONFIGURATION);

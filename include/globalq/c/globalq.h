@@ -341,36 +341,36 @@ GLOBALQ_C void globalq_chooser_destroy(globalq_chooser* chooser);
  * @name Advice
  * @{ */
 
-/** What to give advice for; zero and NULL select defaults. */
+/** Input of globalq_advise(); zero and NULL select defaults. */
 typedef struct globalq_advice_settings {
   size_t size;           /**< sizeof(globalq_advice_settings), set by the caller */
   double max_error;      /**< largest squared error of the mean, relative to its squared norm; 0: 0.1 */
   double max_bound;      /**< largest bound on that error, theta of globalq_plan; 0: any */
-  char const* operators; /**< names to compare, separated by spaces; NULL: a list of globalq's own */
-  double bandwidth; /**< bytes per second that each worker of another network sends; 0: measure this one */
+  char const* operators; /**< names to compare, separated by spaces; NULL: a default list */
+  double bandwidth; /**< of the network to predict for, in bytes per second and worker; 0: measure the network of the workers */
   double latency;   /**< with a bandwidth: seconds until a short message arrives; 0: 20e-6 */
-  int count; /**< workers of that network; without workers and bandwidth: threads that measure this machine */
+  int count; /**< number of workers if `workers` is NULL: of that network, or of threads on this machine if bandwidth is 0 */
 } globalq_advice_settings;
 
-/** What to use. The texts are valid until the next advice in this thread. */
+/** The recommendation. Texts are valid until the next call in the same thread. */
 typedef struct globalq_advice {
   size_t size; /**< sizeof(globalq_advice), set by the caller */
   char const* operator_name;
   char const* schedule;
-  uint64_t chunk_values;  /**< for globalq_settings; 0: the default is as fast */
-  double seconds;         /**< of a step with this operator, predicted */
-  double float32_seconds; /**< of a step with float32, predicted */
+  uint64_t chunk_values;  /**< for globalq_settings; 0: use the default */
+  double seconds;         /**< predicted time of a step with this operator */
+  double float32_seconds; /**< predicted time of a step with float32 */
   double error;           /**< relative squared error of the mean, measured */
-  char const* text; /**< a report for people: all operators, why not the others, lines of C++ and Python */
+  char const* text; /**< report: all operators, why the others were not chosen, lines of C++ and Python */
   char const* json; /**< the same as one JSON object */
 } globalq_advice;
 
-/** Measures machine and network and chooses operator, schedule and chunks for the mean of all layers in one call.
+/** Measures machine and network, and recommends operator, schedule and chunk size for averaging all layers in one call.
  *
- * All workers call it, and get the advice of worker 0, whose arguments count.
- * @param workers   NULL: advises for settings->count workers, alone
- * @param layers    names and shapes; NULL: one, of the length of the gradient
- * @param gradient  values of all layers, one after the other, on which errors are measured; NULL: normal values */
+ * All workers call it and receive the advice of worker 0, whose arguments are used.
+ * @param workers   NULL: advises for settings->count workers in this process
+ * @param layers    names and shapes; NULL: one layer with the length of the gradient
+ * @param gradient  one worker's values of all layers, concatenated, to measure errors on; NULL: normal values */
 GLOBALQ_C globalq_status globalq_advise(globalq_workers* workers, globalq_advice_settings const* settings,
                                         globalq_layer const* layers, size_t count,
                                         globalq_vector const* gradient, globalq_advice* advice);

@@ -51,7 +51,7 @@ void add_options(CLI::App& app, settings& s) {
   app.add_option("--workers", s.workers,
                  "number of workers; threads of this process unless a bandwidth is given");
   app.add_option("--bandwidth", s.bandwidth,
-                 "of a network that is not here: bytes per second that each worker sends, as 10e9/8");
+                 "of the network to predict for: bytes per second and worker, as 10e9/8");
   app.add_option("--latency", s.latency, "with a bandwidth: seconds until a short message arrives")
       ->capture_default_str();
   app.add_option("--max-error", s.max_error,
