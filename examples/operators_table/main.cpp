@@ -207,7 +207,7 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
   out += std::to_string(workers) + " workers, " + std::to_string(length) + R"( float32 values each.
 
 - *bits*: of a value on the wire, scales and header included; measured on normal values where frames differ in length.
-- *reduce*: on the schedule in bold, the one that the operator is meant for; the other schedules fit, too.
+- *reduce*: on the schedule in bold, for which the operator was designed; the other schedules fit, too.
 - *norm*: with a tail of float32 a short last bucket (here 96 values) is not quantized; any operator with buckets takes
   `tail=float32`.
 - *levels*: those of `alq` and `amq` are given here; without them they are learned while running.
@@ -219,8 +219,8 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
          std::to_string(calls) +
          R"( calls as a share of that bound, on normal values, on heavy
   tails (Student's t, three degrees of freedom), and on sparse vectors (one value in 64, normal, is not zero). In
-  parentheses, where there is no bound: what theta would be. With an absolute step all of the bound is used whatever the
-  values are; what differs from 100 % is chance, of one shift a call and worker.
+  parentheses, where there is no bound: what theta would be. With an absolute step the variance equals the bound for any
+  values; it differs from 100 % here only because each call and worker draws a single shift.
 
 )";
   out += cells({"operator", "levels", "norm", "rounding", "bits", "wire", "reduce", "schedules", "omega",
@@ -232,7 +232,7 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
 ## What they are
 
 Bounds on omega, with D values under one scale, s levels above zero, r the largest ratio of neighboring levels, and
-c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2); see @ref theory. *Errata* are what a reader of the papers would trip over.
+c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2); see @ref theory. *Errata* are mistakes in the papers' printed text.
 
 )";
   for (gq::named::entry const& each : gq::named::operators()) {
