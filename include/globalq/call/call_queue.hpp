@@ -59,7 +59,7 @@ struct queue_progress {
 }  // namespace detail
 
 /// @brief Handle of a started call. It may be copied and may outlive its queue (the queue's destructor waits for all
-/// calls). An error that nobody waited for is written to std::cerr when the queue and all handles of its calls are
+/// calls). An error that no wait has thrown is written to std::cerr when the queue and all handles of its calls are
 /// destroyed.
 class started_call {
  public:
@@ -149,7 +149,7 @@ class call_queue {
   }
 
   /// As settle(), then reports errors.
-  /// @throws the exception of the earliest failed call that nobody has waited for
+  /// @throws the exception of the earliest failed call, if no wait has thrown it
   void wait() {
     std::unique_lock lock(progress_->mutex);
     settle(lock);

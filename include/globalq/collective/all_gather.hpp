@@ -27,7 +27,7 @@ namespace GLOBALQ_ABI {
 /// @throws configuration_error at construction, before any communication, if the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 /// @source Markov 2024 (thesis), chapter 5 (QSDP): quantized weights before each AllGather
-/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a stream transport; deduced
 template <class Place = Kokkos::HostSpace>
 class all_gather : public detail::collective<Place> {
   using base = detail::collective<Place>;

@@ -16,9 +16,9 @@ namespace GLOBALQ_ABI {
 /// gq::allreduce_mean mean{workers, op, gq::schedule::ring{}, {.seed = 42}};
 /// mean(gradient, step);
 /// @endcode
-/// Over a transport of a stream (transport::nccl, transport::staged) a call only enqueues work, vectors are views in
-/// the memory of its space, and the next call or wait() throws errors.
-/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
+/// Over a stream transport (transport::nccl, transport::staged) a call only enqueues work, vectors are in memory of its
+/// execution space, and the next call or wait() throws errors.
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a stream transport; deduced
 /// @throws configuration_error at construction, before any communication, if the parts do not fit together
 /// @determinism  bit-identical on all workers; independent of threads, execution space and chunks
 template <class Place = Kokkos::HostSpace>
@@ -47,9 +47,9 @@ class allreduce_mean : public detail::collective<Place> {
   /// Each vector has its own norm, and no bucket spans two vectors. Vector k draws the random bits of step + k, so the
   /// next unused step is step + group.size(). Over allgather, and where codes are added as integers, results equal
   /// those of single calls with these steps, if norms are norms of buckets or maxima. Elsewhere workers add in another
-  /// order, and only the distribution is the same. Random bits do not depend on the other vectors of a group. Two
-  /// things do: the sign of a zero in a vector of zeros; and the scales of quantized float64 vectors if one of them has
-  /// values above 2^900 (they are then in units of 2^128). Vectors may have different types.
+  /// order, and only the distribution is the same. The random bits of a vector do not depend on the other vectors. Two
+  /// properties of its result may: the sign of a zero in a vector of zeros, and the scale of a quantized float64 vector
+  /// if one of them has values above 2^900 (scales are then in units of 2^128). Vectors may have different types.
   /// @param group  the same lengths and types in the same order on all workers
   /// @throws configuration_error over schedule::native
   template <class Step = detail::missing_step>

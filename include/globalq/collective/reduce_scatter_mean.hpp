@@ -11,12 +11,13 @@ namespace GLOBALQ_ABI {
 /// @brief Averages vectors over the workers of a transport; worker r receives values shard(length, r) of the mean.
 ///
 /// Each worker encodes the shards of all others and adds the frames of its own shard in rank order. The bits are those
-/// of allreduce_mean over schedule::allgather, but a worker sends (n-1)/n of a frame. One rounding, no headroom.
+/// of allreduce_mean over schedule::allgather, but a worker sends only (n-1)/n of a frame. Each
+/// value is rounded once, and codes need no headroom.
 ///
 /// Workers may form nodes, as with schedule::hierarchical: each node sends its sum of a shard to the shard's owner, so
-/// nodes of g workers exchange 1/g of the bytes. The operator's reduce adds within a node, with headroom for the
-/// largest node; requantizing is a second rounding. Shards do not depend on nodes. Neither do the results if codes are
-/// added as integers, random_shift is not used and the number of levels is the same. A single node, and nodes of one
+/// nodes of g workers exchange 1/g of the bytes. The reduce operator adds within a node, with headroom for the
+/// largest node; requantizing rounds a second time. Nodes do not change shards. They do not change results either if
+/// codes are added as integers, random_shift is not used and the number of levels is the same. A single node, and nodes of one
 /// worker each, are the same as no nodes.
 ///
 /// @code
@@ -26,7 +27,7 @@ namespace GLOBALQ_ABI {
 /// gq::reduce_scatter_mean by_nodes{workers, op, gq::schedule::hierarchical<>{8}, {.seed = 42}};
 /// @endcode
 /// If a result exceeds the range of its type, only the worker that owns the shard detects it.
-/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a transport of a stream; deduced
+/// @tparam Place  where vectors are: Kokkos::HostSpace, or the execution space of a stream transport; deduced
 /// @throws configuration_error at construction, before any communication, if the parts do not fit together
 /// @determinism  independent of threads, execution space and chunks
 template <class Place = Kokkos::HostSpace>

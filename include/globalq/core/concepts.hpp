@@ -8,8 +8,8 @@
 /// kernels supply the loop, the vectorization and the memory traffic. Transport and Schedule have their own headers.
 /// A quantizer also requires levels, rounding and wire to be Named and Described, and the rounding to be SaysUnbiased.
 ///
-/// The library uses no other members than these: below each kind stand its optional members. docs/extending.md has an
-/// example of each.
+/// The library uses no other members than these; the optional members of each kind follow its concept.
+/// docs/extending.md has an example of each kind.
 
 #include "arithmetic.hpp"
 
@@ -65,7 +65,7 @@ struct neighbors {
   std::uint32_t threshold;
 };
 
-/// Maps magnitudes to codes and back: t = |x| * extent / unit in [0, extent()], code in [0, max_code()].
+/// Maps magnitudes to codes and back: t = |x| * extent / scale in [0, extent()], code in [0, max_code()].
 ///
 /// Levels rise or fall with their codes. @c locate must be exact: given t, the bias is at most 2^-32 of the gap.
 template <class L>

@@ -193,7 +193,8 @@ quantizer<norm::local<infinity>, levels::uniform<>, rounding::random_shift<Shift
 /// @brief The grid of QSDP's theory: one absolute step size for all workers and calls.
 ///
 /// If any worker has a magnitude above @p unit, all workers throw. Codes can be added.
-/// @param unit  delta times the number of levels
+/// @param unit    the scale: delta times the number of levels
+/// @param levels  s; 0: as many as fit
 template <int Bits = 8, bool ShiftBack = true, WireFormat Wire = wire_of<Bits>>
 quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wire> qsdp_grid(
     double unit, std::uint32_t levels = 0, Wire wire = {}) {
@@ -276,7 +277,7 @@ quantizer<norm::local<Q>, levels::symmetric, rounding::stochastic, Wire> amq(dou
 /// @name Block-scaled formats
 /// @{
 
-/// @brief Values of a small floating-point format under a power-of-two scale of 32 values: MXFP4, MXFP6, MXFP8.
+/// @brief Values of a small floating-point format; 32 of them share a power-of-two scale: MXFP4, MXFP6, MXFP8.
 ///
 /// Sums are decoded, added in float32 and encoded again. @n
 /// Wire: the bits of the format per value and 8 bits per block; the bytes are those of the format. @n

@@ -13,8 +13,9 @@
 /// - Optional, so that a plan need not run the collective for each worker (detail/piece_sizes.hpp): `sent(sizes,
 ///   workers, rank)` and `hold(sizes, workers, rank, slots)`, the bytes that a worker sends, and the frames that it
 ///   holds.
-/// - Optional, if the first step begins with frames of own values alone, which can be made before any communication:
-///   `leaves(partition, workers, rank, codec, frame_pool, list)` adds these frames, in the buffers of the collective.
+/// - Optional, if the first step sends frames that contain only the worker's own values and can be encoded before any
+///   communication: `leaves(partition, workers, rank, codec, frame_pool, list)` adds these frames to the list, in the
+///   buffers of the collective.
 ///
 /// A schedule handles bytes only. It splits them into chunks, so that encoding, transfer, addition and decoding
 /// overlap. Chunks do not change results. Every worker runs the same code with its own rank. The worker that combined a
@@ -59,7 +60,7 @@ segment writes_of(S const& schedule, partition const& cut, int rank) {
   if constexpr (requires { schedule.writes(cut, rank); }) return schedule.writes(cut, rank);
   return {0, cut.length()};
 }
-/// Adds the frames of own values alone with which the first step begins, if the schedule has leaves().
+/// Adds the frames that the first step sends and that contain only own values, if the schedule has leaves().
 template <class S>
 void add_leaves(S const& schedule, partition const& cut, int workers, int rank, codec const& c,
                 frame_pool& frames, std::vector<unsent>& all) {
@@ -106,7 +107,7 @@ typename T::request recv(T& t, int from, std::span<std::byte> frame) {
 /// Maximum number of sets of transfers of a call.
 inline constexpr int most_sets = 16;
 
-/// Pending transfers, in memory that the next call reuses. Leaving the scope by an exception gives them up.
+/// Pending transfers, in memory that the next call reuses. An exception that leaves the scope gives them up.
 ///
 /// Each set is waited for separately, for example the transfers of one chunk while those of another are pending. A call
 /// within a call on the same thread (for example by its transport) has its own sets.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: ring: each segment travels around and collects every worker's values, then around once more.
+/// @brief schedule: ring: each segment travels around once to add all workers' values, and once to distribute the sum.
 
 #include "concept.hpp"
 #include "detail/piece_sizes.hpp"
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief 2(n-1) messages of one segment, in chunks; the fewest bytes, the longest chain of additions.
+/// @brief Each worker sends 2(n-1) messages of one segment, in chunks: the fewest bytes, but the longest chain of
+/// additions.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1
 struct ring {
   static constexpr char const* name = "ring";

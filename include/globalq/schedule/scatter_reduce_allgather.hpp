@@ -8,14 +8,13 @@
 
 namespace GLOBALQ_ABI::schedule {
 
-/// @brief Two steps of n-1 messages; all frames of a segment meet at one worker, so one encoding suffices for all of
-/// them.
+/// @brief Two steps of n-1 messages. One worker receives all frames of a segment, so their sum is encoded only once.
 /// @complexity bytes sent: 2 S (n-1)/n; height n-1 for the exponential reduce (rank order), one encoding when
 /// requantizing
 /// @source Markov 2024 (thesis), chapter 3 (CGX); Thakur et al. 2005
 struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
-  static constexpr char const* long_name = "scatter_reduce_allgather";  ///< which schedule::any takes as well
+  static constexpr char const* long_name = "scatter_reduce_allgather";  ///< schedule::any accepts it too
   static globalq::detail::schedule_facts facts(int workers) {
     return {name, workers - 1, true, false, true, 0, true};
   }

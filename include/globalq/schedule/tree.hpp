@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief schedule: binomial tree, for any number of workers: up to worker 0, then down again.
+/// @brief schedule: binomial tree, for any number of workers: sums travel up to worker 0, and the result down again.
 
 #include "concept.hpp"
 #include "detail/piece_sizes.hpp"

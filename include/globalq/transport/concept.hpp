@@ -43,7 +43,7 @@ struct options {
 ///   before requests, so that buffers outlive requests.
 ///
 /// Optional members: see OwnAllgather, OwnAllreduceSum, OwnBytesSent, OwnName, OwnExecution, OnStream,
-/// OwnChunkBytes and OwnRetain. A type that has the members is a transport; it needs no registration.
+/// OwnDeviceMemory, OwnChunkBytes and OwnRetain. A type that has the members is a transport; it needs no registration.
 template <class T>
 concept Transport = requires {
   typename T::request;

@@ -101,7 +101,7 @@ struct space_of<T> {
 /// gq::transport::group odd{workers, {1, 3, 5}};   // on workers 1, 3 and 5, whose ranks in it are 0, 1 and 2
 /// gq::allreduce_mean mean{odd, op, gq::schedule::ring{}};
 /// @endcode
-/// @tparam T  a transport of host memory
+/// @tparam T  a host-memory transport
 /// @note Not thread-safe; the transport must outlive it.
 template <Transport T>
 class group : private detail::rank_list, public detail::renumbered<T>, public detail::space_of<T> {

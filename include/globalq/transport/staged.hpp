@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// @brief Transport: moves device memory over a transport of host memory, through pinned buffers where necessary.
+/// @brief Transport: moves device memory over a host-memory transport, through pinned buffers where necessary.
 
 #include <Kokkos_Core.hpp>
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: a call over a transport of host memory; the calling thread decides and communicates.
+/// @brief call: a call over a host-memory transport; the calling thread decides and communicates.
 
 #include "../../kernel/reduction.hpp"
 #include "../../operator/any_quantizer.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief call: a call over a transport of a stream; kernels decide, and the stream orders all work.
+/// @brief call: a call over a stream transport; kernels decide, and the stream orders all work.
 ///
 /// Enqueues the same steps as host_call: statistics, records, decision, scales, schedule. Kernels also detect errors,
 /// on every worker alike; they record them in pinned memory, and the next call throws.

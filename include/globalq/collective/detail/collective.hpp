@@ -102,7 +102,7 @@ class collective {
   }
 
   /// @brief Makes start() use a queue that is shared with other calls over the same transport.
-  /// @throws the error of an earlier call that nobody has waited for
+  /// @throws the error of an earlier call if no wait has thrown it
   void run_on(std::shared_ptr<call_queue> queue) {
     static_assert(!on_stream, "globalq: calls on a stream are already asynchronous; omit the queue");
     if (queue_) queue_->wait();

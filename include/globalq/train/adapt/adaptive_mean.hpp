@@ -39,7 +39,7 @@ struct adaptive_options {
 /// written. Calls of the warm-up count, and their gradients are accumulated. Choices use the measurements of all
 /// workers and are the same on every worker. Accumulated gradients take one float32 for each value of the model, and a
 /// choice allocates.
-/// @tparam Transport  of host memory
+/// @tparam Transport  a host-memory transport
 /// @tparam Schedule   any except native
 /// @determinism       bit-identical on all workers; independent of threads and chunks
 /// @source Markov 2024 (thesis), chapter 3 (CGX: Algorithm 3.1) and chapter 4 (L-GreCo)

@@ -51,7 +51,7 @@ class filter {
   }
   bool operator()(layer const& l) const { return !reason(l).empty(); }
 
-  /// The filter of CGX: biases and layers of batch and layer normalization.
+  /// The filter of CGX: biases, layers of batch and layer normalization, and all other tensors of one dimension.
   /// @source Markov 2024 (thesis), section 3.5
   static filter cgx() {
     return filter{}.named("*bias*").named("*norm*").named("*bn[0-9]*").named("*ln_*").below_dimensions(2);

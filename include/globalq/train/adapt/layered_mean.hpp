@@ -38,7 +38,7 @@ struct layered_options {
 /// @brief Averages the layers of a model over the workers of a transport in one call, each layer with its own operator.
 ///
 /// All layers share one handshake, one exchange of norms, and the messages of the schedule. Layers with operator
-/// `uncompressed` travel as float32 in the same messages. Layer k of a layout with L layers draws the random bits of
+/// `uncompressed` travel as float32 in the same messages. Layer k of a model with L layers draws the random bits of
 /// step `step * L + k`. Over allgather, and where codes are added as integers, the results are therefore those of an
 /// allreduce_mean for each layer with that step, if norms are maxima or norms of buckets. Elsewhere workers add in
 /// another order, and the results have the same distribution.
@@ -46,10 +46,10 @@ struct layered_options {
 /// @code
 /// gq::adapt::layered_mean mean{workers, model, gq::adapt::operators_of(model, gq::adapt::filter::cgx(), op),
 ///                              gq::schedule::sra{}, {.call = {.seed = 42}, .warm_up = 100}};
-/// mean(gradient, step);                         // one vector that holds all layers, as the layout says
+/// mean(gradient, step);                            // one vector that contains all layers, as in the model layout
 /// mean(gq::vector_group{}.add(w1).add(b1), step);  // or one vector for each layer
 /// @endcode
-/// @tparam Transport  of host memory
+/// @tparam Transport  a host-memory transport
 /// @tparam Schedule   any except native
 /// @determinism       bit-identical on all workers; independent of threads and chunks
 /// @source Markov 2024 (thesis), chapter 3 (CGX: filters and parameters of layers)
@@ -137,7 +137,7 @@ class layered_mean {
     run_flat({in, type}, {out, type}, step);
   }
 
-  /// @brief Averages one vector for each layer, in the order of the layout, of the sizes and types of the layers.
+  /// @brief Averages one vector for each layer, in the order of the model layout, with the sizes and types of the layers.
   void operator()(vector_group const& tensors, std::uint64_t step) {
     std::string const why = refusal_of(step, tensors);
     settle();
@@ -171,12 +171,12 @@ class layered_mean {
   }
 
   /// @brief Waits until all started calls have ended.
-  /// @throws the error of a call whose handle nobody has waited for
+  /// @throws the error of a call that no handle has thrown
   void wait() {
     if (queue_) queue_->wait();
   }
 
-  /// @brief Makes start() use a queue that it shares with other calls over the same transport.
+  /// @brief Makes start() use a queue that is shared with other calls over the same transport.
   void run_on(std::shared_ptr<call_queue> queue) {
     if (queue_) queue_->wait();
     expect_threads();

@@ -16,8 +16,8 @@ namespace GLOBALQ_ABI::adapt {
 /// gq::adapt::selection const s = gq::adapt::lgreco{}(table, gq::adapt::budget_of(table, four_bits), four_bits);
 /// @endcode
 /// - `search` needs no grid: it searches the sums that no other sum beats, pruned by a bound. If these are more than
-///   most_states, it keeps those of the best bounds, and tries the grid too. selection::optimal then tells whether the
-///   optimum was proved, selection::lower_bound how much cheaper another choice can be at most.
+///   most_states, it keeps those of the best bounds, and tries the grid too. selection::optimal then states whether
+///   the optimum was proved, and no choice costs less than selection::lower_bound.
 /// - `grid` is the published algorithm: errors in steps of budget / steps, rounded up. It is as good as the optimum for
 ///   the budget minus one step for each layer, which is much if there are many layers: docs/layers.md has numbers.
 ///

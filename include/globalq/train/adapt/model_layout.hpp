@@ -17,7 +17,7 @@ namespace GLOBALQ_ABI::adapt {
 
 /// One tensor of a model.
 struct layer {
-  std::string name;                  ///< "encoder.0.weight"; unique in a layout
+  std::string name;                  ///< "encoder.0.weight"; unique in a model_layout
   std::vector<std::uint64_t> shape;  ///< outermost dimension first; empty: a single value
   std::uint64_t offset = 0;          ///< of its first value in the vector of all layers, in values
   std::uint64_t size = 0;            ///< values: the product of the shape

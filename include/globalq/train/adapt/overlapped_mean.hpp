@@ -23,8 +23,8 @@ struct overlap_options {
 /// @brief Averages the layers of a model in buckets, each as soon as its last gradient is ready.
 ///
 /// A backward pass computes the last layer first, so buckets are filled from the last layer on, and a background thread
-/// averages a bucket while the pass continues. The contents of buckets depend on the layout alone, and buckets are sent
-/// in a fixed order, whatever order gradients arrive in; so timing changes no bit. Layers draw the same random bits as
+/// averages a bucket while the pass continues. The contents of buckets depend only on the model layout, and buckets
+/// are sent in a fixed order, in whatever order gradients arrive; so timing does not change the result. Layers draw the same random bits as
 /// in layered_mean: over allgather, and where codes are added as integers, the results are those of one call for the
 /// model.
 ///
@@ -35,7 +35,7 @@ struct overlap_options {
 /// mean.wait();                                     // all gradients are now means
 /// @endcode
 /// Only one thread at a time may call an overlapped_mean.
-/// @tparam Transport  of host memory; a background thread must be allowed to use it
+/// @tparam Transport  a host-memory transport; a background thread must be allowed to use it
 /// @determinism       bit-identical on all workers; independent of timing, threads and chunks
 /// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers)
 template <class Transport, class Schedule>
