@@ -11,14 +11,14 @@ namespace GLOBALQ_ABI {
 /// @brief Averages vectors over the workers of a transport; worker r receives values shard(length, r) of the mean.
 ///
 /// Each worker encodes the shards of all others and adds the frames of its own shard in rank order. The bits are those
-/// of allreduce_mean over schedule::allgather, but a worker sends only (n-1)/n of a frame. Each
-/// value is rounded once, and codes need no headroom.
+/// of allreduce_mean over schedule::allgather, but a worker sends only (n-1)/n of a frame. Each value is rounded once,
+/// and codes need no headroom.
 ///
 /// Workers may form nodes, as with schedule::hierarchical: each node sends its sum of a shard to the shard's owner, so
 /// nodes of g workers exchange 1/g of the bytes. The reduce operator adds within a node, with headroom for the
 /// largest node; requantizing rounds a second time. Nodes do not change shards. They do not change results either if
-/// codes are added as integers, random_shift is not used and the number of levels is the same. A single node, and nodes of one
-/// worker each, are the same as no nodes.
+/// codes are added as integers, random_shift is not used and the number of levels is the same. A single node, and
+/// nodes of one worker each, are the same as no nodes.
 ///
 /// @code
 /// gq::reduce_scatter_mean mean{workers, op, {.seed = 42}};

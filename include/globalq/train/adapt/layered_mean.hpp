@@ -137,7 +137,7 @@ class layered_mean {
     run_flat({in, type}, {out, type}, step);
   }
 
-  /// @brief Averages one vector for each layer, in the order of the model layout, with the sizes and types of the layers.
+  /// @brief Averages one vector for each layer, in the order, of the sizes and of the types of the layers.
   void operator()(vector_group const& tensors, std::uint64_t step) {
     std::string const why = refusal_of(step, tensors);
     settle();
