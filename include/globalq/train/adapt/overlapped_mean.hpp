@@ -23,10 +23,10 @@ struct overlap_options {
 /// @brief Averages the layers of a model in buckets, each as soon as its last gradient is ready.
 ///
 /// A backward pass computes the last layer first, so buckets are filled from the last layer on, and a background thread
-/// averages a bucket while the pass continues. The contents of buckets depend only on the model layout. Buckets are sent
-/// in a fixed order, in whatever order gradients arrive, so timing does not change the result. Layers draw the same
-/// random bits as in layered_mean: over allgather, and where codes are added as integers, the results are those of one
-/// call for the model.
+/// averages a bucket while the pass continues. The contents of buckets depend only on the model layout. Buckets are
+/// sent in a fixed order, in whatever order gradients arrive, so timing does not change the result. Layers draw the
+/// same random bits as in layered_mean: over allgather, and where codes are added as integers, the results are those of
+/// one call for the model.
 ///
 /// @code
 /// gq::adapt::overlapped_mean mean{workers, model, operators, gq::schedule::sra{}};
