@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/globalq)
 
-install(TARGETS globalq globalq_part_train globalq_part_baseline globalq_part_model EXPORT globalqTargets FILE_SET HEADERS)
+install(TARGETS globalq globalq_part_train globalq_part_baseline globalq_part_model globalq_part_bench EXPORT globalqTargets FILE_SET HEADERS)
 install(EXPORT globalqTargets NAMESPACE globalq:: DESTINATION ${config_dir})
 set(GLOBALQ_WITH_COMPILED OFF)
 set(any_machine ARCH_INDEPENDENT)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The targets that users link: globalq::globalq or globalq::compiled; globalq::named, which uses the latter; globalq::train,
-# globalq::baseline and globalq::model; and globalq::mpi, globalq::nccl and globalq::eigen if they are enabled and found.
+# globalq::baseline, globalq::model, and globalq::bench, which needs Google Benchmark; and globalq::mpi, globalq::nccl and
+# globalq::eigen if they are enabled and found.
 
 set(GLOBALQ_GENERATED_DIR ${PROJECT_BINARY_DIR}/include)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${GLOBALQ_GENERATED_DIR}/globalq/version.hpp @ONLY)
 file(GLOB_RECURSE GLOBALQ_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/globalq/*.hpp)
 
 # Parts with their own targets, which globalq.hpp does not include.
-set(GLOBALQ_PARTS train baseline model)
+set(GLOBALQ_PARTS train baseline model bench)
 foreach(part IN LISTS GLOBALQ_PARTS)
   set(headers_${part} ${GLOBALQ_HEADERS})
   list(FILTER headers_${part} INCLUDE REGEX "/globalq/${part}[./]")
@@ -15,7 +16,7 @@ endforeach()
 set(headers ${GLOBALQ_HEADERS})
 set(headers_named ${GLOBALQ_HEADERS})
 list(FILTER headers_named INCLUDE REGEX "/globalq/named/")
-list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model} ${headers_named})
+list(REMOVE_ITEM headers ${headers_train} ${headers_baseline} ${headers_model} ${headers_bench} ${headers_named})
 
 add_library(globalq INTERFACE)
 add_library(globalq::globalq ALIAS globalq)

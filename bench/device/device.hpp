@@ -3,7 +3,7 @@
 /// @file
 /// @brief bench: common code of the benchmarks in device memory.
 
-#include "../support/measure.hpp"
+#include <globalq/bench/measure.hpp>
 
 #include <benchmark/benchmark.h>
 #include <Kokkos_Core.hpp>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace globalq::bench {
+namespace GLOBALQ_ABI::bench {
 
 using space = Kokkos::DefaultExecutionSpace;
 using memory = space::memory_space;
@@ -58,4 +58,4 @@ void add(std::string const& name, Run run) {
 /// The benchmarks of sparse.cpp.
 void add_sparse();
 
-}  // namespace globalq::bench
+}  // namespace GLOBALQ_ABI::bench

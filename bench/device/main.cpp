@@ -33,7 +33,7 @@
 #include <cub/device/device_reduce.cuh>
 #endif
 
-namespace globalq::bench {
+namespace GLOBALQ_ABI::bench {
 namespace {
 
 template <class Value>
@@ -283,11 +283,11 @@ bool take_check(int& argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace globalq::bench
+}  // namespace GLOBALQ_ABI::bench
 
 int main(int argc, char** argv) {
   using namespace globalq;
-  using namespace globalq::bench;
+  using namespace GLOBALQ_ABI::bench;
   Kokkos::ScopeGuard const kokkos(argc, argv);
   if (!take_check(argc, argv)) {
     std::fputs("globalq_device_bench: --check takes a number of values, a multiple of 16\n", stderr);

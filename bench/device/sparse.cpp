@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-namespace globalq::bench {
+namespace GLOBALQ_ABI::bench {
 namespace {
 
 /// Seven levels. few: one code in a hundred is not zero, and most of these are 1, as with the l2 norm of a long vector.
@@ -82,4 +82,4 @@ void add_sparse() {
           [way = way, of = of](benchmark::State& state, std::uint64_t n) { time_sparse(state, n, of, way); });
 }
 
-}  // namespace globalq::bench
+}  // namespace GLOBALQ_ABI::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../support/floors.hpp"
 #include "operators.hpp"
 
+#include <globalq/bench/floor.hpp>
 #include <globalq/kernel/host/leaf_code.hpp>
 
 namespace globalq::bench {
@@ -46,33 +46,6 @@ values<std::int8_t> codes_of(source_kind kind, std::uint64_t n) {
   return codes;
 }
 
-/// The floor: reads a byte and writes half a byte for each value, the least that a code of 4 bits does; or the reverse.
-struct halve_floor {
-  std::int8_t const* codes;
-  std::byte* halves;
-
-  void operator()(std::uint64_t block) const {
-    std::uint8_t const* __restrict in = reinterpret_cast<std::uint8_t const*>(codes) + block * block_values;
-    std::uint8_t* __restrict out = reinterpret_cast<std::uint8_t*>(halves) + block * (block_values / 2);
-    for (int i = 0; i < block_values / 2; ++i)
-      out[i] = static_cast<std::uint8_t>((in[i] & 15) | (in[i + block_values / 2] << 4));
-  }
-};
-struct double_floor {
-  std::byte const* halves;
-  std::int8_t* codes;
-
-  void operator()(std::uint64_t block) const {
-    std::uint8_t const* __restrict in =
-        reinterpret_cast<std::uint8_t const*>(halves) + block * (block_values / 2);
-    std::uint8_t* __restrict out = reinterpret_cast<std::uint8_t*>(codes) + block * block_values;
-    for (int i = 0; i < block_values / 2; ++i) {
-      out[i] = in[i] & 15;
-      out[i + block_values / 2] = in[i] >> 4;
-    }
-  }
-};
-
 enum class direction { encode, decode };
 
 /// Encodes codes to a body or decodes it, including tables from counts and offsets.
@@ -91,20 +64,20 @@ void time_code(benchmark::State& state, point at, source_kind kind, direction wa
   for (std::uint64_t i = 0; i < at.n; ++i)
     if (back(i) != codes(i)) return fail(state, "decoded codes differ");
 
+  // a byte a value on one side, half of one on the other: what a code of 4 bits moves at least
   auto const halves = plain.get(at.n / 2);
+  std::span const bytes_of_codes(
+      reinterpret_cast<std::byte*>(way == direction::encode ? codes.data() : back.data()), at.n);
+  copy_floor const floor =
+      way == direction::encode ? copy_floor(bytes_of_codes, halves) : copy_floor(halves, bytes_of_codes);
+  auto const copy = [&] { on.items(floor.pieces(), floor); };
   amount const each{at.n, at.n + size};
   if (way == direction::encode)
     interleave(
-        state, each, [&] { body.encode(on, codes.data(), at.n, room); },
-        [&] {
-          on.items(at.n / block_values, halve_floor{codes.data(), halves.data()});
-        });
+        state, each, [&] { body.encode(on, codes.data(), at.n, room); }, copy);
   else
     interleave(
-        state, each, [&] { body.decode(on, bytes, at.n, back.data()); },
-        [&] {
-          on.items(at.n / block_values, double_floor{halves.data(), back.data()});
-        });
+        state, each, [&] { body.decode(on, bytes, at.n, back.data()); }, copy);
   state.counters["bits_per_value"] = 8.0 * static_cast<double>(size) / static_cast<double>(at.n);
 }
 

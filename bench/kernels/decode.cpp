@@ -44,7 +44,7 @@ void decode_add(benchmark::State& state, point at) {
   auto const on = at.executor();
   auto const op = uniform_int8();
   encoding_key const key{1, 0, 0};
-  auto const with = [&](auto const& space) {
+  at.with_space([&](auto const& space) {
     vector_codec codec(op, space, frame_checksum::none);
     auto const x = gradient<Value>(at.n, 1);
     values<Value> const y("sum", at.n), other("sum of the floor", at.n);
@@ -74,11 +74,7 @@ void decode_add(benchmark::State& state, point at) {
           codec.decode_add(frame, key, y);
         },
         [&] { on.items(at.n / block_values, floor); });
-  };
-  if (at.threads == 1)
-    with(Kokkos::Serial());
-  else
-    with(Kokkos::DefaultHostExecutionSpace());
+  });
 }
 
 template <class Value>

@@ -45,7 +45,7 @@ void encode_packed4(benchmark::State& state, point at) {
   auto const op = uniform_packed4_bucket128();
   auto const x = gradient<Value>(at.n, 1);
   encoding_key const key{1, 0, 0};
-  auto const with = [&](auto const& space) {
+  at.with_space([&](auto const& space) {
     vector_codec codec(op, space, frame_checksum::none);
     byte_buffer memory;
     auto const frame = memory.get(codec.frame_bytes(at.n, dtype_of<Value>::value));
@@ -70,11 +70,7 @@ void encode_packed4(benchmark::State& state, point at) {
     interleave(
         state, {at.n, at.n * sizeof(Value) + frame.size() - wire::header_bytes},
         [&] { codec.encode(x, key, frame); }, [&] { on.items(at.n / block_values, floor); });
-  };
-  if (at.threads == 1)
-    with(Kokkos::Serial());
-  else
-    with(Kokkos::DefaultHostExecutionSpace());
+  });
 }
 
 template <class Value>

@@ -5,8 +5,8 @@
 
 #include "../support/axes.hpp"
 #include "../support/data.hpp"
-#include "../support/measure.hpp"
 
+#include <globalq/bench/measure.hpp>
 #include <globalq/kernel/reduction.hpp>
 #include <globalq/operator/any_quantizer.hpp>
 #include <globalq/schedule/ring.hpp>
@@ -33,8 +33,9 @@ class ring_codec {
  public:
   ring_codec(any_quantizer const& op, int workers, point const& at)
       : n_(at.n), workers_(workers), on_(at.executor()) {
-    detail::operator_facts const facts = op.facts();
-    detail::resolution const r = detail::resolve(facts, schedule::ring::facts(workers), workers);
+    globalq::detail::operator_facts const facts = op.facts();
+    globalq::detail::resolution const r =
+        globalq::detail::resolve(facts, schedule::ring::facts(workers), workers);
     if (!r.fits()) throw configuration_error(r.refusal);
     levels_ = r.size;
     codec_ = op.make_codec(facts, r, on_);
@@ -49,7 +50,7 @@ class ring_codec {
 
   void begin(const_vector x, mutable_vector y, double unit, int rank = 0) {
     unit_ = unit;
-    detail::call c;
+    globalq::detail::call c;
     c.x = x;
     c.y = y;
     c.length = n_;
@@ -81,7 +82,7 @@ class ring_codec {
   std::uint64_t n_;
   int workers_;
   kernel::host_executor on_;
-  std::unique_ptr<detail::operator_codec> codec_;
+  std::unique_ptr<globalq::detail::operator_codec> codec_;
   std::uint32_t levels_ = 0;
   double unit_ = 0;
   std::vector<norm::statistic> parts_;

@@ -2,9 +2,9 @@
 #include "operators.hpp"
 
 #include <globalq/baseline/selection.hpp>
+#include <globalq/bench/floor.hpp>
 
 #include <algorithm>
-#include <cstring>
 
 namespace globalq::bench {
 namespace {
@@ -31,18 +31,14 @@ void select(benchmark::State& state, point at, double density) {
   std::span<float const> const in(x.data(), x.size());
   if (!are_the_largest(x, largest.largest(on, in, k), k)) return fail(state, "other values are larger");
 
-  std::uint64_t const blocks = at.n / 4096;
+  copy_floor const floor(std::as_bytes(in), std::as_writable_bytes(std::span(y.data(), y.size())));
   interleave(
       state, {at.n, at.n * sizeof(float)},
       [&] {
         auto const places = largest.largest(on, in, k);
         benchmark::DoNotOptimize(places.data());
       },
-      [&] {
-        on.items(blocks, [&](std::uint64_t b) {
-          std::memcpy(y.data() + b * 4096, x.data() + b * 4096, 4096 * sizeof(float));
-        });
-      });
+      [&] { on.items(floor.pieces(), floor); });
 }
 
 }  // namespace

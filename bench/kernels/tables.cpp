@@ -36,7 +36,7 @@ void compare(benchmark::State& state, point at, work what, pair_of_operators con
   auto const x = gradient<float>(at.n, 1);
   values<float> y("decoded", at.n);
   encoding_key const key{1, 0, 0};
-  auto const on = [&](auto const& space) {
+  at.with_space([&](auto const& space) {
     vector_codec even(ops.even, space, frame_checksum::none), table(ops.table, space, frame_checksum::none);
     byte_buffer memory[2];
     std::size_t const bytes = even.frame_bytes(at.n, dtype::float32);
@@ -65,11 +65,7 @@ void compare(benchmark::State& state, point at, work what, pair_of_operators con
     interleave(
         state, {at.n, at.n * (what == work::decode_add ? 8 : 4) + bytes}, [&] { run(table, frame); },
         [&] { run(even, even_frame); });
-  };
-  if (at.threads == 1)
-    on(Kokkos::Serial());
-  else
-    on(Kokkos::DefaultHostExecutionSpace());
+  });
 }
 
 }  // namespace

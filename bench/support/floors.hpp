@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-namespace globalq::bench {
+namespace GLOBALQ_ABI::bench {
 
 /// Values of one item of work, as in the kernels.
 inline constexpr int block_values = 4096;
@@ -126,4 +126,4 @@ struct sum_floor {
   }
 };
 
-}  // namespace globalq::bench
+}  // namespace GLOBALQ_ABI::bench

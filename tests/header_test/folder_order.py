@@ -24,7 +24,7 @@ call
 collective
 train/learn
 train/adapt
-baseline model
+baseline model bench
 named
 """
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief bench: a kernel and its floor, timed in turn.
+/// @brief bench: a kernel and its floor, timed in turn. Needs Google Benchmark.
+
+#include "../core/detail/abi.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -12,10 +14,11 @@
 #include <type_traits>
 #include <vector>
 
-namespace globalq::bench {
+namespace GLOBALQ_ABI::bench {
 
 /// For calls that have completed when they return.
 struct nothing_pending {
+  /// Returns at once.
   void operator()() const {}
 };
 
@@ -31,17 +34,17 @@ double seconds_of(F&& f, std::int64_t calls, Settle const& settle = {}) {
 }
 
 /// Number of calls that takes long enough for the clock and interrupts not to matter.
-template <class F, class Settle>
-std::int64_t calls_of_a_sample(F&& f, Settle const& settle) {
-  // longer than the wait for a device, which takes some microseconds
-  constexpr double shortest = std::is_same_v<Settle, nothing_pending> ? 200e-6 : 2e-3;
+/// @param timed     timed(calls) returns seconds
+/// @param shortest  seconds
+template <class Timed>
+std::int64_t calls_of_a_sample(Timed&& timed, double shortest) {
   std::int64_t calls = 1;
-  f();  // touches memory, wakes threads
-  settle();
-  while (seconds_of(f, calls, settle) < shortest) calls *= 2;
+  timed(calls);  // touches memory, wakes threads
+  while (timed(calls) < shortest) calls *= 2;
   return calls;
 }
 
+/// The sample below which a share of all samples lies.
 /// @param share  0.5 for the median
 inline double quantile(std::vector<double> samples, double share) {
   auto const at =
@@ -52,28 +55,30 @@ inline double quantile(std::vector<double> samples, double share) {
 
 /// The work of one call.
 struct amount {
-  std::uint64_t values;
-  std::uint64_t bytes;  ///< read and written, by the kernel and by its floor alike
+  std::uint64_t values;  ///< of a vector
+  std::uint64_t bytes;   ///< counted by `bytes_per_second`
 };
 
-/// Times kernel, floor, kernel, floor, ... and reports medians, so that other load, clock rate and caches affect both
+/// @brief Times kernel, floor, kernel, floor, ... and reports medians, so that other load, clock rate and caches affect both
 /// equally.
 ///
-/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (interquartile range of
-/// this ratio over single rounds, relative to the ratio), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second`
-/// of the kernel. Benchmarks count calls of the kernel, with manual time.
+/// Counters: `floor_ratio` (time of the floor / time of the kernel, 1 is perfect), `spread` (interquartile range of this ratio over
+/// single rounds, relative to the ratio), `ns_per_value`, `floor_ns_per_value` and `bytes_per_second` of the kernel. Benchmarks
+/// count calls of the kernel, with manual time.
+/// @param kernel    kernel(calls) runs that many calls and returns their seconds; so does @p floor
+/// @param shortest  minimum seconds of a sample
 /// @returns floor_ratio
-template <class Kernel, class Floor, class Settle = nothing_pending>
-double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor,
-                  Settle const& settle = {}) {
+template <class Kernel, class Floor>
+double time_in_turn(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor,
+                    double shortest = 200e-6) {
   constexpr std::size_t fewest = 9;
-  std::int64_t const kernel_calls = calls_of_a_sample(kernel, settle),
-                     floor_calls = calls_of_a_sample(floor, settle);
+  std::int64_t const kernel_calls = calls_of_a_sample(kernel, shortest),
+                     floor_calls = calls_of_a_sample(floor, shortest);
   std::vector<double> of_kernel, of_floor, ratios;
   auto const sample = [&] {
-    double const seconds = seconds_of(kernel, kernel_calls, settle);
+    double const seconds = kernel(kernel_calls);
     of_kernel.push_back(seconds / static_cast<double>(kernel_calls));
-    of_floor.push_back(seconds_of(floor, floor_calls, settle) / static_cast<double>(floor_calls));
+    of_floor.push_back(floor(floor_calls) / static_cast<double>(floor_calls));
     ratios.push_back(of_floor.back() / of_kernel.back());
     return seconds;
   };
@@ -96,13 +101,26 @@ double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, 
   return ratio;
 }
 
-/// Whether a check of a result failed in this process.
+/// @brief time_in_turn() of functions that make one call.
+/// @param settle  waits for what calls only enqueued
+/// @returns floor_ratio
+template <class Kernel, class Floor, class Settle = nothing_pending>
+double interleave(benchmark::State& state, amount const& each, Kernel&& kernel, Floor&& floor,
+                  Settle const& settle = {}) {
+  // waiting for a device takes some microseconds
+  constexpr double shortest = std::is_same_v<Settle, nothing_pending> ? 200e-6 : 2e-3;
+  return time_in_turn(
+      state, each, [&](std::int64_t calls) { return seconds_of(kernel, calls, settle); },
+      [&](std::int64_t calls) { return seconds_of(floor, calls, settle); }, shortest);
+}
+
+/// Whether a benchmark of this process reported a wrong result: for the exit status of a program.
 inline bool failed = false;
 
-/// Reports a wrong result in place of a time.
+/// Reports an error in place of a time.
 inline void fail(benchmark::State& state, std::string const& what) {
   failed = true;
   state.SkipWithError(what.c_str());
 }
 
-}  // namespace globalq::bench
+}  // namespace GLOBALQ_ABI::bench
