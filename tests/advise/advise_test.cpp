@@ -285,8 +285,7 @@ TEST(Advise, refuses_requests_that_make_no_sense) {
   EXPECT_THAT(refused([](auto& r) { r.gradient.assign(10, 0.0F); }), HasSubstr("the gradient is zero"));
   EXPECT_THAT(refused([](auto& r) { r.gradient.assign(10, NAN); }),
               HasSubstr("value 0 of the gradient is not finite"));
-  EXPECT_THAT(refused([](auto& r) { r.max_error = -1; }),
-              HasSubstr("max_error is -1; use a number above 0"));
+  EXPECT_THAT(refused([](auto& r) { r.max_error = -1; }), HasSubstr("max_error is -1; use a number above 0"));
   EXPECT_THAT(refused([](auto& r) { r.max_bound = NAN; }), HasSubstr("max_bound is nan"));
   EXPECT_THAT(refused([](auto& r) { r.network = model::network::uniform(1, 0, 1); }),
               HasSubstr("1 workers; use 2 to"));

@@ -347,8 +347,9 @@ typedef struct globalq_advice_settings {
   double max_error;      /**< largest squared error of the mean, relative to its squared norm; 0: 0.1 */
   double max_bound;      /**< largest bound on that error, theta of globalq_plan; 0: any */
   char const* operators; /**< names to compare, separated by spaces; NULL: a default list */
-  double bandwidth; /**< of the network to predict for, in bytes per second and worker; 0: measure the network of the workers */
-  double latency;   /**< with a bandwidth: seconds until a short message arrives; 0: 20e-6 */
+  double
+      bandwidth; /**< of the network to predict for, in bytes per second and worker; 0: measure the network of the workers */
+  double latency; /**< with a bandwidth: seconds until a short message arrives; 0: 20e-6 */
   int count; /**< number of workers if `workers` is NULL: of that network, or of threads on this machine if bandwidth is 0 */
 } globalq_advice_settings;
 
