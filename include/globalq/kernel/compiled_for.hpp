@@ -3,7 +3,7 @@
 /// @file
 /// @brief kernel: the name of a symbol that encodes the properties a compiled library and its users must share.
 ///
-/// A source references, for example, globalq_0_1_0_for_kokkos_40700_host_openmp_release, and a library defines the
+/// A source references, for example, globalq_0_2_0_for_kokkos_40700_host_openmp_release, and a library defines the
 /// symbol of its own build. If the versions of globalq or Kokkos, the execution spaces or the standard library's debug
 /// mode differ, the program does not link, and the linker's error names the symbol that the source needs.
 
