@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <utility>
@@ -82,7 +83,7 @@ std::string text_of_root(transport::endpoint& workers, F const& make) {
   });
 }
 
-/// The values to measure errors on: at most the same number from the middle of each layer.
+/// The values to measure errors on: a part of each layer, from its middle unless that is zero.
 struct sample {
   std::vector<float> values;
   std::vector<std::uint64_t> lengths;
@@ -97,12 +98,14 @@ struct sample {
       for (layer const& l : asked.layers) all += std::min(most, l.length);
       return all;
     };
-    while (most > 1 && sum() > most_values) most = most - most / 4;
+    while (most > 1 && sum() > most_values) most -= (most + 3) / 4;
     std::mt19937_64 bits{1};
     std::normal_distribution<float> normal;
     std::uint64_t first = 0;
     for (layer const& l : asked.layers) {
-      std::uint64_t const count = std::min(most, l.length), from = first + (l.length - count) / 2;
+      std::uint64_t const count = std::min(most, l.length);
+      std::uint64_t const from =
+          asked.gradient.empty() ? first : start_in(asked.gradient, first, l.length, count);
       for (std::uint64_t k = 0; k < count; ++k)
         values.push_back(asked.gradient.empty() ? normal(bits)
                                                 : asked.gradient[static_cast<std::size_t>(from + k)]);
@@ -110,6 +113,19 @@ struct sample {
       weights.push_back(static_cast<double>(l.length) / static_cast<double>(count));
       first += l.length;
     }
+  }
+
+  /// Where the part of a layer starts: in the middle, or around the largest magnitude if the middle is zero.
+  static std::uint64_t start_in(std::span<float const> gradient, std::uint64_t first, std::uint64_t length,
+                                std::uint64_t count) {
+    std::uint64_t const middle = (length - count) / 2;
+    auto const layer = gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length));
+    auto const part = layer.subspan(static_cast<std::size_t>(middle), static_cast<std::size_t>(count));
+    if (std::any_of(part.begin(), part.end(), [](float x) { return x != 0; })) return first + middle;
+    auto const largest = std::max_element(layer.begin(), layer.end(),
+                                          [](float x, float y) { return std::abs(x) < std::abs(y); });
+    std::uint64_t const at = static_cast<std::uint64_t>(largest - layer.begin());
+    return first + std::min(at - std::min(at, count / 2), length - count);
   }
 
   /// ||y - values||^2, or ||values||^2 if y is empty.
