@@ -92,6 +92,10 @@ using error_of = std::function<double(std::size_t, std::string_view)>;
 /// @throws globalq::configuration_error for an invalid request
 void check(request const& asked);
 
+/// @brief A network with equal links. Validates the number of workers as check() does, before it allocates.
+/// @throws globalq::configuration_error
+gq::model::network network_of(int workers, double latency, double bandwidth);
+
 /// @brief Times the operators on all workers, and the network if @p network is true.
 /// @param names  of operators, equal on all workers
 /// @throws globalq::configuration_error, globalq::transport_error

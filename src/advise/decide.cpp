@@ -28,6 +28,29 @@ struct candidate {
   double error, bound;
 };
 
+/// Predicts a call. For long vectors it simulates two shorter ones and extrapolates: every further chunk takes as long as the last.
+model::prediction predict(model::network const& net, model::operator_model const& op,
+                          gq::schedule::any const& schedule, std::uint64_t length,
+                          model::call_shape const& shape) {
+  int const n = net.workers();
+  std::uint64_t const chunk = gq::detail::chunk_of(
+      op.facts, gq::detail::resolve(op.facts, schedule.facts(n), n), shape.chunk_values, shape.chunk_bytes);
+  // 16 chunks in each part
+  std::uint64_t const most =
+      std::max(std::uint64_t{1} << 22, 16 * chunk * static_cast<std::uint64_t>(schedule.parts(n)));
+  if (length <= most) return model::predict(net, op, schedule, length, shape);
+  model::prediction p = model::predict(net, op, schedule, most, shape);
+  p.plan =
+      gq::detail::make_plan(op.facts, schedule, n, length, shape.type, shape.chunk_values, shape.chunk_bytes);
+  if (!p.fits()) return p;
+  model::timing const half = model::predict(net, op, schedule, most / 2, shape).time;
+  double const further = static_cast<double>(length - most) / static_cast<double>(most - most / 2);
+  for (auto const part : {&model::timing::seconds, &model::timing::norm, &model::timing::encode,
+                          &model::timing::transfer, &model::timing::reduce, &model::timing::decode})
+    p.time.*part += further * (p.time.*part - half.*part);
+  return p;
+}
+
 /// Tries a quarter and four times the default chunk size, on given networks only: calibration measures one message size, and
 /// the speed of real networks depends on the size.
 void choose_chunk(candidate& c, model::operator_model const& op, costs const& with, std::uint64_t length) {
@@ -40,7 +63,7 @@ void choose_chunk(candidate& c, model::operator_model const& op, costs const& wi
   for (std::uint64_t const chunk : {usual / 4, usual * 4}) {
     model::call_shape shape = with.shape;
     shape.chunk_values = chunk;
-    model::prediction p = model::predict(with.net, op, schedule, length, shape);
+    model::prediction p = predict(with.net, op, schedule, length, shape);
     if (!p.fits() || !(p.time.seconds < least)) continue;
     least = p.time.seconds;
     c.found = std::move(p);
@@ -87,7 +110,7 @@ row row_of(request const& asked, costs const& with, std::size_t number, error_of
     // skip the simulation if sending the bytes alone takes longer than the best so far
     if (!plan.fits || (best && static_cast<double>(plan.bytes_sent) / rate > best->found.time.seconds))
       continue;
-    candidate c{model::predict(with.net, op, schedule, length, with.shape), name, 0, 0};
+    candidate c{predict(with.net, op, schedule, length, with.shape), name, 0, 0};
     if (!op.facts.plain) {
       c.error = error(number, name);
       c.bound = plan_of(longest).theta;  // the longest layer has the largest bound
@@ -129,11 +152,19 @@ row row_of(request const& asked, costs const& with, std::size_t number, error_of
 /// Why a usable operator was not chosen; r.why holds the largest part of its time, and the schedules that it cannot run on.
 std::string why_not(row const& r, row const& chosen) {
   double const times = r.seconds / chosen.seconds;
-  if (times > least_gain)
+  if (times > least_gain || (r.error < chosen.error && times > 1))
     return "slower: " + times_text(times) + " the time of " + chosen.name + ", " + r.why;
   if (chosen.name == "float32") return "as fast as float32 within 5 %, which is no gain";
-  return "as fast within 5 %, with " +
+  std::string const start = "as fast as " + chosen.name + " within 5 %, with ";
+  if (chosen.error == 0 && r.error > 0) return start + "an error of " + short_text(r.error) + " instead of 0";
+  return start +
          (r.error <= chosen.error ? "the same error" : times_text(r.error / chosen.error) + " the error");
+}
+
+void check_workers(int workers) {
+  if (workers < 2 || workers > 1024)
+    throw gq::configuration_error("globalq: advise: the number of workers is " + std::to_string(workers) +
+                                  "; give 2 to 1024");
 }
 
 }  // namespace
@@ -169,9 +200,17 @@ void check(request const& asked) {
     refuse("max_bound is " + short_text(asked.max_bound), "use a number above 0, such as 1");
   if (asked.network) {
     asked.network->check();
-    if (int const n = asked.network->workers(); n < 2 || n > 1024)
-      refuse(std::to_string(n) + " workers", "use 2 to 1024");
+    check_workers(asked.network->workers());
+    for (model::link const& l : asked.network->links)
+      if (!(l.up >= 1 && l.down >= 1))
+        refuse("the bandwidth is " + short_text(std::min(l.up, l.down)) + " bytes per second",
+               "use at least 1; 1 Gbit/s is 1.25e8");
   }
+}
+
+gq::model::network network_of(int workers, double latency, double bandwidth) {
+  check_workers(workers);
+  return model::network::uniform(workers, latency, bandwidth);
 }
 
 advice decide(request const& asked, costs const& found, error_of const& error) {

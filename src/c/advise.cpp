@@ -55,7 +55,7 @@ globalq_advisor::request request_of(globalq_advice_settings const& s, globalq_la
     for (std::string_view const name : gq::named::split(s.operators, ' '))
       if (!name.empty()) asked.operators.emplace_back(name);
   if (s.bandwidth != 0)
-    asked.network = gq::model::network::uniform(s.count != 0 ? s.count : workers,
+    asked.network = globalq_advisor::network_of(s.count != 0 ? s.count : workers,
                                                 s.latency == 0 ? 20e-6 : s.latency, s.bandwidth);
   return asked;
 }

@@ -121,11 +121,25 @@ TEST(Advise, uses_the_layers_together) {
             advisor::decide(request_of(1'000'000), whole, errors({0, 0.03})).rows[0].bound);
 }
 
+TEST(Advise, predicts_long_vectors_from_shorter_ones) {
+  auto const found = costs_of(model::network::uniform(4, 2e-5, 1.25e9), {"cgx:4"});
+  std::uint64_t const length = (std::uint64_t{1} << 29) + 12'345;  // more than are simulated
+  advisor::row const found_row = advisor::decide(request_of(length), found, errors({0, 0.03})).chosen();
+  double const direct =
+      model::predict(found.net, found.operators[1], gq::schedule::any{std::string_view(found_row.schedule)},
+                     length, {.chunk_values = found_row.chunk_values})
+          .time.seconds;
+  EXPECT_NEAR(found_row.seconds, direct, direct / 200);
+  auto const longest = advisor::decide(request_of(std::uint64_t{1} << 40), found, errors({0, 0.03}));
+  EXPECT_TRUE(longest.compresses());
+  EXPECT_GT(longest.chosen().bytes_sent, std::uint64_t{1} << 39);
+}
+
 TEST(Advise, prefers_the_smaller_error_of_two_that_are_as_fast) {
   auto const found = costs_of(model::network::uniform(4, 2e-5, 1.25e8), {"cgx:4", "cgx:4,bucket=129"});
   auto const a = advisor::decide(request_of(1 << 20), found, errors({0, 0.06, 0.03}));
   EXPECT_EQ(a.chosen().name, "cgx:4,bucket=129");
-  EXPECT_EQ(a.rows[1].why, "as fast within 5 %, with 2 times the error");
+  EXPECT_EQ(a.rows[1].why, "as fast as cgx:4,bucket=129 within 5 %, with 2 times the error");
 }
 
 TEST(Advise, takes_a_schedule_on_which_an_operator_is_accurate_enough) {
@@ -259,6 +273,22 @@ TEST(Advise, measures_errors_of_the_mean_within_the_bound) {
   EXPECT_LT(of_many(2, "allgather"), normal(1, "allgather") / 3);
 }
 
+TEST(Advise, measures_errors_of_a_gradient_that_is_zero_in_the_middle) {
+  auto const found = costs_of(model::network::uniform(2, 0, 1), {"cgx:4"});
+  for (std::size_t const at : {0U, 900'000U}) {
+    advisor::request r = request_of(1'000'000);
+    r.gradient.assign(1'000'000, 0.0F);
+    for (std::size_t i = 0; i < 100; ++i) r.gradient[at + i] = static_cast<float>(i);
+    double const error = advisor::measured_errors(r, found)(1, "allgather");
+    EXPECT_GT(error, 0);
+    EXPECT_LT(error, 0.1);
+  }
+  // many layers, of each of which one value is enough
+  advisor::request many;
+  for (int k = 0; k < 100'000; ++k) many.layers.push_back({std::to_string(k), 3});
+  EXPECT_GE(advisor::measured_errors(many, found)(1, "allgather"), 0);
+}
+
 TEST(Advise, weighs_layers_by_their_lengths) {
   auto const found = costs_of(model::network::uniform(2, 0, 1), {"cgx:4"});
   advisor::request r;
@@ -288,7 +318,10 @@ TEST(Advise, refuses_requests_that_make_no_sense) {
   EXPECT_THAT(refused([](auto& r) { r.max_error = -1; }), HasSubstr("max_error is -1; use a number above 0"));
   EXPECT_THAT(refused([](auto& r) { r.max_bound = NAN; }), HasSubstr("max_bound is nan"));
   EXPECT_THAT(refused([](auto& r) { r.network = model::network::uniform(1, 0, 1); }),
-              HasSubstr("1 workers; use 2 to"));
+              HasSubstr("the number of workers is 1; use 2 to"));
+  EXPECT_THAT(refused([](auto& r) { r.network = model::network::uniform(2, 0, 1e-300); }),
+              HasSubstr("the bandwidth is 1e-300 bytes per second; use at least 1"));
+  EXPECT_THAT(refusal([] { advisor::network_of(2'000'000'000, 0, 1e9); }), HasSubstr("use 2 to 1024"));
   EXPECT_THAT(refusal([] { advisor::advise_here(1, request_of(10)); }),
               HasSubstr("1 threads as workers; use 2 to 64"));
   advisor::request r = request_of(10);
