@@ -37,6 +37,8 @@ def given_network():
     expect(report["compress"] and report["workers"] == 16 and report["values"] == 1004096 and report["layers"] == 2, report)
     expect(not report["network"]["measured"] and report["network"]["bandwidth"] == 1.25e8, report)
     expect([r["operator"] for r in report["rows"]][0] == "cgx:4" and len(report["rows"]) == 3, report)
+    many = ",".join(["1000"] * 200)  # longer than the name of a file can be
+    expect(json.loads(run(*SLOW, "--layers", many, "--json"))["layers"] == 200, many)
     text = run(*SLOW, "--layers", "1000000")
     expect("Use cgx:4 on schedule " in text and "\nWhy not\n" in text and "\nPython\n  import globalq\n" in text, text)
 
@@ -46,12 +48,16 @@ def threads():
     expect(report["network"]["measured"] and report["workers"] == 2 and len(report["rows"]) > 10, report)
 
 
+def write_npy(name, values, count, fortran=False):
+    header = f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': ({count},), }}".encode()
+    (FOLDER / name).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117) + b"\n" + values)
+
+
 def files():
     (FOLDER / "layers.txt").write_text("conv1.weight 60000\n\nconv1.bias 40000\n")
     values = struct.pack("<100000f", *((i % 128 == 0) + 0.01 for i in range(100000)))
     (FOLDER / "g.f32").write_bytes(values)
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000,), }"
-    (FOLDER / "g.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117) + b"\n" + values)
+    write_npy("g.npy", values, 100000)
     normal = json.loads(run(*SLOW, "--layers", FOLDER / "layers.txt", "--json"))
     raw = json.loads(run(*SLOW, "--gradients", FOLDER / "g.f32", "--max-error", 10, "--json"))
     npy = json.loads(run(*SLOW, "--gradients", FOLDER / "g.npy", "--layers", FOLDER / "layers.txt", "--max-error", 10, "--json"))
@@ -67,6 +73,9 @@ def refusals():
                             ([*SLOW, "--layers", "4", "--latency", "1/0"], "not a positive number")):
         message = run(*arguments, code=2)
         expect(text in message, f"{arguments}: {message}")
+    for name, count, order, text in (("short.npy", 100001, False, "its shape is of 100001 values"), ("f.npy", 100000, True, "Fortran order")):
+        write_npy(name, bytes(400000), count, order)
+        expect(text in run(*SLOW, "--gradients", FOLDER / name, code=2), name)
     expect("mpirun -n 4 globalq_advise" in run("--help"), "help")
 
 
@@ -75,6 +84,8 @@ def mpi():
         raise runner.Skipped
     report = json.loads(run("--layers", "100000", "--operators", "cgx:4", "--json", launcher=[*LAUNCHER, "2"]))
     expect(report["network"]["measured"] and report["workers"] == 2, report)
+    both = ["--layers", "4", ":", LAUNCHER[-1], "1", PROGRAM, "--bogus"]  # arguments of one process only
+    expect("rank 1 of 2" in run(*both, launcher=[*LAUNCHER, "1"], code=2), both)
     expect("leave out --workers" in run("--layers", "4", "--workers", "3", launcher=[*LAUNCHER, "2"], code=2), "workers")
 
 

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 namespace globalq_advisor {
 namespace {
@@ -25,12 +26,30 @@ constexpr std::uint64_t most_values = std::uint64_t{1} << 40;
   throw gq::configuration_error("globalq: advise: cannot read \"" + path + "\": " + why + "; " + remedy);
 }
 
+/// The product of the lengths in the header of a .npy file: 'shape': (300, 100). 0 if it cannot be read.
+std::uint64_t values_of_shape(std::string_view header) {
+  constexpr std::string_view name = "'shape': (";
+  std::size_t const at = header.find(name), end = header.find(')', at);
+  if (at == std::string_view::npos || end == std::string_view::npos) return 0;
+  std::uint64_t values = 1;
+  for (std::string_view each :
+       gq::named::split(header.substr(at + name.size(), end - at - name.size()), ',')) {
+    while (each.starts_with(' ')) each.remove_prefix(1);
+    if (std::uint64_t length = 0; gq::named::is_number(each, length))
+      values *= length;
+    else if (!each.empty())
+      return 0;
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<layer> read_layers(std::string const& text) {
   std::vector<layer> layers;
   std::ifstream file;
-  if (std::filesystem::is_regular_file(text)) file.open(text);
+  std::error_code no_path;  // a list of lengths may be longer than a path can be
+  if (std::filesystem::is_regular_file(text, no_path)) file.open(text);
   if (!file.is_open()) {
     for (std::string_view const each : gq::named::split(text, ','))
       layers.push_back(
@@ -52,7 +71,8 @@ std::vector<layer> read_layers(std::string const& text) {
 
 std::vector<float> read_gradient(std::string const& path) {
   std::ifstream file{path, std::ios::binary};
-  if (!file || !std::filesystem::is_regular_file(path))
+  std::error_code no_path;
+  if (!file || !std::filesystem::is_regular_file(path, no_path))
     fail(path, "there is no such file", "give a .npy file, or raw float32");
   std::string bytes{std::istreambuf_iterator<char>{file}, {}};
   std::string_view data = bytes;
@@ -65,6 +85,14 @@ std::vector<float> read_gradient(std::string const& path) {
     if (header.find("'descr': '<f4'") == std::string_view::npos)
       fail(path, "its values are not float32", "save it as gradient.astype(\"float32\")");
     data.remove_prefix(std::min(data.size(), start + size));
+    std::uint64_t const values = values_of_shape(header);
+    if (values != data.size() / sizeof(float) || data.size() % sizeof(float) != 0)
+      fail(path,
+           "its shape is of " + std::to_string(values) + " values, and " + std::to_string(data.size()) +
+               " bytes follow",
+           "save the gradient again");
+    if (header.find("'fortran_order': True") != std::string_view::npos)
+      fail(path, "its values are in Fortran order", "save it as numpy.ascontiguousarray(gradient)");
   }
   if (data.empty() || data.size() % sizeof(float) != 0)
     fail(path, std::to_string(data.size()) + " bytes are not float32 values",

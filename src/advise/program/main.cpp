@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace {
@@ -48,8 +49,11 @@ void add_options(CLI::App& app, settings& s) {
   app.add_option("--gradients", s.gradients,
                  "the gradient of one worker, all layers in their order: .npy or raw, float32; errors are "
                  "measured on it");
-  app.add_option("--workers", s.workers,
-                 "number of workers; threads of this process unless a bandwidth is given");
+  app.add_option(
+         "--workers", s.workers,
+         "number of workers; threads of this process unless a bandwidth is given; default: 4 threads, or "
+         "the processes of mpirun")
+      ->check(CLI::Range(1, std::numeric_limits<int>::max()));
   app.add_option("--bandwidth", s.bandwidth,
                  "of the network to predict for: bytes per second and worker, as 10e9/8");
   app.add_option("--latency", s.latency, "with a bandwidth: seconds until a short message arrives")
@@ -81,9 +85,8 @@ request read(settings const& s, int processes) {
   if (!s.bandwidth.empty()) {
     if (s.workers == 0 && processes == 0)
       throw configuration_error("globalq: advise: a bandwidth without a number of workers; give --workers");
-    asked.network = globalq::model::network::uniform(s.workers != 0 ? s.workers : processes,
-                                                     read_number("latency", s.latency),
-                                                     read_number("bandwidth", s.bandwidth));
+    asked.network = network_of(s.workers != 0 ? s.workers : processes, read_number("latency", s.latency),
+                               read_number("bandwidth", s.bandwidth));
   } else if (processes != 0 && s.workers != 0 && s.workers != processes) {
     throw configuration_error("globalq: advise: " + std::to_string(s.workers) +
                               " workers, and the launcher started " + std::to_string(processes) +
@@ -129,22 +132,33 @@ int main(int argc, char** argv) {
   add_options(app, s);
 #if defined(GLOBALQ_HAS_MPI)
   if (is_under_mpi_launcher()) {
-    int provided = 0, rank = 0;
+    int provided = 0, rank = 0, size = 1;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    int code = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    std::optional<CLI::ParseError> refused;  // also for --help
     try {
       app.parse(argc, argv);
-    } catch (CLI::ParseError const& e) {  // of all processes: a launcher gives them the same arguments
-      code = e.get_exit_code() == 0 ? -1 : 2;
-      if (rank == 0) app.exit(e);
+    } catch (CLI::ParseError const& e) {
+      refused = e;
     }
-    if (code == 0) {
+    // Arguments may differ: all processes end with the first that refuses, instead of waiting for it.
+    int first = refused ? rank : size;
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    int code = 0;
+    if (first == size) {
       Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
       code = run_on_mpi(s);
+    } else {
+      if (rank == first) {
+        if (rank != 0 && refused->get_exit_code() != 0)
+          std::fprintf(stderr, "globalq_advise: rank %d of %d: ", rank, size);
+        code = app.exit(*refused) == 0 ? 0 : 2;
+      }
+      MPI_Bcast(&code, 1, MPI_INT, first, MPI_COMM_WORLD);
     }
     MPI_Finalize();
-    return std::max(code, 0);
+    return code;
   }
 #endif
   try {
