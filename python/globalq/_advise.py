@@ -5,6 +5,7 @@ import argparse
 import ctypes
 import json
 import os
+import pathlib
 import sys
 from collections import namedtuple
 
@@ -39,9 +40,12 @@ def advise(workers, layers=(), gradient=None, *, max_error=0.1, max_bound=float(
     bandwidth  of the network to predict for, in bytes per second and worker; None: measure
     latency    with a bandwidth: seconds until a short message arrives
     """
-    alone = isinstance(workers, int)
+    alone = not hasattr(workers, "handle")
+    for name, value in (("max_error", max_error), ("max_bound", max_bound), ("bandwidth", bandwidth), ("latency", latency)):
+        if value is not None and c.seconds(name, value) == 0:  # C takes 0 as the default
+            raise c.ConfigurationError(f"globalq: advise: {name} is 0; give a number above 0")
     settings = c.AdviceSettings(max_error=c.seconds("max_error", max_error), max_bound=c.seconds("max_bound", max_bound),
-                                operators=c.text("operators", " ".join(operators)), count=c.number("workers", workers, 1, 2**31 - 1)
+                                operators=c.text("operators", operators if isinstance(operators, str) else " ".join(operators)), count=c.number("workers", workers, 1, 2**31 - 1)
                                 if alone else 0, bandwidth=0 if bandwidth is None else c.seconds("bandwidth", bandwidth),
                                 latency=c.seconds("latency", latency))
     pairs = [x if isinstance(x, tuple) else (str(k), x) for k, x in enumerate(layers)]
@@ -62,7 +66,7 @@ def read_layers(text):
             return [int(length) for length in text.split(",")]
         with open(text) as file:
             return [(name, int(length)) for name, length in (line.split() for line in file if line.strip())]
-    except ValueError as problem:
+    except (OSError, ValueError) as problem:
         raise c.ConfigurationError(f"globalq: advise: layers {text!r}: {problem}; give lengths with commas between, or a file with "
                                    "a name and a length on each line") from None
 
@@ -72,8 +76,8 @@ def read_gradient(path):
     import numpy
 
     try:
-        found = numpy.load(path) if path.endswith(".npy") else numpy.fromfile(path, "<f4")
-    except (OSError, ValueError) as problem:
+        found = numpy.load(path) if path.endswith(".npy") else numpy.frombuffer(pathlib.Path(path).read_bytes(), "<f4")
+    except (EOFError, OSError, ValueError) as problem:
         raise c.ConfigurationError(f"globalq: advise: cannot read {path!r}: {problem}; give a .npy file, or raw float32") from None
     return found.reshape(-1)
 
@@ -106,7 +110,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(prog="python -m globalq advise", description="Measures this machine and network, and prints which "
                                      "operator, schedule and chunks to use for a model. torchrun starts it on all workers of a job: "
                                      "torchrun --nproc_per_node 4 -m globalq advise --layers 1000000,4096")
-    parser.add_argument("--layers", type=read_layers, default=(), help='lengths, "1000000,4096", or a file of lines "name length"')
+    parser.add_argument("--layers", help='lengths, "1000000,4096", or a file of lines "name length"')
     parser.add_argument("--gradients", help="the gradient of one worker, all layers in their order: .npy, or raw float32")
     parser.add_argument("--workers", type=int, help="number of workers; threads of this process unless a bandwidth is given; default: 4")
     parser.add_argument("--bandwidth", type=quotient,
@@ -118,14 +122,17 @@ def main(arguments):
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
     def ask(workers):
-        return advise(workers, given.layers, None if given.gradients is None else read_gradient(given.gradients),
+        # only worker 0 reads files: those of other machines may not have them
+        reads = getattr(workers, "rank", 0) == 0
+        return advise(workers, read_layers(given.layers) if reads and given.layers else (),
+                      read_gradient(given.gradients) if reads and given.gradients is not None else None,
                       max_error=given.max_error, max_bound=given.max_bound, operators=given.operators.split(),
                       bandwidth=given.bandwidth, latency=given.latency)
 
     try:
         given = parser.parse_args(arguments)
         many = int(os.environ.get("WORLD_SIZE", 1)) > 1 and given.workers is None
-        found = launched(ask) if many else ask(given.workers or 4)
+        found = launched(ask) if many else ask(4 if given.workers is None else given.workers)
     except c.ConfigurationError as problem:
         if os.environ.get("RANK", "0") == "0":
             print(problem, file=sys.stderr)

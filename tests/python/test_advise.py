@@ -63,6 +63,11 @@ def test_wrong_arguments_are_refused():
                         ((4, [5], np.ones(4)), "has 4 values and the layers have 5"), ((4, [5.5]), "give a whole number")):
         with pytest.raises(globalq.ConfigurationError, match=text):
             globalq.advise(*given)
+    for name in ("max_error", "max_bound", "bandwidth", "latency"):
+        with pytest.raises(globalq.ConfigurationError, match=f"{name} is 0; give a number above 0"):
+            globalq.advise(4, [5], **{name: 0})
+    with pytest.raises(globalq.ConfigurationError, match="workers is None; give a whole number"):
+        globalq.advise(None, [5])
     with pytest.raises(globalq.ConfigurationError, match="nothing"):
         globalq.advise(4, [5], operators=["nothing"])
 
