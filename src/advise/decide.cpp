@@ -164,7 +164,7 @@ std::string why_not(row const& r, row const& chosen) {
 void check_workers(int workers) {
   if (workers < 2 || workers > 1024)
     throw gq::configuration_error("globalq: advise: the number of workers is " + std::to_string(workers) +
-                                  "; give 2 to 1024");
+                                  "; use 2 to 1024");
 }
 
 }  // namespace
