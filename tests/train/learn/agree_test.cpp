@@ -177,7 +177,7 @@ TEST(Agree, all_workers_get_the_error_of_the_solver) {
   auto const nameless = errors<gq::configuration_error>(3, [](auto& workers) {
     learn::agree(workers, of(values(0, 100)), [](learn::bins const&) -> learn::solution { throw 7; });
   });
-  for (std::string const& e : nameless) EXPECT_THAT(e, HasSubstr("no std::exception"));
+  for (std::string const& e : nameless) EXPECT_THAT(e, HasSubstr("not a std::exception"));
   auto const unusable = errors<gq::configuration_error>(2, [](auto& workers) {
     learn::agree(workers, of(values(0, 100)), [](learn::bins const&) {
       return learn::solution{{{0, 0.5, 0.5, 1}, false}};
