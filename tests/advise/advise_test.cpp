@@ -308,7 +308,7 @@ TEST(Advise, refuses_requests_that_make_no_sense) {
     return refusal([&] { advisor::check(r); });
   };
   EXPECT_EQ(refused([](auto&) {}), "");
-  EXPECT_THAT(refused([](auto& r) { r.layers.clear(); }), HasSubstr("advise: there are no layers; give"));
+  EXPECT_THAT(refused([](auto& r) { r.layers.clear(); }), HasSubstr("advise: there are no layers; pass"));
   EXPECT_THAT(refused([](auto& r) { r.layers[0].length = 0; }), HasSubstr("layer x has 0 values"));
   EXPECT_THAT(refused([](auto& r) { r.gradient.assign(9, 1.0F); }),
               HasSubstr("has 9 values and the layers have 10"));

@@ -1096,7 +1096,7 @@ TEST(C, chunks_change_no_bit_and_are_not_for_shards) {
         call_handle refused;
         EXPECT_EQ(globalq_call_create(w, GLOBALQ_ALL_GATHER, &s, nullptr, 0, &refused.call),
                   GLOBALQ_CONFIGURATION);
-        EXPECT_THAT(globalq_error(), HasSubstr("leave chunk_values 0"));
+        EXPECT_THAT(globalq_error(), HasSubstr("set chunk_values to 0"));
       }
       return GLOBALQ_OK;
     });

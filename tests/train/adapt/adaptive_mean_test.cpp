@@ -264,7 +264,7 @@ TEST(Chooser, what_a_rule_throws_is_an_error_of_all) {
       c.choose(workers, 0);
     });
     for (std::string const& text : texts)
-      EXPECT_THAT(text, HasSubstr(standard ? "no rule today" : "the solver threw something"));
+      EXPECT_THAT(text, HasSubstr(standard ? "no rule today" : "the solver threw an exception"));
   }
 }
 
