@@ -128,7 +128,8 @@ TYPED_TEST(NonFinite, on_one_worker_becomes_nan_on_all_or_an_error_on_all) {
           EXPECT_EQ(after[r], "");
           if (mode == gq::non_finite::error) {
             EXPECT_TRUE(seen[r].starts_with("non-finite: ")) << seen[r];
-            EXPECT_NE(seen[r].find("the input of rank " + std::to_string(culprit) + " contains NaN"), std::string::npos)
+            EXPECT_NE(seen[r].find("the input of rank " + std::to_string(culprit) + " contains NaN"),
+                      std::string::npos)
                 << seen[r];
             EXPECT_EQ(without_rank(seen[r]), without_rank(seen[0]));
             EXPECT_TRUE(same_bytes(z[r], before[r])) << "the error changed the vector";
