@@ -287,7 +287,7 @@ bool take_check(int& argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace globalq;
-  using namespace GLOBALQ_ABI::bench;
+  using namespace globalq::bench;
   Kokkos::ScopeGuard const kokkos(argc, argv);
   if (!take_check(argc, argv)) {
     std::fputs("globalq_device_bench: --check takes a number of values, a multiple of 16\n", stderr);
