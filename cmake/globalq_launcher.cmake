@@ -2,8 +2,10 @@
 # Settings for tests that start workers by the MPI launcher, if globalq::mpi exists:
 #
 #   GLOBALQ_LAUNCHER_FLAGS   allow more workers than cores
+#   GLOBALQ_LAUNCHER         the command before a number of workers and a program, for tests that start several; empty without MPI
 #   GLOBALQ_MPI_ENVIRONMENT  allows Open MPI to run as root and in containers
 
+set(GLOBALQ_LAUNCHER "")
 set(GLOBALQ_LAUNCHER_FLAGS "")
 if(TARGET globalq::mpi)
   execute_process(
@@ -13,6 +15,7 @@ if(TARGET globalq::mpi)
   if(launcher_version MATCHES "Open MPI|OpenRTE")
     set(GLOBALQ_LAUNCHER_FLAGS --oversubscribe)
   endif()
+  set(GLOBALQ_LAUNCHER ${MPIEXEC_EXECUTABLE} ${GLOBALQ_LAUNCHER_FLAGS} ${MPIEXEC_NUMPROC_FLAG})
 endif()
 set(GLOBALQ_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1
