@@ -174,7 +174,7 @@ void time_decode(benchmark::State& state, std::uint64_t n) {
 class ring_of_four {
  public:
   template <class Operator>
-  ring_of_four(Operator const& op, std::uint64_t n) : n_(n), agreed_("agreed", 1), unit_("unit", 1) {
+  ring_of_four(Operator const& op, std::uint64_t n) : n_(n), agreed_("agreed", 1), scale_("scale", 1) {
     detail::operator_facts const facts = detail::facts_of(op);
     detail::resolution const r = detail::resolve(facts, schedule::ring::facts(4), 4);
     if (!r.fits()) throw configuration_error(r.refusal);
@@ -183,7 +183,7 @@ class ring_of_four {
     agreed.writes = true;
     Kokkos::deep_copy(Kokkos::subview(agreed_, 0),
                       Kokkos::View<kernel::agreed_call, Kokkos::HostSpace>(&agreed));
-    Kokkos::deep_copy(unit_, 4.0);  // no value of gradient() is larger
+    Kokkos::deep_copy(scale_, 4.0);  // no value of gradient() is larger
   }
   void begin(const_vector x, mutable_vector y, int rank) {
     detail::call c;
@@ -193,7 +193,7 @@ class ring_of_four {
     c.rank = rank;
     c.workers = 4;
     c.seed = 1;
-    c.units = std::span<double const>(unit_.data(), 1);
+    c.bucket_scales = std::span<double const>(scale_.data(), 1);
     c.agreed = agreed_.data();
     codec_->begin(c);
   }
@@ -206,7 +206,7 @@ class ring_of_four {
   std::uint64_t n_;
   std::unique_ptr<detail::operator_codec> codec_;
   device<kernel::agreed_call> agreed_;
-  device<double> unit_;
+  device<double> scale_;
 };
 
 template <class Operator>

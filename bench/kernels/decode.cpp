@@ -18,18 +18,18 @@ void decode(benchmark::State& state, point at) {
   ring_codec codec(uniform_int8(), 1, at);
   auto const x = gradient<Value>(at.n, 1);
   values<Value> const y("decoded", at.n);
-  double const unit = codec.largest(reading(x));
-  codec.begin(reading(x), writing(y), unit);
+  double const scale = codec.largest(reading(x));
+  codec.begin(reading(x), writing(y), scale);
   byte_buffer memory;
   auto const frame = codec.frame(memory);
   codec.encode(frame);
 
   codec.decode({frame, 1, 0});
-  if (!near(x, y, unit / codec.levels()))
+  if (!near(x, y, scale / codec.levels()))
     return fail(state, "decoded values are not adjacent to the encoded ones");
 
   widen_floor<stored<Value>, false> const floor{frame.data(), words_of(y),
-                                                static_cast<float>(unit / codec.levels())};
+                                                static_cast<float>(scale / codec.levels())};
   interleave(
       state, {at.n, at.n * (1 + sizeof(Value))},
       [&] {

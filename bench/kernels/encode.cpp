@@ -20,18 +20,18 @@ void encode_int8(benchmark::State& state, point at, any_quantizer const& op) {
   ring_codec codec(op, workers, at);
   auto const x = gradient<Value>(at.n, 1);
   values<float> y("decoded", at.n);
-  double const unit = codec.largest(reading(x));
-  codec.begin(reading(x), writing(y), unit);
+  double const scale = codec.largest(reading(x));
+  codec.begin(reading(x), writing(y), scale);
   byte_buffer memory;
   auto const frame = codec.frame(memory);
   codec.encode(frame);
 
   codec.decode({frame, 1, 0});
   for (std::size_t i = 0; i < y.size(); ++i) y(i) *= workers;  // the mean; other workers contribute zeros
-  if (!(op.facts().evenly_spaced ? near(x, y, unit / codec.levels()) : neighbors_in_powers(x, y)))
+  if (!(op.facts().evenly_spaced ? near(x, y, scale / codec.levels()) : neighbors_in_powers(x, y)))
     return fail(state, "decoded values are not adjacent to the encoded ones");
 
-  narrow_floor<stored<Value>> const floor{words_of(x), frame.data(), static_cast<float>(127 / unit)};
+  narrow_floor<stored<Value>> const floor{words_of(x), frame.data(), static_cast<float>(127 / scale)};
   interleave(
       state, {at.n, at.n * (sizeof(Value) + 1)}, [&] { codec.encode(frame); },
       [&] { codec.executor().items(at.n / block_values, floor); });

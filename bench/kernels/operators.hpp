@@ -45,11 +45,11 @@ class ring_codec {
   double largest(const_vector x) {
     norm::statistic s;
     norm::bucket_statistics(on_, n_, 0, infinity, norm::input_block{x, infinity}, std::span(&s, 1), parts_);
-    return norm::local_unit(s, infinity, x.type, 0);
+    return norm::local_scale(s, infinity, x.type, 0);
   }
 
-  void begin(const_vector x, mutable_vector y, double unit, int rank = 0) {
-    unit_ = unit;
+  void begin(const_vector x, mutable_vector y, double scale, int rank = 0) {
+    scale_ = scale;
     globalq::detail::call c;
     c.x = x;
     c.y = y;
@@ -57,7 +57,7 @@ class ring_codec {
     c.rank = rank;
     c.workers = workers_;
     c.seed = 1;
-    c.units = std::span(&unit_, 1);
+    c.bucket_scales = std::span(&scale_, 1);
     codec_->begin(c);
   }
 
@@ -84,7 +84,7 @@ class ring_codec {
   kernel::host_executor on_;
   std::unique_ptr<globalq::detail::operator_codec> codec_;
   std::uint32_t levels_ = 0;
-  double unit_ = 0;
+  double scale_ = 0;
   std::vector<norm::statistic> parts_;
 };
 
@@ -100,7 +100,7 @@ bool near(values<X> const& x, values<Y> const& y, double gap) {
   return true;
 }
 
-/// Whether y is a power of two times @p unit next to x, for every value.
+/// Whether y is a power of two times @p scale next to x, for every value.
 template <class X>
 bool neighbors_in_powers(values<X> const& x, values<float> const& y) {
   for (std::size_t i = 0; i < x.size(); ++i) {

@@ -17,19 +17,19 @@ void reduce(benchmark::State& state, point at, any_quantizer const& op) {
   ring_codec codec(op, workers, at);
   byte_buffer memory[3];
   std::span<std::byte> frame[2];
-  double unit = 0;
+  double scale = 0;
   for (std::uint64_t worker : {0, 1})
-    unit = std::max(unit, codec.largest(reading(gradient<float>(at.n, worker))));
+    scale = std::max(scale, codec.largest(reading(gradient<float>(at.n, worker))));
   for (int worker : {0, 1}) {
     auto const x = gradient<float>(at.n, static_cast<std::uint64_t>(worker));
-    codec.begin(reading(x), {}, unit, worker);
+    codec.begin(reading(x), {}, scale, worker);
     frame[worker] = codec.frame(memory[worker]);
     codec.encode(frame[worker]);
   }
   source const frames[] = {{frame[0], 1, 0}, {frame[1], 1, 1}};
   auto const out = codec.frame(memory[2]);
   values<float> const y("decoded", at.n), sum("sum", at.n);
-  codec.begin({}, writing(y), unit);
+  codec.begin({}, writing(y), scale);
   codec.reduce(frames, out);
 
   for (auto const& one : frames) {
@@ -38,7 +38,7 @@ void reduce(benchmark::State& state, point at, any_quantizer const& op) {
   }
   codec.decode({out, 2, 0});
   // Uniform codes add exactly: results differ by at most two roundings of the largest value.
-  if (!(op.facts().evenly_spaced ? near(sum, y, 0x1p-22 * unit) : neighbors_in_powers(sum, y)))
+  if (!(op.facts().evenly_spaced ? near(sum, y, 0x1p-22 * scale) : neighbors_in_powers(sum, y)))
     return fail(state, "the decoded sum is not adjacent to the sum of decoded values");
 
   sum_floor const floor{frame[0].data(), frame[1].data(), out.data()};

@@ -65,7 +65,7 @@ measured measure(std::vector<float> const& x, std::uint64_t count, std::uint64_t
   std::vector<norm::statistic> found(count / bucket), parts;
   norm::bucket_statistics(on, count, bucket, q, norm::input_block{v, q}, std::span(found), parts);
   measured m;
-  for (norm::statistic const& s : found) m.norms.push_back(norm::local_unit(s, q, v.type, 0));
+  for (norm::statistic const& s : found) m.norms.push_back(norm::local_scale(s, q, v.type, 0));
   auto const histogram = [&](learn::weighting w) {
     learn::histogram h({}, w);
     h.add(on, v, count, bucket, m.norms);

@@ -23,7 +23,7 @@ any_quantizer exponential() {
 class ring_codec {
  public:
   ring_codec(any_quantizer const& op, int workers, task const& t)
-      : task_(t), workers_(workers), unit_(t.norm) {
+      : task_(t), workers_(workers), scale_(t.norm) {
     detail::operator_facts const facts = op.facts();
     detail::resolution const r = detail::resolve(facts, schedule::ring::facts(workers), workers);
     if (!r.fits()) throw configuration_error(r.refusal);
@@ -65,13 +65,13 @@ class ring_codec {
     c.rank = rank;
     c.workers = workers_;
     c.seed = 1;
-    c.units = std::span(&unit_, 1);
+    c.bucket_scales = std::span(&scale_, 1);
     codec_->begin(c);
   }
 
   task task_;
   int workers_;
-  double unit_;
+  double scale_;
   std::unique_ptr<detail::operator_codec> codec_;
   values<float> y_;
 };

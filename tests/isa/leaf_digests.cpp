@@ -367,11 +367,11 @@ void values(digests& all, kernel::value_leaves const& leaf) {
         std::vector<std::uint32_t> words;
         std::vector<float> gain;
         for (std::uint64_t first = 0; first < most; first += bucket) {
-          double const unit =
-              gq::norm::local_unit(leaf.statistic(x.of(type), first, static_cast<int>(bucket), gq::infinity),
-                                   gq::infinity, type, 0);
-          words.push_back(gq::scale_word(unit));
-          gain.resize(gain.size() + bucket / 64, static_cast<float>(7.0 / unit));
+          double const bucket_scale =
+              gq::norm::local_scale(leaf.statistic(x.of(type), first, static_cast<int>(bucket), gq::infinity),
+                                    gq::infinity, type, 0);
+          words.push_back(gq::scale_word(bucket_scale));
+          gain.resize(gain.size() + bucket / 64, static_cast<float>(7.0 / bucket_scale));
         }
         leaf.scales(x.of(type), 0, bucket, 7.0F, words.data(), gain.data());  // or nothing is written
         scales.add(words.data(), words.size() * 4);

@@ -415,10 +415,10 @@ void expect_scales_of_piece(std::initializer_list<int> powers) {
         for (std::uint64_t first = 0; first < 1024; first += bucket) {
           auto const s =
               gq::kernel::block_statistic({x.data(), type}, first, static_cast<int>(bucket), gq::infinity);
-          double const unit = gq::norm::local_unit(s, gq::infinity, type, 0);
-          auto const scale = gq::kernel::input_scale_of(type, unit, 0, 7);
+          double const bucket_scale = gq::norm::local_scale(s, gq::infinity, type, 0);
+          auto const scale = gq::kernel::input_scale_of(type, bucket_scale, 0, 7);
           possible = possible && scale.exponent == 0;
-          expected_words.push_back(gq::scale_word(unit));
+          expected_words.push_back(gq::scale_word(bucket_scale));
           for (std::uint64_t i = 0; i < bucket; i += 64) expected_gain.push_back(scale.gain);
         }
         bool const done =

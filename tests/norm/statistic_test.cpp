@@ -247,15 +247,15 @@ TEST(LocalUnit, is_the_norm_in_what_travels_and_never_below_the_maximum) {
         if (type == dtype::float64 && top > 1e300) continue;  // the caller divides such by 2^wide: below
         stored_vector const x(type, values_up_to(top, 50, 10, 5));
         statistic const s = block_statistic(x.view(), 0, 50, q);
-        double const unit = gq::norm::local_unit(s, q, type, 0);
+        double const scale = gq::norm::local_scale(s, q, type, 0);
         long double const exact = std::ldexp(exact_norm(x, 0, 50, q, s.exponent()), s.exponent());
-        ASSERT_GE(unit, s.max()) << gq::name_of(type) << ' ' << top;
-        ASSERT_EQ(gq::representable(unit, type), unit);
+        ASSERT_GE(scale, s.max()) << gq::name_of(type) << ' ' << top;
+        ASSERT_EQ(gq::representable(scale, type), scale);
         // near the smallest doubles the last rounding is of 2^-1075
         long double const up = type == dtype::float64 ? 0 : 0x1p-23L;
-        ASSERT_GE(unit, exact * (1 - norm_tolerance(type, q, 50)) - 0x1p-1074L)
+        ASSERT_GE(scale, exact * (1 - norm_tolerance(type, q, 50)) - 0x1p-1074L)
             << gq::name_of(type) << ' ' << top;
-        ASSERT_LE(unit, exact * (1 + up) * (1 + norm_tolerance(type, q, 50)) + 0x1p-1074L)
+        ASSERT_LE(scale, exact * (1 + up) * (1 + norm_tolerance(type, q, 50)) + 0x1p-1074L)
             << gq::name_of(type) << ' ' << top;
       }
 }
@@ -263,14 +263,14 @@ TEST(LocalUnit, is_the_norm_in_what_travels_and_never_below_the_maximum) {
 TEST(LocalUnit, of_a_maximum_is_exact_and_divided_by_2_to_wide) {
   stored_vector const x(dtype::float64, {1.7e308, -0.5e308});
   statistic const s = block_statistic(x.view(), 0, 2, gq::infinity);
-  EXPECT_EQ(gq::norm::local_unit(s, gq::infinity, dtype::float64, 0), 1.7e308);
-  EXPECT_EQ(gq::norm::local_unit(s, gq::infinity, dtype::float64, 64), std::ldexp(1.7e308, -64));
+  EXPECT_EQ(gq::norm::local_scale(s, gq::infinity, dtype::float64, 0), 1.7e308);
+  EXPECT_EQ(gq::norm::local_scale(s, gq::infinity, dtype::float64, 64), std::ldexp(1.7e308, -64));
   stored_vector const tiny(dtype::float32, {0x1p-149});
-  EXPECT_EQ(gq::norm::local_unit(block_statistic(tiny.view(), 0, 1, 2), 2, dtype::float32, 0), 0x1p-149);
-  EXPECT_EQ(gq::norm::local_unit(statistic{}, 2, dtype::float32, 0), 0.0);
+  EXPECT_EQ(gq::norm::local_scale(block_statistic(tiny.view(), 0, 1, 2), 2, dtype::float32, 0), 0x1p-149);
+  EXPECT_EQ(gq::norm::local_scale(statistic{}, 2, dtype::float32, 0), 0.0);
   // a sum of 2^40 equal values would leave the range of doubles
   statistic const many{gq::bits_of(1.5e308), 0x1p40};
-  EXPECT_TRUE(std::isfinite(gq::norm::local_unit(many, 1, dtype::float64, 128)));
+  EXPECT_TRUE(std::isfinite(gq::norm::local_scale(many, 1, dtype::float64, 128)));
 }
 
 }  // namespace

@@ -221,16 +221,16 @@ std::vector<std::byte> encode_in_two_passes(gq::any_quantizer const& op, std::ve
   std::vector<gq::norm::statistic> statistics(gq::divide_up<std::uint64_t>(x.size(), facts.bucket)), parts;
   gq::norm::bucket_statistics(on, x.size(), facts.bucket, facts.q, gq::norm::input_block{in, facts.q},
                               std::span(statistics), parts);
-  std::vector<double> units;
+  std::vector<double> scales;
   for (gq::norm::statistic const& s : statistics)
-    units.push_back(gq::norm::local_unit(s, facts.q, in.type, 0));
+    scales.push_back(gq::norm::local_scale(s, facts.q, in.type, 0));
   gq::detail::call c;
   c.x = in;
   c.length = x.size();
   c.rank = static_cast<int>(key.worker);
   c.seed = key.seed;
   c.step = key.step;
-  c.units = units;
+  c.bucket_scales = scales;
   codec->begin(c);
   std::vector<std::byte> frame(codec->frame_bytes({0, x.size()}, 1));
   codec->combine({0, x.size()}, true, {}, frame);
@@ -437,15 +437,15 @@ TEST(VectorCodec, a_frame_of_another_operator_with_the_same_wire_format_is_refus
     return gq::quantizer{gq::norm::linf{.bucket = bucket}, gq::levels::uniform{levels}, dice,
                          gq::wire::int8{}};
   };
-  auto const fixed = [&](double unit) -> gq::any_quantizer {
-    return gq::quantizer{gq::norm::fixed{.scale = unit}, gq::levels::uniform{63}, dice,
+  auto const fixed = [&](double scale) -> gq::any_quantizer {
+    return gq::quantizer{gq::norm::fixed{.scale = scale}, gq::levels::uniform{63}, dice,
                          gq::wire::packed<7>{}};
   };
   auto const table = [&](float second) -> gq::any_quantizer {
     return gq::quantizer{gq::norm::local<1>{}, gq::levels::table{0, second, 0.5, 1}, dice,
                          gq::wire::packed<3>{}};
   };
-  std::string const other = "it has other levels, buckets, units or shifts";
+  std::string const other = "it has other levels, buckets, scales or shifts";
   EXPECT_EQ(error_between(op(100, 7), op(100, 7)), "");
   EXPECT_THAT(error_between(op(100, 7), op(100, 8)), testing::HasSubstr(other));
   EXPECT_THAT(error_between(op(100, 7), op(120, 7)), testing::HasSubstr(other)) << "3 scales either way";

@@ -132,15 +132,15 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
           }
         }
         std::uint64_t const buckets = bucket == 0 ? 1 : gq::divide_up(d, bucket);
-        std::vector<double, typename Device::template allocator<double>> units(buckets);
-        for (std::uint64_t b = 0; b < buckets; ++b) units[b] = 2.0 + static_cast<double>(b % 5) / 8;
+        std::vector<double, typename Device::template allocator<double>> bucket_scales(buckets);
+        for (std::uint64_t b = 0; b < buckets; ++b) bucket_scales[b] = 2.0 + static_cast<double>(b % 5) / 8;
         std::vector<std::uint32_t, typename Device::template allocator<std::uint32_t>> faults(2, 0U);
         operands o(levels_there(), rounding, wire);
         o.x = {values.data(), type};
         o.first = first;
         o.count = count;
         o.bucket = bucket;
-        o.units = units.data();
+        o.bucket_scales = bucket_scales.data();
         o.local = at.local;
         o.zero_free = zero_free;
         o.rank = 1;

@@ -102,7 +102,7 @@ class int_sgd {
       if (left != nullptr) own_.resize(caller_.total());
       outcome const result =
           alpha > 0 ? integers(workers, on, x.data(), mean.data(), left, step, alpha)
-                    : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.unit);
+                    : caller_.float32_mean(workers, schedule_, on, x.data(), mean.data(), left, o.divisor);
       if (result == outcome::mean && !told_) average(squares(mean.data()));
       return result;
     });

@@ -78,10 +78,11 @@ class one_bit {
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
     auto const on = caller_.executor_of(workers);
-    return caller_.call(
-        workers, on, x, mean, rest, step, caller_.largest(on, x), [&](auto const& o, auto left) {
-          return exchange(workers, on, x.data(), mean.data(), left.empty() ? nullptr : left.data(), o.unit);
-        });
+    return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
+                        [&](auto const& o, auto left) {
+                          return exchange(workers, on, x.data(), mean.data(),
+                                          left.empty() ? nullptr : left.data(), o.divisor);
+                        });
   }
 
   /// @brief Saves the second residual, with zeros outside of this worker's stripe; a layer of zeros is saved empty.
@@ -143,7 +144,7 @@ class one_bit {
 
   template <Transport T>
   outcome exchange(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
-                   double unit) {
+                   double divisor) {
     int const n = workers.size();
     bool const stripes = how_.exchange == one_bit_exchange::stripes && n > 1;
     std::uint64_t const messages = stripes ? 1 : static_cast<std::uint64_t>(n), words = buckets_.words();
@@ -151,12 +152,12 @@ class one_bit {
     auto& memory = caller_.memory();
     auto* const mine = memory.mine.get_values<std::uint64_t>(words);
     auto* const all = memory.all.get_values<std::uint64_t>(words * messages);
-    float const share = static_cast<float>(1 / unit);
+    float const share = static_cast<float>(1 / divisor);
     detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
       detail::write_bucket(x + b.first, b.count, share, mine + b.word);
     });
     if (stripes) {
-      if (!mean_by_stripes(workers, on, mine, all, unit)) return outcome::not_finite;
+      if (!mean_by_stripes(workers, on, mine, all, divisor)) return outcome::not_finite;
     } else {
       caller_.allgather(workers, std::span<std::uint64_t const>(mine, words),
                         std::span(all, words * messages));
@@ -165,16 +166,16 @@ class one_bit {
     if (!stripes)
       for (int r = 0; r < n; ++r)
         detail::check_means(buckets_.all(), all + static_cast<std::uint64_t>(r) * words, r, false);
-    double const factor = stripes ? 1.0 : unit / n;
+    double const factor = stripes ? 1.0 : divisor / n;
     auto const add = [&](detail::bit_bucket const& b, float* sums) {
       std::fill_n(sums, b.count, 0.0F);
       for (std::uint64_t m = 0; m < messages; ++m)
         detail::add_bucket(all + m * words + b.word, b.count, sums);
       if (factor != 1) detail::scale_sums(sums, b.count, factor);
     };
-    // a mean of means is at most the largest of them, up to rounding, so only large values (unit != 1) are checked
+    // a mean of means is at most the largest of them, up to rounding, so only large values (divisor != 1) are checked
     // first
-    if (unit != 1 && !stripes) {
+    if (divisor != 1 && !stripes) {
       std::atomic<bool> finite{true};
       sums_.resize(caller_.layers().length());
       detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
@@ -186,9 +187,10 @@ class one_bit {
     detail::each_bucket(on, buckets, [&](detail::bit_bucket const& b) {
       if (rest != nullptr) {
         auto const m = detail::means_in(mine + b.word);
-        detail::leave_over(x + b.first, b.count,
-                           {static_cast<float>(m.positive * unit), static_cast<float>(m.negative * unit)},
-                           rest + b.first);
+        detail::leave_over(
+            x + b.first, b.count,
+            {static_cast<float>(m.positive * divisor), static_cast<float>(m.negative * divisor)},
+            rest + b.first);
       }
       add(b, mean + b.first);
     });
@@ -203,12 +205,12 @@ class one_bit {
   /// @returns whether the mean did not overflow float32
   template <Transport T>
   bool mean_by_stripes(T& workers, kernel::host_executor const& on, std::uint64_t const* mine,
-                       std::uint64_t* all, double unit) {
+                       std::uint64_t* all, double divisor) {
     int const n = workers.size(), r = workers.rank();
     next_.resize(buckets_.stripe(n, r).values);
     second_.reserve(next_.size());  // the two are swapped
     bool const goes_on = made_for_ == place{n, r};
-    detail::stripe_codec frames(on, buckets_, n, r, unit, mine, all, goes_on ? second_.data() : nullptr,
+    detail::stripe_codec frames(on, buckets_, n, r, divisor, mine, all, goes_on ? second_.data() : nullptr,
                                 next_.data(), from_);
     schedule::scatter_reduce_allgather const sum;
     caller_.exchange(workers, sum, frames,

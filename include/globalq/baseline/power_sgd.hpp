@@ -238,8 +238,8 @@ class power_sgd {
   template <Transport T>
   outcome iterate(T& workers, kernel::host_executor const& on, float const* x, float* mean, float* rest,
                   detail::caller::opened const& o, std::uint64_t step) {
-    double const n = workers.size(), unit = o.unit;
-    float const share = static_cast<float>(1 / unit);
+    double const n = workers.size(), divisor = o.divisor;
+    float const share = static_cast<float>(1 / divisor);
     first_.resize(at_.first_count);
     own_.resize(at_.q_count);
     // large matrices are divided by a power of two: products overflow float32 long before the mean does
@@ -267,7 +267,7 @@ class power_sgd {
     for (detail::run const& d : at_.dense)
       for (std::uint64_t i = 0; i < d.count; ++i) first_[at++] = x[d.first + i] * share;
     caller_.sum(workers, schedule_, on, std::span(first_));
-    if (!detail::scale(on, std::span(first_).subspan(at_.p_count), unit / n)) return outcome::not_finite;
+    if (!detail::scale(on, std::span(first_).subspan(at_.p_count), divisor / n)) return outcome::not_finite;
     if (detail::largest_bits(first_.data(), at_.p_count) >= float_infinity) return outcome::not_finite;
 
     orthogonal_.resize(std::min<std::size_t>(at_.matrices.size(), static_cast<std::size_t>(on.threads())));

@@ -133,8 +133,8 @@ class rand_k {
     auto const on = caller_.executor_of(workers);
     return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
                         [&](auto const& o, auto left) {
-                          return how_.shared ? sum(workers, on, x, mean, left, step, o.unit)
-                                             : gather(workers, on, x, mean, left, step, o.unit);
+                          return how_.shared ? sum(workers, on, x, mean, left, step, o.divisor)
+                                             : gather(workers, on, x, mean, left, step, o.divisor);
                         });
   }
 
@@ -178,15 +178,16 @@ class rand_k {
 
   template <Transport T>
   outcome sum(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
-              std::span<float> rest, std::uint64_t step, double unit) {
+              std::span<float> rest, std::uint64_t step, double divisor) {
     auto const places = coordinates(step, 0);
     values_.resize(count_);
-    detail::take(on, x.data(), places, unit, values_.data());
+    detail::take(on, x.data(), places, divisor, values_.data());
     caller_.sum(workers, schedule_, on, std::span(values_));
     auto const timed = caller_.enter(phase::decode);
     bool finite = true;
     each_pool([&](std::uint64_t at, std::uint64_t k, double factor) {
-      finite = detail::scale(on, std::span(values_).subspan(at, k), factor * unit / workers.size()) && finite;
+      finite =
+          detail::scale(on, std::span(values_).subspan(at, k), factor * divisor / workers.size()) && finite;
     });
     if (!finite) return outcome::not_finite;
     if (!rest.empty()) keep_rest(on, x.data(), rest.data());
@@ -197,13 +198,13 @@ class rand_k {
 
   template <Transport T>
   outcome gather(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
-                 std::span<float> rest, std::uint64_t step, double unit) {
+                 std::span<float> rest, std::uint64_t step, double divisor) {
     auto const n = static_cast<std::uint64_t>(workers.size());
     auto& memory = caller_.memory();
     float* const mine = memory.mine.get_values<float>(count_);
     float* const all = memory.all.get_values<float>(n * count_);
     coordinates(step, workers.rank());
-    detail::take(on, x.data(), std::span<std::uint64_t const>(places_), unit, mine);
+    detail::take(on, x.data(), std::span<std::uint64_t const>(places_), divisor, mine);
     caller_.allgather(workers, std::span<float const>(mine, count_), std::span(all, n * count_));
     auto const timed = caller_.enter(phase::decode);
     sums_.assign(x.size(), 0.0F);
@@ -211,7 +212,7 @@ class rand_k {
       auto const places = coordinates(step, static_cast<int>(r));
       float const* const values = all + r * count_;
       each_pool([&](std::uint64_t at, std::uint64_t k, double factor) {
-        double const share = factor * unit / static_cast<double>(n);
+        double const share = factor * divisor / static_cast<double>(n);
         detail::for_places(on, k, [&](std::uint64_t first, std::uint64_t end) {
           for (std::uint64_t i = at + first; i < at + end; ++i)
             sums_[places[i]] += static_cast<float>(static_cast<double>(values[i]) * share);

@@ -55,7 +55,7 @@ class send_first {
     return caller_.call(workers, on, x, mean, rest, step, caller_.largest(on, x),
                         [&](auto const& o, auto left) {
                           values_.resize(total_);
-                          float const share = static_cast<float>(1 / o.unit);
+                          float const share = static_cast<float>(1 / o.divisor);
                           std::uint64_t at = 0;
                           for (detail::run const& s : sent_) {
                             for (std::uint64_t i = 0; i < s.count; ++i)
@@ -65,7 +65,7 @@ class send_first {
                           caller_.sum(workers, schedule_, on, std::span(values_));
                           auto const timed = caller_.enter(phase::decode);
                           // float32 sums may round up to infinity
-                          if (!detail::scale(on, values_, o.unit / workers.size()))
+                          if (!detail::scale(on, values_, o.divisor / workers.size()))
                             return outcome::not_finite;
                           if (!left.empty()) {
                             detail::copy(on, caller_.blocks(), x.data(), left.data());

@@ -70,7 +70,7 @@ class top_k {
       return std::pair(top, 0.0);
     };
     return caller_.call(workers, on, x, mean, rest, step, measure, [&](auto const& o, auto left) {
-      return exchange(workers, on, x, mean, left, o.unit);
+      return exchange(workers, on, x, mean, left, o.divisor);
     });
   }
 
@@ -144,23 +144,23 @@ class top_k {
 
   template <Transport T>
   outcome exchange(T& workers, kernel::host_executor const& on, std::span<float const> x,
-                   std::span<float> mean, std::span<float> rest, double unit) {
+                   std::span<float> mean, std::span<float> rest, double divisor) {
     auto const n = static_cast<std::uint64_t>(workers.size());
     auto& memory = caller_.memory();
     // places of a worker, then its values
     auto* const mine = memory.mine.get_values<std::uint32_t>(2 * count_);
     auto* const all = memory.all.get_values<std::uint32_t>(2 * count_ * n);
     std::copy(places_.begin(), places_.end(), mine);
-    detail::take(on, x.data(), std::span<std::uint32_t const>(places_), unit,
+    detail::take(on, x.data(), std::span<std::uint32_t const>(places_), divisor,
                  reinterpret_cast<float*>(mine + count_));
     caller_.allgather(workers, std::span<std::uint32_t const>(mine, 2 * count_),
                       std::span(all, 2 * count_ * n));
     auto const timed = caller_.enter(phase::decode);
     for (std::uint64_t r = 0; r < n; ++r) check(all + 2 * count_ * r, r, x.size());
 
-    // sums overflow float32 only if unit is not 1; this is checked before anything is written
+    // sums overflow float32 only if divisor is not 1; this is checked before anything is written
     float const share = static_cast<float>(1 / static_cast<double>(n));
-    if (unit != 1 && !mean_fits(all, n, unit)) return outcome::not_finite;
+    if (divisor != 1 && !mean_fits(all, n, divisor)) return outcome::not_finite;
     if (!rest.empty()) {
       detail::copy(on, caller_.blocks(), x.data(), rest.data());
       detail::for_places(on, count_, [&](std::uint64_t first, std::uint64_t end) {
@@ -172,10 +172,10 @@ class top_k {
     detail::for_blocks(on, caller_.blocks(), [&](std::uint64_t first, std::uint64_t count) {
       std::fill_n(mean.data() + first, count, 0.0F);
       for_each_in(all, n, first, count, [&](std::uint32_t place, float v) { mean[place] += v; });
-      if (unit == 1 && (n & (n - 1)) == 0) {  // the product is exact, so the bits are the same
+      if (divisor == 1 && (n & (n - 1)) == 0) {  // the product is exact, so the bits are the same
         for (std::uint64_t i = first; i < first + count; ++i) mean[i] *= share;
       } else {
-        double const factor = unit / static_cast<double>(n);
+        double const factor = divisor / static_cast<double>(n);
         for (std::uint64_t i = first; i < first + count; ++i)
           mean[i] = static_cast<float>(static_cast<double>(mean[i]) * factor);
       }
@@ -195,12 +195,12 @@ class top_k {
     }
   }
 
-  bool mean_fits(std::uint32_t const* all, std::uint64_t n, double unit) {
+  bool mean_fits(std::uint32_t const* all, std::uint64_t n, double divisor) {
     sums_.assign(caller_.layers().length(), 0.0F);
     bool fits = true;
     for_each_in(all, n, 0, sums_.size(), [&](std::uint32_t place, float v) { sums_[place] += v; });
     for (float v : sums_)
-      fits = fits && is_finite(static_cast<float>(static_cast<double>(v) * unit / static_cast<double>(n)));
+      fits = fits && is_finite(static_cast<float>(static_cast<double>(v) * divisor / static_cast<double>(n)));
     return fits;
   }
 

@@ -33,12 +33,12 @@ GLOBALQ_FUNCTION constexpr std::size_t scale_bytes(scale_format f) {
   return f.in_a_byte() ? 1 : (f.type == dtype::float64 ? 8 : 4);
 }
 
-/// The smallest word whose scale is at least @p unit.
-/// @pre 0 <= unit <= 2^256 - 2^232
-GLOBALQ_FUNCTION std::uint32_t scale_word(double unit) {
-  if (!(unit > 0)) return 0;
+/// The smallest word whose scale is at least @p scale.
+/// @pre 0 <= scale <= 2^256 - 2^232
+GLOBALQ_FUNCTION std::uint32_t scale_word(double scale) {
+  if (!(scale > 0)) return 0;
   std::uint64_t const up =
-      bits_of(unit) + 0x1fffffffULL;  // a carry into the exponent is the next power of two
+      bits_of(scale) + 0x1fffffffULL;  // a carry into the exponent is the next power of two
   int const e = static_cast<int>(up >> 52) - 1023;
   if (e < -255) return 1U << 23;
   std::uint32_t const mantissa = static_cast<std::uint32_t>(up >> 29) & 0x7fffffU;
@@ -90,35 +90,35 @@ GLOBALQ_FUNCTION double read_scale(std::byte const* scales, std::uint64_t i, sca
   return scale_of_word(load_from<std::uint32_t>(scales + 4 * i));
 }
 
-/// The exponent k of the smallest quantum * 2^k that is at least @p unit and fits into a byte.
-GLOBALQ_FUNCTION int scale_exponent(double unit, float quantum) {
-  if (!(unit > 0)) return -scale_byte_bias;
-  int k = exponent_of(unit) - exponent_of(static_cast<double>(quantum));
+/// The exponent k of the smallest quantum * 2^k that is at least @p scale and fits into a byte.
+GLOBALQ_FUNCTION int scale_exponent(double scale, float quantum) {
+  if (!(scale > 0)) return -scale_byte_bias;
+  int k = exponent_of(scale) - exponent_of(static_cast<double>(quantum));
   k = k < -2 * scale_byte_bias ? -2 * scale_byte_bias : k;
-  if (static_cast<double>(quantum) * power_of_two(k) < unit) ++k;
+  if (static_cast<double>(quantum) * power_of_two(k) < scale) ++k;
   return k < -scale_byte_bias ? -scale_byte_bias : k;
 }
 
 /// Writes scale i of a frame.
-/// @param unit  rounded up; if not float64, at most 2^256 - 2^232; in a byte, at most quantum * 2^127 per worker
-GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double unit,
+/// @param scale  rounded up; if not float64, at most 2^256 - 2^232; in a byte, at most quantum * 2^127 per worker
+GLOBALQ_FUNCTION void write_scale(std::byte* scales, std::uint64_t i, scale_format f, double scale,
                                   int terms = 1) {
   if (f.in_a_byte()) {
     int const k =
-        scale_exponent(unit, f.quantum) - log2_ceil(static_cast<std::uint64_t>(terms)) + scale_byte_bias;
+        scale_exponent(scale, f.quantum) - log2_ceil(static_cast<std::uint64_t>(terms)) + scale_byte_bias;
     scales[i] = static_cast<std::byte>(k < 0 ? 0 : (k > largest_scale_byte ? largest_scale_byte : k));
   } else if (f.type == dtype::float64) {
-    store_to(scales + 8 * i, unit);
+    store_to(scales + 8 * i, scale);
   } else {
-    store_to(scales + 4 * i, scale_word(unit));
+    store_to(scales + 4 * i, scale_word(scale));
   }
 }
 
-/// The scale that one worker sends: @p unit rounded up to the encoding (float64: unchanged); 0 stays 0.
-GLOBALQ_FUNCTION double representable(double unit, scale_format f) {
+/// The scale that one worker sends: @p scale rounded up to the encoding (float64: unchanged); 0 stays 0.
+GLOBALQ_FUNCTION double representable(double scale, scale_format f) {
   if (f.in_a_byte())
-    return unit > 0 ? static_cast<double>(f.quantum) * power_of_two(scale_exponent(unit, f.quantum)) : 0.0;
-  return f.type == dtype::float64 ? unit : scale_of_word(scale_word(unit));
+    return scale > 0 ? static_cast<double>(f.quantum) * power_of_two(scale_exponent(scale, f.quantum)) : 0.0;
+  return f.type == dtype::float64 ? scale : scale_of_word(scale_word(scale));
 }
 
 }  // namespace GLOBALQ_ABI

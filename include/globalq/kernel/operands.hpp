@@ -64,18 +64,18 @@ struct input_scale {
   float gain;
 };
 
-/// x * 2^exponent * gain = x * target / (unit * 2^wide), with an exponent of 0 wherever float32 allows it.
-/// @param wide  units are divided by 2^wide; not 0 only for float64 near its largest value
-GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double unit, int wide, double target) {
-  if (!(unit > 0)) return {0, 0.0F};
-  int const e = exponent_of(unit) + wide;
+/// x * 2^exponent * gain = x * target / (scale * 2^wide), with an exponent of 0 wherever float32 allows it.
+/// @param wide  scales are divided by 2^wide; not 0 only for float64 near its largest value
+GLOBALQ_FUNCTION input_scale input_scale_of(dtype type, double scale, int wide, double target) {
+  if (!(scale > 0)) return {0, 0.0F};
+  int const e = exponent_of(scale) + wide;
   int loaded = 0;
   if (type == dtype::float64) {
     loaded = -e < -1022 ? -1022 : (-e > 1023 ? 1023 : -e);
   } else if (e < -20 || e > 20) {
     loaded = -e < -126 ? -126 : (-e > 127 ? 127 : -e);
   }
-  return {loaded, static_cast<float>(target / (unit * power_of_two(loaded + wide)))};
+  return {loaded, static_cast<float>(target / (scale * power_of_two(loaded + wide)))};
 }
 
 /// Results of a call on a stream that the following kernels read without the host: see call/detail/stream_call.hpp.
@@ -87,12 +87,12 @@ struct agreed_call {
   std::uint32_t faults = none;
 };
 
-/// The factor from sums to the mean: unit * 2^wide / levels.
-GLOBALQ_FUNCTION store_scale mean_scale(double unit, int wide, double levels) {
+/// The factor from sums to the mean: scale * 2^wide / levels.
+GLOBALQ_FUNCTION store_scale mean_scale(double scale, int wide, double levels) {
   // float64 near the ends of its range: multiply by the power of two last, to avoid losing digits or overflowing
-  if (unit < 0x1p-800) return store_scale::in_two(unit * 0x1p128 / levels, 0x1p-128);
-  if (wide != 0) return store_scale::in_two(unit / levels, power_of_two(wide));
-  return store_scale(unit / levels);
+  if (scale < 0x1p-800) return store_scale::in_two(scale * 0x1p128 / levels, 0x1p-128);
+  if (wide != 0) return store_scale::in_two(scale / levels, power_of_two(wide));
+  return store_scale(scale / levels);
 }
 
 /// The arguments of a call on one segment that do not depend on the policies.
@@ -105,7 +105,7 @@ struct segment_call {
   std::uint64_t first = 0;  ///< of the segment
   std::uint64_t count = 0;  ///< of the segment
   divisor bucket;           ///< values that share a scale; 0: the whole vector
-  double const* units =
+  double const* bucket_scales =
       nullptr;  ///< one per bucket of the vector: of all workers, or this worker's own (local)
   scale_format scale_form{dtype::float32};  ///< of the scales that travel with frames
   int wide = 0;
@@ -130,14 +130,15 @@ struct segment_call {
 
   /// Computes `whole` from the other members; call it after setting them.
   void settle() {
-    if (own && bucket == 0 && agreed == nullptr) whole = input_scale_of(x.type, units[0], wide, extent);
+    if (own && bucket == 0 && agreed == nullptr)
+      whole = input_scale_of(x.type, bucket_scales[0], wide, extent);
   }
 
   GLOBALQ_FUNCTION void report(fault f) const { Kokkos::atomic_or(faults, static_cast<std::uint32_t>(f)); }
 
-  GLOBALQ_FUNCTION double unit(std::uint64_t b) const { return units[b]; }
+  GLOBALQ_FUNCTION double bucket_scale(std::uint64_t b) const { return bucket_scales[b]; }
 
-  /// The exponent of the power of two that units are divided by.
+  /// The exponent of the power of two that scales are divided by.
   GLOBALQ_FUNCTION int power() const { return agreed != nullptr ? agreed->wide : wide; }
 
   GLOBALQ_FUNCTION random::stream stream(int worker, random::purpose use) const {
@@ -153,7 +154,7 @@ struct segment_call {
   }
 
   /// The scale of a frame's bucket, in units of 2^wide.
-  GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b) const {
+  GLOBALQ_FUNCTION double traveled_scale(source_view const& s, std::uint64_t b) const {
     return read_scale(s.scales, scale_index(b), scale_form, s.terms);
   }
 
@@ -163,9 +164,9 @@ struct segment_call {
   }
 
   /// Writes the scale of a bucket in its traveling format.
-  /// @param unit  representable
-  GLOBALQ_FUNCTION void write_scale(std::byte* to, std::uint64_t b, double unit) const {
-    globalq::write_scale(to, scale_index(b), scale_form, unit, terms);
+  /// @param scale  representable
+  GLOBALQ_FUNCTION void write_scale(std::byte* to, std::uint64_t b, double scale) const {
+    globalq::write_scale(to, scale_index(b), scale_form, scale, terms);
   }
 
   /// The largest exponent of the scales of a bucket (local norms). Sums of the bucket are in units of 2^reference. The
@@ -174,7 +175,7 @@ struct segment_call {
   GLOBALQ_FUNCTION int reference(std::uint64_t b, int source = 0) const {
     constexpr int least = -1000;
     if (!local) return 0;
-    double const mine = own ? unit(b) : 0.0;
+    double const mine = own ? bucket_scale(b) : 0.0;
     int top = mine > 0 ? exponent_of(mine) : least;
     bool none = !(mine > 0);
     for (int k = 0; k < sources.count; ++k) {
@@ -184,7 +185,7 @@ struct segment_call {
         if (word >> 23 == 0) continue;
         e = exponent_of_word(word);
       } else {
-        double const u = traveled_unit(sources[source + k], b);
+        double const u = traveled_scale(sources[source + k], b);
         if (!(u > 0)) continue;
         e = exponent_of(u);
       }
@@ -195,9 +196,9 @@ struct segment_call {
   }
 
   /// The scale of a frame's bucket in units of 2^exponent.
-  GLOBALQ_FUNCTION double traveled_unit(source_view const& s, std::uint64_t b, int exponent) const {
+  GLOBALQ_FUNCTION double traveled_scale(source_view const& s, std::uint64_t b, int exponent) const {
     if (scale_form.in_a_word()) return scale_of_word(word_of(s, b), -exponent);
-    return traveled_unit(s, b) * power_of_two(-exponent);
+    return traveled_scale(s, b) * power_of_two(-exponent);
   }
 
   /// Largest code that a frame may hold.
@@ -208,15 +209,15 @@ struct segment_call {
   /// The factors from this worker's own values to the scale of the levels, in a bucket.
   GLOBALQ_FUNCTION input_scale scale_of(std::uint64_t b) const {
     if (bucket == 0) return agreed != nullptr ? agreed->whole : whole;
-    return input_scale_of(x.type, unit(b), power(), extent);
+    return input_scale_of(x.type, bucket_scale(b), power(), extent);
   }
 
-  /// The factors from this worker's own values to the scale of sums: units of unit / extent (one norm for all workers),
+  /// The factors from this worker's own values to the scale of sums: units of bucket_scale / extent (one norm for all workers),
   /// or of 2^reference (local norms).
   GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b) const { return sum_scale(b, reference(b)); }
   GLOBALQ_FUNCTION input_scale sum_scale(std::uint64_t b, int exponent) const {
     if (local) return input_scale_of(x.type, power_of_two(exponent), power(), 1.0);
-    return input_scale_of(x.type, unit(b), power(), static_cast<double>(extent));
+    return input_scale_of(x.type, bucket_scale(b), power(), static_cast<double>(extent));
   }
 
   /// The factor from the levels of a frame to that scale, in a bucket. Requantized frames hold their sum divided by
@@ -227,7 +228,7 @@ struct segment_call {
   }
   GLOBALQ_FUNCTION float factor_of(source_view const& s, std::uint64_t b, bool multiply_terms,
                                    int exponent) const {
-    if (local) return static_cast<float>(traveled_unit(s, b, exponent) / static_cast<double>(extent));
+    if (local) return static_cast<float>(traveled_scale(s, b, exponent) / static_cast<double>(extent));
     return multiply_terms && !summed ? static_cast<float>(s.terms) : 1.0F;
   }
 
@@ -238,18 +239,18 @@ struct segment_call {
   }
   GLOBALQ_FUNCTION float gain_of_sum(std::uint64_t b, std::byte const* scales, int exponent) const {
     if (!local) return 1.0F / static_cast<float>(terms);
-    double const u = traveled_unit({nullptr, scales, terms, rank}, b, exponent);
+    double const u = traveled_scale({nullptr, scales, terms, rank}, b, exponent);
     return u > 0 ? static_cast<float>(static_cast<double>(extent) / u) : 0.0F;
   }
 
-  /// A single encoded sum of n workers has scale n * unit, so its mean has scale unit.
+  /// A single encoded sum of n workers has n times the scale of the bucket, so its mean has the scale of the bucket.
   GLOBALQ_FUNCTION bool one_encoded_sum() const { return sources.count == 1 && !summed; }
 
   /// The factor from the sums of a bucket to the mean.
   GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b) const { return mean_scale_of(b, reference(b)); }
   GLOBALQ_FUNCTION store_scale mean_scale_of(std::uint64_t b, int exponent) const {
     double const share = one_encoded_sum() && !local ? 1.0 : static_cast<double>(workers);
-    double const scale = (local ? power_of_two(exponent) : unit(b)) * weight;
+    double const scale = (local ? power_of_two(exponent) : bucket_scale(b)) * weight;
     return mean_scale(scale, power(), local ? share : static_cast<double>(extent) * share);
   }
 };

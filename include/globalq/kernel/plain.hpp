@@ -17,17 +17,17 @@ struct plain_call {
   const_vector x;
   segment part;
   bool own;
-  double workers;       ///< divisor of the sums
-  double const* units;  ///< one value: the power of two that values are divided by in a frame
+  double workers;         ///< divisor of the sums
+  double const* divisor;  ///< one value: the power of two that values are divided by in a frame
   int wide;
   source_list sources;
   float* out;        ///< the frame's values, or null
   mutable_vector y;  ///< the mean, if out is null
   std::uint32_t* faults;
 
-  GLOBALQ_FUNCTION int exponent_of_values(int power) const { return -exponent_of(units[0]) - power; }
+  GLOBALQ_FUNCTION int exponent_of_values(int power) const { return -exponent_of(divisor[0]) - power; }
   GLOBALQ_FUNCTION store_scale scale_of_mean(int power) const {
-    return store_scale(units[0] / workers * power_of_two(power));
+    return store_scale(divisor[0] / workers * power_of_two(power));
   }
 };
 

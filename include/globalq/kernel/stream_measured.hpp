@@ -54,9 +54,9 @@ struct measured_codes {
   frame_headers headers;
   piece_list pieces;  ///< start counts items, tile counts tiles; a single piece if there are sources
   norm::order q;
-  double* units;       ///< own values only: receives one scale per bucket of the vector; or null
-  std::uint64_t* top;  ///< own values only: raised to the largest max_bits
-  int group;           ///< buckets per item
+  double* bucket_scales;  ///< own values only: receives one scale per bucket of the vector; or null
+  std::uint64_t* top;     ///< own values only: raised to the largest max_bits
+  int group;              ///< buckets per item
 
  private:
   static constexpr int lanes = device::value_lanes<typename Operands::wire_type>,
@@ -295,14 +295,14 @@ struct measured_codes {
     std::uint32_t const word = o.shared_word(b, o.rank, Sum);
     if constexpr (Sum) {
       int const reference = s.added_up()[g].reference;
-      o.write_scale(scales, b, norm::local_unit(found, q, o.x.type, -reference));
+      o.write_scale(scales, b, norm::local_scale(found, q, o.x.type, -reference));
       return {1, o.gain_of_sum(b, scales, reference), word};
     } else {
-      double const unit = found.finite() ? norm::local_unit(found, q, o.x.type, 0) : 0.0;
-      if (units != nullptr) units[b] = unit;
-      if (scales != nullptr) o.write_scale(scales, b, unit);
+      double const bucket_scale = found.finite() ? norm::local_scale(found, q, o.x.type, 0) : 0.0;
+      if (bucket_scales != nullptr) bucket_scales[b] = bucket_scale;
+      if (scales != nullptr) o.write_scale(scales, b, bucket_scale);
       if (found.max_bits != 0) Kokkos::atomic_max(top, found.max_bits);
-      input_scale const in = input_scale_of(o.x.type, unit, 0, static_cast<double>(o.extent));
+      input_scale const in = input_scale_of(o.x.type, bucket_scale, 0, static_cast<double>(o.extent));
       return {power_of_two_float(in.exponent), in.gain, word};
     }
   }

@@ -130,13 +130,13 @@ GLOBALQ_FUNCTION double relative_norm(statistic const& s, std::uint32_t q) {
 }
 
 /// The scale of a part times 2^-wide: ||x||_q, rounded up by the order and to the encoding of scales.
-GLOBALQ_FUNCTION double local_unit(statistic const& s, order q, dtype type, int wide) {
+GLOBALQ_FUNCTION double local_scale(statistic const& s, order q, dtype type, int wide) {
   if (s.max_bits == 0) return 0;
   int const e = s.exponent() - wide;
   double const r = relative_norm(s, q);
-  double const unit = e < -1022 ? r * globalq::power_of_two(-1022) * globalq::power_of_two(e + 1022)
-                                : r * globalq::power_of_two(e);
-  return representable(q.scale(unit), q.format(type));
+  double const found = e < -1022 ? r * globalq::power_of_two(-1022) * globalq::power_of_two(e + 1022)
+                                 : r * globalq::power_of_two(e);
+  return representable(q.scale(found), q.format(type));
 }
 
 }  // namespace GLOBALQ_ABI::norm

@@ -10,7 +10,7 @@
 
 namespace GLOBALQ_ABI {
 
-/// @brief Encodes values relative to the midpoints of their buckets: affine frames {offset, unit}, as in CGX and QSDP.
+/// @brief Encodes values relative to the midpoints of their buckets: affine frames {offset, scale}, as in CGX and QSDP.
 ///
 /// Each worker subtracts the midpoint (min + max) / 2 of each bucket from its values. The operator averages the
 /// differences, whose magnitude is at most half the range. Midpoints travel as float32 in the same frames, are

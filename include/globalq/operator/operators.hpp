@@ -192,13 +192,13 @@ quantizer<norm::local<infinity>, levels::uniform<>, rounding::random_shift<Shift
 
 /// @brief The grid of QSDP's theory: one absolute step size for all workers and calls.
 ///
-/// If any worker has a magnitude above @p unit, all workers throw. Codes can be added.
-/// @param unit    the scale: delta times the number of levels
+/// If any worker has a magnitude above @p scale, all workers throw. Codes can be added.
+/// @param scale    the scale: delta times the number of levels
 /// @param levels  s; 0: as many as fit
 template <int Bits = 8, bool ShiftBack = true, WireFormat Wire = wire_of<Bits>>
 quantizer<norm::fixed, levels::uniform<>, rounding::random_shift<ShiftBack>, Wire> qsdp_grid(
-    double unit, std::uint32_t levels = 0, Wire wire = {}) {
-  return {norm::fixed{unit}, globalq::levels::uniform<>{levels}, {}, wire};
+    double scale, std::uint32_t levels = 0, Wire wire = {}) {
+  return {norm::fixed{scale}, globalq::levels::uniform<>{levels}, {}, wire};
 }
 
 /// @brief CGX's quantizer: short buckets, each scaled by its largest magnitude; for scatter-reduce-allgather.

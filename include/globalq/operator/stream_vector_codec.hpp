@@ -17,24 +17,24 @@ namespace detail {
 struct begin_single_worker {
   stream_state* state;
   call_step step;
-  double* units;
+  double* bucket_scales;
   double fixed_scale;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     *state = stream_state{};
     state->agreed.writes = true;
-    units[0] = fixed_scale;
+    bucket_scales[0] = fixed_scale;
     if (step() > random::max_step) word->note(stream_word::bad_step);
   }
 };
 
 /// Computes the scales of buckets. If a norm overflows float64, sets the largest magnitude to infinity.
 struct scale_single_worker {
-  scale_units scale;
+  find_bucket_scales scale;
   stream_state* state;
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
     scale(b);
-    if (bits_of(scale.units[b]) >= double_infinity)
+    if (bits_of(scale.bucket_scales[b]) >= double_infinity)
       Kokkos::atomic_max(&state->top, std::uint64_t{double_infinity});
   }
 };
@@ -237,7 +237,8 @@ class stream_vector_codec {
       norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
                                &state_->top);
       norm::statistic const* const measured = facts_.fixed_scale > 0 ? nullptr : statistics;
-      on_.items(buckets, detail::scale_single_worker{{state_, measured, facts_.q, type, units_}, state_});
+      on_.items(buckets,
+                detail::scale_single_worker{{state_, measured, facts_.q, type, bucket_scales_}, state_});
       codec_->begin(call_);
       codec_->combine(all, true, {}, out);
     }
@@ -261,7 +262,7 @@ class stream_vector_codec {
     begin({nullptr, type}, {data, type}, length, key, step, cut ? need : in.size());
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
-      on_.items(buckets, detail::scale_units{state_, nullptr, facts_.q, type, units_});
+      on_.items(buckets, detail::find_bucket_scales{state_, nullptr, facts_.q, type, bucket_scales_});
     codec_->begin(call_);
     source const one{in, 1, static_cast<int>(key.worker)};
     if (adds)
@@ -285,8 +286,9 @@ class stream_vector_codec {
     std::uint64_t const buckets = buckets_of(length);
     if (on_.capturing() && buckets > prepared_) refuse_unprepared_capture();
     prepared_ = std::max(prepared_, buckets);
-    units_ = units_memory_.get_values<double>(buckets);
-    on_.items(1, detail::begin_single_worker{state_, step, units_, facts_.fixed_scale, report_.word()});
+    bucket_scales_ = scales_memory_.get_values<double>(buckets);
+    on_.items(1,
+              detail::begin_single_worker{state_, step, bucket_scales_, facts_.fixed_scale, report_.word()});
     call_ = {};
     call_.x = x;
     call_.y = y;
@@ -295,7 +297,7 @@ class stream_vector_codec {
     call_.seed = key.seed;
     call_.step = step.value;
     call_.step_at = step.where;
-    call_.units = std::span<double const>(units_, buckets);
+    call_.bucket_scales = std::span<double const>(bucket_scales_, buckets);
     call_.agreed = &state_->agreed;
   }
 
@@ -382,11 +384,11 @@ class stream_vector_codec {
   std::uint64_t prepared_ = 0;  ///< buckets for which memory is allocated
   detail::stream_report<Space> report_{on_};
   byte_buffer state_memory_{on_.memory()};
-  byte_buffer units_memory_{on_.memory()};
+  byte_buffer scales_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
   norm::statistics_memory tree_{on_.memory()};
   detail::stream_state* state_ = nullptr;
-  double* units_ = nullptr;
+  double* bucket_scales_ = nullptr;
 };
 
 template <class Operator, class Space>

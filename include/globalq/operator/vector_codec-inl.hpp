@@ -24,10 +24,10 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
     return bytes + trailer_;
   };
   std::uint64_t const buckets = facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket);
-  units_.resize(buckets);
+  bucket_scales_.resize(buckets);
   prepare(x, {nullptr, x.type}, length, key, 1);
   // try one pass; if that is not possible, or values are not finite, compute the norms first
-  if (codec_->encode_measured({0, length}, units_, body)) return used();
+  if (codec_->encode_measured({0, length}, bucket_scales_, body)) return used();
   statistics_.resize(buckets);
   norm::bucket_statistics(on_, length, facts_.bucket, facts_.q, norm::input_block{x, facts_.q}, statistics_,
                           parts_);
@@ -52,14 +52,14 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
                                          " of norm::fixed; raise that scale, or use a measured norm"});
     if (facts_.own_norm != nullptr) {
       detail::own_scale const scale = facts_.own_norm->scale(own_[b]);
-      units_[b] = facts_.own_norm->unit(scale, facts_.q, x.type, 0);
-      if (bits_of(units_[b]) < double_infinity) continue;
+      bucket_scales_[b] = facts_.own_norm->scale_of(scale, facts_.q, x.type, 0);
+      if (bits_of(bucket_scales_[b]) < double_infinity) continue;
       std::memset(frame.data(), 0, wire::header_bytes);
       detail::fail<configuration_error>({"globalq: encode: ", detail::own_norm::refusal(facts_, b, scale)});
     }
-    units_[b] =
-        facts_.fixed_scale > 0 ? facts_.fixed_scale : norm::local_unit(statistics_[b], facts_.q, x.type, 0);
-    if (bits_of(units_[b]) >= double_infinity) {
+    bucket_scales_[b] =
+        facts_.fixed_scale > 0 ? facts_.fixed_scale : norm::local_scale(statistics_[b], facts_.q, x.type, 0);
+    if (bits_of(bucket_scales_[b]) >= double_infinity) {
       std::memset(frame.data(), 0, wire::header_bytes);
       detail::fail<non_finite_error>(
           {"globalq: encode: the norm of values ", b * facts_.bucket,
@@ -79,7 +79,7 @@ GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_ke
     throw configuration_error(
         "globalq: vector_codec: the mean of no frames is not defined; pass at least one");
   if (length == 0) return;
-  units_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_scale);
+  bucket_scales_.assign(facts_.bucket == 0 ? 1 : divide_up(length, facts_.bucket), facts_.fixed_scale);
   prepare({nullptr, y.type}, y, length, key, static_cast<int>(frames.size()));
   bodies_.assign(frames.begin(), frames.end());
   for (source& s : bodies_) s.frame = without_checksum(s, length);
@@ -137,7 +137,7 @@ GLOBALQ_DECL void vector_codec::prepare(const_vector x, mutable_vector y, std::u
   c.workers = workers;
   c.seed = key.seed;
   c.step = key.step;
-  c.units = units_;
+  c.bucket_scales = bucket_scales_;
   codec().begin(c);
 }
 

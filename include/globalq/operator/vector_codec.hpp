@@ -150,7 +150,7 @@ class vector_codec {
   std::vector<source> bodies_;  ///< frames without their checksums
   std::vector<norm::statistic> statistics_, parts_;
   std::vector<detail::own_statistic> own_, own_parts_;  ///< of a user-defined norm
-  std::vector<double> units_;
+  std::vector<double> bucket_scales_;
 };
 
 }  // namespace GLOBALQ_ABI

@@ -56,7 +56,7 @@ GLOBALQ_DECL plan make_plan(operator_facts const& op, schedule::erased const& sc
   counting_codec c(op, r.size, type);
   opening_bytes before(workers);
   each_exchange(op, length, type, schedule.sums_in_nodes,
-                [&](std::uint64_t units, exchange_widths width) { before.add(units, width); });
+                [&](std::uint64_t buckets, exchange_widths width) { before.add(buckets, width); });
   using schedule::detail::piece_sizes;
   auto const sums_of = [](partition const& pieces, int count) {
     return piece_sizes::of(pieces, count, counting_sums());

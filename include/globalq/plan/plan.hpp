@@ -9,7 +9,7 @@
 #include "../schedule/concept.hpp"
 #include "../schedule/detail/nodes.hpp"
 #include "../schedule/detail/piece_sizes.hpp"
-#include "../schedule/detail/units.hpp"
+#include "../schedule/detail/scales.hpp"
 #include "../schedule/erased.hpp"
 #include "../schedule/scatter_reduce_allgather.hpp"
 #include "../transport/concept.hpp"
@@ -120,12 +120,12 @@ inline constexpr exchange_widths widths_of_own_norms{sizeof(own_statistic), size
 /// @param sums  whether nodes add before encoding
 template <class F>
 void each_exchange(operator_facts const& op, std::uint64_t length, dtype type, bool sums, F const& f) {
-  if (shares_scale(op)) f(std::uint64_t{1}, widths_of_units(dtype::float64));
-  if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_units(dtype::float64));
+  if (shares_scale(op)) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
+  if (op.own_norm != nullptr && op.local) f(std::uint64_t{1}, widths_of_scales(dtype::float64));
   bool const measured = !op.plain && !op.local && op.fixed_scale == 0;
-  if (std::uint64_t const units = buckets_of(op, length);
-      measured && units != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centered || sums))
-    f(units, op.own_norm != nullptr ? widths_of_own_norms : widths_of_units(type));
+  if (std::uint64_t const buckets = buckets_of(op, length);
+      measured && buckets != 0 && (op.own_norm != nullptr || op.bucket != 0 || op.centered || sums))
+    f(buckets, op.own_norm != nullptr ? widths_of_own_norms : widths_of_scales(type));
 }
 
 /// Performs the exchanges of a call between its handshake and its schedule, over a transport that counts bytes.
@@ -136,8 +136,9 @@ void send_before(S const& schedule, T& t, operator_facts const& op, std::uint64_
     counting_sums sums;
     schedule.sum_in_node(t, sums, length, chunk_bytes / sizeof(float), frames);
   }
-  each_exchange(op, length, type, SumsInNodes<S>,
-                [&](std::uint64_t units, exchange_widths width) { count_exchange(t, units, width, frames); });
+  each_exchange(op, length, type, SumsInNodes<S>, [&](std::uint64_t buckets, exchange_widths width) {
+    count_exchange(t, buckets, width, frames);
+  });
 }
 
 inline constexpr std::size_t record_bytes = 64;

@@ -43,7 +43,7 @@ GLOBALQ_DECL void check_header(source const& from, std::uint8_t wire, std::uint6
   if (values != count) bad({values, " values instead of ", count});
   if (((has ^ traits) & 3U) != 0)
     bad({"scales of ", scales_named(has), " instead of ", scales_named(traits)});
-  if (h.values != word_of_values(count, traits)) bad({"it has other levels, buckets, units or shifts"});
+  if (h.values != word_of_values(count, traits)) bad({"it has other levels, buckets, scales or shifts"});
 }
 
 }  // namespace GLOBALQ_ABI::wire

@@ -59,15 +59,15 @@ class worker {
     state.agreed.writes = true;
     Kokkos::deep_copy(state_, state);
     std::size_t const buckets = bucket_ == 0 ? 1 : gq::divide_up<std::size_t>(length, bucket_);
-    units_ = device<double>("units", buckets);
+    bucket_scales_ = device<double>("bucket_scales", buckets);
     statistics_ = device<gq::norm::statistic>("statistics", buckets);
-    Kokkos::deep_copy(units_, 1.0);
+    Kokkos::deep_copy(bucket_scales_, 1.0);
     call_.x = {x_.data(), gq::dtype::float32};
     call_.y = {y_.data(), gq::dtype::float32};
     call_.length = length;
     call_.rank = 1;
     call_.workers = 2;
-    call_.units = std::span<double const>(units_.data(), buckets);
+    call_.bucket_scales = std::span<double const>(bucket_scales_.data(), buckets);
     call_.agreed = &state_.data()->agreed;
     codec_->note(call_);
     frame_ = bytes_on_device("frame", codec_->frame_bytes(all, 1));
@@ -79,7 +79,9 @@ class worker {
     gq::source const one{bytes(frame_), 1, 0}, both{bytes(sum_), 2, 0};
     if (codec_->measures(gq::dtype::float32)) {
       gq::unsent const leaf{all, bytes(frame_)};
-      s.encode = tell("encode", [&] { codec_->measure_all({&leaf, 1}, units_.data(), &state_.data()->top); });
+      s.encode = tell("encode", [&] {
+        codec_->measure_all({&leaf, 1}, bucket_scales_.data(), &state_.data()->top);
+      });
     } else {
       s.norm = tell("norm", [&] {
         gq::norm::enqueue_statistics(on_, call_.x, length, bucket_, q_, tree_, statistics_.data(),
@@ -126,7 +128,7 @@ class worker {
   gq::norm::statistics_memory tree_{on_.memory()};
   device<float> x_{"x", length}, y_{"y", length};
   device<inside::stream_state> state_{"state", 1};
-  device<double> units_;
+  device<double> bucket_scales_;
   device<gq::norm::statistic> statistics_;
   bytes_on_device frame_, sum_;
   inside::call call_;

@@ -107,8 +107,8 @@ class caller {
   /// The result of the handshake.
   struct opened {
     bool finite = true;
-    double top = 0;   ///< max|x| over all workers
-    double unit = 1;  ///< a power of two by which values are divided, so that float32 sums do not overflow
+    double top = 0;      ///< max|x| over all workers
+    double divisor = 1;  ///< a power of two by which values are divided, so that float32 sums do not overflow
     std::span<globalq::detail::opening_record const> records;  ///< of all workers, each with its statistic
   };
 
@@ -163,19 +163,19 @@ class caller {
   }
 
   /// @brief Computes the mean in float32; the residual is zero.
-  /// @param unit  from the handshake
+  /// @param divisor  from the handshake
   template <Transport T, class Schedule>
   outcome float32_mean(T& workers, Schedule const& schedule, kernel::host_executor const& on, float const* x,
-                       float* mean, float* rest, double unit) {
+                       float* mean, float* rest, double divisor) {
     meter_.report().uncompressed = 1;
     sums_.resize(total_);
-    float const share = static_cast<float>(1 / unit);
+    float const share = static_cast<float>(1 / divisor);
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       for (std::uint64_t i = 0; i < count; ++i) sums_[at + i] = x[first + i] * share;
     });
     sum(workers, schedule, on, std::span(sums_));
     auto const timed = meter_.enter(phase::decode);
-    if (!scale(on, sums_, unit / workers.size())) return outcome::not_finite;
+    if (!scale(on, sums_, divisor / workers.size())) return outcome::not_finite;
     if (rest != nullptr) fill(on, blocks_, rest, 0.0F);
     each_block(on, [&](std::uint64_t first, std::uint64_t at, std::uint64_t count) {
       std::copy_n(sums_.data() + at, count, mean + first);
@@ -209,7 +209,7 @@ class caller {
       if (o.finite && forced_) {  // the state does not change
         auto const timed = meter_.enter(phase::encode);
         result = float32_mean(workers, schedule::scatter_reduce_allgather{}, on, x.data(), mean.data(),
-                              rest.empty() ? nullptr : rest.data(), o.unit);
+                              rest.empty() ? nullptr : rest.data(), o.divisor);
       } else if (o.finite) {
         result = measured_errors(on, x, rest, [&](std::span<float> left) {
           auto const timed = meter_.enter(phase::encode);
@@ -283,7 +283,7 @@ class caller {
       o.finite = o.finite && !r.non_finite();
       o.top = std::max(o.top, r.max());
     }
-    if (o.finite && o.top > 0) o.unit = globalq::detail::plain_scale_of(o.top, n, dtype::float32).unit;
+    if (o.finite && o.top > 0) o.divisor = globalq::detail::plain_scale_of(o.top, n, dtype::float32).divisor;
     return o;
   }
 

@@ -17,12 +17,12 @@ void for_places(kernel::host_executor const& on, std::uint64_t count, F const& f
            [&](std::uint64_t b) { f(b * block_places, std::min(count, (b + 1) * block_places)); });
 }
 
-/// out[k] = x[places[k]] / unit
-/// @param unit  a power of two
+/// out[k] = x[places[k]] / divisor
+/// @param divisor  a power of two
 template <class Place>
-void take(kernel::host_executor const& on, float const* x, std::span<Place const> places, double unit,
+void take(kernel::host_executor const& on, float const* x, std::span<Place const> places, double divisor,
           float* out) {
-  float const share = static_cast<float>(1 / unit);
+  float const share = static_cast<float>(1 / divisor);
   for_places(on, places.size(), [&](std::uint64_t first, std::uint64_t end) {
     if (share == 1.0F)
       for (std::uint64_t k = first; k < end; ++k) out[k] = x[places[k]];

@@ -19,18 +19,18 @@ namespace GLOBALQ_ABI::baseline::detail {
 /// @brief Messages of buckets: a worker's own, and those of the mean, which the owner of a stripe computes.
 class stripe_codec final : public codec {
  public:
-  /// @param own     this worker's message of all buckets, its means in units of @p unit
+  /// @param own     this worker's message of all buckets, its means in units of @p divisor
   /// @param means   receives the message of the mean
   /// @param before  the residual of this worker's stripe; null: zeros
   /// @param after   receives the residual after this call
   /// @param from    reused memory: the message of each worker, in order of ranks
   stripe_codec(kernel::host_executor const& on, bit_buckets const& buckets, int workers, int rank,
-               double unit, std::uint64_t const* own, std::uint64_t* means, float const* before, float* after,
-               std::vector<std::uint64_t const*>& from)
+               double divisor, std::uint64_t const* own, std::uint64_t* means, float const* before,
+               float* after, std::vector<std::uint64_t const*>& from)
       : on_(on),
         buckets_(buckets),
         rank_(rank),
-        factor_(unit / workers),
+        factor_(divisor / workers),
         stripe_(buckets.stripe(workers, rank).value),
         own_(own),
         means_(means),

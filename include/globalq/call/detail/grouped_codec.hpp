@@ -88,17 +88,17 @@ class group_places {
 class grouped_codec final : public codec {
  public:
   /// @param common  common to all vectors; the rest is filled in for each
-  /// @param units   of all buckets, in units of 2^common.wide
+  /// @param bucket_scales   of all buckets, in units of 2^common.wide
   /// @param plain   divisors of float32 values, one per vector; empty: 1
   /// @returns       the codec that makes the frames: this, or the one of a single vector
   codec& begin(group_operators const& ops, call const& common, std::span<vector_group::member const> members,
-               group_places const& places, std::span<double const> units,
+               group_places const& places, std::span<double const> bucket_scales,
                std::span<plain_scale const> plain) {
     ops_ = ops;
     call_ = common;
     members_ = members;
     places_ = &places;
-    units_ = units;
+    bucket_scales_ = bucket_scales;
     plain_ = plain;
     faults_ = 0;
     beyond_ = members.size();
@@ -182,11 +182,11 @@ class grouped_codec final : public codec {
     c.y = m.y;
     c.length = m.length;
     c.step = call_.step + k;
-    c.plain_unit = plain.unit;
+    c.plain_divisor = plain.divisor;
     c.plain_wide = plain.wide;
     if (op.plain) c.wide = plain.wide;
-    c.units = op.plain ? std::span<double const>(&plain.unit, 1)
-                       : units_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
+    c.bucket_scales = op.plain ? std::span<double const>(&plain.divisor, 1)
+                               : bucket_scales_.subspan(places_->first_bucket(k), buckets_of(op, m.length));
     return c;
   }
 
@@ -235,7 +235,7 @@ class grouped_codec final : public codec {
   call call_;
   std::span<vector_group::member const> members_;
   group_places const* places_ = nullptr;
-  std::span<double const> units_;
+  std::span<double const> bucket_scales_;
   std::span<plain_scale const> plain_;
   mutable std::vector<std::size_t> entered_;  ///< the current vector of each slot's codec
   bool varying_ = false;

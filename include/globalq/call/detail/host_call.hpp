@@ -169,7 +169,7 @@ class host_call {
       lists = hash(hash(lists, m.length), static_cast<std::uint64_t>(m.x.type));
       values += m.length;
       if (op.fixed_scale > 0 && !op.centered && !t.ops.single_vector)
-        share = std::max(share, share_of_unit(op, places_.first_bucket(k), buckets_of(op, m.length)));
+        share = std::max(share, share_of_scale(op, places_.first_bucket(k), buckets_of(op, m.length)));
     }
     if (t.ops.single_vector) {
       operator_facts const& op = t.ops.facts(0);
@@ -199,7 +199,7 @@ class host_call {
       own.workers = 1;
       own.weight = 1;
       auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
-        return group_.begin(t.ops, own, alone, places_, units_, plain_);
+        return group_.begin(t.ops, own, alone, places_, bucket_scales_, plain_);
       };
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
@@ -207,7 +207,7 @@ class host_call {
       rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.single_vector,
                         begin, compare);
     }
-    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, units_, plain_);
+    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, bucket_scales_, plain_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
@@ -244,28 +244,29 @@ class host_call {
         std::fill_n(statistics_.begin() + static_cast<std::ptrdiff_t>(first), buckets, norm::statistic{});
       if (!shares_scale(op)) continue;
       asks = true;
-      share = std::max(share, share_of_unit(op, first, buckets));
+      share = std::max(share, share_of_scale(op, first, buckets));
     }
-    if (asks) expect_within_unit(share);
+    if (asks) expect_within_scale(share);
     return inside_;
   }
 
   /// The scale of a bucket from this worker's statistics, in units of 2^wide.
-  static double own_unit(operator_facts const& op, norm::statistic const& s, dtype type, decision const& d) {
+  static double measured_scale(operator_facts const& op, norm::statistic const& s, dtype type,
+                               decision const& d) {
     return op.fixed_scale > 0 ? rounded(op.fixed_scale * power_of_two(-d.wide))
-                              : norm::local_unit(s, op.q, type, d.wide);
+                              : norm::local_scale(s, op.q, type, d.wide);
   }
 
   /// The largest value of consecutive buckets, divided by the scale of norm::fixed.
-  double share_of_unit(operator_facts const& op, std::uint64_t first, std::uint64_t buckets) const {
+  double share_of_scale(operator_facts const& op, std::uint64_t first, std::uint64_t buckets) const {
     double share = 0;
     for (norm::statistic const& s : std::span(statistics_).subspan(first, buckets))
       if (s.finite()) share = std::max(share, s.max() / op.fixed_scale);
     return share;
   }
   /// Throws on all workers if a value of any of them exceeds its scale.
-  void expect_within_unit(double share) {
-    agree_on_units(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
+  void expect_within_scale(double share) {
+    agree_on_scales(workers_, std::span(&share, 1), infinity, dtype::float64, memory_->frames);
     if (share > 1) throw configuration_error(beyond_scale_text(setup_.operation, share));
   }
 
@@ -281,11 +282,11 @@ class host_call {
         .subspan(places_.first_bucket(k), buckets_of(t.ops.facts(k), t.members[k].length));
   }
 
-  /// Fills units_ with the scales of all buckets, in units of 2^wide.
+  /// Fills bucket_scales_ with the scales of all buckets, in units of 2^wide.
   /// @param members  with the vectors to encode
   void scale(call_task const& t, std::span<vector_group::member const> members, segment brought,
              decision const& d) {
-    if (units_.size() < places_.buckets()) units_.resize(places_.buckets());
+    if (bucket_scales_.size() < places_.buckets()) bucket_scales_.resize(places_.buckets());
     // reserve for scale_plain() too, which only large values need, perhaps in a later call
     shared_.clear(members.size(),
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
@@ -295,21 +296,23 @@ class host_call {
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
-      std::span<double> const units = std::span(units_).subspan(places_.first_bucket(k), mine.size());
+      std::span<double> const bucket_scales =
+          std::span(bucket_scales_).subspan(places_.first_bucket(k), mine.size());
       if (op.plain || mine.empty()) continue;
       if (t.opening_has_norm(op)) {
-        units[0] = d.unit;
+        bucket_scales[0] = d.scale;
         continue;
       }
       if (op.own_norm != nullptr) {
         segment const measured = encodes(t.schedule) ? t.of(k, brought) : segment{};
         auto const timed = meter_.enter(phase::norm);
-        own_scales_->add(on_, op, members[k].x, measured, units,
+        own_scales_->add(on_, op, members[k].x, measured, bucket_scales,
                          op.local ? members[k].x.type : members[k].y.type, d.wide);
         continue;
       }
-      for (std::size_t b = 0; b < mine.size(); ++b) units[b] = own_unit(op, mine[b], members[k].x.type, d);
-      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, units);
+      for (std::size_t b = 0; b < mine.size(); ++b)
+        bucket_scales[b] = measured_scale(op, mine[b], members[k].x.type, d);
+      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, bucket_scales);
     }
     exchange_norms();
     if (!own_scales_ || own_scales_->empty()) return;
@@ -324,7 +327,7 @@ class host_call {
     shared_.clear();
     int const n = workers_.size();
     plain_scale const most = plain_scale_of(d.top, n, dtype::float64);
-    if (most.unit == 1 && most.wide == 0) return;
+    if (most.divisor == 1 && most.wide == 0) return;
     tops_.assign(t.members.size(), t.ops.single_vector ? d.top : 0.0);
     for (std::size_t k = 0; k < tops_.size() && !t.ops.single_vector; ++k) {
       operator_facts const& op = t.ops.facts(k);
@@ -387,7 +390,7 @@ class host_call {
   entered_vectors entered_;
   std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> units_, tops_;
+  std::vector<double> bucket_scales_, tops_;
   shared_norms shared_;
   std::unique_ptr<own_scales> own_scales_;  ///< null: no norm is a user's type
   std::vector<plain_scale> plain_;

@@ -7,7 +7,7 @@
 #include "../../core/detail/call_status.hpp"
 #include "../../operator/detail/operator_codec.hpp"
 #include "../../operator/detail/resolve.hpp"
-#include "../../schedule/detail/units.hpp"
+#include "../../schedule/detail/scales.hpp"
 #include "../../wire/frame.hpp"
 #include "../options.hpp"
 #include "float32_forced.hpp"
@@ -198,8 +198,9 @@ struct decision {
   call_status what = call_status::mean;
   std::int32_t who = 0;  ///< the lowest rank with NaN or infinity
   std::int32_t wide = 0;
-  double top = 0;   ///< max|x| over all workers
-  double unit = 0;  ///< the scale, if all values share one and there are no buckets; in units of 2^wide
+  double top = 0;  ///< max|x| over all workers
+  double scale =
+      0;  ///< the scale, or the divisor of float32 values, if all values share one and there are no buckets; in units of 2^wide
 };
 
 /// Properties of an operator that determine its scale.
@@ -223,7 +224,7 @@ struct scale_rule {
 
 /// Divisor of float32 frames: a power of two; 1 if neither values nor their sum exceed float32's range.
 struct plain_scale {
-  double unit = 1;  ///< in units of 2^wide
+  double divisor = 1;  ///< in units of 2^wide
   std::int32_t wide = 0;
 };
 
@@ -261,12 +262,12 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
   // near the largest float64, sums and norms may overflow although the mean does not
   d.wide = e > 900 ? 128 : 0;
   if (rule.plain) {
-    plain_scale const scale = plain_scale_of(d.top, n, rule.type);
-    d.unit = scale.unit;
-    d.wide = scale.wide;
+    plain_scale const plain = plain_scale_of(d.top, n, rule.type);
+    d.scale = plain.divisor;
+    d.wide = plain.wide;
   } else if (rule.fixed_scale > 0) {
     if (d.top > rule.fixed_scale) d.what = call_status::beyond_scale;
-    d.unit = rounded(rule.fixed_scale * power_of_two(-d.wide));
+    d.scale = rounded(rule.fixed_scale * power_of_two(-d.wide));
   } else if (!rule.by_bucket) {
     // relative to the largest maximum, so that nothing overflows
     auto const norm_of = [&](int i) {
@@ -278,7 +279,7 @@ GLOBALQ_FUNCTION decision decide(opening_record const* all, int n, scale_rule co
     double const top_share = shift < -1022 ? relative * power_of_two(-1022) * power_of_two(shift + 1022)
                                            : relative * power_of_two(shift);
     double const max_share = e > 900 ? d.top * power_of_two(-d.wide) : d.top;
-    d.unit = rule.q.scale(top_share < max_share ? max_share : top_share);
+    d.scale = rule.q.scale(top_share < max_share ? max_share : top_share);
   }
   return d;
 }
@@ -294,9 +295,9 @@ inline std::string brought_text(int who) {
 inline std::string beyond_range_text(dtype type) {
   return joined({"a value of the mean exceeds the range of ", name_of(type)});
 }
-inline std::string beyond_scale_text(char const* operation, double top, double unit) {
+inline std::string beyond_scale_text(char const* operation, double top, double scale) {
   return joined({"globalq: ", operation, ": magnitude ", std::to_string(top), " exceeds the scale ",
-                 std::to_string(unit),
+                 std::to_string(scale),
                  " of norm::fixed and would be clipped; raise that scale or use a measured norm"});
 }
 /// @param share  largest value divided by the scale; above 1

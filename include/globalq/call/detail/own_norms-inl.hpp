@@ -6,7 +6,7 @@
 #include "../../core/detail/joined.hpp"
 #include "../../operator/detail/own_norm.hpp"
 #include "../../plan/plan.hpp"
-#include "../../schedule/detail/units.hpp"
+#include "../../schedule/detail/scales.hpp"
 #include "../../transport/endpoint.hpp"
 #include "own_norms.hpp"
 #include "worker_texts.hpp"
@@ -28,10 +28,10 @@ class own_norms final : public own_scales {
   bool empty() const override { return vectors_.empty() && !local_; }
 
   void add(kernel::host_executor const& on, operator_facts const& op, const_vector x, segment part,
-           std::span<double> units, dtype type, int wide) override {
+           std::span<double> bucket_scales, dtype type, int wide) override {
     std::size_t const first = statistics_.size();
-    vectors_.push_back({&op, units, first, type, wide});
-    statistics_.resize(first + units.size(), op.own_norm->none());
+    vectors_.push_back({&op, bucket_scales, first, type, wide});
+    statistics_.resize(first + bucket_scales.size(), op.own_norm->none());
     std::size_t const width = size_of(x.type);
     x.data = static_cast<std::byte const*>(x.data) + part.first * width;
     op.own_norm->measure(
@@ -41,10 +41,11 @@ class own_norms final : public own_scales {
         parts_);
     if (!op.local) return;
     local_ = true;
-    for (std::size_t b = 0; b < units.size(); ++b) {
+    for (std::size_t b = 0; b < bucket_scales.size(); ++b) {
       own_scale const scale = op.own_norm->scale(statistics_[first + b]);
-      units[b] = op.own_norm->unit(scale, op.q, type, wide);
-      if (wrong_.empty() && bits_of(units[b]) >= double_infinity) wrong_ = own_norm::refusal(op, b, scale);
+      bucket_scales[b] = op.own_norm->scale_of(scale, op.q, type, wide);
+      if (wrong_.empty() && bits_of(bucket_scales[b]) >= double_infinity)
+        wrong_ = own_norm::refusal(op, b, scale);
     }
     statistics_.resize(first);
     vectors_.pop_back();
@@ -54,7 +55,7 @@ class own_norms final : public own_scales {
     if (!vectors_.empty()) share(workers, operation, frames);
     if (!local_) return;
     double wrong = wrong_.empty() ? 0 : 1;
-    agree_on_units(workers, std::span(&wrong, 1), infinity, dtype::float64, frames);
+    agree_on_scales(workers, std::span(&wrong, 1), infinity, dtype::float64, frames);
     if (wrong == 0) return;
     auto const text_of = texts_of_workers(workers, wrong_);
     int who = 0;
@@ -103,17 +104,17 @@ class own_norms final : public own_scales {
           });
     }
     for (vector const& v : vectors_)
-      for (std::size_t b = 0; b < v.units.size(); ++b) {
+      for (std::size_t b = 0; b < v.bucket_scales.size(); ++b) {
         own_scale const& scale = scales_[v.first + b];
-        v.units[b] = v.op->own_norm->unit(scale, v.op->q, v.type, v.wide);
-        if (bits_of(v.units[b]) >= double_infinity)
+        v.bucket_scales[b] = v.op->own_norm->scale_of(scale, v.op->q, v.type, v.wide);
+        if (bits_of(v.bucket_scales[b]) >= double_infinity)
           fail<configuration_error>({"globalq: ", operation, ": ", own_norm::refusal(*v.op, b, scale)});
       }
   }
 
   struct vector {
     operator_facts const* op;
-    std::span<double> units;
+    std::span<double> bucket_scales;
     std::size_t first;  ///< of its buckets, among all
     dtype type;
     int wide;

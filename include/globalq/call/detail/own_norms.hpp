@@ -21,10 +21,10 @@ class own_scales {
   virtual bool empty() const = 0;
   /// Computes the scales of a vector's buckets; if workers share them, exchange() does so.
   /// @param part   the part of the vector to measure; begins at a bucket
-  /// @param units  one per bucket, in units of 2^wide; they must outlive exchange()
+  /// @param bucket_scales  one per bucket, in units of 2^wide; they must outlive exchange()
   /// @param type   of the scales
   virtual void add(kernel::host_executor const& on, operator_facts const& op, const_vector x, segment part,
-                   std::span<double> units, dtype type, int wide) = 0;
+                   std::span<double> bucket_scales, dtype type, int wide) = 0;
   /// Exchanges all shared scales at once; if some are local, a second exchange checks that all are finite.
   /// @throws configuration_error on all workers alike if a norm returned no valid scale
   virtual void exchange(transport::endpoint& workers, char const* operation, frame_pool& frames) = 0;

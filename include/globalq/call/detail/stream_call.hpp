@@ -144,7 +144,7 @@ class stream_call {
     if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
     if (!known) settle();  // growing frees memory, for which CUDA waits without a deadline
     if (!known) on_.items(1, reset_state{state_});
-    double* const units = units_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
+    double* const bucket_scales = scales_memory_.get_values<double>(std::max<std::uint64_t>(buckets, 1));
     // the decision also settles the scale of a whole vector
     double const extent = scale_rule(setup_.facts, x.type).by_bucket ? 0.0 : codec_->extent();
     bool const settles = extent > 0;
@@ -158,20 +158,20 @@ class stream_call {
     c.seed = setup_.settings.seed;
     c.step = step.value;
     c.step_at = step.where;
-    c.units = std::span<double const>(units, setup_.facts.plain ? 1 : buckets);
+    c.bucket_scales = std::span<double const>(bucket_scales, setup_.facts.plain ? 1 : buckets);
     c.agreed = &state_->agreed;
     c.settled = settles;
     c.wait = [this] { settle(); };
     bool const compares = meter_.wants_errors() && !setup_.facts.plain;
-    bool const measured = !compares && measure_first(schedule, c, cut, brought, units);
-    open(x, length, brought, step, units,
-         {settles ? &state_->agreed : nullptr, units, x.type, extent, sharing}, measured);
+    bool const measured = !compares && measure_first(schedule, c, cut, brought, bucket_scales);
+    open(x, length, brought, step, bucket_scales,
+         {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, sharing}, measured);
     if (!known || workers_.host_driven()) {
       settle_and_check();
     }
     if (length != 0) {
       if (!measured) {
-        scale_buckets(x.type, buckets, units);
+        scale_buckets(x.type, buckets, bucket_scales);
         if (compares) {
           c.settled = false;
           measure_errors(c, cut, schedule.parts(n), brought);
@@ -189,7 +189,7 @@ class stream_call {
   /// Measures bucket norms of one worker while encoding the schedule's first frames, so that values are read once.
   /// @returns false if that takes two passes
   bool measure_first(schedule::erased const& schedule, call const& c, partition const& cut, segment brought,
-                     double* units) {
+                     double* bucket_scales) {
     if (brought.count != c.length || !codec_->measures(c.x.type)) return false;
     std::vector<unsent>& all =
         frames_.unsent_frames(static_cast<std::size_t>(2 * schedule.parts(workers_.size())));
@@ -206,7 +206,7 @@ class stream_call {
     }
     std::sort(all.begin(), all.end(),
               [](unsent const& a, unsent const& b) { return a.part.first < b.part.first; });
-    codec_->measure_all(all, units, &state_->top);
+    codec_->measure_all(all, bucket_scales, &state_->top);
     return true;
   }
 
@@ -240,7 +240,7 @@ class stream_call {
 
   /// Computes statistics, exchanges records, and decides.
   /// @param measured  the maximum is already known
-  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* units,
+  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* bucket_scales,
             settle_scales const& scales, bool measured) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
@@ -262,18 +262,19 @@ class stream_call {
     auto const timed = meter_.enter(phase::opening);
     transport::allgather(workers_, std::as_bytes(std::span(records_ + workers_.rank(), 1)),
                          std::as_writable_bytes(std::span(records_, static_cast<std::size_t>(n))));
-    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_, units,
-                             report_.word(), told_, scales});
+    on_.items(1, decide_call{records_, n, scale_rule(setup_.facts, x.type), step, throws(), state_,
+                             bucket_scales, report_.word(), told_, scales});
   }
 
-  void scale_buckets(dtype type, std::uint64_t buckets, double* units) {
+  void scale_buckets(dtype type, std::uint64_t buckets, double* bucket_scales) {
     operator_facts const& op = setup_.facts;
     bool const by_bucket = scale_rule(op, type).by_bucket;
     if (by_bucket || buckets > 1)
-      on_.items(buckets, scale_units{state_, by_bucket ? statistics_ : nullptr, op.q, type, units});
+      on_.items(buckets,
+                find_bucket_scales{state_, by_bucket ? statistics_ : nullptr, op.q, type, bucket_scales});
     if (!by_bucket || op.local) return;
     auto const timed = meter_.enter(phase::opening);
-    agree_on_units(workers_, std::span(units, buckets), op.p, type, frames_, on_);
+    agree_on_scales(workers_, std::span(bucket_scales, buckets), op.p, type, frames_, on_);
   }
 
   /// Throws an error that kernels found, once.
@@ -339,7 +340,7 @@ class stream_call {
   byte_buffer told_memory_{on_.pinned_memory()};
   byte_buffer records_memory_{on_.memory()};
   byte_buffer state_memory_{on_.memory()};
-  byte_buffer units_memory_{on_.memory()};
+  byte_buffer scales_memory_{on_.memory()};
   byte_buffer statistics_memory_{on_.memory()};
   norm::statistics_memory tree_{on_.memory()};
   byte_buffer errors_memory_{on_.pinned_memory()};

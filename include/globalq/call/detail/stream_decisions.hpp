@@ -35,7 +35,7 @@ struct decide_call {
   call_step step;
   bool throws;  ///< non_finite::error
   stream_state* state;
-  double* unit;
+  double* scale;
   stream_word* word;
   opening_record* told;  ///< copy of the records for the host
   settle_scales scales;  ///< scales of the call; agreed is null if they are not known yet
@@ -46,7 +46,7 @@ struct decide_call {
     state->agreed.writes = d.what == call_status::mean;
     state->agreed.wide = d.wide;
     state->agreed.faults = kernel::none;
-    if (!rule.by_bucket) *unit = d.unit;
+    if (!rule.by_bucket) *scale = d.scale;
     if (scales.agreed != nullptr) scales(0);
     word->brought = d.what == call_status::not_finite ? d.who : -1;
     std::uint32_t trouble = stream_word::fine;

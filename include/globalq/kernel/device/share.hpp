@@ -223,7 +223,7 @@ class share : public coded_rows<Operands, Lanes, Rows> {
     encode(z, shared, d, out);
   }
 
-  /// The exponents of the units of sums, if scales travel.
+  /// The exponents of the bucket_scales of sums, if scales travel.
   struct references {
     int row[R] = {};
   };

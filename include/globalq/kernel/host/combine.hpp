@@ -85,7 +85,8 @@ template <class Lane>
 struct encode_measured {
   add_codes<Lane> encode;
   std::byte* scales;
-  double* units;  ///< one per bucket of the vector; read by `encode`, unless one loop measures and encodes
+  double*
+      bucket_scales;  ///< one per bucket of the vector; read by `encode`, unless one loop measures and encodes
   norm::order q;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { encode.prefetch(index); }
@@ -98,9 +99,9 @@ struct encode_measured {
     if (q == infinity && !q.rounds_up() && o.encode_own_measured(p, scales, encode.out)) return;
     for_each_run(start, p.count, o.bucket, [&](std::uint64_t b, int at, int m) {
       norm::statistic const s = o.by.leaf->statistic(o.x, start + static_cast<std::uint64_t>(at), m, q);
-      units[b] = s.finite() ? norm::local_unit(s, q, o.x.type, o.wide) : 0.0;
-      if (!s.finite() || bits_of(units[b]) >= double_infinity) o.report(not_finite);
-      o.write_scale(scales, b, units[b]);
+      bucket_scales[b] = s.finite() ? norm::local_scale(s, q, o.x.type, o.wide) : 0.0;
+      if (!s.finite() || bits_of(bucket_scales[b]) >= double_infinity) o.report(not_finite);
+      o.write_scale(scales, b, bucket_scales[b]);
     });
     encode.work(index);
   }
@@ -154,7 +155,7 @@ struct add_values {
   GLOBALQ_ALWAYS_INLINE float gain_of(std::uint64_t b, float const* sum, int count) const {
     if (o.local && measure) {
       norm::statistic const s = o.by.leaf->statistic({sum, dtype::float32}, 0, count, q);
-      o.write_scale(scales, b, norm::local_unit(s, q, o.x.type, -o.reference(b)));
+      o.write_scale(scales, b, norm::local_scale(s, q, o.x.type, -o.reference(b)));
     }
     return o.gain_of_sum(b, scales);
   }

@@ -46,9 +46,9 @@ inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, 
   if (outside != 0) return false;
   _mm256_mask_compressstoreu_epi32(words, first,
                                    _mm256_maskz_add_epi32(some, top, _mm256_set1_epi32((256 - 127) << 23)));
-  __m512d const unit = _mm512_maskz_cvtps_pd(all8, _mm256_castsi256_ps(top));
+  __m512d const scale = _mm512_maskz_cvtps_pd(all8, _mm256_castsi256_ps(top));
   __m256 const quotient = _mm512_maskz_cvtpd_ps(
-      some, _mm512_maskz_div_pd(some, _mm512_set1_pd(static_cast<double>(extent)), unit));
+      some, _mm512_maskz_div_pd(some, _mm512_set1_pd(static_cast<double>(extent)), scale));
   _mm512_storeu_ps(gain, _mm512_maskz_permutexvar_ps(
                              all_lanes, _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
                              _mm512_castps256_ps512(quotient)));

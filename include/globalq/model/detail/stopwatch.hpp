@@ -31,11 +31,11 @@ class stopwatch {
         codec_(globalq::detail::make_codec(op, facts, r, on)),
         x_(values),
         y_(values),
-        units_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
-                                                                        : facts.fixed_scale > 0
-                                                                            ? facts.fixed_scale
-                                                                            : 4.0),
-        statistics_(units_.size()),
+        bucket_scales_(facts.bucket == 0 ? 1 : divide_up(values, facts.bucket), facts.plain ? 1.0
+                                                                                : facts.fixed_scale > 0
+                                                                                    ? facts.fixed_scale
+                                                                                    : 4.0),
+        statistics_(bucket_scales_.size()),
         decoded_(r.how == method::none ? 2 : 1) {
     std::uint32_t state = 1;
     for (float& v : x_) {  // sums of two uniform numbers: most values are small, none above 2
@@ -51,7 +51,7 @@ class stopwatch {
     c.y = {y_.data(), dtype::float32};
     c.length = values;
     c.workers = 2;
-    c.units = units_;
+    c.bucket_scales = bucket_scales_;
     codec_->begin(c);
     globalq::partition const cut(values, 1, globalq::detail::grain_of(facts),
                                  globalq::detail::chunk_of(facts, r, 0, chunk_bytes));
@@ -135,10 +135,10 @@ class stopwatch {
   globalq::detail::operator_facts facts_;
   std::unique_ptr<globalq::detail::operator_codec> codec_;
   std::vector<float> x_, y_;
-  std::vector<double> units_;
+  std::vector<double> bucket_scales_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<globalq::detail::own_statistic> own_ =
-                                                  std::vector<globalq::detail::own_statistic>(units_.size()),
+  std::vector<globalq::detail::own_statistic> own_ = std::vector<globalq::detail::own_statistic>(
+                                                  bucket_scales_.size()),
                                               own_parts_;
   std::vector<piece> pieces_;
   piece shortest_;

@@ -62,10 +62,10 @@ class coded_codec final : public operator_codec {
     write(part, lanes, terms_of(own, sources), out);
   }
 
-  bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
+  bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
     if (all.empty()) return false;
     auto const lanes = integers(all);
-    bool const done = inner_->encode_measured(all, units, lanes);
+    bool const done = inner_->encode_measured(all, bucket_scales, lanes);
     faults_ |= inner_->faults();
     if (done) write(all, lanes, 1, out);
     return done;

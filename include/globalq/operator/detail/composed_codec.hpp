@@ -32,7 +32,7 @@ class composed_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_) write_scales(o, part, scales, call_.units.data() + first_bucket(part));
+    if (leaf && local_) write_scales(o, part, scales, call_.bucket_scales.data() + first_bucket(part));
     if (leaf || adds_codes()) {
       on_.values(part.count, kernel::host::add_codes<Lane>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
@@ -49,14 +49,14 @@ class composed_codec final : public composition {
     wire::write_header(out, policies_.identifier, terms, part.count, traits());
   }
 
-  bool encode_measured(segment all, std::span<double> units, std::span<std::byte> out) override {
+  bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
     if (!local_ || own_norm_ != nullptr || !kernel::buckets_fit(bucket_) || all.empty()) return false;
     operands o = prepare(all, true, {}, 1);
-    o.units = units.data();
+    o.bucket_scales = bucket_scales.data();
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(all);
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
-    on_.values(all.count, kernel::host::encode_measured<Lane>{{o, codes}, scales, units.data(), q_});
+    on_.values(all.count, kernel::host::encode_measured<Lane>{{o, codes}, scales, bucket_scales.data(), q_});
     if ((faults_ & kernel::not_finite) != 0) return false;
     wire::write_header(out, policies_.identifier, 1, all.count, traits());
     return true;
@@ -133,12 +133,12 @@ class composed_codec final : public composition {
     }
   }
 
-  /// @param units  scales of the part's buckets, already rounded to their encoding
+  /// @param bucket_scales  scales of the part's buckets, already rounded to their encoding
   GLOBALQ_CALLED void write_scales(operands const& o, segment part, std::byte* scales,
-                                   double const* units) const {
+                                   double const* bucket_scales) const {
     std::memset(scales, 0, scale_bytes_of(part));
     for (std::uint64_t b = first_bucket(part), end = b + scales_of(part); b < end; ++b)
-      o.write_scale(scales, b, *units++);
+      o.write_scale(scales, b, *bucket_scales++);
   }
 
   /// For local norms: computes the norm of the sum for each bucket, and writes the scales.
@@ -158,11 +158,11 @@ class composed_codec final : public composition {
       return o.by.leaf->statistic({values, dtype::float32}, 0, count, q_);
     };
     norm::bucket_statistics(on_, part.count, bucket_, q_, block, statistics_, parts_);
-    units_.clear();
+    bucket_scales_.clear();
     for (norm::statistic const& s : statistics_)
-      units_.push_back(
-          norm::local_unit(s, q_, call_.x.type, -o.reference(first_bucket(part) + units_.size())));
-    write_scales(o, part, scales, units_.data());
+      bucket_scales_.push_back(
+          norm::local_scale(s, q_, call_.x.type, -o.reference(first_bucket(part) + bucket_scales_.size())));
+    write_scales(o, part, scales, bucket_scales_.data());
   }
 
   /// The same for a user-defined norm, which measures whole blocks of the sum.
@@ -174,22 +174,22 @@ class composed_codec final : public composition {
       float sum[kernel::tile_values];
       o.accumulate(r, true, sum);
       kernel::for_each_run(part.first + r.first, r.count, bucket_, [&](std::uint64_t b, int at, int count) {
-        double const unit = power_of_two(o.reference(b));
+        double const bucket_scale = power_of_two(o.reference(b));
         for (int i = at; i < at + count; ++i)
-          sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * unit;
+          sums_[r.first + static_cast<std::uint64_t>(i)] = static_cast<double>(sum[i]) * bucket_scale;
       });
     });
     own_norm_->measure(on_, {sums_.data(), dtype::float64}, part.count, bucket_, own_, own_parts_);
-    units_.clear();
+    bucket_scales_.clear();
     for (own_statistic const& s : own_) {
       own_scale scale = own_norm_->scale(s);
-      units_.push_back(own_norm_->unit(scale, q_, call_.x.type, 0));
-      if (bits_of(units_.back()) < double_infinity) continue;
+      bucket_scales_.push_back(own_norm_->scale_of(scale, q_, call_.x.type, 0));
+      if (bits_of(bucket_scales_.back()) < double_infinity) continue;
       faults_ |= kernel::no_scale;  // the call continues, because other workers wait for this frame
       scale.scale = scale.max();
-      units_.back() = own_norm_->unit(scale, q_, call_.x.type, 0);
+      bucket_scales_.back() = own_norm_->scale_of(scale, q_, call_.x.type, 0);
     }
-    write_scales(o, part, scales, units_.data());
+    write_scales(o, part, scales, bucket_scales_.data());
   }
 
   std::unique_ptr<host_policies<Lane>> held_;
@@ -199,8 +199,8 @@ class composed_codec final : public composition {
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> units_;  ///< of sums
-  std::vector<double> sums_;   ///< of frames, for a user-defined norm
+  std::vector<double> bucket_scales_;  ///< of sums
+  std::vector<double> sums_;           ///< of frames, for a user-defined norm
   std::vector<own_statistic> own_, own_parts_;
 };
 

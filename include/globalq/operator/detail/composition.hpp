@@ -163,7 +163,7 @@ class composition : public operator_codec {
     o.first = part.first;
     o.count = part.count;
     o.bucket = bucket_;
-    o.units = call_.units.data();
+    o.bucket_scales = call_.bucket_scales.data();
     o.scale_form = q_.format(call_.x.type);
     o.wide = call_.wide;
     o.local = local_;

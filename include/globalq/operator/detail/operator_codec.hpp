@@ -26,9 +26,10 @@ struct call {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint64_t const* step_at = nullptr;  ///< on a stream: the address of the step; null: step is it
-  std::span<double const> units;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
+  std::span<double const>
+      bucket_scales;  ///< scales of buckets in units of 2^wide: of all workers, or own (local)
   int wide = 0;
-  double plain_unit = 1;  ///< divisor of float32 numbers beside codes, in units of 2^plain_wide
+  double plain_divisor = 1;  ///< divisor of float32 numbers beside codes, in units of 2^plain_wide
   int plain_wide = 0;
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
@@ -54,9 +55,9 @@ class operator_codec : public codec {
   GLOBALQ_DECL virtual void set_levels(levels::detail::level_table const&);
 
   /// Writes the frame of own values and their local norms in one pass, if buckets are short enough.
-  /// @param units  receives the scale of each bucket
+  /// @param bucket_scales  receives the scale of each bucket
   /// @returns false if it did not, or if values are not finite: there is no valid frame then
-  virtual bool encode_measured(segment, std::span<double> /*units*/, std::span<std::byte> /*out*/) {
+  virtual bool encode_measured(segment, std::span<double> /*bucket_scales*/, std::span<std::byte> /*out*/) {
     return false;
   }
 
@@ -64,9 +65,10 @@ class operator_codec : public codec {
   virtual bool measures(dtype) const { return false; }
   /// On a stream: enqueues encode_measured() of several segments.
   /// @param all    in order; empty frames are not written. For the others, the next combine() does nothing
-  /// @param units  receives the scale of each bucket of the vector; may be null
+  /// @param bucket_scales  receives the scale of each bucket of the vector; may be null
   /// @param top    raised to the largest max_bits of a bucket
-  virtual void measure_all(std::span<unsent const> /*all*/, double* /*units*/, std::uint64_t* /*top*/) {}
+  virtual void measure_all(std::span<unsent const> /*all*/, double* /*bucket_scales*/,
+                           std::uint64_t* /*top*/) {}
 
   /// Checks every code of the sources. finish() or add_decoded() must follow with the same sources, without the check.
   /// @throws frame_error that names the worker

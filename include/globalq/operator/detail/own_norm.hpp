@@ -46,14 +46,14 @@ class own_norm {
   virtual own_scale scale(own_statistic const& of) const = 0;
 
   /// The scale times 2^-wide, rounded to its encoding: never below the largest magnitude. Infinity: the norm is wrong.
-  virtual double unit(own_scale const& of, norm::order q, dtype type, int wide) const {
+  virtual double scale_of(own_scale const& of, norm::order q, dtype type, int wide) const {
     double const max = of.max();
     if (max == 0) return 0;
     bool const number = of.scale >= 0 && bits_of(of.scale) < double_infinity;
     if (!number || (bounds_ && of.scale < max)) return double_of(double_infinity);
     return representable(q.scale(std::max(of.scale, max) * power_of_two(-wide)), q.format(type));
   }
-  /// The error text if unit() is infinity. @param which  the bucket
+  /// The error text if scale_of() is infinity. @param which  the bucket
   static std::string refusal(operator_facts const& op, std::uint64_t which, own_scale const& of) {
     double const max = of.max();
     return joined({"the norm of ", op.name, " returned the scale ", std::to_string(of.scale), " for bucket ",

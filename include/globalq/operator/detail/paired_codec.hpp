@@ -98,8 +98,8 @@ class paired_codec : public operator_codec {
   /// @param plain  the call of the float32 numbers
   void begin_both(call const& quantized, call plain) {
     quantized_->begin(quantized);
-    unit_ = plain.plain_unit;
-    plain.units = {&unit_, 1};
+    divisor_ = plain.plain_divisor;
+    plain.bucket_scales = {&divisor_, 1};
     plain.wide = plain.plain_wide;
     plain_.begin(plain);
   }
@@ -135,7 +135,7 @@ class paired_codec : public operator_codec {
 
   std::unique_ptr<operator_codec> quantized_;
   plain_codec plain_;
-  double unit_ = 1;
+  double divisor_ = 1;
   std::vector<source> first_, second_;  ///< the frames inside the sources of a call
 };
 

@@ -12,7 +12,7 @@ namespace GLOBALQ_ABI::detail {
 /// The format of float32 frames, in host memory and on streams.
 class plain_frames : public operator_codec {
  public:
-  /// Values travel as x / unit, where unit is a power of two: 1 unless the sum of all workers would overflow.
+  /// Values travel as x / divisor, where divisor is a power of two: 1 unless the sum of all workers would overflow.
   std::size_t frame_bytes(segment part, int /*terms*/) const override {
     return part.empty() ? 0 : wire::header_bytes + part.count * sizeof(float);
   }
@@ -52,9 +52,10 @@ class plain_codec final : public plain_frames {
       views_.push_back(view_of(s));
     }
     kernel::source_list const list(views_.data(), views_.size());
-    on_.values(part.count, kernel::add_floats{{call_.x, part, own, call_.workers / call_.weight,
-                                               call_.units.data(), call_.wide, list, out, call_.y, &faults_},
-                                              &leaf_});
+    on_.values(part.count,
+               kernel::add_floats{{call_.x, part, own, call_.workers / call_.weight,
+                                   call_.bucket_scales.data(), call_.wide, list, out, call_.y, &faults_},
+                                  &leaf_});
   }
 
   kernel::host_executor on_;

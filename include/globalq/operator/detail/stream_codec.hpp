@@ -44,7 +44,7 @@ struct write_scales {
   std::byte* scales;
   std::uint64_t first, count;  ///< buckets
   norm::statistic const* sums =
-      nullptr;  ///< statistics of sums that are encoded again; null: use the worker's own units
+      nullptr;  ///< statistics of sums that are encoded again; null: use the worker's own scales
   norm::order q{};
 
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
@@ -53,8 +53,9 @@ struct write_scales {
       return;
     }
     std::uint64_t const b = first + i;
-    o.write_scale(scales, b,
-                  sums == nullptr ? o.unit(b) : norm::local_unit(sums[i], q, o.x.type, -o.reference(b)));
+    o.write_scale(
+        scales, b,
+        sums == nullptr ? o.bucket_scale(b) : norm::local_scale(sums[i], q, o.x.type, -o.reference(b)));
   }
 };
 
@@ -119,7 +120,7 @@ class stream_codec final : public composition {
     base::begin(c);
     made_.clear();
     if (!c.settled && bucket_ == 0)
-      on_.items(1, settle_scales{c.agreed, c.units.data(), c.x.type, extent(), c.workers});
+      on_.items(1, settle_scales{c.agreed, c.bucket_scales.data(), c.x.type, extent(), c.workers});
   }
 
   void set_levels(levels::detail::level_table const& levels) override {
@@ -190,10 +191,10 @@ class stream_codec final : public composition {
 
   bool measures(dtype type) const override { return local_ && type != dtype::float64 && group_ > 0; }
 
-  void measure_all(std::span<unsent const> all, double* units, std::uint64_t* top) override {
+  void measure_all(std::span<unsent const> all, double* bucket_scales, std::uint64_t* top) override {
     for_batches(all, [&](batch& b, std::span<unsent const> some) {
       for (int p = 0; p < b.pieces.count; ++p) b.pieces.all[p].frame = some[p].frame.data();
-      launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b.pieces, units, top);
+      launch_measured<false>(prepare(b.whole, true, {}, 1), 1, b.pieces, bucket_scales, top);
     });
     for (unsent const& each : all)
       if (!each.frame.empty()) made_.push_back(each);
@@ -271,7 +272,7 @@ class stream_codec final : public composition {
 
   /// Launches a kernel that measures and encodes the buckets of segments.
   template <bool Sum>
-  void launch_measured(operands const& o, int terms, kernel::piece_list pieces, double* units,
+  void launch_measured(operands const& o, int terms, kernel::piece_list pieces, double* bucket_scales,
                        std::uint64_t* top) const {
     std::uint64_t const most = static_cast<std::uint64_t>(group_) * bucket_;
     std::uint32_t items = 0;
@@ -279,8 +280,9 @@ class stream_codec final : public composition {
       pieces.all[p].start = items;
       items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(pieces.all[p].values), most));
     }
-    on_.teams(items, kernel::measured_codes<operands, Sum>{
-                         o, {header_word(policies_.identifier), terms}, pieces, q_, units, top, group_});
+    on_.teams(items,
+              kernel::measured_codes<operands, Sum>{
+                  o, {header_word(policies_.identifier), terms}, pieces, q_, bucket_scales, top, group_});
   }
 
   static std::uint32_t tiles_of(std::uint64_t values) {
@@ -378,8 +380,8 @@ class stream_plain_codec final : public plain_frames {
     float* const values = out == nullptr ? nullptr : reinterpret_cast<float*>(out + wire::header_bytes);
     kernel::source_list const list = lists_.get(on_, views_);
     kernel::device::add_floats const body{
-        {call_.x, part, own, call_.workers / call_.weight, call_.units.data(), 0, list, values, call_.y,
-         &call_.agreed->faults},
+        {call_.x, part, own, call_.workers / call_.weight, call_.bucket_scales.data(), 0, list, values,
+         call_.y, &call_.agreed->faults},
         call_.agreed};
     on_.values(part.count,
                kernel::framed<kernel::device::add_floats>{body,

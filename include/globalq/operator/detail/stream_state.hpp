@@ -92,29 +92,30 @@ struct reset_state {
 /// Computes factors from the scale of the whole vector, for the following kernels.
 struct settle_scales {
   kernel::agreed_call* agreed;
-  double const* units;
+  double const* bucket_scales;
   dtype type;
   double extent;
   int workers;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    agreed->whole = kernel::input_scale_of(type, units[0], agreed->wide, extent);
-    agreed->mean = kernel::mean_scale(units[0], agreed->wide, extent * static_cast<double>(workers));
-    agreed->single = kernel::mean_scale(units[0], agreed->wide, extent);
+    agreed->whole = kernel::input_scale_of(type, bucket_scales[0], agreed->wide, extent);
+    agreed->mean = kernel::mean_scale(bucket_scales[0], agreed->wide, extent * static_cast<double>(workers));
+    agreed->single = kernel::mean_scale(bucket_scales[0], agreed->wide, extent);
   }
 };
 
 /// Computes the scales of buckets: from their own norms, or one for all buckets.
-struct scale_units {
+struct find_bucket_scales {
   stream_state const* state;
   norm::statistic const* statistics;  ///< null: all buckets have the first scale
   norm::order q;
   dtype type;
-  double* units;
+  double* bucket_scales;
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
     if (statistics != nullptr)
-      units[b] = statistics[b].finite() ? norm::local_unit(statistics[b], q, type, state->agreed.wide) : 0.0;
+      bucket_scales[b] =
+          statistics[b].finite() ? norm::local_scale(statistics[b], q, type, state->agreed.wide) : 0.0;
     else if (b != 0)
-      units[b] = units[0];
+      bucket_scales[b] = bucket_scales[0];
   }
 };
 

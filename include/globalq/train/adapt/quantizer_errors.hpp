@@ -76,48 +76,50 @@ class quantizer_error {
       if (!statistics[b].finite())
         throw non_finite_error("globalq: quantizer_error: values " + std::to_string(b * width) +
                                " and following contain NaN or infinity");
-      double const unit = facts_.fixed_scale > 0 ? facts_.fixed_scale
-                          : facts_.own_norm != nullptr
-                              ? own_unit(x, width, b)
-                              : norm::local_unit(statistics[b], facts_.q, dtype::float32, 0);
-      if (facts_.fixed_scale > 0 && statistics[b].max() > unit)
+      double const bucket_scale = facts_.fixed_scale > 0 ? facts_.fixed_scale
+                                  : facts_.own_norm != nullptr
+                                      ? measured_scale(x, width, b)
+                                      : norm::local_scale(statistics[b], facts_.q, dtype::float32, 0);
+      if (facts_.fixed_scale > 0 && statistics[b].max() > bucket_scale)
         throw configuration_error("globalq: quantizer_error: a value of magnitude " +
                                   detail::text_of(statistics[b].max()) + " exceeds the scale " +
-                                  detail::text_of(unit) + " of norm::fixed");
-      if (unit > 0)
-        sum += unit * (unit * of_bucket(x.subspan(b * width, std::min(width, x.size() - b * width)), unit));
+                                  detail::text_of(bucket_scale) + " of norm::fixed");
+      if (bucket_scale > 0)
+        sum += bucket_scale *
+               (bucket_scale *
+                of_bucket(x.subspan(b * width, std::min(width, x.size() - b * width)), bucket_scale));
     }
     return sum;
   }
 
  private:
   /// The scale of a user's norm.
-  double own_unit(std::span<float const> x, std::size_t width, std::size_t b) const {
+  double measured_scale(std::span<float const> x, std::size_t width, std::size_t b) const {
     std::span<float const> const values = x.subspan(b * width, std::min(width, x.size() - b * width));
     globalq::detail::own_statistic found;
     std::vector<globalq::detail::own_statistic> parts;
     facts_.own_norm->measure(on_, {values.data(), dtype::float32}, values.size(), 0, {&found, 1}, parts);
     globalq::detail::own_scale const scale = facts_.own_norm->scale(found);
-    double const unit = facts_.own_norm->unit(scale, facts_.q, dtype::float32, 0);
-    if (bits_of(unit) >= double_infinity)
+    double const bucket_scale = facts_.own_norm->scale_of(scale, facts_.q, dtype::float32, 0);
+    if (bits_of(bucket_scale) >= double_infinity)
       throw configuration_error("globalq: quantizer_error: " +
                                 globalq::detail::own_norm::refusal(facts_, b, scale));
-    return unit;
+    return bucket_scale;
   }
 
   /// In units of the squared scale.
-  double of_bucket(std::span<float const> x, double unit) const {
+  double of_bucket(std::span<float const> x, double bucket_scale) const {
     double const n = static_cast<double>(x.size()), gap = 1.0 / size_;
     if (facts_.shifts) return n * gap * gap / 12;
     if (facts_.evenly_spaced) {
       double const extent = size_;
       return gap * gap *
-             (facts_.unbiased ? detail::fractions<false>(x.data(), x.size(), extent / unit, extent)
-                              : detail::fractions<true>(x.data(), x.size(), extent / unit, extent));
+             (facts_.unbiased ? detail::fractions<false>(x.data(), x.size(), extent / bucket_scale, extent)
+                              : detail::fractions<true>(x.data(), x.size(), extent / bucket_scale, extent));
     }
     double sum = 0;
     for (float value : x) {
-      double const y = std::min(std::fabs(static_cast<double>(value)) / unit, levels_.back());
+      double const y = std::min(std::fabs(static_cast<double>(value)) / bucket_scale, levels_.back());
       auto const above = std::max(levels_.begin() + 1, std::lower_bound(levels_.begin(), levels_.end(), y));
       double const up = *above - y, down = y - *(above - 1), near = std::min(up, down);
       sum += facts_.unbiased ? up * down : near * near;

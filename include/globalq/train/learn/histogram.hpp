@@ -169,7 +169,7 @@ class histogram {
     norm::bucket_statistics(on, count, bucket, q, norm::input_block{x, q}, std::span(found), parts);
     std::vector<double> norms(found.size());
     for (std::size_t b = 0; b < found.size(); ++b)
-      norms[b] = found[b].finite() ? norm::local_unit(found[b], q, x.type, 0) : double_of(double_nan);
+      norms[b] = found[b].finite() ? norm::local_scale(found[b], q, x.type, 0) : double_of(double_nan);
     add(on, x, count, bucket, norms);
   }
 
@@ -274,17 +274,17 @@ class histogram {
     float const floor = power_of_two_float(-octaves);
     while (first < last) {
       std::uint64_t const b = first / width, end = std::min(last, (b + 1) * width);
-      double const unit = norms[b];
-      std::uint64_t const w = bits_of(unit) < double_infinity && unit > 0 ? weight_of(unit) : 0;
+      double const scale = norms[b];
+      std::uint64_t const w = bits_of(scale) < double_infinity && scale > 0 ? weight_of(scale) : 0;
       if (w == 0) {
         first = end;
         continue;
       }
       // float32 is read in place, unless the norm is near the ends of its range
-      int const e = exponent_of(unit);
+      int const e = exponent_of(scale);
       bool const plain = x.type == dtype::float32 && e > -100 && e < 100;
       int const loaded = plain ? 0 : norm::load_exponent(x.type, e);
-      float const gain = static_cast<float>(1 / (unit * power_of_two(loaded)));
+      float const gain = static_cast<float>(1 / (scale * power_of_two(loaded)));
       for (; first < end; first += step) {
         int const m = static_cast<int>(std::min<std::uint64_t>(step, end - first));
         leaf.places(leaf.load(x, first, m, loaded, buffer), m, gain, floor, base, place);

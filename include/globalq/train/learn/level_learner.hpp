@@ -4,7 +4,7 @@
 /// @brief learn: learns levels from gradients at scheduled training steps.
 
 #include "../../core/vector.hpp"
-#include "../../schedule/detail/units.hpp"
+#include "../../schedule/detail/scales.hpp"
 #include "agree.hpp"
 #include "optimal.hpp"
 #include "schedule.hpp"
@@ -112,7 +112,7 @@ class level_learner {
     std::vector<double> norms(buckets);
     bool finite = true;
     for (std::size_t b = 0; b < buckets; ++b) {
-      norms[b] = found[b].finite() ? norm::local_unit(found[b], q, x.type, 0) : double_of(double_nan);
+      norms[b] = found[b].finite() ? norm::local_scale(found[b], q, x.type, 0) : double_of(double_nan);
       finite = finite && bits_of(norms[b]) < double_infinity;
     }
     if (!norm_.is_local && !share(t, facts, finite, norms, p, x.type))
@@ -145,7 +145,7 @@ class level_learner {
     if (!all_finite) return false;
     auto const frames = std::make_shared<frame_pool>();
     transport::keeping(t, frames,
-                       [&] { globalq::detail::agree_on_units(t, std::span(norms), p, type, *frames); });
+                       [&] { globalq::detail::agree_on_scales(t, std::span(norms), p, type, *frames); });
     return true;
   }
 

@@ -59,9 +59,9 @@ class normals {
     std::vector<normal_part> found(looked);
     on.items(looked, [&](std::uint64_t k) {
       std::uint64_t const b = (2 * k + 1) * buckets / (2 * looked);
-      double const unit = norms[b];
-      if (!(bits_of(unit) < double_infinity && unit > 0)) return;
-      found[k] = part_of(x, b * width, std::min(count, (b + 1) * width), unit);
+      double const scale = norms[b];
+      if (!(bits_of(scale) < double_infinity && scale > 0)) return;
+      found[k] = part_of(x, b * width, std::min(count, (b + 1) * width), scale);
     });
     add(found);
   }
@@ -88,11 +88,11 @@ class normals {
   }
 
  private:
-  static normal_part part_of(const_vector x, std::uint64_t first, std::uint64_t last, double unit) {
+  static normal_part part_of(const_vector x, std::uint64_t first, std::uint64_t last, double scale) {
     constexpr int step = 256;
     float buffer[step];
-    int const loaded = norm::load_exponent(x.type, exponent_of(unit));
-    double const scaled = unit * power_of_two(loaded);
+    int const loaded = norm::load_exponent(x.type, exponent_of(scale));
+    double const scaled = scale * power_of_two(loaded);
     double const count = static_cast<double>(last - first);
     double sum = 0, squares = 0;
     for (; first < last; first += step) {
@@ -105,7 +105,7 @@ class normals {
       }
     }
     double const mean = sum / count, variance = squares / count - mean * mean;
-    normal_part p{mean, variance > 0 ? std::sqrt(variance) : 0.0, unit};
+    normal_part p{mean, variance > 0 ? std::sqrt(variance) : 0.0, scale};
     if (!(p.deviation > 1e-8 * std::fabs(mean)) || !(p.deviation > 0))
       p.norm = 0;  // all values equal: no normal
     return p;

@@ -66,12 +66,12 @@ class layered_plan {
     ::globalq::partition const cut(places.length(), parts, ops.grain, ops.chunk_values);
     globalq::detail::opening_bytes before(n);
     each_exchange(
-        [&](std::uint64_t units, globalq::detail::exchange_widths width) { before.add(units, width); });
+        [&](std::uint64_t buckets, globalq::detail::exchange_widths width) { before.add(buckets, width); });
     auto const any = [&](auto const& asked) { return std::any_of(layers_.begin(), layers_.end(), asked); };
     if (any([](layer_operator const& s) { return globalq::detail::shares_scale(s.facts); }))
-      before.add(1, globalq::detail::widths_of_units(dtype::float64));
+      before.add(1, globalq::detail::widths_of_scales(dtype::float64));
     if (any([](layer_operator const& s) { return s.facts.own_norm != nullptr && s.facts.local; }))
-      before.add(1, globalq::detail::widths_of_units(dtype::float64));
+      before.add(1, globalq::detail::widths_of_scales(dtype::float64));
     auto const sums_of = [&](::globalq::partition const& pieces, int count) {
       return sums_sizes(members, pieces, count);
     };
@@ -111,14 +111,14 @@ class layered_plan {
     if (own != 0) f(own, globalq::detail::widths_of_own_norms);
     for (std::uint32_t p : orders())
       for (dtype const type : {dtype::float32, dtype::float64, dtype::float16, dtype::bfloat16}) {
-        std::uint64_t units = 0;
+        std::uint64_t buckets = 0;
         for (std::size_t k = 0; k < layers_.size(); ++k) {
           auto const& op = layers_[k].facts;
           if (!op.plain && !op.local && op.own_norm == nullptr && op.fixed_scale == 0 && op.p == p &&
               model_[k].type == type)
-            units += globalq::detail::buckets_of(op, model_[k].size);
+            buckets += globalq::detail::buckets_of(op, model_[k].size);
         }
-        if (units != 0) f(units, globalq::detail::widths_of_units(type));
+        if (buckets != 0) f(buckets, globalq::detail::widths_of_scales(type));
       }
   }
   std::vector<std::uint32_t> orders() const {

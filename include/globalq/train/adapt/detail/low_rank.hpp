@@ -66,11 +66,11 @@ inline void orthonormalize(std::vector<double>& a, std::size_t n, std::size_t r)
 }
 
 /// out (n x r) += m (n x k) * b (k x r); with transposed: out (k x r) += m^T * b (n x r).
-inline void multiply(float const* m, std::size_t n, std::size_t k, double unit, double const* b,
+inline void multiply(float const* m, std::size_t n, std::size_t k, double factor, double const* b,
                      std::size_t r, double* out, bool transposed) {
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < k; ++j) {
-      double const x = static_cast<double>(m[i * k + j]) * unit;
+      double const x = static_cast<double>(m[i * k + j]) * factor;
       double const* from = b + (transposed ? i : j) * r;
       double* to = out + (transposed ? j : i) * r;
       for (std::size_t c = 0; c < r; ++c) to[c] += x * from[c];
@@ -87,8 +87,9 @@ inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t
   double largest = 0, sum = 0;
   for (float x : m) largest = std::max(largest, std::fabs(static_cast<double>(x)));
   if (largest == 0) return errors;
-  double const unit = power_of_two(-exponent_of(largest));  // so that squares neither overflow nor underflow
-  for (float x : m) sum += static_cast<double>(x) * unit * (static_cast<double>(x) * unit);
+  double const factor =
+      power_of_two(-exponent_of(largest));  // so that squares neither overflow nor underflow
+  for (float x : m) sum += static_cast<double>(x) * factor * (static_cast<double>(x) * factor);
   std::size_t const r = std::min({rank, rows, columns});
   std::vector<double> q(columns * r), p, gram(r * r, 0.0);
   std::mt19937 draw(1);
@@ -96,10 +97,10 @@ inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t
   for (int step = 0; step < 5 && r > 0; ++step) {
     orthonormalize(q, columns, r);
     p.assign(rows * r, 0.0);
-    multiply(m.data(), rows, columns, unit, q.data(), r, p.data(), false);
+    multiply(m.data(), rows, columns, factor, q.data(), r, p.data(), false);
     orthonormalize(p, rows, r);
     q.assign(columns * r, 0.0);
-    multiply(m.data(), rows, columns, unit, p.data(), r, q.data(), true);
+    multiply(m.data(), rows, columns, factor, p.data(), r, q.data(), true);
   }
   // P has orthonormal columns and Q = M^T P: the squared singular values of P P^T M are the eigenvalues of Q^T Q
   for (std::size_t j = 0; j < columns && r > 0; ++j)
@@ -108,7 +109,7 @@ inline std::vector<double> low_rank_errors(std::span<float const> m, std::size_t
   std::vector<double> const found = eigenvalues(std::move(gram), r);
   double rest = sum;
   for (std::size_t k = 0; k <= rank; ++k) {
-    errors[k] = (k < std::min(rows, columns) ? std::max(rest, 0.0) : 0.0) / unit / unit;
+    errors[k] = (k < std::min(rows, columns) ? std::max(rest, 0.0) : 0.0) / factor / factor;
     if (k < r) rest -= std::max(found[k], 0.0);
   }
   return errors;

@@ -36,36 +36,36 @@ inline double combine_norms(std::span<double const> a, std::uint32_t p) {
 }
 
 /// Per-bucket operations while workers agree on scales.
-struct write_units {
-  double const* units;
+struct write_bucket_scales {
+  double const* bucket_scales;
   std::byte* scales;
   dtype type;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { write_scale(scales, b, type, units[b]); }
+  GLOBALQ_FUNCTION void operator()(std::uint64_t b) const { write_scale(scales, b, type, bucket_scales[b]); }
 };
-struct read_units {
+struct read_bucket_scales {
   std::byte const* scales;
   dtype type;
-  double* units;
+  double* bucket_scales;
   std::uint64_t own_first, own_end;  ///< buckets that are already known
   GLOBALQ_FUNCTION void operator()(std::uint64_t b) const {
-    if (b < own_first || b >= own_end) units[b] = read_scale(scales, b, type);
+    if (b < own_first || b >= own_end) bucket_scales[b] = read_scale(scales, b, type);
   }
 };
-struct combine_units {
+struct combine_bucket_scales {
   std::byte const* theirs;  ///< norms of each worker for the buckets of this one
   std::uint64_t count;
   int rank, workers;
   std::uint32_t p;
   dtype type;
-  double* units;  ///< in: own; out: combined
+  double* bucket_scales;  ///< in: own; out: combined
   std::byte* scales;
   GLOBALQ_FUNCTION void operator()(std::uint64_t i) const {
-    double const own = units[i];
+    double const own = bucket_scales[i];
     auto const norm_of = [&](int w) {
       return w == rank ? own : read_scale(theirs, static_cast<std::uint64_t>(w) * count + i, type);
     };
-    units[i] = representable(combine_norms(workers, norm_of, p), type);
-    write_scale(scales, i, type, units[i]);
+    bucket_scales[i] = representable(combine_norms(workers, norm_of, p), type);
+    write_scale(scales, i, type, bucket_scales[i]);
   }
 };
 
@@ -129,26 +129,28 @@ void count_exchange(T& t, std::uint64_t buckets, exchange_widths width, frame_po
   if (t.size() > 1) exchange_by_owners(t, buckets, width, frames, true, nothing, nothing, nothing);
 }
 
-constexpr exchange_widths widths_of_units(dtype type) { return {scale_bytes(type), scale_bytes(type)}; }
+constexpr exchange_widths widths_of_scales(dtype type) { return {scale_bytes(type), scale_bytes(type)}; }
 
 /// Replaces the own norms of all buckets by the scales of all workers, which owners combine in rank order.
-/// @param on     executes items in the memory of units and frames
-/// @param units  in: own norms, representable; out: scales
+/// @param on     executes items in the memory of bucket_scales and frames
+/// @param bucket_scales  in: own norms, representable; out: scales
 template <Transport T, class Executor = serial_items>
-void agree_on_units(T& t, std::span<double> units, std::uint32_t p, dtype type, frame_pool& frames,
-                    Executor const& on = {}) {
+void agree_on_scales(T& t, std::span<double> bucket_scales, std::uint32_t p, dtype type, frame_pool& frames,
+                     Executor const& on = {}) {
   int const n = t.size(), r = t.rank();
   if (n == 1) return;
   exchange_by_owners(
-      t, units.size(), widths_of_units(type), frames, false,
+      t, bucket_scales.size(), widths_of_scales(type), frames, false,
       [&](std::byte* to) {
-        on.items(units.size(), write_units{units.data(), to, type});
+        on.items(bucket_scales.size(), write_bucket_scales{bucket_scales.data(), to, type});
       },
       [&](std::byte const* theirs, segment mine, std::byte* to) {
-        on.items(mine.count, combine_units{theirs, mine.count, r, n, p, type, units.data() + mine.first, to});
+        on.items(mine.count, combine_bucket_scales{theirs, mine.count, r, n, p, type,
+                                                   bucket_scales.data() + mine.first, to});
       },
       [&](std::byte const* all, segment mine) {
-        on.items(units.size(), read_units{all, type, units.data(), mine.first, mine.first + mine.count});
+        on.items(bucket_scales.size(),
+                 read_bucket_scales{all, type, bucket_scales.data(), mine.first, mine.first + mine.count});
       });
 }
 

@@ -4,7 +4,7 @@
 /// @brief How the norms of the workers become one: against long double, in rank order, at the ends of the
 /// range.
 
-#include "globalq/schedule/detail/units.hpp"
+#include "globalq/schedule/detail/scales.hpp"
 
 #include <gtest/gtest.h>
 
