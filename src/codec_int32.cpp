@@ -5,4 +5,4 @@
 #include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
-GLOBALQ_DEFINE_LANE(std::int32_t)
+GLOBALQ_DEFINE_CODE_TYPE(std::int32_t)

@@ -5,4 +5,4 @@
 #include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
-GLOBALQ_DEFINE_LANE(std::int8_t)
+GLOBALQ_DEFINE_CODE_TYPE(std::int8_t)

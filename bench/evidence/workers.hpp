@@ -96,10 +96,10 @@ class workers {
     inside const counted(*this);
     std::visit([&](auto* t) { gq::transport::allgather(*t, mine, all); }, here_);
   }
-  template <gq::transport::SumLane Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
+  template <gq::transport::Summand Value>
+  void allreduce_sum(std::span<Value> values) {
     inside const counted(*this);
-    std::visit([&](auto* t) { t->allreduce_sum(lanes); }, here_);
+    std::visit([&](auto* t) { t->allreduce_sum(values); }, here_);
   }
   void retain(std::shared_ptr<void> buffers) {
     std::visit(

@@ -8,9 +8,9 @@
 
 namespace GLOBALQ_ABI {
 
-template <class Lane>
-static void improve_lane(lane_set<Lane>& s) {
-  auto const better = kernel::host::detail::make_lane<Lane>();
+template <class Int>
+static void improve_integers(integer_set<Int>& s) {
+  auto const better = kernel::host::detail::make_integers<Int>();
   for (int levels = 0; levels < 3; ++levels)
     for (int words = 0; words < 2; ++words) s.coding[levels][words] = better.coding[levels][words];
   s.exponential = better.exponential;
@@ -21,9 +21,9 @@ static void improve_lane(lane_set<Lane>& s) {
 
 void improve(leaf_set& s);
 void improve(leaf_set& s) {
-  improve_lane(s.int8);
-  improve_lane(s.int16);
-  improve_lane(s.int32);
+  improve_integers(s.int8);
+  improve_integers(s.int16);
+  improve_integers(s.int32);
 }
 
 }  // namespace GLOBALQ_ABI

@@ -54,16 +54,16 @@ struct tilted {
 /// A wire of one's own: what the concept asks for, a name and the bits of a code.
 struct byte_wire {
   static constexpr char const* name = "bytes";
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
   int bits() const { return 8; }
   std::uint32_t largest_code(bool) const { return 127; }
   std::uint64_t bytes(std::uint64_t n) const { return n; }
   std::uint8_t identifier() const { return 99; }
-  void pack(lane const* lanes, int n, std::byte* out, bool) const {
-    for (int i = 0; i < n; ++i) out[i] = static_cast<std::byte>(lanes[i]);
+  void pack(code_type const* codes, int n, std::byte* out, bool) const {
+    for (int i = 0; i < n; ++i) out[i] = static_cast<std::byte>(codes[i]);
   }
-  bool unpack(std::byte const* in, int n, lane* lanes, bool) const {
-    for (int i = 0; i < n; ++i) lanes[i] = static_cast<lane>(in[i]);
+  bool unpack(std::byte const* in, int n, code_type* codes, bool) const {
+    for (int i = 0; i < n; ++i) codes[i] = static_cast<code_type>(in[i]);
     return false;
   }
 };
@@ -292,17 +292,17 @@ TEST(Agreement, of_every_parameter_of_every_call_is_checked_and_both_values_are_
        ""},
       {"parameter of a rounding of one's own", one_operator, [](auto& a) { a.op = with_tilt(1); },
        [](auto& a) { a.op = with_tilt(2); }, the_operator, "linf uniform:7 tilted int8 auto", ""},
-      {"lane of elias", one_operator, [](auto& a) { a.op = even(7, gq::wire::elias<>{}); },
+      {"code type of elias", one_operator, [](auto& a) { a.op = even(7, gq::wire::elias<>{}); },
        [](auto& a) { a.op = even(7, gq::wire::elias<std::int16_t>{}); }, the_operator,
        "linf uniform:7 stochastic elias auto", "linf uniform:7 stochastic elias:int16 auto"},
-      {"lane of huffman",
+      {"code type of huffman",
        {allreduce},
        [](auto& a) { a.op = even(7, gq::wire::huffman<>{}); },
        [](auto& a) { a.op = even(7, gq::wire::huffman<std::int16_t>{}); },
        the_operator,
        "",
        ""},
-      {"lane of sparse",
+      {"code type of sparse",
        {allreduce},
        [](auto& a) { a.op = even(7, gq::wire::sparse<>{}); },
        [](auto& a) { a.op = even(7, gq::wire::sparse<std::int16_t>{}); },

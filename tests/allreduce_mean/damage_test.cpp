@@ -42,9 +42,9 @@ struct damaging {
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
     workers.allgather(mine, all);  // the opening: only frames are damaged
   }
-  template <class Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
-    workers.allreduce_sum(lanes);
+  template <class Value>
+  void allreduce_sum(std::span<Value> values) {
+    workers.allreduce_sum(values);
   }
   void retain(std::shared_ptr<void> memory) { retained.push_back(std::move(memory)); }
   void wait(request& r) {

@@ -15,15 +15,15 @@ using support::device_shape::compare_all;
 
 /// A wire as users write them: it knows nothing of registers.
 struct plain_wire {
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
   static constexpr std::uint32_t largest_code(bool) { return 127; }
   static constexpr std::uint64_t bytes(std::uint64_t n) { return n; }
   static constexpr std::uint8_t identifier() { return 99; }
-  static void pack(lane const* lanes, int count, std::byte* out, bool) {
-    for (int i = 0; i < count; ++i) out[i] = static_cast<std::byte>(lanes[i]);
+  static void pack(code_type const* codes, int count, std::byte* out, bool) {
+    for (int i = 0; i < count; ++i) out[i] = static_cast<std::byte>(codes[i]);
   }
-  static bool unpack(std::byte const* in, int count, lane* lanes, bool) {
-    for (int i = 0; i < count; ++i) lanes[i] = static_cast<lane>(in[i]);
+  static bool unpack(std::byte const* in, int count, code_type* codes, bool) {
+    for (int i = 0; i < count; ++i) codes[i] = static_cast<code_type>(in[i]);
     return false;
   }
 };

@@ -88,18 +88,18 @@ gq::quantizer<linf, uniform<7>, tilted, int8> of_tilted;
 // Plans and chunks are computed from the bits of a code.
 struct bytes_of_codes {
   static constexpr char const* name = "bytes";
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
 #ifndef CASE_WIRE_WITHOUT_BITS  // expect-error: globalq: this wire format does not declare how many bits a code takes
   int bits() const { return 8; }
 #endif
   std::uint32_t largest_code(bool) const { return 127; }
   std::uint64_t bytes(std::uint64_t n) const { return n; }
   std::uint8_t identifier() const { return 40; }
-  void pack(std::int8_t const* lanes, int n, std::byte* out, bool) const {
-    std::memcpy(out, lanes, static_cast<std::size_t>(n));
+  void pack(std::int8_t const* codes, int n, std::byte* out, bool) const {
+    std::memcpy(out, codes, static_cast<std::size_t>(n));
   }
-  bool unpack(std::byte const* in, int n, std::int8_t* lanes, bool) const {
-    std::memcpy(lanes, in, static_cast<std::size_t>(n));
+  bool unpack(std::byte const* in, int n, std::int8_t* codes, bool) const {
+    std::memcpy(codes, in, static_cast<std::size_t>(n));
     return false;
   }
 };

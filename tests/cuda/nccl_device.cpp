@@ -34,8 +34,8 @@ namespace {
 
 TEST(NcclDevice, a_graph_replays_what_was_captured) {
   alone([](nccl& t, arena& memory) {
-    constexpr std::size_t lanes = 1000;
-    auto const of = [&] { return memory.take(lanes * sizeof(std::int32_t)); };
+    constexpr std::size_t values = 1000;
+    auto const of = [&] { return memory.take(values * sizeof(std::int32_t)); };
     auto const first = of(), second = of();
     for (auto const each : {first, second})
       expect_success(cudaMemsetAsync(each.data(), 0, each.size(), t.stream()));
@@ -44,7 +44,7 @@ TEST(NcclDevice, a_graph_replays_what_was_captured) {
       auto outgoing = t.send_async(0, first);
       t.wait(incoming);
       t.wait(outgoing);
-      t.allreduce_sum(std::span{reinterpret_cast<std::int32_t*>(second.data()), lanes});
+      t.allreduce_sum(std::span{reinterpret_cast<std::int32_t*>(second.data()), values});
       t.allgather(second, first);
     };
     all_of_it();  // connects

@@ -147,15 +147,15 @@ class staged {
   }
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all) { inner_.allgather(mine, all); }
 
-  template <class Lane>
-  auto allreduce_sum(std::span<Lane> lanes) {
-    if constexpr (!gq::transport::OwnAllreduceSum<nccl, Lane>) {
-      return inner_.allreduce_sum(lanes);
+  template <class Value>
+  auto allreduce_sum(std::span<Value> values) {
+    if constexpr (!gq::transport::OwnAllreduceSum<nccl, Value>) {
+      return inner_.allreduce_sum(values);
     } else {
-      auto const device = memory_.take(lanes.size_bytes());
-      copy_in(device, lanes.data());
-      inner_.allreduce_sum(std::span{reinterpret_cast<Lane*>(device.data()), lanes.size()});
-      copy_out(lanes.data(), device);
+      auto const device = memory_.take(values.size_bytes());
+      copy_in(device, values.data());
+      inner_.allreduce_sum(std::span{reinterpret_cast<Value*>(device.data()), values.size()});
+      copy_out(values.data(), device);
       memory_.give_back();
     }
   }
@@ -251,23 +251,23 @@ inline bool contains(std::string const& text, std::string const& part) {
 // ---- Schedules
 
 /// A frame is the sum of its workers' numbers as they are.
-template <class Lane, gq::payload::kind Kind>
+template <class Value, gq::payload::kind Kind>
 class plain_sum final : public gq::codec {
  public:
   plain_sum(int rank, std::uint64_t length) : mine_(length), result(length) {
-    for (std::size_t i = 0; i < length; ++i) mine_[i] = lane<Lane>(rank, i);
+    for (std::size_t i = 0; i < length; ++i) mine_[i] = value<Value>(rank, i);
   }
 
-  std::size_t frame_bytes(gq::segment part, int) const override { return part.count * sizeof(Lane); }
+  std::size_t frame_bytes(gq::segment part, int) const override { return part.count * sizeof(Value); }
   void combine(gq::segment part, bool own, std::span<gq::source const> sources,
                std::span<std::byte> out) override {
-    std::vector<Lane> sum(part.count);
+    std::vector<Value> sum(part.count);
     if (own) std::copy_n(mine_.begin() + static_cast<std::ptrdiff_t>(part.first), part.count, sum.begin());
     add(sum, sources);
     if (!sum.empty()) std::memcpy(out.data(), sum.data(), out.size());
   }
   void finish(gq::segment part, std::span<gq::source const> sources) override {
-    std::vector<Lane> sum(part.count);
+    std::vector<Value> sum(part.count);
     add(sum, sources);
     std::copy(sum.begin(), sum.end(), result.begin() + static_cast<std::ptrdiff_t>(part.first));
   }
@@ -277,19 +277,19 @@ class plain_sum final : public gq::codec {
   void declare(std::span<std::byte>, int) const override {}
 
  private:
-  static void add(std::vector<Lane>& sum, std::span<gq::source const> sources) {
-    std::vector<Lane> lanes(sum.size());
+  static void add(std::vector<Value>& sum, std::span<gq::source const> sources) {
+    std::vector<Value> values(sum.size());
     for (auto const& each : sources) {
-      ASSERT_EQ(each.frame.size(), lanes.size() * sizeof(Lane));
-      if (!lanes.empty()) std::memcpy(lanes.data(), each.frame.data(), each.frame.size());
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<Lane>(sum[i] + lanes[i]);
+      ASSERT_EQ(each.frame.size(), values.size() * sizeof(Value));
+      if (!values.empty()) std::memcpy(values.data(), each.frame.data(), each.frame.size());
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<Value>(sum[i] + values[i]);
     }
   }
 
-  std::vector<Lane> mine_;
+  std::vector<Value> mine_;
 
  public:
-  std::vector<Lane> result;
+  std::vector<Value> result;
 };
 
 using sum_of_int32 = plain_sum<std::int32_t, gq::payload::kind::int32>;
@@ -309,7 +309,7 @@ TEST(NcclSchedules, every_schedule_ends_with_the_sum_on_every_worker) {
             schedule(t, numbers, gq::partition(length, schedule.parts(t.size()), 256, chunk), frames);
             std::vector<std::int32_t> expected(length);
             for (std::size_t i = 0; i < length; ++i)
-              for (int rank = 0; rank < t.size(); ++rank) expected[i] += lane<std::int32_t>(rank, i);
+              for (int rank = 0; rank < t.size(); ++rank) expected[i] += value<std::int32_t>(rank, i);
             EXPECT_EQ(numbers.result, expected) << name << ", " << length << " values, chunks of " << chunk;
           }
     });

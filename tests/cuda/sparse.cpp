@@ -10,9 +10,9 @@ namespace gq = globalq;
 
 using support::space;
 
-template <class Lane>
-void there_and_back(gq::kernel::stream_executor<space> const& on, gq::wire::stream_sparse<Lane, space>& coder,
-                    Lane* codes, std::uint64_t count, std::byte* body, std::uint64_t* bytes,
+template <class Int>
+void there_and_back(gq::kernel::stream_executor<space> const& on, gq::wire::stream_sparse<Int, space>& coder,
+                    Int* codes, std::uint64_t count, std::byte* body, std::uint64_t* bytes,
                     std::uint32_t* faults) {
   coder.encode(on, codes, count, body, bytes, 0);
   coder.decode(on, body, bytes, count, codes, faults);

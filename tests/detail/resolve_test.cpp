@@ -387,7 +387,7 @@ TEST(Fingerprint, changes_with_every_field) {
   EXPECT_EQ(orders.size(), 1 + schedule.size());
 }
 
-// The lane of a code and the parameters of a rounding are in no other fact than policies.
+// The integer type of codes and the parameters of a rounding are in no other fact than policies.
 TEST(Fingerprint, tells_policies_apart) {
   auto const of = [](auto const& rounding, auto const& wire) {
     return gq::detail::fingerprint(

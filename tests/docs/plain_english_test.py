@@ -23,6 +23,7 @@ INSIDE = "(?:{})"  # anywhere, also inside identifiers
 VERB = "(?:{})(?=[aei])"  # the same, and -e, -ed, -ing or -ation follows: not specialist, not optimistic
 WORD = r"\b(?:{})\b"
 PART = "(?<![a-z])(?:{})(?![a-z])"  # a word, or a part of an identifier between underscores
+WORD_END = r"(?:{})(?![a-z_])"
 UNCAPITALIZED = "(?<![A-Za-z])(?:{})(?![a-z])"  # the same in the text as it is: a capitalized word may belong to a proper name
 
 # Words, how they are looked for, and what to write instead.
@@ -53,6 +54,9 @@ REFUSED = (
     ("fixed_unit", INSIDE, "fixed_scale"),
     ("beyond_unit", INSIDE, "beyond_scale"),
     ("shared_outcome", INSIDE, "wait_result"),
+    ("local_unit|agree_on_units|fixed:unit", INSIDE, "scale"),
+    ("using lane =|::lane", WORD_END, "code_type"),
+    ("addslanes|sumlane", INSIDE, "AddsPair, AddsSummands, Summand"),
     # phrases
     ("are told apart", WORD, "are distinguished, or name the difference"),
     ("for who knows", WORD, "if you know"),
@@ -111,12 +115,12 @@ SAMPLES = (
     ("requantise", "is_initialised", "Optimising", "specialisation"), ("centred", "bucket_centre", "centring"), ("neighbourhood",), ("Behaviour",),
     ("colours",), ("favourite",), ("bytes_modelled",), ("travelled",), ("cancelled",), ("judgement",), ("licence",), ("programme",), ("Towards",),
     ("is_binary",), ("rounding::detail::one_word", "one_word.hpp"), ("facts_alone",), ("resolve_alone",), ("deputy", "Deputies"),
-    ("adapt::layout",), ("gq::layout", "globalq::layout"), ("fixed_unit()",), ("beyond_unit",), ("shared_outcome",),
+    ("adapt::layout",), ("gq::layout", "globalq::layout"), ("fixed_unit()",), ("beyond_unit",), ("shared_outcome",), ("norm::local_unit",), ("using lane = int", "Wire::lane"), ("SumLane",),
     ("are told apart",), ("for who knows",), ("alpha is no number",), ("Nobody is told",), ("checks for NaN for nothing",),
     ("to anything but nothing",), ("Nothing goes wrong silently",), ("as ever where",))
 ALLOWED = (
     "quantize", "specialist", "optimistic", "Centre for Mathematics", "concentrate", "centers", "programmer", "one_word", "model_layout",
-    "code 0 stands for nothing", "uses it for nothing else", "is not a number", "toward")
+    "warp::lane_mask", "code 0 stands for nothing", "uses it for nothing else", "is not a number", "toward")
 
 
 def every_row_refuses_its_samples():

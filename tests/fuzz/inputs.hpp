@@ -5,7 +5,7 @@
 ///
 /// | bytes | content |
 /// | --- | --- |
-/// | 0 | bit 0: lanes of 16 bits; bit 1: the rest is codes to be encoded, not a block; bit 2: the rest begins with a table as it travels, not with counts |
+/// | 0 | bit 0: codes of 16 bits; bit 1: the rest is codes to be encoded, not a block; bit 2: the rest begins with a table as it travels, not with counts |
 /// | 1..2 | number of codes, up to 4,096 (bodies: up to 12,288) |
 /// | 3..4 | largest code, up to what the code takes |
 /// | then | counts or a table, where the code has one; then a block or codes |
@@ -28,7 +28,7 @@ namespace fuzz {
 
 namespace wire = globalq::wire;
 
-enum flags : std::uint8_t { wide_lanes = 1, is_codes = 2, has_table = 4 };
+enum flags : std::uint8_t { wide_codes = 1, is_codes = 2, has_table = 4 };
 
 /// The bytes of a fuzzer, from the front.
 class input {
@@ -57,13 +57,13 @@ class input {
   throw std::logic_error("globalq: fuzzing: " + what);
 }
 
-template <class Lane>
-std::vector<Lane> codes_from(input& in, std::size_t count, std::uint32_t max_code) {
-  std::vector<Lane> codes(count);
-  for (Lane& c : codes) {
-    std::uint32_t const n = in.number(sizeof(Lane));
+template <class Int>
+std::vector<Int> codes_from(input& in, std::size_t count, std::uint32_t max_code) {
+  std::vector<Int> codes(count);
+  for (Int& c : codes) {
+    std::uint32_t const n = in.number(sizeof(Int));
     auto const level = static_cast<std::int32_t>((n >> 1) % (max_code + 1));
-    c = static_cast<Lane>((n & 1U) != 0 ? -level : level);
+    c = static_cast<Int>((n & 1U) != 0 ? -level : level);
   }
   return codes;
 }
@@ -91,7 +91,7 @@ bool table_from(input& in, std::uint32_t max_code, bool travels, typename Code::
 
 template <class Code>
 void block(input& in, std::uint32_t first) {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   Code const code;
   auto const count = static_cast<int>(in.number(2) % (wire::block_values + 1));
   std::uint32_t const max_code = 1 + in.number(2) % Code::largest_code();
@@ -106,13 +106,13 @@ void block(input& in, std::uint32_t first) {
     if (!what.empty()) fault(what);
     return;
   }
-  auto const codes = codes_from<lane>(in, static_cast<std::size_t>(count), max_code);
+  auto const codes = codes_from<code_type>(in, static_cast<std::size_t>(count), max_code);
   for (std::size_t room : {4 * codes.size() + 64, codes.size() / 2}) {
     std::vector<std::byte> bytes(room);
     std::size_t const size = code.encode(table, codes.data(), count, bytes.data(), room);
     if (size == wire::too_long) continue;  // or codes without a word
     bytes.resize(size);
-    std::vector<lane> back(codes.size());
+    std::vector<code_type> back(codes.size());
     if (code.decode(table, bytes, count, max_code, back.data())) fault("what was encoded was refused");
     if (back != codes) fault("other codes came back");
   }
@@ -120,25 +120,25 @@ void block(input& in, std::uint32_t first) {
 
 template <class Code>
 void body(input& in, std::uint32_t first) {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   std::size_t const count = in.number(2) % (3 * wire::block_values + 1);
   std::uint32_t const max_code = 1 + in.number(2) % Code::largest_code();
   wire::coded<Code> coded(Code{}, max_code);
   globalq_test::in_turn const on;
-  std::vector<lane> codes(count);
+  std::vector<code_type> codes(count);
   if ((first & is_codes) != 0) {
-    codes = codes_from<lane>(in, count, max_code);
+    codes = codes_from<code_type>(in, count, max_code);
   } else {
     auto const rest = in.take(in.size());
     std::vector<std::byte> const bytes(rest.begin(), rest.end());
     if (coded.decode(on, bytes, count, codes.data())) return;
     auto const most = static_cast<std::int32_t>(max_code);
-    for (lane const c : codes)
+    for (code_type const c : codes)
       if (c > most || c < -most) fault("a code beyond the largest");
   }
   std::vector<std::byte> again(coded.capacity(count));
   again.resize(coded.encode(on, codes.data(), count, again));
-  std::vector<lane> back(count);
+  std::vector<code_type> back(count);
   if (coded.decode(on, again, count, back.data())) fault("what was encoded was refused");
   if (back != codes) fault("other codes came back");
 }
@@ -147,7 +147,7 @@ template <template <class> class Code>
 void block_of(std::span<std::byte const> bytes) {
   input in(bytes);
   std::uint32_t const first = in.number(1);
-  if ((first & wide_lanes) != 0)
+  if ((first & wide_codes) != 0)
     block<Code<std::int16_t>>(in, first);
   else
     block<Code<std::int8_t>>(in, first);
@@ -161,7 +161,7 @@ inline void sparse(std::span<std::byte const> bytes) { block_of<wire::sparse>(by
 inline void coded(std::span<std::byte const> bytes) {
   input in(bytes);
   std::uint32_t const first = in.number(1);
-  switch ((first >> 3 & 6U) | (first & wide_lanes)) {
+  switch ((first >> 3 & 6U) | (first & wide_codes)) {
     case 0:
       return body<wire::elias<>>(in, first);
     case 1:

@@ -22,24 +22,24 @@ void put(bytes_t& to, std::uint32_t n, std::size_t bytes) {
 template <class Code>
 bytes_t head(std::uint32_t first, std::size_t count, std::uint32_t max_code) {
   bytes_t to;
-  put(to, first | (sizeof(typename Code::lane) == 2 ? fuzz::wide_lanes : 0U), 1);
+  put(to, first | (sizeof(typename Code::code_type) == 2 ? fuzz::wide_codes : 0U), 1);
   put(to, static_cast<std::uint32_t>(count), 2);
   put(to, max_code - 1, 2);
   return to;
 }
 
 /// Every @p gap-th code is no zero; levels as if each were half as frequent as the one below.
-template <class Lane>
-std::vector<Lane> codes_of(std::size_t count, std::size_t gap, std::uint32_t max_code) {
-  std::vector<Lane> codes(count);
+template <class Int>
+std::vector<Int> codes_of(std::size_t count, std::size_t gap, std::uint32_t max_code) {
+  std::vector<Int> codes(count);
   std::uint64_t state = 1;
   for (std::size_t i = gap / 2; i < count; i += gap) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     auto const word = static_cast<std::uint32_t>(state >> 33);
     std::uint32_t const level =
         std::min(1 + static_cast<std::uint32_t>(std::countr_zero(word | 1U << 20)), max_code);
-    codes[i] = static_cast<Lane>((word >> 24 & 1U) != 0 ? -static_cast<std::int32_t>(level)
-                                                        : static_cast<std::int32_t>(level));
+    codes[i] = static_cast<Int>((word >> 24 & 1U) != 0 ? -static_cast<std::int32_t>(level)
+                                                       : static_cast<std::int32_t>(level));
   }
   return codes;
 }
@@ -67,13 +67,14 @@ class folder {
 
 template <class Code>
 void blocks(folder& to) {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   Code const code;
   for (shape const& s : {shape{60, 1, 7}, {500, 30, 3}, {4096, 1000, 100}, {4096, 11, 3}, {1024, 1, 2}}) {
-    auto const codes = codes_of<lane>(s.count, s.gap, s.max_code);
+    auto const codes = codes_of<code_type>(s.count, s.gap, s.max_code);
     bytes_t seed = head<Code>(fuzz::has_table, s.count, s.max_code);
     std::vector<std::uint64_t> counts(2 * std::size_t{s.max_code} + 1);
-    for (lane const c : codes) ++counts[static_cast<std::size_t>(c + static_cast<std::int32_t>(s.max_code))];
+    for (code_type const c : codes)
+      ++counts[static_cast<std::size_t>(c + static_cast<std::int32_t>(s.max_code))];
     auto const table = code.make_table(counts, s.max_code);
     bytes_t travels(code.table_bytes(s.max_code)), block(4 * codes.size() + 64);
     code.write_table(table, s.max_code, travels.data());
@@ -90,9 +91,9 @@ void blocks(folder& to) {
 
 template <class Code>
 void bodies(folder& to, std::uint32_t choice) {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   for (shape const& s : {shape{100, 3, 3}, {8200, 200, 3}, {4097, 12, 1}}) {
-    auto const codes = codes_of<lane>(s.count, s.gap, s.max_code);
+    auto const codes = codes_of<code_type>(s.count, s.gap, s.max_code);
     wire::coded<Code> coded(Code{}, s.max_code);
     bytes_t body(coded.capacity(s.count));
     body.resize(coded.encode(globalq_test::in_turn{}, codes.data(), codes.size(), body));

@@ -47,10 +47,10 @@ class recorded {
   }
   request recv_async(int peer, std::span<std::byte> bytes) { return t_.recv_async(peer, bytes); }
   void wait(request& posted) { t_.wait(posted); }
-  template <class Lane>
-  void allreduce_sum(std::span<Lane> lanes) requires gq::transport::OwnAllreduceSum<T, Lane> {
-    note(rank(), lanes.data(), lanes.size_bytes());
-    t_.allreduce_sum(lanes);
+  template <class Value>
+  void allreduce_sum(std::span<Value> values) requires gq::transport::OwnAllreduceSum<T, Value> {
+    note(rank(), values.data(), values.size_bytes());
+    t_.allreduce_sum(values);
   }
 
   std::uint64_t frames() const {

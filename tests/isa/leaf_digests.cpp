@@ -123,9 +123,9 @@ std::vector<double> magnitudes(int count) {
 }
 
 /// Codes of runs of different lengths; whole tiles too, by the loop for them where a set has one.
-template <class Lane, class Levels>
-void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::lane_set<Lane> const& lane,
-          int kind, Levels const& levels, bool tiles) {
+template <class Int, class Levels>
+void code(digests& all, std::string const& name, isa::leaf_set const& set,
+          isa::integer_set<Int> const& leaves, int kind, Levels const& levels, bool tiles) {
   gq::rounding::stochastic const stochastic{};
   gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   struct {
@@ -137,9 +137,9 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::
     generator next;
     hash h;
     inputs const x(next, 3.0F);
-    auto const leaf = lane.coding[kind][r.words];
+    auto const leaf = leaves.coding[kind][r.words];
     std::vector<std::uint32_t> words(most);
-    std::vector<Lane> out(most + 64);
+    std::vector<Int> out(most + 64);
     for (int count : counts) {
       gq::random::stream const s{next(), next() >> 20, next.below(9), gq::random::purpose::encode};
       set.values.words(s, 5, count, words.data());
@@ -151,7 +151,7 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::
                         levels.extent() / (0.5F + static_cast<float>(at % 7)),
                         static_cast<std::uint32_t>(next())});
       leaf.encode(&levels, r.policy, runs.data(), static_cast<int>(runs.size()), words.data(), out.data());
-      h.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
+      h.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
       if (!tiles || r.words != 0 || count % 256 != 0) continue;
       // the codes of tiles, from their loop or from encode()
       for (gq::dtype type : {gq::dtype::float32, gq::dtype::float16, gq::dtype::bfloat16}) {
@@ -160,14 +160,14 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::
                                         gains[0], 0};
         set.values.words(s, 0, count, words.data());
         leaf.encode(&levels, r.policy, &whole, 1, words.data(), out.data());
-        std::vector<Lane> codes(out.begin(), out.begin() + count);
+        std::vector<Int> codes(out.begin(), out.begin() + count);
         if (auto const loop = leaf.bytes_of_tiles[static_cast<int>(type)]) {
           loop(&levels, r.policy, x.of(type).data, gains.data(), s, 0, count / 256, out.data(), 0, 0);
           codes.assign(out.begin(), out.begin() + count);
         }
-        h.add(codes.data(), static_cast<std::size_t>(count) * sizeof(Lane));
+        h.add(codes.data(), static_cast<std::size_t>(count) * sizeof(Int));
         // four bits each, as wire::packed has them
-        if constexpr (sizeof(Lane) == 1) {
+        if constexpr (sizeof(Int) == 1) {
           bool zero_free = false;
           if constexpr (requires { levels.zero_free(); }) zero_free = levels.zero_free();
           if (levels.max_code() > (zero_free ? 8U : 7U)) continue;
@@ -185,14 +185,14 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::
   }
   generator next;
   hash h;
-  auto const& leaf = lane.decoding[kind];
+  auto const& leaf = leaves.decoding[kind];
   std::uint32_t const largest = levels.max_code();
   for (int count : counts)
     for (float scale : {0.37F, 1.0F, 0x1p90F, 0x1p-100F}) {
-      std::vector<Lane> codes;
+      std::vector<Int> codes;
       for (int i = 0; i < count; ++i) {
         auto const c = static_cast<std::int64_t>(next.below(2 * largest + 1)) - largest;
-        codes.push_back(static_cast<Lane>(c));
+        codes.push_back(static_cast<Int>(c));
       }
       std::vector<kernel::decoded_run> runs;
       int const width = 1 + static_cast<int>(next.below(static_cast<std::uint32_t>(count)));
@@ -211,51 +211,52 @@ void code(digests& all, std::string const& name, isa::leaf_set const& set, isa::
   all[name + ".decode"] = h.value();
 }
 
-template <class Lane>
-void lanes(digests& all, std::string const& name, isa::leaf_set const& set, isa::lane_set<Lane> const& lane) {
-  constexpr bool bytes = sizeof(Lane) == 1;
+template <class Int>
+void codes(digests& all, std::string const& name, isa::leaf_set const& set,
+           isa::integer_set<Int> const& leaves) {
+  constexpr bool bytes = sizeof(Int) == 1;
   for (std::uint32_t s : {1U, 3U, 7U, 15U, 127U, 32767U, 1U << 20})
-    if (bytes ? s <= 127 : (sizeof(Lane) == 2 ? s <= 32767 : true))
-      code(all, name + ".uniform" + std::to_string(s), set, lane, 0, gq::levels::uniform<>(s), bytes);
+    if (bytes ? s <= 127 : (sizeof(Int) == 2 ? s <= 32767 : true))
+      code(all, name + ".uniform" + std::to_string(s), set, leaves, 0, gq::levels::uniform<>(s), bytes);
   for (std::uint32_t s : {3U, 8U, 60U})
-    code(all, name + ".exponential" + std::to_string(s), set, lane, 1, gq::levels::exponential<>(s), bytes);
+    code(all, name + ".exponential" + std::to_string(s), set, leaves, 1, gq::levels::exponential<>(s), bytes);
   for (int s : {1, 3, 7, 8, 15, 31, 63, 127})
     for (bool zero_free : {false, true}) {
       gq::levels::detail::level_table const table(magnitudes(s), zero_free, false);
-      code(all, name + (zero_free ? ".symmetric" : ".table") + std::to_string(s), set, lane, 2, table,
+      code(all, name + (zero_free ? ".symmetric" : ".table") + std::to_string(s), set, leaves, 2, table,
            bytes && table.has_lines());
     }
   generator next;
   hash sum, exponential, range;
   for (int count : counts) {
-    std::vector<Lane> a(most), b(most), out(most);
+    std::vector<Int> a(most), b(most), out(most);
     for (auto* v : {&a, &b})
-      for (Lane& c : *v) c = static_cast<Lane>(static_cast<int>(next.below(127)) - 63);
+      for (Int& c : *v) c = static_cast<Int>(static_cast<int>(next.below(127)) - 63);
     std::vector<std::uint32_t> words(most);
     for (std::uint32_t& w : words)
       w = static_cast<std::uint32_t>(next()) & (next.below(4) == 0 ? 0xff00ff00U : ~0U);
     out = a;
-    lane.sum.add(out.data(), b.data(), count, words.data(), out.data());  // in place
-    sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
+    leaves.sum.add(out.data(), b.data(), count, words.data(), out.data());  // in place
+    sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     out = b;
-    lane.exponential.add(a.data(), out.data(), count, words.data(), out.data());
-    exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
-    lane.sum.add(a.data(), b.data(), count, words.data(), out.data());
-    sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
-    lane.exponential.add(a.data(), b.data(), count, words.data(), out.data());
-    exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
+    leaves.exponential.add(a.data(), out.data(), count, words.data(), out.data());
+    exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
+    leaves.sum.add(a.data(), b.data(), count, words.data(), out.data());
+    sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
+    leaves.exponential.add(a.data(), b.data(), count, words.data(), out.data());
+    exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     if (count % 256 == 0) {
       gq::random::stream const s{next(), 3, 1, gq::random::purpose::reduce};
-      if (lane.exponential.add_tiles != nullptr) {
-        lane.exponential.add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
+      if (leaves.exponential.add_tiles != nullptr) {
+        leaves.exponential.add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
       } else {
         set.values.words(s, 9, count, words.data());
-        lane.exponential.add(a.data(), b.data(), count, words.data(), out.data());
+        leaves.exponential.add(a.data(), b.data(), count, words.data(), out.data());
       }
-      exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Lane));
+      exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     }
     for (std::uint32_t limit : {1U, 62U, 63U, 127U})
-      for (bool zero_free : {false, true}) range.add(lane.any.in_range(a.data(), count, limit, zero_free));
+      for (bool zero_free : {false, true}) range.add(leaves.any.in_range(a.data(), count, limit, zero_free));
   }
   all[name + ".sum"] = sum.value();
   all[name + ".exponential_sum"] = exponential.value();
@@ -293,8 +294,9 @@ void packing(digests& all, isa::leaf_set const& set) {
 
 /// Blocks of codes, few and many of them zero, there and back; damaged bytes too.
 template <class Code>
-void blocks(digests& all, std::string const& name, kernel::code_leaves<typename Code::lane> const& leaf) {
-  using lane = typename Code::lane;
+void blocks(digests& all, std::string const& name,
+            kernel::code_leaves<typename Code::code_type> const& leaf) {
+  using code_type = typename Code::code_type;
   constexpr int longest = gq::wire::block_values;
   Code const policy;
   generator next;
@@ -302,13 +304,13 @@ void blocks(digests& all, std::string const& name, kernel::code_leaves<typename 
   for (int count : {1, 2, 7, 64, 65, 300, 1000, 1023, 1024, 1500, 4095, 4096})
     for (std::uint32_t largest : {1U, 7U, 127U, Code::largest_code()})
       for (std::uint32_t zeros : {0U, 9U, 99U, 999U}) {
-        std::vector<lane> codes(longest), back(longest);
+        std::vector<code_type> codes(longest), back(longest);
         std::vector<std::uint64_t> seen(2 * largest + 1, 1);
         for (int i = 0; i < count; ++i) {
           int const c = next.below(zeros + 1) != 0
                             ? 0
                             : static_cast<int>(next.below(2 * largest + 1)) - static_cast<int>(largest);
-          codes[static_cast<std::size_t>(i)] = static_cast<lane>(c);
+          codes[static_cast<std::size_t>(i)] = static_cast<code_type>(c);
           ++seen[static_cast<std::size_t>(c + static_cast<int>(largest))];
         }
         auto const table = policy.make_table(seen, largest);
@@ -318,7 +320,7 @@ void blocks(digests& all, std::string const& name, kernel::code_leaves<typename 
         h.add(size);
         h.add(bytes.data(), size);
         h.add(leaf.decode(&policy, &table, bytes.data(), size, count, largest, back.data()));
-        h.add(back.data(), static_cast<std::size_t>(count) * sizeof(lane));
+        h.add(back.data(), static_cast<std::size_t>(count) * sizeof(code_type));
         h.add(leaf.encode(&policy, &table, codes.data(), count, bytes.data(), size - 1));  // no room
         for (int k = 0; k < 3; ++k)
           bytes[next.below(static_cast<std::uint32_t>(size))] ^= static_cast<std::byte>(1 + next.below(255));
@@ -424,9 +426,9 @@ void halves(digests& all, kernel::value_leaves const& leaf) {
 
 digests digests_of(isa::leaf_set const& set) {
   digests all;
-  lanes(all, "int8", set, set.int8);
-  lanes(all, "int16", set, set.int16);
-  lanes(all, "int32", set, set.int32);
+  codes(all, "int8", set, set.int8);
+  codes(all, "int16", set, set.int16);
+  codes(all, "int32", set, set.int32);
   packing(all, set);
   blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8.elias);
   blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16.elias);

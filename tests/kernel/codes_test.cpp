@@ -45,11 +45,11 @@ std::vector<std::pair<std::string, level_table>> tables() {
 }
 
 /// Decodes all codes, and expects what the definition gives for one after the other.
-template <class Lane = std::int8_t, class Levels>
+template <class Int = std::int8_t, class Levels>
 void expect_decoded(Levels const& levels, float factor, gq::store_scale const& scale) {
-  std::vector<Lane> codes;
+  std::vector<Int> codes;
   for (int c = -static_cast<int>(levels.max_code()); c <= static_cast<int>(levels.max_code()); ++c)
-    codes.push_back(static_cast<Lane>(c));
+    codes.push_back(static_cast<Int>(c));
   int const count = static_cast<int>(codes.size());
   for (float start : {0.0F, 3.0F, -0x1p-130F}) {
     std::vector<float> written(codes.size()), added(codes.size(), start);
@@ -105,15 +105,15 @@ std::vector<float> values_around(level_table const& levels, std::uint32_t seed) 
   return list;
 }
 
-template <class Lane, class Rounding>
+template <class Int, class Rounding>
 void expect_codes_by_definition(level_table const& levels, Rounding const& rounding, float gain,
                                 std::vector<float> const& z, std::vector<std::uint32_t> const& words,
                                 std::uint32_t shared, std::string const& what) {
   int const n = static_cast<int>(z.size());
-  std::vector<Lane> found(z.size());
+  std::vector<Int> found(z.size());
   gq::kernel::codes<4096>(levels, rounding, gain, z.data(), n, words.data(), shared, found.data());
   std::vector<std::int32_t> differences(z.size());
-  std::vector<Lane> portable(z.size());
+  std::vector<Int> portable(z.size());
   if (levels.has_lines())
     gq::kernel::detail::decided_codes<4096>(levels, rounding, gain, z.data(), n, words.data(), shared,
                                             differences.data(), portable.data());

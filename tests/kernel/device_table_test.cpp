@@ -139,11 +139,11 @@ int defined_code(level_table const& levels, Rounding const& rounding, float z, s
 }
 
 /// The codes of 16 values in the shape of a GPU thread.
-template <class Lane, class Rounding, class Word>
+template <class Int, class Rounding, class Word>
 void expect_thread(level_table const& levels, device::table_view const& view, Rounding const& rounding,
                    float const* values, Word const& word, std::string const& what) {
   float z[4][4];
-  device::code_row<Lane, 4> codes[4];
+  device::code_row<Int, 4> codes[4];
   for (int i = 0; i < 16; ++i) z[i / 4][i % 4] = values[i];
   for (auto& row : codes) row.clear();
   device::encode_by_table(view, rounding, z, word, codes);

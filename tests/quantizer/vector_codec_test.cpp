@@ -63,7 +63,7 @@ std::vector<gq::any_quantizer> operators() {
 
 /// Four bits as two's complement: not the bytes of wire::packed<4>, though as many.
 struct twos_complement {
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
   static constexpr bool is_integer = false;
   static constexpr bool without_gaps = true;
   static constexpr char const* name = "twos_complement";

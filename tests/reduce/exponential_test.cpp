@@ -29,18 +29,18 @@ using gq::reduce::exponential;
 constexpr int low_bits = 13;  // decide everything for Delta <= 13
 constexpr std::uint32_t low_words = 1U << low_bits;
 
-template <class Lane>
+template <class Int>
 int add(int a, int b, std::uint32_t word) {
-  return exponential::add<Lane>(static_cast<Lane>(a), static_cast<Lane>(b), word);
+  return exponential::add<Int>(static_cast<Int>(a), static_cast<Int>(b), word);
 }
 
 /// Outcome -> number of the 2^13 low words that give it.
 using distribution = std::map<int, std::uint32_t>;
 
-template <class Lane>
+template <class Int>
 distribution counted(int a, int b, std::uint32_t high) {
   distribution d;
-  for (std::uint32_t w = 0; w < low_words; ++w) ++d[add<Lane>(a, b, w | (high << low_bits))];
+  for (std::uint32_t w = 0; w < low_words; ++w) ++d[add<Int>(a, b, w | (high << low_bits))];
   return d;
 }
 
@@ -70,19 +70,19 @@ std::int64_t scaled_value(int code) {
   return code < 0 ? -v : v;
 }
 
-template <class Lane>
+template <class Int>
 void expect_definition() {
   for (int a = -12; a <= 12; ++a)
     for (int b = -12; b <= 12; ++b)
       for (std::uint32_t high : {0U, 0x7ffffU, 0x2aaaaU}) {
-        ASSERT_EQ(counted<Lane>(a, b, high), defined(a, b)) << a << " + " << b;
+        ASSERT_EQ(counted<Int>(a, b, high), defined(a, b)) << a << " + " << b;
       }
 }
 
 TEST(ExponentialReduce, every_pair_of_codes_up_to_12_has_exactly_the_defined_distribution) {
   expect_definition<std::int8_t>();
 }
-TEST(ExponentialReduce, lanes_of_16_bits_have_the_same_distribution) { expect_definition<std::int16_t>(); }
+TEST(ExponentialReduce, codes_of_16_bits_have_the_same_distribution) { expect_definition<std::int16_t>(); }
 
 // Four codes in a register, each with the word rotated by a byte more: every pair of codes, words of few low bits and of
 // all, so that each way to a decision is taken.
@@ -134,7 +134,7 @@ TEST(ExponentialReduce, without_headroom_two_maxima_become_zero) {
 
 // With Delta <= 31 the event is "the low D bits are zero", D = Delta (equal signs) or Delta - 1 (opposite):
 // its words are w = k 2^D, and one set bit below D is enough to leave it. So its probability is 2^-D exactly.
-template <class Lane>
+template <class Int>
 void expect_event(int e1, int delta) {
   int const e2 = e1 + delta;
   for (int sign : {1, -1})
@@ -142,14 +142,14 @@ void expect_event(int e1, int delta) {
       int const a = sign * e1, b = (opposite ? -sign : sign) * e2, d = opposite ? delta - 1 : delta;
       int const bits = d > 31 ? 31 : d, moved = sign * (opposite ? e1 + 1 : e1 - 1);
       std::uint32_t const event = bits == 0 ? 0x12345678U : (0xdeadbeefU >> bits) << bits;
-      ASSERT_EQ(add<Lane>(a, b, 0), moved) << a << " + " << b;
-      ASSERT_EQ(add<Lane>(a, b, event), moved) << a << " + " << b;
-      ASSERT_EQ(add<Lane>(b, a, event), moved) << b << " + " << a;
+      ASSERT_EQ(add<Int>(a, b, 0), moved) << a << " + " << b;
+      ASSERT_EQ(add<Int>(a, b, event), moved) << a << " + " << b;
+      ASSERT_EQ(add<Int>(b, a, event), moved) << b << " + " << a;
       for (int bit = 0; bit < bits; ++bit) {
-        ASSERT_EQ(add<Lane>(a, b, event | (1U << bit)), a) << a << " + " << b << ", bit " << bit;
-        ASSERT_EQ(add<Lane>(a, b, 1U << bit), a) << a << " + " << b << ", bit " << bit;
+        ASSERT_EQ(add<Int>(a, b, event | (1U << bit)), a) << a << " + " << b << ", bit " << bit;
+        ASSERT_EQ(add<Int>(a, b, 1U << bit), a) << a << " + " << b << ", bit " << bit;
       }
-      for (int bit = bits; bit < 32; ++bit) ASSERT_EQ(add<Lane>(a, b, 1U << bit), moved) << a << " + " << b;
+      for (int bit = bits; bit < 32; ++bit) ASSERT_EQ(add<Int>(a, b, 1U << bit), moved) << a << " + " << b;
     }
 }
 

@@ -99,9 +99,9 @@ struct capped {
   static std::uint64_t largest_code(std::uint32_t max_code, std::uint32_t terms, std::uint32_t) {
     return std::uint64_t{max_code} * terms;
   }
-  template <class Lane>
-  GLOBALQ_FUNCTION static Lane add(Lane a, Lane b, std::uint32_t) {
-    return static_cast<Lane>(a + b);
+  template <class Int>
+  GLOBALQ_FUNCTION static Int add(Int a, Int b, std::uint32_t) {
+    return static_cast<Int>(a + b);
   }
 };
 

@@ -29,7 +29,7 @@ TEST(SumReduce, codes_are_added_as_integers_and_no_word_is_drawn) {
       }
 }
 
-TEST(SumReduce, the_ends_of_each_lane_are_reached) {
+TEST(SumReduce, the_ends_of_each_code_type_are_reached) {
   EXPECT_EQ(sum::add(std::int8_t{126}, std::int8_t{1}, 0U), 127);
   EXPECT_EQ(sum::add(std::int8_t{-126}, std::int8_t{-1}, 0U), -127);
   EXPECT_EQ(sum::add(std::int16_t{32766}, std::int16_t{1}, 0U), 32767);

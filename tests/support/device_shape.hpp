@@ -99,11 +99,11 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
                         other.bytes.begin() + static_cast<std::ptrdiff_t>(off), other.bytes.end());
     }
   };
-  using lane = typename Wire::lane;
+  using code_type = typename Wire::code_type;
   using operands = gq::kernel::device::operands<gq::kernel::device::levels_on_device<Levels>, Rounding, Wire>;
-  using on_host = gq::kernel::host::operands<lane>;
-  auto const added = gq::kernel::host::adding_of<gq::reduce::sum, lane>();
-  [[maybe_unused]] auto const rounded = gq::kernel::host::adding_of<gq::reduce::exponential, lane>();
+  using on_host = gq::kernel::host::operands<code_type>;
+  auto const added = gq::kernel::host::adding_of<gq::reduce::sum, code_type>();
+  [[maybe_unused]] auto const rounded = gq::kernel::host::adding_of<gq::reduce::exponential, code_type>();
   auto const sum = &added;
   constexpr bool binary = requires { levels.with_headroom(2U); };
   using adds = std::conditional_t<binary, gq::reduce::exponential, gq::reduce::sum>;
@@ -113,7 +113,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
     for (place const& at : places)
       for (std::uint64_t count : lengths(at, Device::at_all_lengths)) {
         std::uint64_t const first = at.first, bucket = at.bucket, d = first + count;
-        std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::lane);
+        std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::code_type);
         buffer values(d * width, at.off * width);
         for (std::uint64_t i = 0; i < d; ++i) {
           float const v = value_at(i);
@@ -184,7 +184,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
           frames[k] = both(
               "encode", bytes, code_off,
               [&](on_host const& h, std::byte* out) {
-                return gq::kernel::host::add_codes<lane>{h, out};
+                return gq::kernel::host::add_codes<code_type>{h, out};
               },
               [&](std::byte* out) {
                 return gq::kernel::device::add_codes<operands, adds>{o, out};
@@ -203,7 +203,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
               both(
                   "sum", bytes, code_off,
                   [&](on_host const& h, std::byte* out) {
-                    return gq::kernel::host::add_codes<lane>{h, out, sum};
+                    return gq::kernel::host::add_codes<code_type>{h, out, sum};
                   },
                   [&](std::byte* out) {
                     return gq::kernel::device::add_codes<operands, gq::reduce::sum>{o, out};
@@ -211,7 +211,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
           both(
               "requantize", bytes, code_off,
               [&](on_host const& h, std::byte* out) {
-                return gq::kernel::host::add_values<lane>{h, out, scales[2].data()};
+                return gq::kernel::host::add_values<code_type>{h, out, scales[2].data()};
               },
               [&](std::byte* out) {
                 return gq::kernel::device::add_values<operands>{o, out, scales[2].data()};
@@ -222,7 +222,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
             both(
                 "exponential sum", bytes, code_off,
                 [&](on_host const& h, std::byte* out) {
-                  return gq::kernel::host::add_codes<lane>{h, out, &rounded};
+                  return gq::kernel::host::add_codes<code_type>{h, out, &rounded};
                 },
                 [&](std::byte* out) {
                   return gq::kernel::device::add_codes<operands, gq::reduce::exponential>{o, out};
@@ -240,7 +240,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
           both(
               what, d * width, at.off * width,
               [&](on_host const& h, std::byte* out) {
-                return gq::kernel::host::write_mean<lane>(h, fill(out), onto);
+                return gq::kernel::host::write_mean<code_type>(h, fill(out), onto);
               },
               [&](std::byte* out) {
                 return gq::kernel::device::write_mean<operands, onto>{o, fill(out)};
@@ -263,7 +263,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
             frames[0].data()[damaged] = static_cast<std::byte>(pattern);
             faults.assign(2, 0U);
             operands checked = o;
-            host.values(count, gq::kernel::host::check_codes<lane>{host_of(checked)});
+            host.values(count, gq::kernel::host::check_codes<code_type>{host_of(checked)});
             checked.faults = &faults[1];
             device(checked, nullptr, 0, gq::kernel::device::check_codes<operands>{checked});
             EXPECT_EQ(faults[0], faults[1])

@@ -269,14 +269,14 @@ TEST(Mpi, a_failed_wait_breaks_the_transport_for_good) {
                       " to send 1 bytes; let every worker make the same calls in the same order, or raise "
                       "options::deadline");
   std::vector<std::byte> all(static_cast<std::size_t>(t.size()));
-  std::vector<float> lanes(3);
+  std::vector<float> values(3);
   for (auto const& again :
        {transport_failure([&] { t.wait(incoming); }),
         transport_failure([&] { static_cast<void>(t.send_async(0, all)); }),
         transport_failure([&] { static_cast<void>(t.recv_async(0, all)); }), transport_failure([&] {
           t.allgather(std::span{&byte, 1}, all);
         }),
-        transport_failure([&] { t.allreduce_sum(std::span{lanes}); })}) {
+        transport_failure([&] { t.allreduce_sum(std::span{values}); })}) {
     EXPECT_TRUE(contains(again, "the transport is broken: a wait passed its deadline")) << again;
   }
   mpi another{MPI_COMM_WORLD, patient};

@@ -49,11 +49,11 @@ inline std::vector<std::byte> pattern(int from, int to, std::size_t bytes) {
   return made;
 }
 
-/// A lane that worker `rank` adds: sums over a few workers fit int8.
-template <class Lane>
-Lane lane(int rank, std::size_t index) {
+/// A value that worker `rank` adds: sums over a few workers fit int8.
+template <class Value>
+Value value(int rank, std::size_t index) {
   auto const mixed = (static_cast<std::size_t>(rank) * 7 + index * 5) % 27;
-  return static_cast<Lane>(static_cast<int>(mixed) - 13);
+  return static_cast<Value>(static_cast<int>(mixed) - 13);
 }
 
 /// The message of the transport_error that `call` throws; empty if it throws none.
@@ -229,19 +229,19 @@ TYPED_TEST_P(transport_suite, broadcast_gives_everyone_the_bytes_of_the_root) {
   });
 }
 
-template <class Lane, class T>
+template <class Value, class T>
 void expect_exact_sums(T& t) {
-  if constexpr (gq::transport::OwnAllreduceSum<T, Lane>) {
+  if constexpr (gq::transport::OwnAllreduceSum<T, Value>) {
     for (std::size_t const count : counts{0, 1, 63, 64, 65, 255, 256, 257, 1000, 100003}) {
-      std::vector<Lane> lanes(count), expected(count);
+      std::vector<Value> values(count), expected(count);
       for (std::size_t i = 0; i < count; ++i) {
-        lanes[i] = lane<Lane>(t.rank(), i);
+        values[i] = value<Value>(t.rank(), i);
         int sum = 0;
-        for (int rank = 0; rank < t.size(); ++rank) sum += lane<int>(rank, i);
-        expected[i] = static_cast<Lane>(sum);
+        for (int rank = 0; rank < t.size(); ++rank) sum += value<int>(rank, i);
+        expected[i] = static_cast<Value>(sum);
       }
-      t.allreduce_sum(std::span{lanes});
-      EXPECT_EQ(lanes, expected) << count << " lanes of " << sizeof(Lane) << " bytes";
+      t.allreduce_sum(std::span{values});
+      EXPECT_EQ(values, expected) << count << " values of " << sizeof(Value) << " bytes";
     }
   }
 }
@@ -259,14 +259,14 @@ TYPED_TEST_P(transport_suite, allreduce_sum_of_floats_has_the_same_bits_on_every
   this->in_every_world([](auto& t) {
     if constexpr (gq::transport::OwnAllreduceSum<typename TypeParam::endpoint, float>) {
       for (std::size_t const count : counts{1, 5, 64, 1000, 30011}) {
-        std::vector<float> lanes(count);
+        std::vector<float> values(count);
         for (std::size_t i = 0; i < count; ++i) {
-          lanes[i] = 1.0F / static_cast<float>(1 + i % 1013 + 31 * static_cast<std::size_t>(t.rank()));
+          values[i] = 1.0F / static_cast<float>(1 + i % 1013 + 31 * static_cast<std::size_t>(t.rank()));
         }
-        t.allreduce_sum(std::span{lanes});
+        t.allreduce_sum(std::span{values});
         std::vector<float> all(count * static_cast<std::size_t>(t.size()));
-        gq::transport::allgather(t, std::as_bytes(std::span{lanes}), std::as_writable_bytes(std::span{all}));
-        for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], lanes[i % count]) << "lane " << i;
+        gq::transport::allgather(t, std::as_bytes(std::span{values}), std::as_writable_bytes(std::span{all}));
+        for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], values[i % count]) << "value " << i;
       }
     }
   });

@@ -194,8 +194,8 @@ TEST(Endpoint, gathers_by_messages_and_says_what_its_transport_lacks) {
     EXPECT_EQ(all, (std::vector{10, 11, 12}));
     EXPECT_FALSE(t->adds());
     EXPECT_EQ(t->bytes_sent(), 8U);  // the endpoint counts where the transport does not: 4 to each of two
-    std::int8_t lane = 1;
-    EXPECT_THAT(support::refusal<gq::configuration_error>([&] { t->allreduce_sum(std::span(&lane, 1)); }),
+    std::int8_t value = 1;
+    EXPECT_THAT(support::refusal<gq::configuration_error>([&] { t->allreduce_sum(std::span(&value, 1)); }),
                 ::testing::HasSubstr("does not add such numbers itself; use schedule ring"));
   });
 }
@@ -358,13 +358,13 @@ TEST(Threads, floats_are_added_in_order_of_ranks) {
       auto const value = [](int rank, std::size_t i) {
         return 1.0F / static_cast<float>(3 + i * 7 % 101 + 13 * static_cast<std::size_t>(rank));
       };
-      std::vector<float> lanes(count);
-      for (std::size_t i = 0; i < count; ++i) lanes[i] = value(t.rank(), i);
-      t.allreduce_sum(std::span{lanes});
+      std::vector<float> values(count);
+      for (std::size_t i = 0; i < count; ++i) values[i] = value(t.rank(), i);
+      t.allreduce_sum(std::span{values});
       for (std::size_t i = 0; i < count; ++i) {
         float sum = value(0, i);
         for (int rank = 1; rank < 5; ++rank) sum += value(rank, i);
-        ASSERT_EQ(lanes[i], sum);
+        ASSERT_EQ(values[i], sum);
       }
     }
   });
@@ -481,9 +481,9 @@ TEST(Threads, a_deadline_of_a_collective_names_who_is_missing) {
       while (over < 2) std::this_thread::yield();
       return;
     }
-    std::vector<std::int32_t> lanes(1000);
+    std::vector<std::int32_t> values(1000);
     try {
-      t.allreduce_sum(std::span{lanes});
+      t.allreduce_sum(std::span{values});
     } catch (...) {
       ++over;
       throw;
@@ -505,18 +505,18 @@ TEST(Threads, everyone_hears_of_collectives_that_differ) {
       });
     };
     hear([&](auto& t) {
-      std::vector<std::int8_t> lanes(count + (t.rank() == 2 ? 1 : 0));
-      t.allreduce_sum(std::span{lanes});
+      std::vector<std::int8_t> values(count + (t.rank() == 2 ? 1 : 0));
+      t.allreduce_sum(std::span{values});
     });
     hear([&](auto& t) {
-      std::vector<std::int8_t> lanes(count);
+      std::vector<std::int8_t> values(count);
       std::vector<std::int16_t> wide(count / 2);
-      t.rank() == 1 ? t.allreduce_sum(std::span{wide}) : t.allreduce_sum(std::span{lanes});
+      t.rank() == 1 ? t.allreduce_sum(std::span{wide}) : t.allreduce_sum(std::span{values});
     });
     hear([&](auto& t) {
-      std::vector<std::int8_t> lanes(count);
+      std::vector<std::int8_t> values(count);
       std::vector<std::byte> mine(count), all(3 * count);
-      t.rank() == 1 ? t.allgather(mine, all) : t.allreduce_sum(std::span{lanes});
+      t.rank() == 1 ? t.allgather(mine, all) : t.allreduce_sum(std::span{values});
     });
   }
 }
@@ -563,8 +563,8 @@ TEST(Threads, nobody_touches_the_buffers_of_a_worker_that_left) {
         }
         for (auto& each : requests) t.wait(each);
         if (turn % 3 == 0) {
-          std::vector<float> lanes(3000);
-          t.allreduce_sum(std::span{lanes});
+          std::vector<float> values(3000);
+          t.allreduce_sum(std::span{values});
           if (t.rank() == culprit && turn % 2 == 0) throw mishap{"oil"};
         }
       }
@@ -615,7 +615,7 @@ TEST(Threads, a_cluster_works_again_after_a_failure) {
 TEST(Threads, messages_allocate_nothing_after_the_first) {
   threads{4}.run([](auto& t) {
     std::vector<std::byte> out(1000), in(1000), all(4000), few(64), few_of_all(256);
-    std::vector<float> lanes(1000);
+    std::vector<float> values(1000);
     int const next = (t.rank() + 1) % t.size();
     int const previous = (t.rank() - 1 + t.size()) % t.size();
     auto const talk = [&] {
@@ -626,7 +626,7 @@ TEST(Threads, messages_allocate_nothing_after_the_first) {
       t.allgather(out, all);
       t.allgather(few, few_of_all);
       gq::transport::detail::allgather_by_messages(t, out, all);
-      t.allreduce_sum(std::span{lanes});
+      t.allreduce_sum(std::span{values});
       gq::transport::broadcast(t, 2, few);
       gq::transport::barrier(t);
     };

@@ -28,10 +28,10 @@ inline constexpr block_kind block_kinds[] = {block_kind::zeros,  block_kind::one
                                              block_kind::ends};
 
 /// count codes of magnitude up to max_code.
-template <class Lane>
-std::vector<Lane> block_of(block_kind kind, int count, std::uint32_t max_code, std::uint32_t seed) {
+template <class Int>
+std::vector<Int> block_of(block_kind kind, int count, std::uint32_t max_code, std::uint32_t seed) {
   std::mt19937 draw(seed);
-  std::vector<Lane> codes(static_cast<std::size_t>(count), Lane{0});
+  std::vector<Int> codes(static_cast<std::size_t>(count), Int{0});
   auto const m = static_cast<std::int32_t>(max_code);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     std::uint32_t const word = draw();
@@ -62,14 +62,14 @@ std::vector<Lane> block_of(block_kind kind, int count, std::uint32_t max_code, s
         break;
     }
     if (code > m) code = m;
-    codes[i] = static_cast<Lane>((word & 1) != 0 ? -code : code);
+    codes[i] = static_cast<Int>((word & 1) != 0 ? -code : code);
   }
   return codes;
 }
 
 /// A table for these codes.
 template <class Code>
-typename Code::table table_for(std::vector<typename Code::lane> const& codes, std::uint32_t max_code) {
+typename Code::table table_for(std::vector<typename Code::code_type> const& codes, std::uint32_t max_code) {
   std::vector<std::uint64_t> counts(2 * std::size_t{max_code} + 1, 0);
   for (auto const c : codes) ++counts[static_cast<std::size_t>(c + static_cast<std::int32_t>(max_code))];
   return Code{}.make_table(counts, max_code);
@@ -78,7 +78,7 @@ typename Code::table table_for(std::vector<typename Code::lane> const& codes, st
 /// The bytes of a block, given all the room it may want.
 template <class Code>
 std::vector<std::byte> encoded(Code code, typename Code::table const& table,
-                               std::vector<typename Code::lane> const& codes) {
+                               std::vector<typename Code::code_type> const& codes) {
   std::vector<std::byte> out(4 * codes.size() + 64);
   std::size_t const size =
       code.encode(table, codes.data(), static_cast<int>(codes.size()), out.data(), out.size());
@@ -103,8 +103,8 @@ class block_code_suite : public ::testing::Test {
     for (std::uint32_t max_code : max_codes())
       for (int count : counts)
         for (block_kind kind : block_kinds) {
-          auto const codes = block_of<typename Code::lane>(kind, count, max_code,
-                                                           static_cast<std::uint32_t>(count) + max_code);
+          auto const codes = block_of<typename Code::code_type>(kind, count, max_code,
+                                                                static_cast<std::uint32_t>(count) + max_code);
           f(codes, table_for<Code>(codes, max_code), max_code,
             "kind " + std::to_string(static_cast<int>(kind)) + " count " + std::to_string(count) + " max " +
                 std::to_string(max_code));
@@ -121,7 +121,7 @@ TYPED_TEST_P(block_code_suite, is_a_block_code) {
 }
 
 TYPED_TEST_P(block_code_suite, codes_come_back_and_nothing_else_is_written) {
-  using lane = typename TypeParam::lane;
+  using code_type = typename TypeParam::code_type;
   TypeParam const code;
   this->for_each_block(
       {0, 1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 1023, 1024, 1025, 1027, 4093, 4095, 4096},
@@ -140,9 +140,9 @@ TYPED_TEST_P(block_code_suite, codes_come_back_and_nothing_else_is_written) {
           for (std::size_t i = bytes.size() - 1; i < out.size(); ++i)
             ASSERT_EQ(out[i], std::byte{0xa5}) << what;
         }
-        std::vector<lane> back(codes.size() + 64, lane{55});
+        std::vector<code_type> back(codes.size() + 64, code_type{55});
         ASSERT_FALSE(code.decode(table, bytes, count, max_code, back.data())) << what;
-        for (std::size_t i = codes.size(); i < back.size(); ++i) ASSERT_EQ(back[i], lane{55}) << what;
+        for (std::size_t i = codes.size(); i < back.size(); ++i) ASSERT_EQ(back[i], code_type{55}) << what;
         back.resize(codes.size());
         ASSERT_EQ(back, codes) << what;
       });
@@ -161,14 +161,14 @@ TYPED_TEST_P(block_code_suite, tables_come_back) {
 }
 
 TYPED_TEST_P(block_code_suite, codes_beyond_the_largest_are_refused) {
-  using lane = typename TypeParam::lane;
+  using code_type = typename TypeParam::code_type;
   TypeParam const code;
-  for (lane beyond : {lane{8}, lane{-8}, lane{127}, lane{-127}}) {
-    std::vector<lane> codes = block_of<lane>(block_kind::normal, 200, 7, 1);
+  for (code_type beyond : {code_type{8}, code_type{-8}, code_type{127}, code_type{-127}}) {
+    std::vector<code_type> codes = block_of<code_type>(block_kind::normal, 200, 7, 1);
     codes[77] = beyond;
     auto const table = table_for<TypeParam>(codes, 127);
     auto const bytes = encoded(code, table, codes);
-    std::vector<lane> back(200);
+    std::vector<code_type> back(200);
     EXPECT_FALSE(code.decode(table, bytes, 200, 127, back.data()));
     if (std::is_empty_v<typename TypeParam::table>) {  // else the table has no word for them
       EXPECT_TRUE(code.decode(table, bytes, 200, 7, back.data())) << static_cast<int>(beyond);
@@ -207,7 +207,7 @@ TYPED_TEST_P(block_code_suite, bytes_behind_a_block_are_an_error) {
   this->for_each_block({0, 1, 100, 4096}, [&](auto const& codes, auto const& table, std::uint32_t max_code,
                                               std::string const& what) {
     auto bytes = encoded(code, table, codes);
-    std::vector<typename TypeParam::lane> back(codes.size());
+    std::vector<typename TypeParam::code_type> back(codes.size());
     for (int more = 0; more < 3; ++more) {
       bytes.push_back(std::byte{0});
       ASSERT_TRUE(code.decode(table, bytes, static_cast<int>(codes.size()), max_code, back.data())) << what;
@@ -222,7 +222,7 @@ TYPED_TEST_P(block_code_suite, random_bytes_are_an_error_or_a_valid_block) {
     auto const count = static_cast<int>(draw() % (round % 10 == 0 ? 4097 : 40));
     std::uint32_t const max_code = 1 + draw() % (round % 2 == 0 ? 7 : TypeParam::largest_code());
     auto const table = table_for<TypeParam>(
-        block_of<typename TypeParam::lane>(block_kind::normal, 500, max_code, draw()), max_code);
+        block_of<typename TypeParam::code_type>(block_kind::normal, 500, max_code, draw()), max_code);
     std::vector<std::byte> bytes(draw() % (static_cast<std::size_t>(count) + 12));
     for (std::byte& b : bytes) b = static_cast<std::byte>(draw());
     if (!bytes.empty() && round % 3 != 0)

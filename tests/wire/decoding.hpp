@@ -28,10 +28,10 @@ struct in_turn {
 template <class Code>
 std::string decoding_fault(Code code, typename Code::table const& table, std::span<std::byte const> bytes,
                            int count, std::uint32_t max_code) {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   constexpr std::size_t guard = 64;
   auto const n = static_cast<std::size_t>(count);
-  std::vector<lane> codes(n + guard, lane{55});
+  std::vector<code_type> codes(n + guard, code_type{55});
   bool const bad = code.decode(table, bytes, count, max_code, codes.data());
   for (std::size_t i = 0; i < guard; ++i)
     if (codes[n + i] != 55) return "written behind the codes";
@@ -47,7 +47,7 @@ std::string decoding_fault(Code code, typename Code::table const& table, std::sp
   if (size == bytes.size() && !again.empty() && again[0] == bytes[0])
     for (std::size_t i = 0; i < size; ++i)
       if (again[i] != bytes[i]) return "two blocks of the same form for the same codes";
-  std::vector<lane> twice(n, lane{55});
+  std::vector<code_type> twice(n, code_type{55});
   if (code.decode(table, again, count, max_code, twice.data())) return "what was encoded was refused";
   for (std::size_t i = 0; i < n; ++i)
     if (twice[i] != codes[i]) return "another code after encoding again";

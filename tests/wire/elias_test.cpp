@@ -67,9 +67,9 @@ TEST(Omega, every_number_comes_back_and_its_length_is_within_both_bounds) {
   EXPECT_EQ(detail::read_omega(~std::uint64_t{0}).length, 0);
 }
 
-template <class Lane>
-std::vector<int> elias_bytes(std::vector<Lane> const& codes) {
-  return numbers(encoded(gq::wire::elias<Lane>{}, {}, codes));
+template <class Int>
+std::vector<int> elias_bytes(std::vector<Int> const& codes) {
+  return numbers(encoded(gq::wire::elias<Int>{}, {}, codes));
 }
 
 // Other bytes are another format: bump its version.

@@ -28,7 +28,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(int32, wire_format_suite, integer_formats<gq::wir
 namespace {
 
 template <class Wire>
-std::vector<int> packed_bytes(std::vector<typename Wire::lane> const& codes) {
+std::vector<int> packed_bytes(std::vector<typename Wire::code_type> const& codes) {
   std::vector<std::byte> bytes(Wire::bytes(codes.size()));
   Wire::pack(codes.data(), static_cast<int>(codes.size()), bytes.data(), false);
   std::vector<int> numbers;
@@ -52,15 +52,15 @@ TEST(IntegerWire, identifiers_and_largest_codes_are_those_of_the_format) {
   EXPECT_EQ(gq::wire::int32::largest_code(false), 2147483647U);
 }
 
-template <class Lane>
+template <class Int>
 void expect_range() {
   constexpr int count = 33;
-  Lane const most = std::numeric_limits<Lane>::max(), least = std::numeric_limits<Lane>::min();
+  Int const most = std::numeric_limits<Int>::max(), least = std::numeric_limits<Int>::min();
   for (int at : {0, 1, 15, 16, 31, 32}) {
-    std::vector<Lane> lanes(count, Lane{7});
-    auto const with = [&](Lane code, std::uint32_t limit, bool zero_free) {
-      lanes[static_cast<std::size_t>(at)] = code;
-      return gq::kernel::in_range(lanes.data(), count, limit, zero_free);
+    std::vector<Int> codes(count, Int{7});
+    auto const with = [&](Int code, std::uint32_t limit, bool zero_free) {
+      codes[static_cast<std::size_t>(at)] = code;
+      return gq::kernel::in_range(codes.data(), count, limit, zero_free);
     };
     EXPECT_TRUE(with(7, 7, false));
     EXPECT_TRUE(with(-7, 7, false));
@@ -73,7 +73,7 @@ void expect_range() {
     EXPECT_FALSE(with(least, static_cast<std::uint32_t>(most), false))
         << "the one number without an opposite";
   }
-  EXPECT_TRUE(gq::kernel::in_range(static_cast<Lane const*>(nullptr), 0, 0, true));
+  EXPECT_TRUE(gq::kernel::in_range(static_cast<Int const*>(nullptr), 0, 0, true));
 }
 
 TEST(CodesInRange, one_code_beyond_the_limit_is_found_at_any_place) {
@@ -82,27 +82,28 @@ TEST(CodesInRange, one_code_beyond_the_limit_is_found_at_any_place) {
   expect_range<std::int32_t>();
 }
 
-// What the concept refuses: no lane, unsigned lanes, an unpack that cannot complain.
-struct no_lane {
+// What the concept refuses: no code type, unsigned codes, an unpack that cannot complain.
+struct no_code_type {
   std::uint32_t largest_code(bool) const { return 1; }
 };
-struct unsigned_lanes {
-  using lane = std::uint8_t;
+struct unsigned_codes {
+  using code_type = std::uint8_t;
   std::uint32_t largest_code(bool) const { return 1; }
   std::uint64_t bytes(std::uint64_t n) const { return n; }
   std::uint8_t identifier() const { return 99; }
-  void pack(lane const*, int, std::byte*, bool) const {}
-  bool unpack(std::byte const*, int, lane*, bool) const { return false; }
+  void pack(code_type const*, int, std::byte*, bool) const {}
+  bool unpack(std::byte const*, int, code_type*, bool) const { return false; }
 };
 struct silent_unpack {
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
   std::uint32_t largest_code(bool) const { return 1; }
   std::uint64_t bytes(std::uint64_t n) const { return n; }
   std::uint8_t identifier() const { return 99; }
-  void pack(lane const*, int, std::byte*, bool) const {}
-  void unpack(std::byte const*, int, lane*, bool) const {}
+  void pack(code_type const*, int, std::byte*, bool) const {}
+  void unpack(std::byte const*, int, code_type*, bool) const {}
 };
-static_assert(!gq::WireFormat<no_lane> && !gq::WireFormat<unsigned_lanes> && !gq::WireFormat<silent_unpack>);
+static_assert(!gq::WireFormat<no_code_type> && !gq::WireFormat<unsigned_codes> &&
+              !gq::WireFormat<silent_unpack>);
 static_assert(!gq::WireFormat<int>);
 
 }  // namespace

@@ -114,12 +114,12 @@ TEST(PackedWire, minus_zero_is_refused_at_any_place_where_levels_have_a_zero) {
         std::vector<std::byte> bytes(wire.bytes(static_cast<std::uint64_t>(count)));
         std::size_t const sign = static_cast<std::size_t>(at) * bits + bits - 1;
         bytes[sign / 8] |= std::byte{1} << (sign % 8);
-        std::vector<std::int8_t> lanes(static_cast<std::size_t>(count));
-        ASSERT_TRUE(wire.unpack(bytes.data(), count, lanes.data(), false))
+        std::vector<std::int8_t> codes(static_cast<std::size_t>(count));
+        ASSERT_TRUE(wire.unpack(bytes.data(), count, codes.data(), false))
             << bits << " bits, " << at << " of " << count;
-        ASSERT_FALSE(wire.unpack(bytes.data(), count, lanes.data(), true))
+        ASSERT_FALSE(wire.unpack(bytes.data(), count, codes.data(), true))
             << bits << " bits, " << at << " of " << count;
-        ASSERT_EQ(lanes[static_cast<std::size_t>(at)], -1);
+        ASSERT_EQ(codes[static_cast<std::size_t>(at)], -1);
       }
   }
 }
@@ -132,14 +132,14 @@ TEST(PackedWire, any_unused_bit_at_the_end_is_refused) {
         if (!zero_free && bits == 1) continue;
         std::vector<std::int8_t> const codes = codes_for(wire, count, zero_free, 0);
         std::vector<std::byte> const good = bytes_of(wire, codes, zero_free);
-        std::vector<std::int8_t> lanes(codes.size());
+        std::vector<std::int8_t> back(codes.size());
         for (std::size_t bit = static_cast<std::size_t>(count) * bits; bit < 8 * good.size(); ++bit) {
           std::vector<std::byte> bad = good;
           bad[bit / 8] |= std::byte{1} << (bit % 8);
-          ASSERT_TRUE(wire.unpack(bad.data(), count, lanes.data(), zero_free))
+          ASSERT_TRUE(wire.unpack(bad.data(), count, back.data(), zero_free))
               << bits << " bits, count " << count;
         }
-        ASSERT_FALSE(wire.unpack(good.data(), count, lanes.data(), zero_free));
+        ASSERT_FALSE(wire.unpack(good.data(), count, back.data(), zero_free));
       }
   }
 }
@@ -157,9 +157,9 @@ TEST(PackedWire, bytes_that_are_accepted_are_those_of_their_codes) {
           state = state * 1664525U + 1013904223U;
           b = static_cast<std::byte>(state >> 24);
         }
-        std::vector<std::int8_t> lanes(static_cast<std::size_t>(count));
-        if (!wire.unpack(bytes.data(), count, lanes.data(), zero_free)) {
-          ASSERT_EQ(bytes_of(wire, lanes, zero_free), bytes) << bits << " bits, count " << count;
+        std::vector<std::int8_t> codes(static_cast<std::size_t>(count));
+        if (!wire.unpack(bytes.data(), count, codes.data(), zero_free)) {
+          ASSERT_EQ(bytes_of(wire, codes, zero_free), bytes) << bits << " bits, count " << count;
         }
       }
   }
@@ -169,9 +169,9 @@ TEST(PackedWire, bytes_that_are_accepted_are_those_of_their_codes) {
 // range.
 TEST(PackedWire, the_magnitude_128_of_8_bits_without_zero_is_out_of_range) {
   for (std::byte pattern : {std::byte{0x7f}, std::byte{0xff}}) {
-    std::int8_t lane = 0;
-    bool const bad = packed<8>{}.unpack(&pattern, 1, &lane, true);
-    EXPECT_TRUE(bad || lane == -128);
+    std::int8_t code_type = 0;
+    bool const bad = packed<8>{}.unpack(&pattern, 1, &code_type, true);
+    EXPECT_TRUE(bad || code_type == -128);
   }
 }
 

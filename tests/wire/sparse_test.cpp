@@ -16,9 +16,9 @@ INSTANTIATE_TYPED_TEST_SUITE_P(sparse16, block_code_suite, gq::wire::sparse<std:
 
 namespace {
 
-template <class Lane>
-std::vector<int> sparse_bytes(std::vector<Lane> const& codes) {
-  return numbers(encoded(gq::wire::sparse<Lane>{}, {}, codes));
+template <class Int>
+std::vector<int> sparse_bytes(std::vector<Int> const& codes) {
+  return numbers(encoded(gq::wire::sparse<Int>{}, {}, codes));
 }
 
 // Other bytes are another format: bump its version.
@@ -52,23 +52,23 @@ TEST(Sparse, the_shorter_of_positions_and_bits_is_taken) {
 }
 
 #if GLOBALQ_AVX512_VBMI2
-template <class Lane>
+template <class Int>
 void expect_twins() {
   using portable = gq::wire::detail::portable_compaction;
   using vectors = gq::wire::detail::avx512_compaction;
   constexpr std::size_t slack = gq::wire::detail::compact_slack;
   for (int count : {0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 4095, 4096})
     for (block_kind kind : block_kinds) {
-      auto const codes = block_of<Lane>(kind, count, 100, 5);
+      auto const codes = block_of<Int>(kind, count, 100, 5);
       std::vector<std::uint16_t> at[2];
-      std::vector<Lane> values[2], back[2];
+      std::vector<Int> values[2], back[2];
       std::vector<std::byte> bits[2];
       int n[4];
       for (int k = 0; k < 2; ++k) {
         at[k].resize(codes.size() + slack);
         values[k].resize(codes.size() + slack);
         bits[k].resize((codes.size() + 7) / 8);
-        back[k].assign(codes.size() + 1, Lane{9});
+        back[k].assign(codes.size() + 1, Int{9});
       }
       n[0] = portable::positions(codes.data(), count, at[0].data());
       n[1] = vectors::positions(codes.data(), count, at[1].data());
@@ -86,7 +86,7 @@ void expect_twins() {
       portable::expand(bits[0].data(), values[0].data(), count, back[0].data());
       vectors::expand(bits[0].data(), values[0].data(), count, back[1].data());
       ASSERT_EQ(back[0], back[1]) << count;
-      ASSERT_EQ(back[0].back(), Lane{9});
+      ASSERT_EQ(back[0].back(), Int{9});
       back[0].pop_back();
       ASSERT_EQ(back[0], codes) << count;
     }

@@ -126,29 +126,29 @@ struct threads_executor {
 #endif
 
 /// Codes of which a share is not zero; of magnitude up to max_code, a few of them large.
-template <class Lane>
-std::vector<Lane> codes_of(std::size_t count, double density, std::uint32_t max_code, std::uint32_t seed) {
+template <class Int>
+std::vector<Int> codes_of(std::size_t count, double density, std::uint32_t max_code, std::uint32_t seed) {
   std::mt19937 draw(seed);
-  std::vector<Lane> codes(count, Lane{0});
-  for (Lane& c : codes) {
+  std::vector<Int> codes(count, Int{0});
+  for (Int& c : codes) {
     if (static_cast<double>(draw() % 10000) >= density * 10000) continue;
     std::uint32_t const range = draw() % 50 == 0 ? max_code : std::min(max_code, 3U);
     auto const m = static_cast<std::int32_t>(1 + draw() % range);
-    c = static_cast<Lane>(draw() % 2 == 0 ? m : -m);
+    c = static_cast<Int>(draw() % 2 == 0 ? m : -m);
   }
   return codes;
 }
 
-template <class Lane>
-std::vector<std::byte> on_the_host(std::vector<Lane> const& codes, std::uint32_t max_code, bool zero_free) {
-  gq::wire::coded<gq::wire::sparse<Lane>> body(gq::wire::sparse<Lane>(), max_code, zero_free);
+template <class Int>
+std::vector<std::byte> on_the_host(std::vector<Int> const& codes, std::uint32_t max_code, bool zero_free) {
+  gq::wire::coded<gq::wire::sparse<Int>> body(gq::wire::sparse<Int>(), max_code, zero_free);
   std::vector<std::byte> out(body.capacity(codes.size()));
   out.resize(body.encode(gq::kernel::host_executor(Kokkos::Serial()), codes.data(), codes.size(), out));
   return out;
 }
 
 /// The coder under test with memory of the space.
-template <class Lane, class Executor>
+template <class Int, class Executor>
 class bench {
  public:
   bench(Executor on, std::uint32_t max_code, bool zero_free)
@@ -158,8 +158,8 @@ class bench {
         faults_(memory<std::uint32_t>(1)) {}
 
   /// A body, at an offset from a multiple of 16; nothing but its bytes may be written.
-  std::vector<std::byte> encode(std::vector<Lane> const& codes, std::size_t offset = 0) {
-    auto const there = memory<Lane>(codes.size());
+  std::vector<std::byte> encode(std::vector<Int> const& codes, std::size_t offset = 0) {
+    auto const there = memory<Int>(codes.size());
     copy_in(there, codes);
     std::size_t const room = coder_.capacity(codes.size());
     auto const body = memory<std::byte>(offset + room + guard);
@@ -181,12 +181,12 @@ class bench {
   }
 
   /// @returns whether the bytes were refused
-  bool decode(std::vector<std::byte> const& bytes, std::size_t count, std::vector<Lane>& codes) {
+  bool decode(std::vector<std::byte> const& bytes, std::size_t count, std::vector<Int>& codes) {
     if (bytes.size() < coder_.least(count)) return true;  // what the caller looks at
     auto const body = memory<std::byte>(bytes.size());    // exactly: a sanitizer sees what is read behind it
-    auto const there = memory<Lane>(count + guard);
+    auto const there = memory<Int>(count + guard);
     copy_in(body, bytes);
-    copy_in(there, std::vector<Lane>(count + guard, Lane{55}));
+    copy_in(there, std::vector<Int>(count + guard, Int{55}));
     std::vector<std::uint64_t> const sizes(2, bytes.size());
     copy_in(words_, sizes);
     copy_in(faults_, std::vector<std::uint32_t>(1, 0));
@@ -194,7 +194,7 @@ class bench {
     on_.fence();
     codes = copy_out(there);
     for (std::size_t i = count; i < codes.size(); ++i)
-      EXPECT_EQ(codes[i], Lane{55}) << "written behind the codes";
+      EXPECT_EQ(codes[i], Int{55}) << "written behind the codes";
     codes.resize(count);
     std::uint32_t const faults = copy_out(faults_)[0];
     EXPECT_TRUE(faults == 0 || faults == gq::kernel::bad_frame);
@@ -204,42 +204,42 @@ class bench {
  private:
   static constexpr std::size_t guard = 64;
   Executor on_;
-  gq::wire::stream_sparse<Lane, space> coder_;
+  gq::wire::stream_sparse<Int, space> coder_;
   device<std::uint64_t> words_;
   device<std::uint32_t> faults_;
 };
 
-template <class Lane, class Executor>
+template <class Int, class Executor>
 void expect_the_bytes_of_the_host(Executor const& on, std::vector<std::size_t> const& counts) {
   for (std::size_t count : counts)
     for (double density : {0.0, 0.0004, 0.01, 0.07, 0.085, 0.3, 1.0})
       for (std::uint32_t max_code : {1U, 2U, 7U, 100U, 127U, 128U, 32767U}) {
-        if (max_code > gq::wire::sparse<Lane>::largest_code()) continue;
+        if (max_code > gq::wire::sparse<Int>::largest_code()) continue;
         bool const zero_free = density == 1.0 && max_code % 2 == 0;
         auto const codes =
-            codes_of<Lane>(count, density, max_code, static_cast<std::uint32_t>(count) + max_code);
+            codes_of<Int>(count, density, max_code, static_cast<std::uint32_t>(count) + max_code);
         auto const expected = on_the_host(codes, max_code, zero_free);
-        bench<Lane, Executor> coder(on, max_code, zero_free);
+        bench<Int, Executor> coder(on, max_code, zero_free);
         std::string const what = std::to_string(count) + " codes up to " + std::to_string(max_code) +
                                  ", density " + std::to_string(density);
         ASSERT_EQ(coder.encode(codes, count % 8 * 2), expected) << what;
-        std::vector<Lane> back;
+        std::vector<Int> back;
         ASSERT_FALSE(coder.decode(expected, count, back)) << what;
         ASSERT_EQ(back, codes) << what;
       }
 }
 
 /// Bad bytes: the verdict of the host, and codes in range whatever it is.
-template <class Lane, class Executor>
+template <class Int, class Executor>
 void expect_the_verdict_of_the_host(Executor const& on, std::uint32_t seed, int rounds) {
   std::mt19937 draw(seed);
   int refused = 0, taken = 0;
   for (int round = 0; round < rounds; ++round) {
     std::size_t const count = std::size_t{1} + draw() % (round % 4 == 0 ? 9000 : 70);
-    std::uint32_t const max_code = round % 3 == 0 ? 7 : gq::wire::sparse<Lane>::largest_code();
+    std::uint32_t const max_code = round % 3 == 0 ? 7 : gq::wire::sparse<Int>::largest_code();
     bool const zero_free = round % 16 == 7;
     double const densities[] = {0.002, 0.02, 0.085, 0.5, 1.0};
-    auto const codes = codes_of<Lane>(count, zero_free ? 1.0 : densities[draw() % 5], max_code, draw());
+    auto const codes = codes_of<Int>(count, zero_free ? 1.0 : densities[draw() % 5], max_code, draw());
     auto bytes = on_the_host(codes, max_code, zero_free);
     auto const good = bytes;
     for (int damage = 0; damage < 6; ++damage) {
@@ -258,17 +258,17 @@ void expect_the_verdict_of_the_host(Executor const& on, std::uint32_t seed, int 
         default:
           bytes.resize(bytes.size() + 1 + draw() % 3);
       }
-      gq::wire::coded<gq::wire::sparse<Lane>> host(gq::wire::sparse<Lane>(), max_code, zero_free);
-      std::vector<Lane> expected(count), found;
+      gq::wire::coded<gq::wire::sparse<Int>> host(gq::wire::sparse<Int>(), max_code, zero_free);
+      std::vector<Int> expected(count), found;
       bool const bad =
           bytes.size() > host.capacity(count) ||
           host.decode(gq::kernel::host_executor(Kokkos::Serial()), bytes, count, expected.data());
-      bench<Lane, Executor> coder(on, max_code, zero_free);
+      bench<Int, Executor> coder(on, max_code, zero_free);
       ASSERT_EQ(coder.decode(bytes, count, found), bad) << "round " << round << ", damage " << damage;
       ++(bad ? refused : taken);
       if (bytes.size() < 2 * ((count + 4095) / 4096)) continue;
       auto const most = static_cast<std::int32_t>(max_code);
-      for (Lane c : found) ASSERT_TRUE(c <= most && c >= -most) << "round " << round;
+      for (Int c : found) ASSERT_TRUE(c <= most && c >= -most) << "round " << round;
       if (!bad) {
         ASSERT_EQ(found, expected) << "round " << round;
       }
@@ -285,10 +285,10 @@ std::vector<std::size_t> const awkward = {1,    2,    7,    8,    31,   32,   33
 
 }  // namespace
 
-TEST(StreamSparse, bodies_of_one_byte_lanes_are_those_of_the_host) {
+TEST(StreamSparse, bodies_of_one_byte_codes_are_those_of_the_host) {
   expect_the_bytes_of_the_host<std::int8_t>(on_space{space()}, awkward);
 }
-TEST(StreamSparse, bodies_of_two_byte_lanes_are_those_of_the_host) {
+TEST(StreamSparse, bodies_of_two_byte_codes_are_those_of_the_host) {
   expect_the_bytes_of_the_host<std::int16_t>(on_space{space()}, awkward);
 }
 

@@ -29,15 +29,15 @@ struct int_sgd_options {
 /// is 1: plain descent at a constant rate. Values become floor(alpha v) or one more, at random and without bias, and
 /// are clipped so that the sum of all workers fits; clipping is biased, for values above 127/n or 2^31/n in units of
 /// 1/alpha. The first call uses float32, as in the paper, and so does a call for which the scale is not finite.
-/// @tparam Lane      type that is sent: std::int8_t (at most 127 workers) or std::int32_t; sums never overflow
+/// @tparam Value      type that is sent: std::int8_t (at most 127 workers) or std::int32_t; sums never overflow
 /// @tparam Schedule  any, schedule::native included: sums of integers have the same bits in any order
 /// @complexity       bytes sent: those of the schedule for d integers
 /// @determinism      bit-identical on all workers: the handshake distributes worker 0's scale
 /// @source           Mishchenko et al. 2021, Algorithm 1 with the moving average of section 4 (adaptive scale),
 ///                   clipping for 8 bits
-template <class Lane = std::int8_t, class Schedule = schedule::scatter_reduce_allgather>
+template <class Value = std::int8_t, class Schedule = schedule::scatter_reduce_allgather>
 class int_sgd {
-  static_assert(std::is_same_v<Lane, std::int8_t> || std::is_same_v<Lane, std::int32_t>,
+  static_assert(std::is_same_v<Value, std::int8_t> || std::is_same_v<Value, std::int32_t>,
                 "globalq: int_sgd sends std::int8_t or std::int32_t");
 
  public:
@@ -46,7 +46,7 @@ class int_sgd {
                    Schedule schedule = {})
       : schedule_(std::move(schedule)),
         how_(how),
-        caller_(sizeof(Lane) == 1 ? "int_sgd<int8>" : "int_sgd<int32>", std::move(layers), settings,
+        caller_(sizeof(Value) == 1 ? "int_sgd<int8>" : "int_sgd<int32>", std::move(layers), settings,
                 detail::hash_of(detail::hash_of(0, how.beta), how.epsilon),
                 schedule::detail::text_of(schedule_)) {
     if (!(how.beta >= 0 && how.beta < 1 && how.epsilon > 0))
@@ -84,7 +84,7 @@ class int_sgd {
   }
 
   /// @brief See Compressor.
-  /// @throws configuration_error on all workers if they are too many for Lane: 128 or more with std::int8_t
+  /// @throws configuration_error on all workers if they are too many for Value: 128 or more with std::int8_t
   template <Transport T>
   outcome reduce(T& workers, std::span<float const> x, std::span<float> mean, std::span<float> rest,
                  std::uint64_t step) {
@@ -130,7 +130,7 @@ class int_sgd {
 
   /// The largest integer of one worker.
   static double most(int workers) {
-    return std::floor(static_cast<double>(std::numeric_limits<Lane>::max()) / workers);
+    return std::floor(static_cast<double>(std::numeric_limits<Value>::max()) / workers);
   }
 
   void average(double squared) {
@@ -165,7 +165,7 @@ class int_sgd {
     auto const timed = caller_.enter(phase::decode);
     double const share = 1 / (alpha * workers.size());
     // sums might overflow float32
-    if (static_cast<double>(std::numeric_limits<Lane>::max()) * share >= 0x1p127) {
+    if (static_cast<double>(std::numeric_limits<Value>::max()) * share >= 0x1p127) {
       std::atomic<bool> finite{true};
       caller_.each_block(on, [&](std::uint64_t, std::uint64_t at, std::uint64_t count) {
         for (std::uint64_t i = at; i < at + count; ++i)
@@ -188,7 +188,7 @@ class int_sgd {
   detail::caller caller_;
   float average_ = none, rate_ = 1;
   bool told_ = false;  ///< whether observe() was called
-  std::vector<Lane> codes_, own_;
+  std::vector<Value> codes_, own_;
 };
 
 }  // namespace GLOBALQ_ABI::baseline

@@ -180,28 +180,28 @@ constexpr bool may_shift_back() {
 }
 }  // namespace detail
 
-/// Converts lanes (signed integers, one per value) to bytes and back.
+/// Converts codes (signed integers, one per value) to bytes and back.
 template <class W>
-concept WireFormat = std::is_trivially_copyable_v<W> && std::signed_integral<typename W::lane> &&
-    requires(W const wire, typename W::lane* lanes, std::byte* bytes, std::uint64_t n, int count,
+concept WireFormat = std::is_trivially_copyable_v<W> && std::signed_integral<typename W::code_type> &&
+    requires(W const wire, typename W::code_type* codes, std::byte* bytes, std::uint64_t n, int count,
              bool zero_free) {
   { wire.largest_code(zero_free) } -> std::same_as<std::uint32_t>;
-  { wire.bytes(n) } -> std::same_as<std::uint64_t>;  // of n lanes; n is a multiple of 8 or last
+  { wire.bytes(n) } -> std::same_as<std::uint64_t>;  // of n codes; n is a multiple of 8 or last
   { wire.identifier() } -> std::same_as<std::uint8_t>;
-  wire.pack(lanes, count, bytes, zero_free);
-  { wire.unpack(bytes, count, lanes, zero_free) } -> std::same_as<bool>;  // true: bad bytes
+  wire.pack(codes, count, bytes, zero_free);
+  { wire.unpack(bytes, count, codes, zero_free) } -> std::same_as<bool>;  // true: bad bytes
 };
 
 // Further members of a wire format; all but SaysBits are optional.
 
-/// Has `int bits()`: the bits of a code, for plans and chunks. For a BlockCode, the bits of a lane.
+/// Has `int bits()`: the bits of a code, for plans and chunks. For a BlockCode, the bits of `code_type`.
 template <class W>
 concept SaysBits = requires(W const wire) {
   { wire.bits() } -> std::convertible_to<int>;
 };
 
 namespace detail {
-/// `static constexpr bool is_integer`: lanes travel unchanged.
+/// `static constexpr bool is_integer`: codes travel unchanged.
 template <class W>
 constexpr bool is_integer_wire() {
   if constexpr (requires { W::is_integer; }) return W::is_integer;
@@ -239,12 +239,12 @@ concept ReduceOperator = std::is_empty_v<Op> && Named<Op>;
 
 // Members of a user-defined reduce operator, each with its own concept, so that a quantizer can report a missing one.
 
-/// Has `static Lane add(Lane, Lane, std::uint32_t word)`, for signed integers, on host and device: the code of a sum of
+/// Has `static Int add(Int, Int, std::uint32_t word)`, for signed integers, on host and device: the code of a sum of
 /// two values, given a random word for each value. One worker adds and passes the result on, so all get the same bits.
 /// To be unbiased where the exact sum lies between two codes, take the upper one if the word is below a threshold out
 /// of 2^32.
-template <class Op, class Lane>
-concept AddsLanes = requires(Lane code, std::uint32_t word) {
+template <class Op, class Int>
+concept AddsPair = requires(Int code, std::uint32_t word) {
   { Op::add(code, code, word) } -> std::signed_integral;
 };
 /// Has `static constexpr bool draws`: whether add() uses its word. If not, no words are drawn.
@@ -273,8 +273,8 @@ concept AddsQuads = requires(std::uint32_t four) {
   { Op::add_quad(four, four, four) } -> std::same_as<std::uint32_t>;
 };
 /// All that a user-defined reduce operator must provide.
-template <class Op, class Levels, class Lane>
-concept AddsCodes = ReduceOperator<Op> && Described<Op> && AddsLanes<Op, Lane> && SaysDraws<Op> &&
+template <class Op, class Levels, class Int>
+concept AddsCodes = ReduceOperator<Op> && Described<Op> && AddsPair<Op, Int> && SaysDraws<Op> &&
     SaysUnbiased<Op> && SaysLargestCode<Op> && SaysAdds<Op, Levels>;
 
 /// Selects one of the library's norms: order within a worker, order over the workers, and number of values per scale.

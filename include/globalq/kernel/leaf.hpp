@@ -3,7 +3,7 @@
 /// @file
 /// @brief kernel: leaves: pointers to the loops over values in L1, and the types of their arguments.
 ///
-/// The bodies of a host call (host/combine.hpp, host/mean.hpp) are compiled once per lane type and call leaves. Only
+/// The bodies of a host call (host/combine.hpp, host/mean.hpp) are compiled once per code type and call leaves. Only
 /// leaves are compiled once per instruction set. Leaves of levels process at most host_values values, with all the runs
 /// that share a scale in one call, so that short buckets do not cost a call each.
 
@@ -38,22 +38,22 @@ struct decoded_run {
 };
 
 /// The leaves of a reduce operator.
-template <class Lane>
+template <class Int>
 struct reduce_leaves {
   /// out = a + b; out may be a or b.
-  void (*add)(Lane const* a, Lane const* b, int count, std::uint32_t const* words, Lane* out);
+  void (*add)(Int const* a, Int const* b, int count, std::uint32_t const* words, Int* out);
   bool draws;  ///< add() uses one word per value
   /// The same for whole random tiles, or null; returns a bound on the magnitudes: at least the largest.
-  std::uint32_t (*add_tiles)(Lane const* a, Lane const* b, random::stream const& s, std::uint64_t tile,
-                             int tiles, Lane* out, std::size_t ahead);
+  std::uint32_t (*add_tiles)(Int const* a, Int const* b, random::stream const& s, std::uint64_t tile,
+                             int tiles, Int* out, std::size_t ahead);
   bool checked = false;  ///< whether results must be range-checked, because the operator is user-defined
 };
 
 /// The leaves of levels with a rounding. A leaf casts the policy pointers back to their types: see policies.
-template <class Lane>
+template <class Int>
 struct coding_leaves {
   void (*encode)(void const* levels, void const* rounding, encoded_run const* runs, int count,
-                 std::uint32_t const* words, Lane* out);
+                 std::uint32_t const* words, Int* out);
   /// Encodes whole random tiles, for each type of values; null if this instruction set has no such loop.
   /// @param gain  one per 64 values
   /// @param out   codes as bytes, or packed as a wire of four bits
@@ -64,9 +64,9 @@ struct coding_leaves {
 };
 
 /// The leaves of levels.
-template <class Lane>
+template <class Int>
 struct level_leaves {
-  using decoder = std::uint32_t (*)(void const* levels, Lane const* codes, decoded_run const* runs, int count,
+  using decoder = std::uint32_t (*)(void const* levels, Int const* codes, decoded_run const* runs, int count,
                                     std::uint32_t limit, float* out);
   /// Decodes codes, and writes or adds their values.
   decoder write_values, add_values;
@@ -75,29 +75,29 @@ struct level_leaves {
 };
 
 /// The leaves of a wire format.
-template <class Lane>
+template <class Int>
 struct wire_leaves {
-  void (*pack)(void const* wire, Lane const* codes, int count, std::byte* out, bool zero_free);
-  bool (*unpack)(void const* wire, std::byte const* in, int count, Lane* codes, bool zero_free);
+  void (*pack)(void const* wire, Int const* codes, int count, std::byte* out, bool zero_free);
+  bool (*unpack)(void const* wire, std::byte const* in, int count, Int* codes, bool zero_free);
   std::uint64_t (*bytes)(void const* wire,
                          std::uint64_t count);  ///< null if codes have no gaps between them
-  bool as_lanes;                                ///< codes travel as lanes, so pack() and unpack() are unused
+  bool as_integers;  ///< codes travel as integers, so pack() and unpack() are unused
 };
 
 /// The leaves of codes that do not depend on levels.
-template <class Lane>
-struct lane_leaves {
+template <class Int>
+struct integer_leaves {
   /// Whether all codes are at most @p limit in magnitude and, if @p zero_free, not zero.
-  bool (*in_range)(Lane const* codes, int count, std::uint32_t limit, bool zero_free);
+  bool (*in_range)(Int const* codes, int count, std::uint32_t limit, bool zero_free);
 };
 
 /// The leaves of a block code. See wire/block_code.hpp.
-template <class Lane>
+template <class Int>
 struct code_leaves {
-  std::size_t (*encode)(void const* code, void const* table, Lane const* codes, int count, std::byte* out,
+  std::size_t (*encode)(void const* code, void const* table, Int const* codes, int count, std::byte* out,
                         std::size_t room);
   bool (*decode)(void const* code, void const* table, std::byte const* in, std::size_t size, int count,
-                 std::uint32_t max_code, Lane* codes);
+                 std::uint32_t max_code, Int* codes);
 };
 
 /// The leaves for values, the same for all operators.

@@ -31,10 +31,10 @@ namespace detail {
 
 /// codes() for a table of levels: interpolates by lines first, then applies the definition to values that lines leave
 /// open.
-template <int N, class Levels, class Rounding, class Lane>
+template <int N, class Levels, class Rounding, class Int>
 GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& rounding, float gain,
                                      float const* z, int count, std::uint32_t const* words,
-                                     std::uint32_t shared, Lane* out) {
+                                     std::uint32_t shared, Int* out) {
   std::int32_t differences[N];
   bool decided;
 #if GLOBALQ_AVX512
@@ -51,7 +51,7 @@ GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& round
     std::uint32_t const b = bits_of(z[i]), m = bits_of(multiply(float_of(b & float_magnitude), gain));
     std::uint32_t word = shared;
     if constexpr (Rounding::word_per_coordinate) word = words[i];
-    out[i] = static_cast<Lane>(
+    out[i] = static_cast<Int>(
         code_of(levels, rounding, float_of(m < top ? m : top), static_cast<std::int32_t>(b) < 0, word));
   }
 }
@@ -63,9 +63,9 @@ GLOBALQ_FUNCTION void codes_by_table(Levels const& levels, Rounding const& round
 /// Levels receive only t = |z| * gain, clamped to [0, extent] as an integer, so that no product is fused into a sum.
 /// @param words   one word per value, or unused
 /// @param shared  the word of the bucket, or unused
-template <int N, class Levels, class Rounding, class Lane>
+template <int N, class Levels, class Rounding, class Int>
 GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float gain, float const* z, int count,
-                        std::uint32_t const* words, std::uint32_t shared, Lane* out) {
+                        std::uint32_t const* words, std::uint32_t shared, Int* out) {
   if constexpr (Tabled<Levels> && ComparesWords<Rounding>)
     if (levels.has_lines())
       return detail::codes_by_table<N>(levels, rounding, gain, z, count, words, shared, out);
@@ -75,7 +75,7 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
   globalq::detail::with_count<N>(count, [=, &scheme](auto n) {
     float const* __restrict in = z;
     [[maybe_unused]] std::uint32_t const* __restrict random = words;
-    Lane* __restrict lanes = out;
+    Int* __restrict codes = out;
     int const end = n;
     GLOBALQ_INDEPENDENT
     for (int i = 0; i < end; ++i) {
@@ -84,20 +84,20 @@ GLOBALQ_LOOP void codes(Levels const& levels, Rounding const& rounding, float ga
       std::uint32_t const m = bits_of(multiply(float_of(b & float_magnitude), gain));
       std::uint32_t word = shared;
       if constexpr (Rounding::word_per_coordinate) word = random[i];
-      lanes[i] = static_cast<Lane>(code_of(scheme, decide, float_of(m < top ? m : top), negative, word));
+      codes[i] = static_cast<Int>(code_of(scheme, decide, float_of(m < top ? m : top), negative, word));
     }
   });
 }
 
 /// Whether all codes are at most @p limit in magnitude and, if @p zero_free, not zero.
-template <int N = 256, class Lane>
-GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bool zero_free) {
-  Lane low = 0, high = 0;  // not widened, so that a vector register holds the most codes
+template <int N = 256, class Int>
+GLOBALQ_LOOP bool in_range(Int const* codes, int count, std::uint32_t limit, bool zero_free) {
+  Int low = 0, high = 0;  // not widened, so that a vector register holds the most codes
   bool zero = false;
   globalq::detail::with_count<N>(count, [&](auto n) {
-    Lane const* __restrict in = lanes;
+    Int const* __restrict in = codes;
     int const end = n;
-    Lane least = 0, most = 0;
+    Int least = 0, most = 0;
     for (int i = 0; i < end; ++i) {
       least = in[i] < least ? in[i] : least;
       most = most < in[i] ? in[i] : most;
@@ -105,8 +105,8 @@ GLOBALQ_LOOP bool in_range(Lane const* lanes, int count, std::uint32_t limit, bo
     low = least;
     high = most;
     if (!zero_free) return;
-    Lane found = 0;
-    for (int i = 0; i < end; ++i) found = static_cast<Lane>(found | (in[i] == 0 ? 1 : 0));
+    Int found = 0;
+    for (int i = 0; i < end; ++i) found = static_cast<Int>(found | (in[i] == 0 ? 1 : 0));
     zero = found != 0;
   });
   std::int64_t const largest = limit;
@@ -177,19 +177,19 @@ struct levels_found {
 };
 
 /// The values of count codes, written to or added to @p out.
-template <int N, bool Add, class Levels, class Lane>
-GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, float shift, float factor,
+template <int N, bool Add, class Levels, class Int>
+GLOBALQ_LOOP void values(Levels const& levels, Int const* codes, int count, float shift, float factor,
                          float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
     alignas(64) float level[N];  // aligned, so that no vector crosses a cache line
-    detail::levels_of_codes(levels, lanes, count, level);
+    detail::levels_of_codes(levels, codes, count, level);
     return values<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, out);
   }
 #endif
   local_copy<Levels> scheme = levels;
   globalq::detail::with_count<N>(count, [=, &scheme](auto n) {
-    Lane const* __restrict in = lanes;
+    Int const* __restrict in = codes;
     float* __restrict result = out;
     int const end = n;
     GLOBALQ_INDEPENDENT
@@ -204,13 +204,13 @@ GLOBALQ_LOOP void values(Levels const& levels, Lane const* lanes, int count, flo
 /// @param times,post  the factors of a store_scale
 /// @param limit  the largest possible code: levels are monotonic, so levels 1 and limit bound the values
 /// @returns the bit pattern of the largest magnitude, or 0 if no value can be out of range
-template <int N, bool Add, class Levels, class Lane>
-GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int count, float shift,
+template <int N, bool Add, class Levels, class Int>
+GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Int const* codes, int count, float shift,
                                   float factor, float times, float post, std::uint32_t limit, float* out) {
 #if GLOBALQ_AVX512
   if constexpr (Tabled<Levels>) {
     alignas(64) float level[N];  // aligned, so that no vector crosses a cache line
-    detail::levels_of_codes(levels, lanes, count, level);
+    detail::levels_of_codes(levels, codes, count, level);
     return decode<N, Add>(levels_found<Levels>{&levels}, level, count, shift, factor, times, post, limit,
                           out);
   }
@@ -218,7 +218,7 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
   local_copy<Levels> scheme = levels;
   std::uint32_t largest = 0;
   globalq::detail::with_count<N>(count, [=, &scheme, &largest](auto n) {
-    Lane const* __restrict in = lanes;
+    Int const* __restrict in = codes;
     float* __restrict result = out;
     int const end = n;
     float const first = scheme.value(1), last = scheme.value(limit);
@@ -259,12 +259,12 @@ GLOBALQ_LOOP std::uint32_t decode(Levels const& levels, Lane const* lanes, int c
 }
 
 /// a + b by a reduce operator on codes.
-template <class Op, int N, class Lane>
-GLOBALQ_LOOP void add(Lane const* a, Lane const* b, int count, std::uint32_t const* words, Lane* out) {
+template <class Op, int N, class Int>
+GLOBALQ_LOOP void add(Int const* a, Int const* b, int count, std::uint32_t const* words, Int* out) {
   globalq::detail::with_count<N>(count, [=](auto n) {
     int const end = n;
     GLOBALQ_INDEPENDENT
-    for (int i = 0; i < end; ++i) out[i] = static_cast<Lane>(Op::add(a[i], b[i], Op::draws ? words[i] : 0U));
+    for (int i = 0; i < end; ++i) out[i] = static_cast<Int>(Op::add(a[i], b[i], Op::draws ? words[i] : 0U));
   });
 }
 

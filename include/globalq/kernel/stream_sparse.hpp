@@ -13,11 +13,11 @@ namespace GLOBALQ_ABI::wire {
 namespace detail {
 
 /// Computes the places of blocks from the index of a body, by a prefix sum of their sizes.
-template <class Lane>
+template <class Int>
 struct place_blocks {
   using value_type = std::uint64_t;
 
-  sparse_layout<Lane> of;
+  sparse_layout<Int> of;
   std::uint16_t const* index;
   std::uint64_t const* readable;  ///< if it points to 0, the index is not read; null: always read
   std::uint64_t* places;
@@ -42,23 +42,23 @@ struct place_blocks {
 
 }  // namespace detail
 
-/// @brief wire::coded<sparse<Lane>> on a stream: gives the same bytes for the same codes as on a host, and refuses the
+/// @brief wire::coded<sparse<Int>> on a stream: gives the same bytes for the same codes as on a host, and refuses the
 /// same.
 ///
 /// Encoding runs three kernels: the sizes of the blocks, their prefix sum, the blocks. Decoding runs two. Calls enqueue
 /// and do not wait; the memory between the kernels is kept for the next call.
 /// @tparam Space  a Kokkos execution space
 /// @determinism   the bytes depend on the codes only
-template <class Lane, class Space>
+template <class Int, class Space>
 class stream_sparse {
-  using layout_type = detail::sparse_layout<Lane>;
+  using layout_type = detail::sparse_layout<Int>;
 
  public:
   /// @param max_code   the largest magnitude of a code
   /// @param zero_free  whether the levels have no zero, so that code 0 does not occur
   /// @throws configuration_error if max_code is 0 or larger than the code supports
   explicit stream_sparse(std::uint32_t max_code, bool zero_free = false)
-      : max_code_(coded<sparse<Lane>>({}, max_code, zero_free).max_code()), zero_free_(zero_free) {}
+      : max_code_(coded<sparse<Int>>({}, max_code, zero_free).max_code()), zero_free_(zero_free) {}
 
   /// The most bytes of a body.
   std::size_t capacity(std::uint64_t count) const { return count == 0 ? 0 : layout_of(count).capacity(); }
@@ -75,14 +75,14 @@ class stream_sparse {
   /// @pre          count > 0
   /// @complexity   reads the codes twice
   template <class Executor>
-  void encode(Executor const& on, Lane const* codes, std::uint64_t count, std::byte* body,
+  void encode(Executor const& on, Int const* codes, std::uint64_t count, std::byte* body,
               std::uint64_t* total, std::uint64_t more) {
     layout_type const of = layout_of(count);
     auto* const index = reinterpret_cast<std::uint16_t*>(body);
     std::uint64_t* const places = places_for(on, of);
-    detail::measure_blocks<Lane> const measure{of, codes, index};
-    detail::place_blocks<Lane> const place{of, index, nullptr, places, total, more, nullptr, nullptr};
-    detail::compact_blocks<Lane> const compact{of, codes, index, places, body};
+    detail::measure_blocks<Int> const measure{of, codes, index};
+    detail::place_blocks<Int> const place{of, index, nullptr, places, total, more, nullptr, nullptr};
+    detail::compact_blocks<Int> const compact{of, codes, index, places, body};
     on.teams(of.blocks(), measure);
     on.scan(of.blocks(), place);
     on.teams(of.blocks(), compact);
@@ -97,12 +97,12 @@ class stream_sparse {
   /// @pre           count > 0
   template <class Executor>
   void decode(Executor const& on, std::byte const* body, std::uint64_t const* bytes, std::uint64_t count,
-              Lane* codes, std::uint32_t* faults) {
+              Int* codes, std::uint32_t* faults) {
     layout_type const of = layout_of(count);
     std::uint64_t* const places = places_for(on, of);
-    detail::place_blocks<Lane> const place{
+    detail::place_blocks<Int> const place{
         of, reinterpret_cast<std::uint16_t const*>(body), bytes, places, nullptr, 0, bytes, faults};
-    detail::expand_blocks<Lane> const expand{
+    detail::expand_blocks<Int> const expand{
         of, body, bytes, places, codes, faults, static_cast<std::uint32_t>(kernel::bad_frame)};
     on.scan(of.blocks(), place);
     on.teams(of.blocks(), expand);
@@ -110,7 +110,7 @@ class stream_sparse {
 
  private:
   layout_type layout_of(std::uint64_t count) const {
-    return {count, max_code_, zero_free_, detail::make_fixed_width<Lane>(max_code_, zero_free_)};
+    return {count, max_code_, zero_free_, detail::make_fixed_width<Int>(max_code_, zero_free_)};
   }
 
   template <class Executor>

@@ -123,8 +123,8 @@ class player {
   };
   struct entry {
     double when;
-    std::uint32_t lane;
-    bool operator<(entry const& o) const { return when < o.when || (when == o.when && lane < o.lane); }
+    std::uint32_t channel;
+    bool operator<(entry const& o) const { return when < o.when || (when == o.when && channel < o.channel); }
   };
 
   /// Replays a worker until it waits for a message, has planned enough, or ends.
@@ -211,13 +211,13 @@ class player {
 
   /// Delivers the message that reaches its receiver next.
   void deliver() {
-    std::size_t const from = due_[0].lane / 2;
-    bool const near = due_[0].lane % 2 != 0;
+    std::size_t const from = due_[0].channel / 2;
+    bool const near = due_[0].channel % 2 != 0;
     way_out& out = workers_[from].out[near];
     message const m = out.queue[out.first];
     out.first = (out.first + 1) % planned;
     if (--out.count != 0)
-      replace_first({out.queue[out.first].reaches, due_[0].lane});
+      replace_first({out.queue[out.first].reaches, due_[0].channel});
     else
       remove_first();
 
@@ -261,7 +261,7 @@ class player {
     c.last = place;
   }
 
-  // A heap of lanes, by the time at which their next message reaches its receiver; its first entry is often replaced.
+  // A heap of channels, by the time at which their next message reaches its receiver; its first entry is often replaced.
   void push(entry const& e) {
     std::size_t i = due_.size();
     due_.push_back(e);

@@ -21,33 +21,33 @@ constexpr int kind_of() {
     return static_cast<int>(level_kind::table);
 }
 
-template <class Levels, class Rounding, class Lane, bool Nibbles>
-coding_leaves<Lane> chosen_coding_of() {
-  coding_leaves<Lane> leaf =
-      isa::chosen_lane<Lane>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
+template <class Levels, class Rounding, class Int, bool Nibbles>
+coding_leaves<Int> chosen_coding_of() {
+  coding_leaves<Int> leaf =
+      isa::chosen_integers<Int>().coding[kind_of<Levels>()][Rounding::word_per_coordinate ? 0 : 1];
   // these loops write the bytes of wire::packed; another wire of four bits may have other ones
   if constexpr (!Nibbles)
     for (auto& loop : leaf.nibbles_of_tiles) loop = nullptr;
   return leaf;
 }
-template <class Levels, class Lane>
-level_leaves<Lane> chosen_decoding_of() {
-  return isa::chosen_lane<Lane>().decoding[kind_of<Levels>()];
+template <class Levels, class Int>
+level_leaves<Int> chosen_decoding_of() {
+  return isa::chosen_integers<Int>().decoding[kind_of<Levels>()];
 }
 template <class Wire>
-wire_leaves<typename Wire::lane> chosen_packing_of() {
+wire_leaves<typename Wire::code_type> chosen_packing_of() {
   return isa::chosen().leaves().packed[Wire::static_bits];
 }
-template <class Op, class Lane>
-reduce_leaves<Lane> chosen_adding_of() {
+template <class Op, class Int>
+reduce_leaves<Int> chosen_adding_of() {
   if constexpr (Op::draws)
-    return isa::chosen_lane<Lane>().exponential;
+    return isa::chosen_integers<Int>().exponential;
   else
-    return isa::chosen_lane<Lane>().sum;
+    return isa::chosen_integers<Int>().sum;
 }
-template <class Lane>
-lane_leaves<Lane> chosen_lanes_of() {
-  return isa::chosen_lane<Lane>().any;
+template <class Int>
+integer_leaves<Int> chosen_integers_of() {
+  return isa::chosen_integers<Int>().any;
 }
 
 }  // namespace GLOBALQ_ABI::kernel::host::detail
@@ -84,13 +84,13 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
     return detail::make_coded(std::move(inner), of, facts, r, on);                        \
   }
 
-// Define all leaves; the compositions of some levels; block codes; the codec of a lane.
+// Define all leaves; the compositions of some levels; block codes; the codec of a code type.
 #define GLOBALQ_DEFINE_LEAVES                                                      \
   namespace GLOBALQ_ABI::kernel::host {                                            \
   GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::uniform<>)                 \
   GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::exponential<>)             \
   GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DEFINE_LEAF, levels::detail::level_table)       \
-  GLOBALQ_LEAVES_OF_LANES(GLOBALQ_DEFINE_LEAF)                                     \
+  GLOBALQ_LEAVES_OF_CODE_TYPES(GLOBALQ_DEFINE_LEAF)                                \
   value_leaves const& leaves_of_values() { return isa::chosen().leaves().values; } \
   }
 #define GLOBALQ_DEFINE_COMPOSITIONS(levels)                         \
@@ -101,9 +101,9 @@ GLOBALQ_BUILT_IN_CODES(GLOBALQ_BODY_BY_LEAVES)
   namespace GLOBALQ_ABI {                     \
   GLOBALQ_BUILT_IN_CODES(GLOBALQ_DEFINE_CODE) \
   }
-#define GLOBALQ_DEFINE_LANE(lane)                                                              \
-  namespace GLOBALQ_ABI::detail {                                                              \
-  template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<lane>>, \
-                                                         operator_facts const&, method,        \
-                                                         kernel::host_executor const&);        \
+#define GLOBALQ_DEFINE_CODE_TYPE(code_type)                                                         \
+  namespace GLOBALQ_ABI::detail {                                                                   \
+  template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<code_type>>, \
+                                                         operator_facts const&, method,             \
+                                                         kernel::host_executor const&);             \
   }

@@ -14,18 +14,18 @@
 #include "../wire/integer.hpp"
 #include "../wire/packed.hpp"
 
-// Calls leaf(result, function, template arguments) for all leaves of levels on lanes of a type.
-#define GLOBALQ_LEAVES_OF_LANE(leaf, levels, lane)                                             \
-  leaf(coding_leaves<lane>, coding_of, levels, rounding::stochastic, lane, false)              \
-      leaf(coding_leaves<lane>, coding_of, levels, rounding::detail::shared_draw, lane, false) \
-          leaf(level_leaves<lane>, decoding_of, levels, lane)
+// Calls leaf(result, function, template arguments) for all leaves of levels on codes of a type.
+#define GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, code_type)                                             \
+  leaf(coding_leaves<code_type>, coding_of, levels, rounding::stochastic, code_type, false)              \
+      leaf(coding_leaves<code_type>, coding_of, levels, rounding::detail::shared_draw, code_type, false) \
+          leaf(level_leaves<code_type>, decoding_of, levels, code_type)
 #define GLOBALQ_LEAVES_OF_LEVELS(leaf, levels)                                                              \
   leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::stochastic, std::int8_t, true)              \
       leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::detail::shared_draw, std::int8_t, true) \
-          GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int8_t)                                                 \
-              GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int16_t)                                            \
-                  GLOBALQ_LEAVES_OF_LANE(leaf, levels, std::int32_t)
-#define GLOBALQ_LEAVES_OF_LANES(leaf)                                                         \
+          GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int8_t)                                            \
+              GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int16_t)                                       \
+                  GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int32_t)
+#define GLOBALQ_LEAVES_OF_CODE_TYPES(leaf)                                                    \
   leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<>)                                  \
       leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<1>)                             \
           leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<2>)                         \
@@ -38,9 +38,10 @@
                                       GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int8_t)         \
                                           GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int16_t)    \
                                               GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int32_t)
-#define GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, lane)                \
-  leaf(reduce_leaves<lane>, adding_of, reduce::sum, lane) leaf( \
-      reduce_leaves<lane>, adding_of, reduce::exponential, lane) leaf(lane_leaves<lane>, lanes_of, lane)
+#define GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, code_type)                           \
+  leaf(reduce_leaves<code_type>, adding_of, reduce::sum, code_type)             \
+      leaf(reduce_leaves<code_type>, adding_of, reduce::exponential, code_type) \
+          leaf(integer_leaves<code_type>, integers_of, code_type)
 
 // Calls composition(levels, rounding, wire) for all compositions with these levels.
 #define GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding)                                   \
@@ -69,7 +70,7 @@ namespace GLOBALQ_ABI::kernel::host {
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::uniform<>)
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::exponential<>)
 GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::detail::level_table)
-GLOBALQ_LEAVES_OF_LANES(GLOBALQ_DECLARE_LEAF)
+GLOBALQ_LEAVES_OF_CODE_TYPES(GLOBALQ_DECLARE_LEAF)
 #undef GLOBALQ_DECLARE_LEAF
 }  // namespace GLOBALQ_ABI::kernel::host
 #endif

@@ -128,11 +128,11 @@ struct quantizer {
 
   // a user-defined reduce operator
   static constexpr bool own_reduce = !detail::is_reduce<Reduce>;
-  using lane = typename Wire::lane;
-  static_assert(
-      !own_reduce || AddsLanes<Reduce, lane>,
-      "globalq: this reduce operator does not add codes; give it a static function add(lane, lane, word) for "
-      "lanes of the wire format, or use reduce::automatic; see docs/extending.md");
+  using code_type = typename Wire::code_type;
+  static_assert(!own_reduce || AddsPair<Reduce, code_type>,
+                "globalq: this reduce operator does not add codes; give it a static function add(code, code, "
+                "word) for the "
+                "code type of the wire format, or use reduce::automatic; see docs/extending.md");
   static_assert(!own_reduce || SaysDraws<Reduce>,
                 "globalq: this reduce operator does not declare whether add() uses its random word; give "
                 "it a static constexpr bool draws; see docs/extending.md");

@@ -21,8 +21,8 @@ struct exponential {
   static constexpr char const* name() { return "exponential"; }
   static constexpr bool draws = true;
 
-  template <class Lane>
-  GLOBALQ_FUNCTION static Lane add(Lane a, Lane b, std::uint32_t word) {
+  template <class Int>
+  GLOBALQ_FUNCTION static Int add(Int a, Int b, std::uint32_t word) {
     std::int32_t const ia = a, ib = b;
     std::int32_t const sa = ia >> 31, sb = ib >> 31;
     std::int32_t const ea = (ia ^ sa) - sa, eb = (ib ^ sb) - sb;
@@ -39,7 +39,7 @@ struct exponential {
     std::int32_t const step = opposite | 1;  // equal signs double (code - 1), opposite signs halve (code + 1)
     std::int32_t const moved = e1 - (event && e2 != 0 ? step : 0);
     std::int32_t const e = opposite != 0 && delta == 0 ? 0 : moved;
-    return static_cast<Lane>((e ^ sign) - sign);
+    return static_cast<Int>((e ^ sign) - sign);
   }
 
   /// add() of four one-byte codes, which share a word: code r uses it rotated by 8 r bits.

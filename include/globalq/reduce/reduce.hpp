@@ -18,9 +18,9 @@ struct sum {
   static constexpr char const* name() { return "sum"; }
   static constexpr bool draws = false;
 
-  template <class Lane>
-  GLOBALQ_FUNCTION static Lane add(Lane a, Lane b, std::uint32_t /*word*/) {
-    return static_cast<Lane>(a + b);
+  template <class Int>
+  GLOBALQ_FUNCTION static Int add(Int a, Int b, std::uint32_t /*word*/) {
+    return static_cast<Int>(a + b);
   }
 
   /// add() of four one-byte codes.

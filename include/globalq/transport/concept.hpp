@@ -61,9 +61,9 @@ concept Transport = requires {
 namespace transport {
 
 /// @brief A number type that a transport may be able to add.
-template <class Lane>
-concept SumLane = std::same_as<Lane, std::int8_t> || std::same_as<Lane, std::int16_t> ||
-    std::same_as<Lane, std::int32_t> || std::same_as<Lane, float>;
+template <class Value>
+concept Summand = std::same_as<Value, std::int8_t> || std::same_as<Value, std::int16_t> ||
+    std::same_as<Value, std::int32_t> || std::same_as<Value, float>;
 
 /// @brief Has its own `allgather(mine, all)`: slot r of `all` becomes the bytes of worker r.
 /// @shape mine: n bytes, the same n on every worker; all: size() * n bytes; mine may be slot rank() of all
@@ -73,19 +73,19 @@ concept OwnAllgather = Transport<T> &&
   { t.allgather(mine, all) } -> std::same_as<void>;
 };
 
-/// @brief Has its own `allreduce_sum(lanes)`: every worker's lanes become the sum over all workers.
+/// @brief Has its own `allreduce_sum(values)`: every worker's values become the sum over all workers.
 ///
 /// Sums of integers are exact if they fit (the caller provides headroom). Sums of float have the same bits on every
 /// worker. Only schedule::native requires this member.
-/// @shape lanes: n values, the same n on every worker
-template <class T, class Lane>
-concept OwnAllreduceSum = Transport<T> && SumLane<Lane> && requires(T& t, std::span<Lane> lanes) {
-  { t.allreduce_sum(lanes) } -> std::same_as<void>;
+/// @shape values: n values, the same n on every worker
+template <class T, class Value>
+concept OwnAllreduceSum = Transport<T> && Summand<Value> && requires(T& t, std::span<Value> values) {
+  { t.allreduce_sum(values) } -> std::same_as<void>;
 };
 
-/// @brief Adds every SumLane type.
+/// @brief Adds every Summand type.
 template <class T>
-concept AddsLanes = OwnAllreduceSum<T, std::int8_t> && OwnAllreduceSum<T, std::int16_t> &&
+concept AddsSummands = OwnAllreduceSum<T, std::int8_t> && OwnAllreduceSum<T, std::int16_t> &&
     OwnAllreduceSum<T, std::int32_t> && OwnAllreduceSum<T, float>;
 
 /// @brief Counts the bytes that this worker has sent since its construction.

@@ -78,14 +78,14 @@ class endpoint {
     return true;
   }
 
-  /// @brief Whether the transport adds every SumLane type itself.
+  /// @brief Whether the transport adds every Summand type itself.
   [[nodiscard]] virtual bool adds() const { return false; }
   /// @brief allreduce_sum of OwnAllreduceSum.
-  /// @throws configuration_error if the transport does not add such lanes
-  template <SumLane Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
-    add(lanes);
-    if (size_ > 1) bytes_sent_ += lanes.size_bytes();
+  /// @throws configuration_error if the transport does not add such values
+  template <Summand Value>
+  void allreduce_sum(std::span<Value> values) {
+    add(values);
+    if (size_ > 1) bytes_sent_ += values.size_bytes();
   }
 
   /// @brief chunk_bytes of OwnChunkBytes.
@@ -168,7 +168,7 @@ class endpoint_of final : public Base {
 
   bool adds() const override {
     if constexpr (is_endpoint) return t_.adds();
-    return AddsLanes<T>;
+    return AddsSummands<T>;
   }
   std::size_t chunk_bytes() const override {
     if constexpr (OwnChunkBytes<T>) return t_.chunk_bytes();
@@ -198,10 +198,10 @@ class endpoint_of final : public Base {
     if constexpr (OwnAllgather<T>) t_.allgather(mine, all);
     return OwnAllgather<T>;
   }
-  void add(std::span<std::int8_t> lanes) override { add_lanes(lanes); }
-  void add(std::span<std::int16_t> lanes) override { add_lanes(lanes); }
-  void add(std::span<std::int32_t> lanes) override { add_lanes(lanes); }
-  void add(std::span<float> lanes) override { add_lanes(lanes); }
+  void add(std::span<std::int8_t> values) override { add_values(values); }
+  void add(std::span<std::int16_t> values) override { add_values(values); }
+  void add(std::span<std::int32_t> values) override { add_values(values); }
+  void add(std::span<float> values) override { add_values(values); }
   std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
     return start([&] { return t_.send_async(peer, bytes); });
   }
@@ -230,10 +230,10 @@ class endpoint_of final : public Base {
     free_.push_back(slot);
   }
 
-  template <class Lane>
-  void add_lanes(std::span<Lane> lanes) {
-    if constexpr (OwnAllreduceSum<T, Lane>)
-      t_.allreduce_sum(lanes);
+  template <class Value>
+  void add_values(std::span<Value> values) {
+    if constexpr (OwnAllreduceSum<T, Value>)
+      t_.allreduce_sum(values);
     else
       endpoint::refuse_sum();
   }

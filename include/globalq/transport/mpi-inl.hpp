@@ -23,11 +23,11 @@
 namespace GLOBALQ_ABI::transport {
 namespace detail {
 
-template <class Lane>
+template <class Value>
 MPI_Datatype mpi_type() {
-  if constexpr (std::same_as<Lane, std::int8_t>) return MPI_INT8_T;
-  if constexpr (std::same_as<Lane, std::int16_t>) return MPI_INT16_T;
-  if constexpr (std::same_as<Lane, std::int32_t>) return MPI_INT32_T;
+  if constexpr (std::same_as<Value, std::int8_t>) return MPI_INT8_T;
+  if constexpr (std::same_as<Value, std::int16_t>) return MPI_INT16_T;
+  if constexpr (std::same_as<Value, std::int32_t>) return MPI_INT32_T;
   return MPI_FLOAT;
 }
 
@@ -123,16 +123,16 @@ GLOBALQ_DECL void mpi::allgather(std::span<std::byte const> mine, std::span<std:
   if (staged && !all.empty()) std::memcpy(all.data(), staging_->data(), all.size());
 }
 
-template <SumLane Lane>
-void mpi::allreduce_sum(std::span<Lane> lanes) {
+template <Summand Value>
+void mpi::allreduce_sum(std::span<Value> values) {
   expect_usable("allreduce_sum");
   if (size_ == 1) return;
-  bytes_sent_ += lanes.size_bytes();
-  std::size_t const most = std::max<std::size_t>(1, piece_bytes_ / sizeof(Lane));
-  for (std::size_t at = 0; at < lanes.size(); at += most) {
-    int const count = static_cast<int>(std::min(most, lanes.size() - at));
+  bytes_sent_ += values.size_bytes();
+  std::size_t const most = std::max<std::size_t>(1, piece_bytes_ / sizeof(Value));
+  for (std::size_t at = 0; at < values.size(); at += most) {
+    int const count = static_cast<int>(std::min(most, values.size() - at));
     MPI_Request sum = MPI_REQUEST_NULL;
-    check(MPI_Iallreduce(MPI_IN_PLACE, lanes.data() + at, count, detail::mpi_type<Lane>(), MPI_SUM, comm_,
+    check(MPI_Iallreduce(MPI_IN_PLACE, values.data() + at, count, detail::mpi_type<Value>(), MPI_SUM, comm_,
                          &sum),
           "MPI_Iallreduce");
     finish_collective(sum, "allreduce_sum", "MPI_Test of MPI_Iallreduce");

@@ -191,16 +191,16 @@ class mpi {
   /// @throws configuration_error if `all` has another size; transport_error
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  /// @brief Replaces every worker's lanes by the sum over all workers. All workers call it.
+  /// @brief Replaces every worker's values by the sum over all workers. All workers call it.
   ///
   /// Integer sums are exact if they fit. The MPI library determines the order in which floats are
   /// added.
-  /// @shape       lanes: n values, the same n on every worker
-  /// @throws      transport_error; the lanes are then unspecified, and MPI may still write to them (retain())
+  /// @shape       values: n values, the same n on every worker
+  /// @throws      transport_error; the values are then unspecified, and MPI may still write to them (retain())
   /// @determinism integers: exact. float: the same bits on every worker if the library computes each sum
   ///              once or adds in one order, as the algorithms of Open MPI and MPICH do
-  template <SumLane Lane>
-  void allreduce_sum(std::span<Lane> lanes);
+  template <Summand Value>
+  void allreduce_sum(std::span<Value> values);
 
   /// Throws unless threads other than the one that initialized MPI may move messages (allreduce_mean's start()).
   /// @throws configuration_error

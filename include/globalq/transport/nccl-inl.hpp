@@ -97,15 +97,15 @@ GLOBALQ_DECL void nccl::allgather(std::span<std::byte const> mine, std::span<std
   }));
 }
 
-GLOBALQ_DECL void nccl::sum(void* lanes, std::size_t count, std::size_t bytes, ncclDataType_t type) {
+GLOBALQ_DECL void nccl::sum(void* values, std::size_t count, std::size_t bytes, ncclDataType_t type) {
   expect_usable();
-  expect_device_memory("allreduce_sum", lanes, count);
+  expect_device_memory("allreduce_sum", values, count);
   start_all();
   if (count == 0) return;
   if (size_ > 1) bytes_sent_ += bytes;
   last_ = {"allreduce_sum", "ncclAllReduce"};
   check(communicator_.call(
-      [&] { return ncclAllReduce(lanes, lanes, count, type, ncclSum, communicator_.get(), stream_); }));
+      [&] { return ncclAllReduce(values, values, count, type, ncclSum, communicator_.get(), stream_); }));
 }
 
 GLOBALQ_DECL nccl::no_such_sum nccl::allreduce_sum(std::span<std::int16_t>) {

@@ -175,15 +175,15 @@ class nccl {
   ///         is given while the stream is being captured; transport_error
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  /// @brief Replaces every worker's lanes by the sum over all workers. All workers call it. Enqueued.
+  /// @brief Replaces every worker's values by the sum over all workers. All workers call it. Enqueued.
   ///
   /// Integer sums are exact if they fit. NCCL determines the order in which floats are added.
-  /// @shape       lanes: n values in device memory, the same n on every worker; any n
-  /// @throws      configuration_error if the lanes are not device memory; transport_error
+  /// @shape       values: n values in device memory, the same n on every worker; any n
+  /// @throws      configuration_error if the values are not device memory; transport_error
   /// @determinism integers: exact. float: the same bits on every worker, since NCCL computes each sum in one place
-  template <SumLane Lane>
-  requires(!std::same_as<Lane, std::int16_t>) void allreduce_sum(std::span<Lane> lanes) {
-    sum(lanes.data(), lanes.size(), lanes.size_bytes(), detail::nccl_type<Lane>());
+  template <Summand Value>
+  requires(!std::same_as<Value, std::int16_t>) void allreduce_sum(std::span<Value> values) {
+    sum(values.data(), values.size(), values.size_bytes(), detail::nccl_type<Value>());
   }
 
   /// Result type of allreduce_sum of int16: not void, so that OwnAllreduceSum is not satisfied.
@@ -258,7 +258,7 @@ class nccl {
 
   void allgather_host(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  void sum(void* lanes, std::size_t count, std::size_t bytes, ncclDataType_t type);
+  void sum(void* values, std::size_t count, std::size_t bytes, ncclDataType_t type);
 
   // ---- Memory
 

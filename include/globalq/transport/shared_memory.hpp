@@ -15,7 +15,7 @@ namespace GLOBALQ_ABI::transport {
 /// @brief One process of an MPI communicator whose processes all run on one node.
 ///
 /// transport::mpi with a guarantee: no message between workers uses MPI. MPI only starts the processes
-/// and adds the lanes of allreduce_sum. Use it if you want an error when the workers cannot share memory;
+/// and adds the values of allreduce_sum. Use it if you want an error when the workers cannot share memory;
 /// transport::mpi uses shared memory within nodes by itself.
 ///
 /// @code

@@ -166,17 +166,17 @@ class staged {
     fence();  // the next call reuses the buffer
   }
 
-  /// @brief Replaces every worker's lanes by the sum over all workers, in device memory.
-  template <SumLane Lane>
-  requires OwnAllreduceSum<Host, Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
+  /// @brief Replaces every worker's values by the sum over all workers, in device memory.
+  template <Summand Value>
+  requires OwnAllreduceSum<Host, Value>
+  void allreduce_sum(std::span<Value> values) {
     refuse_capture("allreduce_sum");
-    if (lanes.empty()) return host_.allreduce_sum(lanes);
-    auto const staging = small_.get(lanes.size_bytes());
-    on_.copy_out(staging.data(), lanes.data(), lanes.size_bytes());
+    if (values.empty()) return host_.allreduce_sum(values);
+    auto const staging = small_.get(values.size_bytes());
+    on_.copy_out(staging.data(), values.data(), values.size_bytes());
     fence();
-    host_.allreduce_sum(std::span(reinterpret_cast<Lane*>(staging.data()), lanes.size()));
-    on_.copy_in(lanes.data(), staging.data(), lanes.size_bytes());
+    host_.allreduce_sum(std::span(reinterpret_cast<Value*>(staging.data()), values.size()));
+    on_.copy_in(values.data(), staging.data(), values.size_bytes());
     fence();
   }
 

@@ -157,40 +157,40 @@ GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, 
   });
 }
 
-template <class Lane>
+template <class Value>
 void threads::endpoint::sum_slice(std::size_t first, std::size_t last, shown const& data_of,
-                                  Lane* out) const {
-  constexpr std::size_t tile = 4096 / sizeof(Lane);
-  Lane sums[tile];
+                                  Value* out) const {
+  constexpr std::size_t tile = 4096 / sizeof(Value);
+  Value sums[tile];
   for (std::size_t at = first; at < last; at += tile) {
     std::size_t const count = std::min(tile, last - at);
-    std::memcpy(sums, data_of(0) + at * sizeof(Lane), count * sizeof(Lane));
+    std::memcpy(sums, data_of(0) + at * sizeof(Value), count * sizeof(Value));
     for (int from = 1; from < size(); ++from)
-      detail::add_lanes(sums, reinterpret_cast<Lane const*>(data_of(from)) + at, count);
+      detail::add_values(sums, reinterpret_cast<Value const*>(data_of(from)) + at, count);
     if (out != nullptr) {
       std::copy_n(sums, count, out + at);
       continue;
     }
     for (int to = 0; to < size(); ++to)
-      std::memcpy(data_of(to) + at * sizeof(Lane), sums, count * sizeof(Lane));
+      std::memcpy(data_of(to) + at * sizeof(Value), sums, count * sizeof(Value));
   }
 }
 
-template <SumLane Lane>
-void threads::endpoint::allreduce_sum(std::span<Lane> lanes) {
+template <Summand Value>
+void threads::endpoint::allreduce_sum(std::span<Value> values) {
   if (size() == 1) return;
-  bytes_sent_ += lanes.size_bytes();
-  auto* const bytes = reinterpret_cast<std::byte*>(lanes.data());
-  collective(detail::sum_call<Lane>(), bytes, lanes.size_bytes(), [&](shown const& data_of, bool copies) {
-    // without a second barrier, this worker must add all lanes itself
-    if (copies) return sum_slice(0, lanes.size(), data_of, lanes.data());
-    constexpr std::size_t line = 64 / sizeof(Lane);  // workers do not share cache lines
-    std::size_t const lines = (lanes.size() + line - 1) / line;
+  bytes_sent_ += values.size_bytes();
+  auto* const bytes = reinterpret_cast<std::byte*>(values.data());
+  collective(detail::sum_call<Value>(), bytes, values.size_bytes(), [&](shown const& data_of, bool copies) {
+    // without a second barrier, this worker must add all values itself
+    if (copies) return sum_slice(0, values.size(), data_of, values.data());
+    constexpr std::size_t line = 64 / sizeof(Value);  // workers do not share cache lines
+    std::size_t const lines = (values.size() + line - 1) / line;
     auto const workers = world_.crew.size();
     auto const me = static_cast<std::size_t>(rank());
-    std::size_t const first = std::min(lanes.size(), lines * me / workers * line);
-    std::size_t const last = std::min(lanes.size(), lines * (me + 1) / workers * line);
-    sum_slice<Lane>(first, last, data_of, nullptr);
+    std::size_t const first = std::min(values.size(), lines * me / workers * line);
+    std::size_t const last = std::min(values.size(), lines * (me + 1) / workers * line);
+    sum_slice<Value>(first, last, data_of, nullptr);
   });
 }
 

@@ -147,16 +147,16 @@ class threads::endpoint {
   /// @complexity one barrier of the workers up to 256 bytes, two above; each worker copies n b bytes
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all);
 
-  /// @brief Replaces every worker's lanes by the sum over all workers. All workers call it.
+  /// @brief Replaces every worker's values by the sum over all workers. All workers call it.
   ///
   /// Integer sums are exact if they fit, and wrap otherwise. Floats are added in order of ranks.
-  /// @shape       lanes: n values, the same n on every worker
+  /// @shape       values: n values, the same n on every worker
   /// @throws      transport_error, on every worker if the workers' calls differ
   /// @complexity  one barrier of the workers up to 256 bytes, two above; then each worker adds one n-th of
-  ///              the lanes
+  ///              the values
   /// @determinism the same bits on every worker and in every run
-  template <SumLane Lane>
-  void allreduce_sum(std::span<Lane> lanes);
+  template <Summand Value>
+  void allreduce_sum(std::span<Value> values);
 
  private:
   friend class threads;
@@ -201,10 +201,10 @@ class threads::endpoint {
   /// Throws, on every worker, unless the workers called the same collective with the same size.
   void expect_equal_offers(std::size_t turn);
 
-  /// Adds the lanes [first, last) of all workers in order of ranks, and writes the sums to `out`, or to all workers if
+  /// Adds the values [first, last) of all workers in order of ranks, and writes the sums to `out`, or to all workers if
   /// it is null.
-  template <class Lane>
-  void sum_slice(std::size_t first, std::size_t last, shown const& data_of, Lane* out) const;
+  template <class Value>
+  void sum_slice(std::size_t first, std::size_t last, shown const& data_of, Value* out) const;
 
   detail::world& world_;
   detail::worker& self_;

@@ -4,7 +4,7 @@
 /// @brief wire: the concept of variable-length codes, which encode blocks of codes.
 ///
 /// A block code converts at most block_values codes to bytes and back; coded.hpp builds the body of a frame from
-/// blocks. Codes are lanes as everywhere: signed integers, sign and magnitude of a level, 0 for the level zero.
+/// blocks. Codes are integers as everywhere: signed integers, sign and magnitude of a level, 0 for the level zero.
 
 #include "../core/concepts.hpp"
 
@@ -35,11 +35,12 @@ inline constexpr std::size_t too_long = ~std::size_t{0};
 /// - `decode(table, in, count, max_code, codes)`: returns true for bytes that encode() could not have written for codes
 ///   up to max_code. Reads nothing outside @c in and writes nothing outside codes[0, count), whatever the bytes are.
 template <class C>
-concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<typename C::lane> &&
+concept BlockCode = std::is_trivially_copyable_v<C> && std::signed_integral<typename C::code_type> &&
     std::is_trivially_copyable_v<typename C::table> &&
     requires(C const code, typename C::table const& table, typename C::table& read,
-             std::span<std::uint64_t const> counts, std::span<std::byte const> in, typename C::lane* codes,
-             std::byte* out, std::uint32_t max_code, int count, std::size_t room) {
+             std::span<std::uint64_t const> counts, std::span<std::byte const> in,
+             typename C::code_type* codes, std::byte* out, std::uint32_t max_code, int count,
+             std::size_t room) {
   { C::name() } -> std::convertible_to<char const*>;
   { C::identifier() } -> std::same_as<std::uint8_t>;
   { C::largest_code() } -> std::same_as<std::uint32_t>;

@@ -20,43 +20,42 @@ namespace detail {
 
 /// wire::int16 without alignment, because blocks begin at any byte.
 struct unaligned_int16 {
-  using lane = std::int16_t;
+  using code_type = std::int16_t;
   GLOBALQ_FUNCTION static std::uint64_t bytes(std::uint64_t n) { return 2 * n; }
-  static void pack(std::int16_t const* lanes, int count, std::byte* out, bool) {
-    std::memcpy(out, lanes, 2 * static_cast<std::size_t>(count));
+  static void pack(std::int16_t const* codes, int count, std::byte* out, bool) {
+    std::memcpy(out, codes, 2 * static_cast<std::size_t>(count));
   }
-  static bool unpack(std::byte const* in, int count, std::int16_t* lanes, bool) {
-    std::memcpy(lanes, in, 2 * static_cast<std::size_t>(count));
+  static bool unpack(std::byte const* in, int count, std::int16_t* codes, bool) {
+    std::memcpy(codes, in, 2 * static_cast<std::size_t>(count));
     return false;
   }
 };
 
 /// The fixed-width format that a block falls back to: wire::packed with the fewest bits, or wire::int16.
-template <class Lane>
-using fixed_width = std::conditional_t<sizeof(Lane) == 1, packed<>, unaligned_int16>;
-template <class Lane>
-fixed_width<Lane> make_fixed_width(std::uint32_t max_code, bool zero_free) {
-  if constexpr (sizeof(Lane) == 1)
+template <class Int>
+using fixed_width = std::conditional_t<sizeof(Int) == 1, packed<>, unaligned_int16>;
+template <class Int>
+fixed_width<Int> make_fixed_width(std::uint32_t max_code, bool zero_free) {
+  if constexpr (sizeof(Int) == 1)
     return packed<>(1 + static_cast<std::uint32_t>(bit_width(max_code - (zero_free ? 1 : 0))));
   else
     return {};
 }
 
 /// Packs and unpacks blocks in fixed width.
-template <class Lane>
+template <class Int>
 struct in_fixed_width {
-  fixed_width<Lane> form;
+  fixed_width<Int> form;
 
-  in_fixed_width(std::uint32_t max_code, bool zero_free)
-      : form(make_fixed_width<Lane>(max_code, zero_free)) {}
+  in_fixed_width(std::uint32_t max_code, bool zero_free) : form(make_fixed_width<Int>(max_code, zero_free)) {}
   std::uint64_t bytes(std::uint64_t n) const { return form.bytes(n); }
-  void pack(Lane const* codes, int count, std::byte* out, bool zero_free) const {
+  void pack(Int const* codes, int count, std::byte* out, bool zero_free) const {
     form.pack(codes, count, out, zero_free);
   }
-  bool unpack(std::byte const* in, int count, Lane* codes, bool zero_free) const {
+  bool unpack(std::byte const* in, int count, Int* codes, bool zero_free) const {
     return form.unpack(in, count, codes, zero_free);
   }
-  static bool in_range(Lane const* codes, int count, std::uint32_t max_code, bool zero_free) {
+  static bool in_range(Int const* codes, int count, std::uint32_t max_code, bool zero_free) {
     return !beyond(codes, count, max_code) && !(zero_free && zeros(codes, count) != 0);
   }
 };
@@ -77,10 +76,10 @@ struct in_fixed_width {
 /// @tparam Code   a BlockCode
 /// @tparam Fixed  packs and unpacks blocks in fixed width
 /// @determinism the bytes depend only on the codes
-template <BlockCode Code, class Fixed = detail::in_fixed_width<typename Code::lane>>
+template <BlockCode Code, class Fixed = detail::in_fixed_width<typename Code::code_type>>
 class coded {
  public:
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
 
   /// @param max_code   the largest magnitude that occurs
   /// @param zero_free  0 does not occur, because zero is not a level
@@ -101,7 +100,8 @@ class coded {
   /// @complexity   O(count); no memory is allocated after the first call of a length
   /// @throws configuration_error when @p out is too short
   template <class Executor>
-  std::size_t encode(Executor const& on, lane const* codes, std::uint64_t count, std::span<std::byte> out) {
+  std::size_t encode(Executor const& on, code_type const* codes, std::uint64_t count,
+                     std::span<std::byte> out) {
     if (out.size() < capacity(count))
       globalq::detail::fail<configuration_error>({"globalq: wire::coded: the output has ", out.size(),
                                                   " bytes and needs ", capacity(count),
@@ -121,7 +121,7 @@ class coded {
       std::uint64_t const some = std::min(blocks - first, together);
       on.items(some, [&](std::uint64_t i) {
         int const n = values_of(first + i, count);
-        lane const* const from = codes + (first + i) * block_values;
+        code_type const* const from = codes + (first + i) * block_values;
         std::byte* const to = scratch.data() + i * stride();
         std::size_t const room = dense_.bytes(static_cast<std::uint64_t>(n)) - 1;
         std::size_t const size = code_.encode(table_, from, n, to, room);
@@ -148,7 +148,7 @@ class coded {
   /// @returns      true for bytes that encode() could not have written. Accesses nothing outside @p in and @p codes.
   /// @complexity   O(count); no memory is allocated after the first call of a length
   template <class Executor>
-  bool decode(Executor const& on, std::span<std::byte const> in, std::uint64_t count, lane* codes) {
+  bool decode(Executor const& on, std::span<std::byte const> in, std::uint64_t count, code_type* codes) {
     if (count == 0) return !in.empty();
     if (in.size() < head_bytes(count) || in.size() > capacity(count)) return true;
     if (code_.read_table(in.data(), max_code_, table_)) return true;
@@ -167,7 +167,7 @@ class coded {
     std::atomic<bool> bad{false};
     on.items(blocks, [&](std::uint64_t b) {
       int const n = values_of(b, count);
-      lane* const to = codes + b * block_values;
+      code_type* const to = codes + b * block_values;
       std::span<std::byte const> const from = in.subspan(places_[b].at, bytes_of(places_[b], b, count));
       bool const wrong = places_[b].code_bytes == 0
                              ? unpack(from.data(), n, to)
@@ -195,8 +195,8 @@ class coded {
   static std::uint32_t checked(std::uint32_t max_code) {
     if (max_code == 0 || max_code > Code::largest_code())
       globalq::detail::fail<configuration_error>({"globalq: wire::coded: the largest code is ", max_code,
-                                                  "; use 1 to ", Code::largest_code(), " with lanes of ",
-                                                  8 * sizeof(lane), " bits"});
+                                                  "; use 1 to ", Code::largest_code(), " with codes of ",
+                                                  8 * sizeof(code_type), " bits"});
     return max_code;
   }
 
@@ -218,7 +218,7 @@ class coded {
   }
 
   template <class Executor>
-  void make_table(Executor const& on, lane const* codes, std::uint64_t count) {
+  void make_table(Executor const& on, code_type const* codes, std::uint64_t count) {
     if constexpr (std::is_empty_v<typename Code::table>) {
       table_ = code_.make_table({}, max_code_);
     } else {
@@ -237,11 +237,11 @@ class coded {
   }
 
   /// Uses four counters for each code, so that consecutive equal codes do not wait for each other's sums.
-  void count_block(lane const* codes, int n, std::uint64_t* counts) const {
+  void count_block(code_type const* codes, int n, std::uint64_t* counts) const {
     constexpr std::size_t range = std::size_t{2} * (Code::largest_code() + 1);
     std::uint16_t four[4][range];
     for (auto& one : four) std::fill_n(one, range, std::uint16_t{0});
-    auto const of = [](lane c) {
+    auto const of = [](code_type c) {
       return static_cast<std::uint32_t>(static_cast<std::int32_t>(c)) & (range - 1);
     };
     int i = 0;
@@ -255,7 +255,7 @@ class coded {
     }
   }
 
-  bool unpack(std::byte const* in, int n, lane* codes) const {
+  bool unpack(std::byte const* in, int n, code_type* codes) const {
     if (dense_.unpack(in, n, codes, zero_free_)) return true;
     return !dense_.in_range(codes, n, max_code_, zero_free_);
   }

@@ -21,18 +21,18 @@ namespace GLOBALQ_ABI::wire {
 /// | --- | --- |
 /// | 0 | form: 0 dense, 1 sparse, 2 sparse in one stream (<= one_stream_up_to non-zeros of >= streams_from codes) |
 /// | 1.. | streams as in detail/streams.hpp; form 2 has one |
-/// @tparam Lane  std::int8_t or std::int16_t
+/// @tparam Int  std::int8_t or std::int16_t
 /// @source Alistarh et al. 2017, section 3.1; docs/theory.md has the bounds on the length
-template <class Lane = std::int8_t>
+template <class Int = std::int8_t>
 class elias {
  public:
-  using lane = Lane;
+  using code_type = Int;
   struct table {};
 
   static constexpr char const* name() { return "elias"; }
-  static constexpr std::uint64_t parameters() { return sizeof(Lane); }
-  static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 64 : 65; }
-  static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 32767; }
+  static constexpr std::uint64_t parameters() { return sizeof(Int); }
+  static constexpr std::uint8_t identifier() { return sizeof(Int) == 1 ? 64 : 65; }
+  static constexpr std::uint32_t largest_code() { return sizeof(Int) == 1 ? 127 : 32767; }
   /// The most non-zeros of a block that are written in one stream.
   static constexpr int one_stream_up_to = 256;
 
@@ -41,7 +41,8 @@ class elias {
   void write_table(table const&, std::uint32_t, std::byte*) const {}
   bool read_table(std::byte const*, std::uint32_t, table&) const { return false; }
 
-  std::size_t encode(table const&, lane const* codes, int count, std::byte* out, std::size_t room) const {
+  std::size_t encode(table const&, code_type const* codes, int count, std::byte* out,
+                     std::size_t room) const {
     detail::block_buffer block;
     lengths const l = measure(codes, count);
     std::byte* end = block.bytes + l.sparse;
@@ -51,11 +52,11 @@ class elias {
   }
 
   bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
-              lane* codes) const {
+              code_type* codes) const {
     return decode(t, in.data(), in.size(), count, max_code, codes);
   }
   bool decode(table const&, std::byte const* in, std::size_t size, int count, std::uint32_t max_code,
-              lane* codes) const {
+              code_type* codes) const {
     if (size == 0) return true;
     std::byte const form = in[0];
     bool bad = true;
@@ -70,7 +71,7 @@ class elias {
 
  private:
   static constexpr std::byte dense{0}, sparse{1}, sparse_one_stream{2};
-  static constexpr int longest_word = sizeof(Lane) == 1 ? 15 : 24;  // of a code in dense form
+  static constexpr int longest_word = sizeof(Int) == 1 ? 15 : 24;  // of a code in dense form
 
   /// Codewords of small codes and gaps; the others are computed.
   static constexpr int near_codes = 128, near_gaps = 256;
@@ -128,13 +129,13 @@ class elias {
     return t;
   }
 
-  GLOBALQ_ALWAYS_INLINE static detail::codeword dense_word(lane code) {
-    if constexpr (sizeof(Lane) > 1)
+  GLOBALQ_ALWAYS_INLINE static detail::codeword dense_word(code_type code) {
+    if constexpr (sizeof(Int) > 1)
       if (code < -near_codes || code >= near_codes) return make_dense_word(code);
     return words().dense[static_cast<std::size_t>(code & (2 * near_codes - 1))];
   }
-  GLOBALQ_ALWAYS_INLINE static detail::codeword signed_level(lane code) {
-    if constexpr (sizeof(Lane) > 1)
+  GLOBALQ_ALWAYS_INLINE static detail::codeword signed_level(code_type code) {
+    if constexpr (sizeof(Int) > 1)
       if (code < -near_codes || code >= near_codes) return make_signed_level(code);
     return words().signed_level[static_cast<std::size_t>(code & (2 * near_codes - 1))];
   }
@@ -144,12 +145,12 @@ class elias {
   }
 
   /// Reads a codeword of the dense form that is not in the table.
-  static int read_dense(std::uint64_t word, lane& code) {
+  static int read_dense(std::uint64_t word, code_type& code) {
     detail::omega_value const v = detail::read_omega(word);
     if (v.length == 0 || v.value < 2 || v.value > largest_code() + 1) return 0;
     bool const negative = (word << v.length) >> 63 != 0;
     std::int32_t const level = static_cast<std::int32_t>(v.value) - 1;
-    code = static_cast<lane>(negative ? -level : level);
+    code = static_cast<code_type>(negative ? -level : level);
     return v.length + 1;
   }
 
@@ -157,7 +158,7 @@ class elias {
   struct lengths {
     std::size_t dense, sparse;
   };
-  static lengths measure(lane const* codes, int count) {
+  static lengths measure(code_type const* codes, int count) {
     int const streams = detail::streams_of(count), part = detail::part_values(count, streams);
     lengths bytes{1 + (streams == 1 ? 0 : detail::directory_bytes), 0};
     for (int j = 0; j < streams; ++j) {
@@ -171,8 +172,8 @@ class elias {
   }
   /// The length of a codeword is a step function of its code; this sums the steps over all codes. In the sparse form,
   /// gaps count as if they were 1.
-  GLOBALQ_LOOP static lengths measure_stream(lane const* codes, int count) {
-    using word = std::make_unsigned_t<Lane>;
+  GLOBALQ_LOOP static lengths measure_stream(code_type const* codes, int count) {
+    using word = std::make_unsigned_t<Int>;
     lengths bits{0, 0};
     for (int first = 0; first < count; first += 256) {
       std::uint32_t dense_sum = 0, sparse_sum = 0;
@@ -184,7 +185,7 @@ class elias {
                                    (m >= 63) + (m >= 127));
         auto s = static_cast<word>(3 * (m >= 1) + 2 * (m >= 2) + 3 * (m >= 4) + (m >= 8) + 4 * (m >= 16) +
                                    (m >= 32) + (m >= 64));
-        if constexpr (sizeof(Lane) > 1) {
+        if constexpr (sizeof(Int) > 1) {
           d = static_cast<word>(d + 2 * (m >= 255) + (m >= 511) + (m >= 1023) + (m >= 2047) + (m >= 4095) +
                                 (m >= 8191) + (m >= 16383) + (m >= 32767));
           s = static_cast<word>(s + (m >= 128) + 2 * (m >= 256) + (m >= 512) + (m >= 1024) + (m >= 2048) +
@@ -200,13 +201,13 @@ class elias {
   }
 
   /// Writes form and streams of the dense form. Not inlined, because the loop of the sparse form needs all registers.
-  [[gnu::noinline]] static std::byte* encode_dense(lane const* codes, int count, std::byte* out) {
+  [[gnu::noinline]] static std::byte* encode_dense(code_type const* codes, int count, std::byte* out) {
     out[0] = dense;
     return detail::write_prefix_code<longest_word>(codes, count, out + 1,
-                                                   [](lane code) { return dense_word(code); });
+                                                   [](code_type code) { return dense_word(code); });
   }
   /// The same for the sparse form.
-  static std::byte* encode_sparse(lane const* codes, int count, std::byte* out) {
+  static std::byte* encode_sparse(code_type const* codes, int count, std::byte* out) {
     std::uint16_t at[block_values + detail::compact_slack];
     int const non_zeros = detail::compaction::positions(codes, count, at);
     bool const one = count >= detail::streams_from && non_zeros <= one_stream_up_to;
@@ -247,7 +248,7 @@ class elias {
   /// One stream of the sparse form.
   struct gap_reader {
     detail::bit_reader bits;
-    lane* codes;
+    code_type* codes;
     int at, end;
 
     /// Reads the next non-zero. @returns false at the end of the stream; at == end then, unless the bits are bad
@@ -270,7 +271,7 @@ class elias {
         return false;
       }
       at = to;
-      codes[at] = static_cast<lane>(code);
+      codes[at] = static_cast<code_type>(code);
       bits.take(static_cast<std::uint32_t>(length));
       if (e == 0) [[unlikely]]
         bits.refill();
@@ -278,7 +279,7 @@ class elias {
     }
   };
 
-  static bool decode_sparse(std::byte const* in, std::size_t size, int count, int streams, lane* codes) {
+  static bool decode_sparse(std::byte const* in, std::size_t size, int count, int streams, code_type* codes) {
     constexpr int each = 56 / detail::table_bits;
     detail::stream_reader block;
     if (block.open(in, size, streams)) return true;

@@ -20,22 +20,22 @@ namespace GLOBALQ_ABI::wire {
 /// special case, so the optimal code is never longer; decoding is one table look-up either way.
 /// Codewords have at most 12 bits, and package-merge gives the best such code. Its length is at most
 /// H + 1 + log2(1 / (1 - m / 4096)) bits per value, for entropy H of the signed codes and m codes that occur; for int8
-/// lanes at most H(level) + 1.1 and one bit per non-zero. Without the limit of 12 bits the bound is H + 1. If no code
+/// codes at most H(level) + 1.1 and one bit per non-zero. Without the limit of 12 bits the bound is H + 1. If no code
 /// is rarer than 1 in 610, the limit changes nothing.
-/// @tparam Lane  std::int8_t: codes up to 127; std::int16_t: up to 511
+/// @tparam Int  std::int8_t: codes up to 127; std::int16_t: up to 511
 /// @shape a block: streams as in detail/streams.hpp; a table: 4 bits per code from -max_code on, its codeword's length
 ///    or 0
 /// @source Faghri et al. 2020, appendix D; Larmore and Hirschberg 1990 (package-merge)
-template <class Lane = std::int8_t>
+template <class Int = std::int8_t>
 class huffman {
  public:
-  using lane = Lane;
+  using code_type = Int;
   static constexpr int longest_word = detail::table_bits;
 
   static constexpr char const* name() { return "huffman"; }
-  static constexpr std::uint64_t parameters() { return sizeof(Lane); }
-  static constexpr std::uint8_t identifier() { return sizeof(Lane) == 1 ? 66 : 67; }
-  static constexpr std::uint32_t largest_code() { return sizeof(Lane) == 1 ? 127 : 511; }
+  static constexpr std::uint64_t parameters() { return sizeof(Int); }
+  static constexpr std::uint8_t identifier() { return sizeof(Int) == 1 ? 66 : 67; }
+  static constexpr std::uint32_t largest_code() { return sizeof(Int) == 1 ? 127 : 511; }
 
   /// The codewords of all codes, and the decoding table by leading bits.
   struct table {
@@ -53,7 +53,7 @@ class huffman {
   table make_table(std::span<std::uint64_t const> counts, std::uint32_t max_code) const {
     if (max_code == 0 || max_code > largest_code())
       throw configuration_error("globalq: wire::huffman: the largest code is " + std::to_string(max_code) +
-                                "; with this lane use 1 to " + std::to_string(largest_code()) +
+                                "; with this code type use 1 to " + std::to_string(largest_code()) +
                                 ", or wire::elias");
     std::size_t const symbols = 2 * max_code + 1;
     if (counts.size() != symbols)
@@ -97,26 +97,28 @@ class huffman {
     return false;
   }
 
-  std::size_t encode(table const& t, lane const* codes, int count, std::byte* out, std::size_t room) const {
+  std::size_t encode(table const& t, code_type const* codes, int count, std::byte* out,
+                     std::size_t room) const {
     detail::block_buffer block;
     detail::codeword flags = 0;
-    std::byte* const end = detail::write_prefix_code<longest_word>(codes, count, block.bytes, [&](lane c) {
-      detail::codeword const w = t.words[index(c)];
-      flags |= w;
-      return w;
-    });
+    std::byte* const end =
+        detail::write_prefix_code<longest_word>(codes, count, block.bytes, [&](code_type c) {
+          detail::codeword const w = t.words[index(c)];
+          flags |= w;
+          return w;
+        });
     if ((flags & absent) != 0) return too_long;
     return detail::deliver(block.bytes, end, out, room);
   }
 
   bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
-              lane* codes) const {
+              code_type* codes) const {
     return decode(t, in.data(), in.size(), count, max_code, codes);
   }
   bool decode(table const& t, std::byte const* in, std::size_t size, int count, std::uint32_t /*max_code*/,
-              lane* codes) const {
+              code_type* codes) const {
     return detail::read_prefix_code<false>(t.entries, in, size, count, codes,
-                                           [](std::uint64_t, lane&) { return 0; });
+                                           [](std::uint64_t, code_type&) { return 0; });
   }
 
  private:

@@ -13,7 +13,7 @@ namespace GLOBALQ_ABI::wire {
 /// @shape n codes: n * sizeof(Int) bytes
 template <class Int>
 struct integer {
-  using lane = Int;
+  using code_type = Int;
   static constexpr bool is_integer = true;
   static constexpr bool without_gaps = true;
   static constexpr int quad_bytes = 4 * static_cast<int>(sizeof(Int));  ///< of four codes
@@ -31,14 +31,14 @@ struct integer {
   }
   static constexpr int bits() { return 8 * static_cast<int>(sizeof(Int)); }
 
-  GLOBALQ_FUNCTION static void pack(Int const* lanes, int count, std::byte* out, bool /*zero_free*/) {
-    Int const* __restrict source = lanes;
+  GLOBALQ_FUNCTION static void pack(Int const* codes, int count, std::byte* out, bool /*zero_free*/) {
+    Int const* __restrict source = codes;
     Int* __restrict target = reinterpret_cast<Int*>(out);
     for (int i = 0; i < count; ++i) target[i] = source[i];
   }
-  GLOBALQ_FUNCTION static bool unpack(std::byte const* in, int count, Int* lanes, bool /*zero_free*/) {
+  GLOBALQ_FUNCTION static bool unpack(std::byte const* in, int count, Int* codes, bool /*zero_free*/) {
     Int const* __restrict source = reinterpret_cast<Int const*>(in);
-    Int* __restrict target = lanes;
+    Int* __restrict target = codes;
     for (int i = 0; i < count; ++i) target[i] = source[i];
     return false;
   }

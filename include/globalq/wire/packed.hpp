@@ -41,13 +41,13 @@ struct packed_loops {
   }
 
   /// packed<>::pack() and unpack() of 1 to 8 bits.
-  static void pack(int bits, std::int8_t const* lanes, int count, std::byte* out, bool zero_free) {
-    with_bits(bits, [&](auto b) { pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
+  static void pack(int bits, std::int8_t const* codes, int count, std::byte* out, bool zero_free) {
+    with_bits(bits, [&](auto b) { pack_as<decltype(b)::value>(codes, count, out, zero_free ? 1 : 0); });
   }
-  static bool unpack(int bits, std::byte const* in, int count, std::int8_t* lanes, bool zero_free) {
+  static bool unpack(int bits, std::byte const* in, int count, std::int8_t* codes, bool zero_free) {
     bool bad = false;
     with_bits(bits,
-              [&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+              [&](auto b) { bad = unpack_as<decltype(b)::value>(in, count, codes, zero_free ? 1 : 0); });
     return bad;
   }
 
@@ -170,8 +170,8 @@ struct packed_loops {
   }
 
   template <int Bits>
-  GLOBALQ_LOOP static void pack_as(std::int8_t const* lanes, int count, std::byte* out, int origin) {
-    std::int8_t const* __restrict in = lanes;
+  GLOBALQ_LOOP static void pack_as(std::int8_t const* codes, int count, std::byte* out, int origin) {
+    std::int8_t const* __restrict in = codes;
     std::uint8_t* __restrict bytes = reinterpret_cast<std::uint8_t*>(out);
     if constexpr (8 % Bits == 0) {  // whole codes in a byte: vectorizes
       constexpr int each = 8 / Bits;
@@ -200,9 +200,9 @@ struct packed_loops {
   }
 
   template <int Bits>
-  GLOBALQ_LOOP static bool unpack_as(std::byte const* in, int count, std::int8_t* lanes, int origin) {
+  GLOBALQ_LOOP static bool unpack_as(std::byte const* in, int count, std::int8_t* codes, int origin) {
     std::uint8_t const* __restrict bytes = reinterpret_cast<std::uint8_t const*>(in);
-    std::int8_t* __restrict out = lanes;
+    std::int8_t* __restrict out = codes;
     constexpr std::uint32_t mask = (1U << Bits) - 1;
     if constexpr (8 % Bits == 0) {
       constexpr int each = 8 / Bits;
@@ -272,7 +272,7 @@ class packed {
   using loops = detail::packed_loops;
 
  public:
-  using lane = std::int8_t;
+  using code_type = std::int8_t;
   static constexpr bool is_integer = false;
   static constexpr bool without_gaps = true;
   static constexpr bool may_be_nibbles = B == 4 || B == dynamic;
@@ -305,15 +305,15 @@ class packed {
   constexpr std::uint8_t identifier() const { return static_cast<std::uint8_t>(16 + bits()); }
 
   /// @pre out has room for bytes(count)
-  GLOBALQ_FUNCTION void pack(std::int8_t const* lanes, int count, std::byte* out, bool zero_free) const {
-    with_bits([&](auto b) { loops::pack_as<decltype(b)::value>(lanes, count, out, zero_free ? 1 : 0); });
+  GLOBALQ_FUNCTION void pack(std::int8_t const* codes, int count, std::byte* out, bool zero_free) const {
+    with_bits([&](auto b) { loops::pack_as<decltype(b)::value>(codes, count, out, zero_free ? 1 : 0); });
   }
 
   /// @returns true when a byte could not have come from pack()
-  GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* lanes, bool zero_free) const {
+  GLOBALQ_FUNCTION bool unpack(std::byte const* in, int count, std::int8_t* codes, bool zero_free) const {
     bool bad = false;
     with_bits(
-        [&](auto b) { bad = loops::unpack_as<decltype(b)::value>(in, count, lanes, zero_free ? 1 : 0); });
+        [&](auto b) { bad = loops::unpack_as<decltype(b)::value>(in, count, codes, zero_free ? 1 : 0); });
     return bad;
   }
 

@@ -13,7 +13,7 @@
 #include "../concept.hpp"
 #include "blocks.hpp"
 #include "chosen.hpp"
-#include "lanes.hpp"
+#include "sums_codec.hpp"
 
 #include <memory>
 #include <string>
@@ -139,15 +139,15 @@ class caller {
     globalq::detail::run_metered(meter_, schedule, workers, frames_of, cut, memory_->frames);
   }
   /// @brief Replaces every worker's numbers by their sum over all workers; the same bits everywhere.
-  template <class Lane, Transport T, class Schedule>
-  void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Lane> values) {
+  template <class Value, Transport T, class Schedule>
+  void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Value> values) {
     if (values.empty() || workers.size() == 1) return;
-    lanes_codec<Lane> numbers(on, values);
+    sums_codec<Value> numbers(on, values);
     std::uint64_t const chunk = settings_.chunk_values;
     exchange(workers, schedule, numbers,
              globalq::partition(
                  values.size(), schedule.parts(workers.size()), random::tile_values,
-                 chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Lane), 1)));
+                 chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Value), 1)));
   }
   /// @brief Collects every worker's numbers, in order of ranks.
   template <class Number, Transport T>

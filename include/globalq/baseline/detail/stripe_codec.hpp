@@ -5,7 +5,7 @@
 
 #include "bit_buckets.hpp"
 #include "blocks.hpp"
-#include "lanes.hpp"
+#include "sums_codec.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -63,7 +63,7 @@ class stripe_codec final : public codec {
       std::fill_n(sums, b.count, 0.0F);
       for (std::uint64_t const* words : from_) add_bucket(words + word, b.count, sums);
       scale_sums(sums, b.count, factor_);
-      if (before_ != nullptr) add_lanes(sums, reinterpret_cast<std::byte const*>(before_ + value), b.count);
+      if (before_ != nullptr) add_values(sums, reinterpret_cast<std::byte const*>(before_ + value), b.count);
       if (largest_bits(sums, b.count) >= float_infinity) {
         std::fill_n(to + word, 1 + divide_up<std::uint64_t>(b.count, 64), std::uint64_t{0});
         to[word] = beyond_range;

@@ -199,7 +199,7 @@ class host_call {
       own.workers = 1;
       own.weight = 1;
       auto const begin = [&](std::span<vector_group::member const> alone) -> globalq::codec& {
-        return group_.begin(t.ops, own, alone, places_, bucket_scales_, plain_);
+        return group_.begin(t.ops, own, alone, places_, scales_, plain_);
       };
       auto const compare = [this](const_vector x, mutable_vector rounded, std::uint64_t count) {
         add_errors(on_, x, rounded, count, meter_.report());
@@ -207,7 +207,7 @@ class host_call {
       rounding_.measure(cut, t.schedule.parts(workers_.size()), brought, c.rank, inside, t.ops.single_vector,
                         begin, compare);
     }
-    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, bucket_scales_, plain_);
+    globalq::codec& frames = group_.begin(t.ops, c, inside, places_, scales_, plain_);
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
@@ -251,8 +251,7 @@ class host_call {
   }
 
   /// The scale of a bucket from this worker's statistics, in units of 2^wide.
-  static double measured_scale(operator_facts const& op, norm::statistic const& s, dtype type,
-                               decision const& d) {
+  static double own_scale(operator_facts const& op, norm::statistic const& s, dtype type, decision const& d) {
     return op.fixed_scale > 0 ? rounded(op.fixed_scale * power_of_two(-d.wide))
                               : norm::local_scale(s, op.q, type, d.wide);
   }
@@ -282,11 +281,11 @@ class host_call {
         .subspan(places_.first_bucket(k), buckets_of(t.ops.facts(k), t.members[k].length));
   }
 
-  /// Fills bucket_scales_ with the scales of all buckets, in units of 2^wide.
+  /// Fills scales_ with the scales of all buckets, in units of 2^wide.
   /// @param members  with the vectors to encode
   void scale(call_task const& t, std::span<vector_group::member const> members, segment brought,
              decision const& d) {
-    if (bucket_scales_.size() < places_.buckets()) bucket_scales_.resize(places_.buckets());
+    if (scales_.size() < places_.buckets()) scales_.resize(places_.buckets());
     // reserve for scale_plain() too, which only large values need, perhaps in a later call
     shared_.clear(members.size(),
                   t.ops.single_vector ? 0 : std::max<std::uint64_t>(places_.buckets(), members.size()));
@@ -296,23 +295,21 @@ class host_call {
     for (std::size_t k = 0; k < members.size(); ++k) {
       operator_facts const& op = t.ops.facts(k);
       std::span<norm::statistic const> const mine = statistics_of(t, k);
-      std::span<double> const bucket_scales =
-          std::span(bucket_scales_).subspan(places_.first_bucket(k), mine.size());
+      std::span<double> const scales = std::span(scales_).subspan(places_.first_bucket(k), mine.size());
       if (op.plain || mine.empty()) continue;
       if (t.opening_has_norm(op)) {
-        bucket_scales[0] = d.scale;
+        scales[0] = d.scale;
         continue;
       }
       if (op.own_norm != nullptr) {
         segment const measured = encodes(t.schedule) ? t.of(k, brought) : segment{};
         auto const timed = meter_.enter(phase::norm);
-        own_scales_->add(on_, op, members[k].x, measured, bucket_scales,
+        own_scales_->add(on_, op, members[k].x, measured, scales,
                          op.local ? members[k].x.type : members[k].y.type, d.wide);
         continue;
       }
-      for (std::size_t b = 0; b < mine.size(); ++b)
-        bucket_scales[b] = measured_scale(op, mine[b], members[k].x.type, d);
-      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, bucket_scales);
+      for (std::size_t b = 0; b < mine.size(); ++b) scales[b] = own_scale(op, mine[b], members[k].x.type, d);
+      if (!op.local && op.fixed_scale == 0) shared_.add(op.p, members[k].y.type, scales);
     }
     exchange_norms();
     if (!own_scales_ || own_scales_->empty()) return;
@@ -390,7 +387,7 @@ class host_call {
   entered_vectors entered_;
   std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode
   std::vector<norm::statistic> statistics_, parts_;
-  std::vector<double> bucket_scales_, tops_;
+  std::vector<double> scales_, tops_;
   shared_norms shared_;
   std::unique_ptr<own_scales> own_scales_;  ///< null: no norm is a user's type
   std::vector<plain_scale> plain_;

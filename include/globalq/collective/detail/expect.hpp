@@ -75,7 +75,7 @@ struct expect_parts {
       "globalq: schedule::native adds integers inside the transport, and only codes of evenly spaced "
       "levels are integers to add. Use levels::uniform, or schedule::ring, tree, sra or allgather; "
       "see docs/composing.md");
-  static_assert(!native || transport::AddsLanes<workers>,
+  static_assert(!native || transport::AddsSummands<workers>,
                 "globalq: schedule::native needs a transport that adds integers itself (allreduce_sum). Use "
                 "schedule::ring, tree, sra or allgather with this transport");
 };

@@ -17,8 +17,8 @@ struct block_summary {
 };
 
 /// @param masks  receives one mask per part, unless null
-template <class Lane, class Team>
-GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Lane const* codes, int count,
+template <class Int, class Team>
+GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Int const* codes, int count,
                                                std::uint32_t* masks) {
   int const parts = divide_up(count, part_codes);
   block_summary s;
@@ -39,13 +39,13 @@ GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Lane const* cod
 }
 
 /// Computes the index of a body from codes.
-template <class Lane>
+template <class Int>
 struct measure_blocks {
   static constexpr int team_threads = sparse_threads;
   static constexpr std::size_t scratch_bytes = 16;
 
-  sparse_layout<Lane> of;
-  Lane const* codes;
+  sparse_layout<Int> of;
+  Int const* codes;
   std::uint16_t* index;
 
   template <class Team>
@@ -54,25 +54,25 @@ struct measure_blocks {
     block_summary const s =
         summarize_block(team, codes + b * block_values, count, static_cast<std::uint32_t*>(nullptr));
     if (team.team_rank() != 0) return;
-    int const bytes = sparse_form::block_bytes(s.n, sparse_form::width<Lane>(s.asked), count);
+    int const bytes = sparse_form::block_bytes(s.n, sparse_form::width<Int>(s.asked), count);
     index[b] = static_cast<std::uint16_t>(bytes < of.dense_bytes(count) ? bytes : 0);
   }
 };
 
 /// Writes the blocks of a body from codes and the index.
-template <class Lane>
+template <class Int>
 struct compact_blocks {
   static constexpr int team_threads = sparse_threads;
   struct workspace {
-    std::byte stage[sizeof(Lane) * block_values + 16];
-    Lane lanes[block_values];  ///< the non-zeros
+    std::byte stage[sizeof(Int) * block_values + 16];
+    Int non_zeros[block_values];  ///< the non-zeros
     std::uint32_t masks[block_parts];
     std::uint16_t positions[sparse_form::most_positions + 1];
   };
   static constexpr std::size_t scratch_bytes = sizeof(workspace);
 
-  sparse_layout<Lane> of;
-  Lane const* codes;
+  sparse_layout<Int> of;
+  Int const* codes;
   std::uint16_t const* index;
   std::uint64_t const* places;
   std::byte* body;
@@ -81,7 +81,7 @@ struct compact_blocks {
   GLOBALQ_FUNCTION void operator()(Team const& team, std::uint64_t b, std::byte* scratch) const {
     auto& with = *reinterpret_cast<workspace*>(scratch);
     int const count = of.values_of(b), size = index[b];
-    Lane const* const from = codes + b * block_values;
+    Int const* const from = codes + b * block_values;
     std::byte* const to = body + places[b];
     std::byte* const stage = as_aligned(with.stage, to);
     if (size == 0)
@@ -96,7 +96,7 @@ struct compact_blocks {
 
  private:
   template <class Team>
-  GLOBALQ_FUNCTION void write(Team const& team, Lane const* from, int count, workspace& with,
+  GLOBALQ_FUNCTION void write(Team const& team, Int const* from, int count, workspace& with,
                               std::byte* out) const {
     int const thread = team.team_rank(), threads = team.team_size();
     block_summary const s = summarize_block(team, from, count, with.masks);
@@ -110,12 +110,12 @@ struct compact_blocks {
     for (int p = first_part(team, thread, parts); p < first_part(team, thread + 1, parts); ++p)
       for (std::uint32_t mask = with.masks[p]; mask != 0; mask &= mask - 1) {
         int const i = p * part_codes + Kokkos::Experimental::countr_zero_builtin(mask);
-        with.lanes[at] = from[i];
+        with.non_zeros[at] = from[i];
         if (positions) with.positions[at] = static_cast<std::uint16_t>(i);
         ++at;
       }
     team.team_barrier();
-    int const w = sparse_form::width<Lane>(s.asked);
+    int const w = sparse_form::width<Int>(s.asked);
     auto* const bytes = reinterpret_cast<std::uint8_t*>(out);
     if (thread == 0) bytes[0] = static_cast<std::uint8_t>(w | (positions ? 128 : 0));
     if (positions) {
@@ -137,7 +137,7 @@ struct compact_blocks {
     }
     std::byte* const fields = out + 1 + sparse_form::where_bytes(s.n, count);
     for_each_eight(team, s.n, [&](int group, int first, int n) {
-      pack_fields(with.lanes + first, n, w, 1, fields + group * w);
+      pack_fields(with.non_zeros + first, n, w, 1, fields + group * w);
     });
   }
 };

@@ -12,21 +12,21 @@ namespace GLOBALQ_ABI::wire::detail {
 /// Decodes a body, given its index and the places of its blocks.
 ///
 /// It validates everything, including the index, and reads no byte outside the body.
-template <class Lane>
+template <class Int>
 struct expand_blocks {
   static constexpr int team_threads = sparse_threads;
   struct workspace {
-    std::byte stage[sizeof(Lane) * block_values + 16];
-    alignas(16) Lane codes[block_values];
-    Lane lanes[block_values];  ///< the non-zeros
+    std::byte stage[sizeof(Int) * block_values + 16];
+    alignas(16) Int codes[block_values];
+    Int non_zeros[block_values];  ///< the non-zeros
   };
   static constexpr std::size_t scratch_bytes = sizeof(workspace);
 
-  sparse_layout<Lane> of;
+  sparse_layout<Int> of;
   std::byte const* body;
   std::uint64_t const* bytes;  ///< size of the body; 0: the body is not readable
   std::uint64_t const* places;
-  Lane* codes;
+  Int* codes;
   std::uint32_t* faults;
   std::uint32_t fault;  ///< reported for invalid bytes
 
@@ -55,14 +55,13 @@ struct expand_blocks {
     }
     team.team_barrier();
     move_bytes(team, reinterpret_cast<std::byte const*>(with.codes),
-               reinterpret_cast<std::byte*>(codes + b * block_values),
-               count * static_cast<int>(sizeof(Lane)));
+               reinterpret_cast<std::byte*>(codes + b * block_values), count * static_cast<int>(sizeof(Int)));
   }
 
  private:
   /// @returns whether this thread found a fault
   template <class Team>
-  GLOBALQ_FUNCTION bool read_dense(Team const& team, std::byte const* in, int count, Lane* out) const {
+  GLOBALQ_FUNCTION bool read_dense(Team const& team, std::byte const* in, int count, Int* out) const {
     bool bad = false;
     for_each_eight(team, count, [&](int, int first, int n) {
       bad |= unpack_dense(of, in + of.dense_bytes(first), n, out + first);
@@ -81,7 +80,7 @@ struct expand_blocks {
       for (int i = thread; i < count; i += threads) with.codes[i] = 0;
       return size != 1 || of.zero_free;
     }
-    if (!(w >= 1 && w <= 8) && !(sizeof(Lane) == 2 && w == 16)) return true;
+    if (!(w >= 1 && w <= 8) && !(sizeof(Int) == 2 && w == 16)) return true;
     bool const positions = (head & 128) != 0;
     int n = 0, before = 0;
     if (positions) {
@@ -102,7 +101,8 @@ struct expand_blocks {
     std::byte const* const fields = in + 1 + sparse_form::where_bytes(n, count);
     std::uint32_t asked = 0;
     for_each_eight(team, n, [&](int group, int first, int some) {
-      fields_summary const s = unpack_fields(fields + group * w, some, w, of.max_code, with.lanes + first);
+      fields_summary const s =
+          unpack_fields(fields + group * w, some, w, of.max_code, with.non_zeros + first);
       bad |= s.bad;
       asked |= s.asked;
     });
@@ -130,12 +130,12 @@ struct expand_blocks {
     asked |= bad ? bad_bit : 0;
     team.team_reduce(Kokkos::BOr<std::uint32_t>(asked));
     team.team_barrier();
-    if ((asked & bad_bit) != 0 || sparse_form::width<Lane>(asked) != w) return true;
+    if ((asked & bad_bit) != 0 || sparse_form::width<Int>(asked) != w) return true;
 
     if (positions) {
       for_own_pairs([&](int pair, int first, int second, bool two) {
-        with.codes[first] = with.lanes[2 * pair];
-        if (two) with.codes[second] = with.lanes[2 * pair + 1];
+        with.codes[first] = with.non_zeros[2 * pair];
+        if (two) with.codes[second] = with.non_zeros[2 * pair + 1];
       });
     } else {
       int next = before;
@@ -143,7 +143,7 @@ struct expand_blocks {
         int const first = part * part_codes, left = count - first;
         for (int i = 0; i < (left < part_codes ? left : part_codes); ++i) {
           bool const is = (mask >> i & 1U) != 0;
-          with.codes[first + i] = is ? with.lanes[next] : Lane{0};
+          with.codes[first + i] = is ? with.non_zeros[next] : Int{0};
           next += is ? 1 : 0;
         }
       });

@@ -22,12 +22,12 @@ inline constexpr int part_codes = 32;
 inline constexpr int block_parts = block_values / part_codes;
 
 /// The division of a body into blocks, and the constraints on its codes.
-template <class Lane>
+template <class Int>
 struct sparse_layout {
   std::uint64_t count;
   std::uint32_t max_code;
   bool zero_free;
-  fixed_width<Lane> dense;
+  fixed_width<Int> dense;
 
   GLOBALQ_FUNCTION std::uint64_t blocks() const { return divide_up<std::uint64_t>(count, block_values); }
   GLOBALQ_FUNCTION int values_of(std::uint64_t b) const {
@@ -63,10 +63,10 @@ struct part_summary {
 };
 
 /// @param n  codes of the part, at most 32
-template <class Lane>
-GLOBALQ_FUNCTION part_summary summarize(Lane const* codes, int n) {
+template <class Int>
+GLOBALQ_FUNCTION part_summary summarize(Int const* codes, int n) {
   part_summary s;
-  if constexpr (sizeof(Lane) == 1) {
+  if constexpr (sizeof(Int) == 1) {
     if (n == part_codes) {
       std::uint32_t four[part_codes / 4], asked = 0;
       kernel::device::load_whole<part_codes>(reinterpret_cast<std::byte const*>(codes), four);
@@ -98,18 +98,18 @@ GLOBALQ_FUNCTION std::uint64_t field_of(std::int32_t c, int w, int origin) {
 }
 
 /// Packs up to eight codes into fields of w bits, as wire::packed does, or for w = 16 as wire::int16.
-template <class Lane>
-GLOBALQ_FUNCTION void pack_fields(Lane const* lanes, int n, int w, int origin, std::byte* out) {
+template <class Int>
+GLOBALQ_FUNCTION void pack_fields(Int const* codes, int n, int w, int origin, std::byte* out) {
   auto* const bytes = reinterpret_cast<std::uint8_t*>(out);
   if (w == 16) {
     for (int k = 0; k < n; ++k) {
-      bytes[2 * k] = static_cast<std::uint8_t>(lanes[k]);
-      bytes[2 * k + 1] = static_cast<std::uint8_t>(lanes[k] >> 8);
+      bytes[2 * k] = static_cast<std::uint8_t>(codes[k]);
+      bytes[2 * k + 1] = static_cast<std::uint8_t>(codes[k] >> 8);
     }
     return;
   }
   std::uint64_t bits = 0;
-  for (int k = 0; k < n; ++k) bits |= field_of(lanes[k], w, origin) << (w * k);
+  for (int k = 0; k < n; ++k) bits |= field_of(codes[k], w, origin) << (w * k);
   for (int k = 0; k < sparse_form::field_bytes(n, w); ++k)
     bytes[k] = static_cast<std::uint8_t>(bits >> (8 * k));
 }
@@ -120,9 +120,9 @@ struct fields_summary {
   bool bad = false;         ///< a code is zero or above the largest, or bits after the last field are set
 };
 
-template <class Lane>
+template <class Int>
 GLOBALQ_FUNCTION fields_summary unpack_fields(std::byte const* in, int n, int w, std::uint32_t max_code,
-                                              Lane* lanes) {
+                                              Int* codes) {
   auto const* const bytes = reinterpret_cast<std::uint8_t const*>(in);
   fields_summary s;
   std::uint64_t bits = 0;
@@ -143,46 +143,46 @@ GLOBALQ_FUNCTION fields_summary unpack_fields(std::byte const* in, int n, int w,
     auto const m = static_cast<std::uint32_t>(c < 0 ? -c : c);
     s.bad = s.bad || m == 0 || m > max_code;
     s.asked |= sparse_form::asks(m);
-    lanes[k] = static_cast<Lane>(c);
+    codes[k] = static_cast<Int>(c);
   }
   return s;
 }
 
 /// Packs up to eight codes in fixed width.
-/// @param lanes  aligned to eight bytes
-template <class Lane>
-GLOBALQ_FUNCTION void pack_dense(sparse_layout<Lane> const& of, Lane const* lanes, int n, std::byte* out) {
+/// @param codes  aligned to eight bytes
+template <class Int>
+GLOBALQ_FUNCTION void pack_dense(sparse_layout<Int> const& of, Int const* codes, int n, std::byte* out) {
   int const origin = of.zero_free ? 1 : 0;
-  if constexpr (sizeof(Lane) == 1) {
+  if constexpr (sizeof(Int) == 1) {
     int const w = of.dense.bits();
     if (n == 8) {
       std::uint32_t quads[2];
       std::uint64_t bits = 0;
-      kernel::device::load_whole<8>(reinterpret_cast<std::byte const*>(lanes), quads);
+      kernel::device::load_whole<8>(reinterpret_cast<std::byte const*>(codes), quads);
       GLOBALQ_UNROLL
       for (int k = 0; k < 8; ++k)
         bits |= field_of(static_cast<std::int8_t>(quads[k / 4] >> (8 * (k % 4))), w, origin) << (w * k);
       for (int k = 0; k < w; ++k) out[k] = static_cast<std::byte>(bits >> (8 * k));
       return;
     }
-    pack_fields(lanes, n, w, origin, out);
+    pack_fields(codes, n, w, origin, out);
   } else {
-    pack_fields(lanes, n, 16, origin, out);
+    pack_fields(codes, n, 16, origin, out);
   }
 }
 
 /// @returns whether the bytes cannot result from encoding
-template <class Lane>
-GLOBALQ_FUNCTION bool unpack_dense(sparse_layout<Lane> const& of, std::byte const* in, int n, Lane* lanes) {
+template <class Int>
+GLOBALQ_FUNCTION bool unpack_dense(sparse_layout<Int> const& of, std::byte const* in, int n, Int* codes) {
   bool bad = false;
-  if constexpr (sizeof(Lane) == 2) {
+  if constexpr (sizeof(Int) == 2) {
     auto const* const bytes = reinterpret_cast<std::uint8_t const*>(in);
-    for (int k = 0; k < n; ++k) lanes[k] = static_cast<Lane>(bytes[2 * k] | bytes[2 * k + 1] << 8);
+    for (int k = 0; k < n; ++k) codes[k] = static_cast<Int>(bytes[2 * k] | bytes[2 * k + 1] << 8);
   } else {
-    bad = of.dense.unpack(in, n, lanes, of.zero_free);
+    bad = of.dense.unpack(in, n, codes, of.zero_free);
   }
   for (int k = 0; k < n; ++k) {
-    std::int32_t const c = lanes[k];
+    std::int32_t const c = codes[k];
     bad = bad || static_cast<std::uint32_t>(c < 0 ? -c : c) > of.max_code || (of.zero_free && c == 0);
   }
   return bad;

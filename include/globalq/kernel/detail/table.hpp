@@ -81,10 +81,10 @@ GLOBALQ_FUNCTION bool decides(std::int32_t difference, std::uint32_t slack) {
 
 /// Encodes values, given their indices. Replaces the indices by the differences that decides() takes.
 /// @returns false if some values are not decided
-template <int N, class Levels, class Rounding, class Lane>
+template <int N, class Levels, class Rounding, class Int>
 GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding, float const* z,
                                  float const* values, int count, std::uint32_t const* words,
-                                 std::uint32_t shared, std::int32_t* indices, Lane* out) {
+                                 std::uint32_t shared, std::int32_t* indices, Int* out) {
   std::uint32_t close = 0;
   globalq::detail::with_count<N>(count, [=, &levels, &rounding, &close](auto n) {
     Rounding const decide = rounding;
@@ -92,7 +92,7 @@ GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding,
                             *__restrict offset = levels.offsets();
     [[maybe_unused]] std::uint32_t const* __restrict random = words;
     std::int32_t* __restrict index = indices;
-    Lane* __restrict lanes = out;
+    Int* __restrict codes = out;
     std::uint32_t const slack = levels.slack();
     std::int32_t const lowest = levels.code_of(0), flip = levels.reversed() ? -1 : 0,
                        more = levels.code_of(1) - (1 ^ flip);
@@ -110,7 +110,7 @@ GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding,
       std::int32_t const k = (difference >> 24) + 1;
       std::int32_t const code = k == 0 ? lowest : (k ^ flip) + more;
       index[i] = difference;
-      lanes[i] = static_cast<Lane>((code ^ sign) - sign);
+      codes[i] = static_cast<Int>((code ^ sign) - sign);
     }
     close = undecided;
   });
@@ -120,10 +120,10 @@ GLOBALQ_LOOP bool codes_on_lines(Levels const& levels, Rounding const& rounding,
 /// codes() of a row, except for values that are not decided.
 /// @returns false if there are such values
 /// @pre     levels.has_lines(); otherwise a line could exceed the range of an integer
-template <int N, class Levels, class Rounding, class Lane>
+template <int N, class Levels, class Rounding, class Int>
 GLOBALQ_FUNCTION bool decided_codes(Levels const& levels, Rounding const& rounding, float gain,
                                     float const* z, int count, std::uint32_t const* words,
-                                    std::uint32_t shared, std::int32_t* differences, Lane* out) {
+                                    std::uint32_t shared, std::int32_t* differences, Int* out) {
   float t[N];
   magnitudes<N>(z, count, gain, levels.extent(), t);
   if (levels.size() <= 8)

@@ -19,12 +19,12 @@ class coded_rows {
   static constexpr int N = row_values<Lanes>;
   static constexpr int R = Rows;
   static_assert(Lanes < 16 && (Rows == 4 || Rows == 1));
-  using lane_type = typename Operands::lane;
+  using code_type = typename Operands::code_type;
   using wire_type = typename Operands::wire_type;
 
   /// The codes of all rows.
   struct codes {
-    code_row<lane_type, N> row[R];
+    code_row<code_type, N> row[R];
   };
 
   GLOBALQ_FUNCTION coded_rows(Operands const& operands, std::uint64_t index, int lane, int row = 0)
@@ -51,7 +51,7 @@ class coded_rows {
     GLOBALQ_UNROLL
     for (int r = 0; r < R; ++r) {
       if constexpr (is_integer)
-        load_some<sizeof(lane_type)>(p + r * row_stride, count(r), raw.row[r].word);
+        load_some<sizeof(code_type)>(p + r * row_stride, count(r), raw.row[r].word);
       else if constexpr (has_quads)
         load_some<1>(frame + o.wire.bytes(first_ + row_start(r)), bytes_of(count(r)), raw.row[r].word);
       else
@@ -70,7 +70,7 @@ class coded_rows {
       }
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
-        code_row<lane_type, N> const raw = c.row[r];
+        code_row<code_type, N> const raw = c.row[r];
         bad = o.wire.unpack_quads(raw.word, c.row[r].word, limit, o.zero_free) || bad;
       }
     }
@@ -108,7 +108,7 @@ class coded_rows {
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
         if constexpr (is_integer) {
-          store_some<sizeof(lane_type)>(p + r * row_stride, count(r), packed.row[r].word);
+          store_some<sizeof(code_type)>(p + r * row_stride, count(r), packed.row[r].word);
         } else {
           GLOBALQ_UNROLL
           for (int k = 0; k < N / 4; ++k) packed.row[r].word[k] &= used_mask(count(r), k);
@@ -139,7 +139,7 @@ class coded_rows {
   static constexpr bool is_integer = globalq::detail::is_integer_wire<wire_type>();
   /// Whether a packed wire can be packed and unpacked in registers.
   static constexpr bool has_quads =
-      globalq::detail::SaysQuadBytes<wire_type> && !is_integer && sizeof(lane_type) == 1;
+      globalq::detail::SaysQuadBytes<wire_type> && !is_integer && sizeof(code_type) == 1;
   static constexpr int row_stride = row_bytes<wire_type, 64>;
 
   GLOBALQ_FUNCTION int bytes_of(int n) const {
@@ -160,7 +160,7 @@ class coded_rows {
   }
 
   GLOBALQ_FUNCTION bool out_of_range(codes const& c, std::uint32_t limit) const {
-    if constexpr (sizeof(lane_type) == 1) {
+    if constexpr (sizeof(code_type) == 1) {
       std::uint32_t bad = 0;
       if (limit < 128) {
         std::uint32_t const room = (127U - limit) * quad::ones;
@@ -201,8 +201,8 @@ class coded_rows {
   }
 
   /// For wires without functions for registers.
-  GLOBALQ_FUNCTION void unpack_slowly(std::byte const* frame, int r, code_row<lane_type, N>& out) const {
-    lane_type buffer[N];
+  GLOBALQ_FUNCTION void unpack_slowly(std::byte const* frame, int r, code_row<code_type, N>& out) const {
+    code_type buffer[N];
     out.clear();
     if (count(r) == 0) return;
     if (o.wire.unpack(frame + o.wire.bytes(first_ + row_start(r)), count(r), buffer, o.zero_free))
@@ -210,10 +210,10 @@ class coded_rows {
     for (int i = 0; i < N; ++i)
       if (i < count(r)) out.set(i, buffer[i]);
   }
-  GLOBALQ_FUNCTION void pack_slowly(code_row<lane_type, N> const& in, int r, std::byte* frame) const {
-    lane_type buffer[N];
+  GLOBALQ_FUNCTION void pack_slowly(code_row<code_type, N> const& in, int r, std::byte* frame) const {
+    code_type buffer[N];
     if (count(r) == 0) return;
-    for (int i = 0; i < N; ++i) buffer[i] = static_cast<lane_type>(in.get(i));
+    for (int i = 0; i < N; ++i) buffer[i] = static_cast<code_type>(in.get(i));
     o.wire.pack(buffer, count(r), frame + o.wire.bytes(first_ + row_start(r)), o.zero_free);
   }
 };

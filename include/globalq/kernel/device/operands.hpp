@@ -11,7 +11,7 @@ namespace GLOBALQ_ABI::kernel::device {
 /// @tparam Levels,Rounding,Wire  policies; their parameters are run-time data
 template <class Levels, class Rounding, class Wire>
 struct operands : segment_operands<Rounding> {
-  using lane = typename Wire::lane;
+  using code_type = typename Wire::code_type;
   using levels_type = Levels;
   using rounding_type = Rounding;
   using wire_type = Wire;

@@ -162,9 +162,9 @@ GLOBALQ_FUNCTION void store_rows(std::byte* p, bool whole, Count const& count,
 /// @}
 
 /// N codes in registers, in the layout of an integer wire in memory.
-template <class Lane, int N>
+template <class Int, int N>
 struct code_row {
-  static constexpr int width = 8 * static_cast<int>(sizeof(Lane));
+  static constexpr int width = 8 * static_cast<int>(sizeof(Int));
   static constexpr int each = 32 / width;  ///< codes per word
 
   std::uint32_t word[N / each];
@@ -174,11 +174,11 @@ struct code_row {
     for (int k = 0; k < N / each; ++k) word[k] = 0;
   }
   GLOBALQ_FUNCTION std::int32_t get(int i) const {
-    return static_cast<Lane>(word[i / each] >> (width * (i % each)));
+    return static_cast<Int>(word[i / each] >> (width * (i % each)));
   }
   /// @pre the code at i is zero
   GLOBALQ_FUNCTION void set(int i, std::int32_t code) {
-    word[i / each] |= static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<Lane>>(code))
+    word[i / each] |= static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<Int>>(code))
                       << (width * (i % each));
   }
 };

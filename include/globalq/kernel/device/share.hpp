@@ -40,8 +40,8 @@ class share : public coded_rows<Operands, Lanes, Rows> {
   using base::N;
   using base::R;
   using base::unpack;
+  using typename base::code_type;
   using typename base::codes;
-  using typename base::lane_type;
   using floats = float[R][N];
   using words = std::uint32_t[R][N];
 
@@ -82,17 +82,17 @@ class share : public coded_rows<Operands, Lanes, Rows> {
       GLOBALQ_UNROLL
       for (int r = 0; r < R; ++r) {
         std::uint32_t const word = Op::draws ? word_of(d, l, r) : 0U;
-        if constexpr (sizeof(lane_type) == 1 && AddsQuads<Op>) {
+        if constexpr (sizeof(code_type) == 1 && AddsQuads<Op>) {
           sum.row[r].word[l] = Op::add_quad(sum.row[r].word[l], theirs.row[r].word[l], word);
         } else {
-          code_row<lane_type, 4> result;
+          code_row<code_type, 4> result;
           result.clear();
           GLOBALQ_UNROLL
           for (int k = 0; k < 4; ++k)
-            result.set(k, static_cast<lane_type>(Op::add(static_cast<lane_type>(sum.row[r].get(4 * l + k)),
-                                                         static_cast<lane_type>(theirs.row[r].get(4 * l + k)),
+            result.set(k, static_cast<code_type>(Op::add(static_cast<code_type>(sum.row[r].get(4 * l + k)),
+                                                         static_cast<code_type>(theirs.row[r].get(4 * l + k)),
                                                          rotate_left(word, 8 * k))));
-          constexpr int each = static_cast<int>(sizeof(lane_type));
+          constexpr int each = static_cast<int>(sizeof(code_type));
           GLOBALQ_UNROLL
           for (int k = 0; k < each; ++k) sum.row[r].word[each * l + k] = result.word[k];
         }

@@ -9,14 +9,14 @@
 namespace GLOBALQ_ABI::kernel::host {
 
 /// Adds own codes and the codes of the sources by a reduce operator on codes. Without sources it only encodes.
-template <class Lane>
+template <class Int>
 struct add_codes {
-  operands<Lane> o;
+  operands<Int> o;
   std::byte* out;
-  reduce_leaves<Lane> const* op = nullptr;  ///< null if there is nothing to add
+  reduce_leaves<Int> const* op = nullptr;  ///< null if there is nothing to add
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const {
-    bool const in_place = o.as_lanes(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
+    bool const in_place = o.as_integers(), encodes = o.encodes_tiles() && o.x.type != dtype::float64,
                adds = op != nullptr && op->add_tiles != nullptr && in_place,
                writes = in_place || (o.sources.count == 0 && o.writes_nibbles());
     if (!encodes) o.prefetch_own(index);
@@ -26,11 +26,11 @@ struct add_codes {
 
   void work(std::uint64_t index) const {
     piece const p = o.piece_of(index);
-    Lane buffer[piece_values];
-    Lane const* sum = nullptr;
+    Int buffer[piece_values];
+    Int const* sum = nullptr;
     if (o.own) {
       if (o.sources.count == 0 && o.writes_nibbles() && o.encode_own_tiles(p, o.nibbles(p, out))) return;
-      Lane* const codes = o.target(out, p, buffer);
+      Int* const codes = o.target(out, p, buffer);
       if (!o.encode_own_tiles(p, {codes, false})) {
         std::uint32_t words[piece_values];
         o.fill_words(index, p, random::purpose::encode, words);
@@ -52,20 +52,20 @@ struct add_codes {
  private:
   /// Adds the codes of source k to the sum.
   /// @param sum  null: there is no sum yet; unless unpacked, the first source is then checked together with the second
-  Lane const* add(std::uint64_t index, piece const p, int k, Lane const* sum, Lane* buffer) const {
+  Int const* add(std::uint64_t index, piece const p, int k, Int const* sum, Int* buffer) const {
     source_view const s = o.sources[k];
     if (sum == nullptr) {
       sum = o.read(s, p, buffer);
       if (sum == buffer) o.check(sum, p, s);  // because the buffer will be overwritten
       return sum;
     }
-    Lane other[piece_values];
-    Lane const* const theirs = o.read(s, p, other);
-    Lane* const result = o.target(out, p, buffer);
+    Int other[piece_values];
+    Int const* const theirs = o.read(s, p, other);
+    Int* const result = o.target(out, p, buffer);
     random::stream const words_of = o.stream(s.worker, random::purpose::reduce);
     if (op->add_tiles != nullptr && p.count % tile_values == 0) {
       std::uint32_t const bits = op->add_tiles(sum, theirs, words_of, o.tile_of(index), p.count / tile_values,
-                                               result, o.as_lanes() ? o.ahead() : 0);
+                                               result, o.as_integers() ? o.ahead() : 0);
       if (bits > o.limit_of(s)) {  // a code may be out of range
         o.check(theirs, p, s);
         if (k == 1 && !o.own) o.check(o.read(o.sources[0], p, other), p, o.sources[0]);
@@ -81,9 +81,9 @@ struct add_codes {
 };
 
 /// Computes local norms of own values, and their codes, while the values are in L1.
-template <class Lane>
+template <class Int>
 struct encode_measured {
-  add_codes<Lane> encode;
+  add_codes<Int> encode;
   std::byte* scales;
   double*
       bucket_scales;  ///< one per bucket of the vector; read by `encode`, unless one loop measures and encodes
@@ -93,7 +93,7 @@ struct encode_measured {
 
   /// @pre buckets_fit()
   void work(std::uint64_t index) const {
-    operands<Lane> const& o = encode.o;
+    operands<Int> const& o = encode.o;
     piece const p = o.piece_of(index);
     std::uint64_t const start = o.first + p.first;
     if (q == infinity && !q.rounds_up() && o.encode_own_measured(p, scales, encode.out)) return;
@@ -108,9 +108,9 @@ struct encode_measured {
 };
 
 /// Adds own values and decoded sources, and encodes the sum.
-template <class Lane>
+template <class Int>
 struct add_values {
-  operands<Lane> o;
+  operands<Int> o;
   std::byte* out;
   std::byte* scales;     ///< local norms: the scales of the sum, as they travel
   bool measure = false;  ///< local norms: whether to compute and write them; only with buckets_fit()
@@ -124,7 +124,7 @@ struct add_values {
   void work(std::uint64_t index) const {
     piece const p = o.piece_of(index);
     float sum[piece_values];
-    Lane codes[piece_values];
+    Int codes[piece_values];
     o.accumulate(p, true, sum);
     if (o.has_tiles(p)) {
       float gains[piece_values / 64];
@@ -133,7 +133,7 @@ struct add_values {
       });
       bool const as_nibbles = o.writes_nibbles();
       o.tiles_to(p, sum, dtype::float32, gains, random::purpose::requantize, 0,
-                 as_nibbles ? o.nibbles(p, out) : typename operands<Lane>::tile_target{codes, false});
+                 as_nibbles ? o.nibbles(p, out) : typename operands<Int>::tile_target{codes, false});
       if (as_nibbles) return;
     } else {
       std::uint32_t words[piece_values];
@@ -162,14 +162,14 @@ struct add_values {
 };
 
 /// Reads frames and reports codes out of range.
-template <class Lane>
+template <class Int>
 struct check_codes {
-  operands<Lane> o;
+  operands<Int> o;
 
   GLOBALQ_ALWAYS_INLINE void prefetch(std::uint64_t index) const { o.prefetch(index); }
 
   void work(std::uint64_t index) const {
-    Lane buffer[piece_values];
+    Int buffer[piece_values];
     for (int k = 0; k < o.sources.count; ++k) o.read_checked(o.sources[k], o.piece_of(index), buffer);
   }
 };

@@ -14,13 +14,13 @@ namespace GLOBALQ_ABI::kernel::host {
 
 /// The leaves of a built-in code.
 template <class Code>
-code_leaves<typename Code::lane> code_of() {
+code_leaves<typename Code::code_type> code_of() {
 #if defined(GLOBALQ_COMPILED)
-  using lane = typename Code::lane;
-  isa::lane_set<lane> const& chosen = isa::chosen_lane<lane>();
-  if constexpr (std::is_same_v<Code, wire::elias<lane>>) return chosen.elias;
-  if constexpr (std::is_same_v<Code, wire::huffman<lane>>) return chosen.huffman;
-  if constexpr (std::is_same_v<Code, wire::sparse<lane>>) return chosen.sparse;
+  using code_type = typename Code::code_type;
+  isa::integer_set<code_type> const& chosen = isa::chosen_integers<code_type>();
+  if constexpr (std::is_same_v<Code, wire::elias<code_type>>) return chosen.elias;
+  if constexpr (std::is_same_v<Code, wire::huffman<code_type>>) return chosen.huffman;
+  if constexpr (std::is_same_v<Code, wire::sparse<code_type>>) return chosen.sparse;
 #else
   return detail::make_code_leaves<Code>();
 #endif
@@ -30,11 +30,11 @@ code_leaves<typename Code::lane> code_of() {
 /// @tparam Code  a built-in code
 template <wire::BlockCode Code>
 struct leaf_code {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
   using table = typename Code::table;
 
   Code code;
-  code_leaves<lane> leaf;
+  code_leaves<code_type> leaf;
 
   leaf_code(Code const& of = {}) : code(of), leaf(code_of<Code>()) {}
 
@@ -51,40 +51,41 @@ struct leaf_code {
   bool read_table(std::byte const* in, std::uint32_t max_code, table& t) const {
     return code.read_table(in, max_code, t);
   }
-  std::size_t encode(table const& t, lane const* codes, int count, std::byte* out, std::size_t room) const {
+  std::size_t encode(table const& t, code_type const* codes, int count, std::byte* out,
+                     std::size_t room) const {
     return leaf.encode(&code, &t, codes, count, out, room);
   }
   bool decode(table const& t, std::span<std::byte const> in, int count, std::uint32_t max_code,
-              lane* codes) const {
+              code_type* codes) const {
     return leaf.decode(&code, &t, in.data(), in.size(), count, max_code, codes);
   }
 };
 
 /// wire::detail::in_fixed_width with leaves.
-template <class Lane>
+template <class Int>
 struct leaf_fixed_width {
-  using form = wire::detail::fixed_width<Lane>;
+  using form = wire::detail::fixed_width<Int>;
 
   form as;
-  wire_leaves<Lane> leaf = packing_of<form>();
-  lane_leaves<Lane> any = lanes_of<Lane>();
+  wire_leaves<Int> leaf = packing_of<form>();
+  integer_leaves<Int> any = integers_of<Int>();
 
   leaf_fixed_width(std::uint32_t max_code, bool zero_free)
-      : as(wire::detail::make_fixed_width<Lane>(max_code, zero_free)) {}
+      : as(wire::detail::make_fixed_width<Int>(max_code, zero_free)) {}
   std::uint64_t bytes(std::uint64_t n) const { return as.bytes(n); }
-  void pack(Lane const* codes, int count, std::byte* out, bool zero_free) const {
+  void pack(Int const* codes, int count, std::byte* out, bool zero_free) const {
     leaf.pack(&as, codes, count, out, zero_free);
   }
-  bool unpack(std::byte const* in, int count, Lane* codes, bool zero_free) const {
+  bool unpack(std::byte const* in, int count, Int* codes, bool zero_free) const {
     return leaf.unpack(&as, in, count, codes, zero_free);
   }
-  bool in_range(Lane const* codes, int count, std::uint32_t max_code, bool zero_free) const {
+  bool in_range(Int const* codes, int count, std::uint32_t max_code, bool zero_free) const {
     return any.in_range(codes, count, max_code, zero_free);
   }
 };
 
 /// wire::coded with leaves.
 template <class Code>
-using leaf_coded = wire::coded<leaf_code<Code>, leaf_fixed_width<typename Code::lane>>;
+using leaf_coded = wire::coded<leaf_code<Code>, leaf_fixed_width<typename Code::code_type>>;
 
 }  // namespace GLOBALQ_ABI::kernel::host

@@ -27,17 +27,13 @@ struct any_rounding {
 };
 
 /// The leaves of a composition.
-template <class Lane>
-struct leaves : coding_leaves<Lane>,
-                level_leaves<Lane>,
-                wire_leaves<Lane>,
-                lane_leaves<Lane>,
-                value_leaves {};
+template <class Int>
+struct leaves : coding_leaves<Int>, level_leaves<Int>, wire_leaves<Int>, integer_leaves<Int>, value_leaves {};
 
 /// The part of a composition that bodies refer to.
-template <class Lane>
+template <class Int>
 struct policies {
-  leaves<Lane> const* leaf = nullptr;
+  leaves<Int> const* leaf = nullptr;
   void const *levels = nullptr, *wire = nullptr;
   bool has_tiles = false;  ///< whether bytes_of_tiles, if not null, supports these levels
   std::uint32_t bits = 0;  ///< of a code, if codes have no gaps
@@ -74,25 +70,25 @@ constexpr std::uint32_t most_code() {
 
 /// @tparam Nibbles  whether the wire may have four bits per code
 /// @tparam Most     upper bound of the codes
-template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = detail::any_code>
-coding_leaves<Lane> coding_of() {
-  return detail::make_coding_of<Levels, Rounding, Lane, Nibbles, Most>();
+template <class Levels, class Rounding, class Int, bool Nibbles, std::uint32_t Most = detail::any_code>
+coding_leaves<Int> coding_of() {
+  return detail::make_coding_of<Levels, Rounding, Int, Nibbles, Most>();
 }
-template <class Levels, class Lane>
-level_leaves<Lane> decoding_of() {
-  return detail::make_decoding_of<Levels, Lane>();
+template <class Levels, class Int>
+level_leaves<Int> decoding_of() {
+  return detail::make_decoding_of<Levels, Int>();
 }
 template <class Wire>
-wire_leaves<typename Wire::lane> packing_of() {
+wire_leaves<typename Wire::code_type> packing_of() {
   return detail::make_packing_of<Wire>();
 }
-template <class Op, class Lane>
-reduce_leaves<Lane> adding_of() {
-  return detail::make_adding_of<Op, Lane>();
+template <class Op, class Int>
+reduce_leaves<Int> adding_of() {
+  return detail::make_adding_of<Op, Int>();
 }
-template <class Lane>
-lane_leaves<Lane> lanes_of() {
-  return detail::make_lane_leaves<Lane>();
+template <class Int>
+integer_leaves<Int> integers_of() {
+  return detail::make_integer_leaves<Int>();
 }
 #if defined(GLOBALQ_COMPILED)
 value_leaves const& leaves_of_values();
@@ -104,10 +100,10 @@ inline value_leaves const& leaves_of_values() {
 #endif
 
 /// A composition without its types. It cannot be copied or moved, because bodies point to it.
-template <class Lane>
+template <class Int>
 struct any_policies {
-  leaves<Lane> leaf;
-  policies<Lane> by;
+  leaves<Int> leaf;
+  policies<Int> by;
   any_rounding rounding;
   float extent = 1;
   std::uint32_t max_code = 1;
@@ -122,14 +118,15 @@ struct any_policies {
 
 /// A composition with its policies.
 template <class Levels, class Rounding, class Wire>
-struct held_policies : any_policies<typename Wire::lane> {
-  using lane = typename Wire::lane;
+struct held_policies : any_policies<typename Wire::code_type> {
+  using code_type = typename Wire::code_type;
 
   held_policies(Levels const& scheme, Rounding const& decide, Wire const& format)
       : levels(scheme), decision(decide), wire(format) {
-    this->leaf = {coding_of<Levels, Rounding, lane, globalq::detail::may_be_nibbles<Wire>(),
+    this->leaf = {coding_of<Levels, Rounding, code_type, globalq::detail::may_be_nibbles<Wire>(),
                             detail::most_code<Wire>()>(),
-                  decoding_of<Levels, lane>(), packing_of<Wire>(), lanes_of<lane>(), leaves_of_values()};
+                  decoding_of<Levels, code_type>(), packing_of<Wire>(), integers_of<code_type>(),
+                  leaves_of_values()};
     this->by = {&this->leaf, &levels, &wire, true, 0};
     if constexpr (Tabled<Levels>) this->by.has_tiles = levels.has_lines();
     if constexpr (globalq::detail::without_gaps<Wire>())

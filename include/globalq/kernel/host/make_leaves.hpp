@@ -19,9 +19,9 @@ T const& as(void const* policy) {
   return *static_cast<T const*>(policy);
 }
 
-template <class Levels, class Rounding, class Lane>
+template <class Levels, class Rounding, class Int>
 void encode(void const* levels, void const* rounding, encoded_run const* runs, int count,
-            std::uint32_t const* words, Lane* out) {
+            std::uint32_t const* words, Int* out) {
   Levels const& scheme = as<Levels>(levels);
   Rounding const decide = as<Rounding>(rounding);
   for (encoded_run const* r = runs; r != runs + count; ++r)
@@ -30,8 +30,8 @@ void encode(void const* levels, void const* rounding, encoded_run const* runs, i
                         Rounding::word_per_coordinate ? 0U : decide.word(r->drawn), out + r->at);
 }
 
-template <bool Add, class Levels, class Lane>
-std::uint32_t values(void const* levels, Lane const* codes, decoded_run const* runs, int count,
+template <bool Add, class Levels, class Int>
+std::uint32_t values(void const* levels, Int const* codes, decoded_run const* runs, int count,
                      std::uint32_t /*limit*/, float* out) {
   for (decoded_run const* r = runs; r != runs + count; ++r)
     kernel::values<piece_values, Add>(as<Levels>(levels), codes + r->at, r->count, r->shift, r->factor,
@@ -39,8 +39,8 @@ std::uint32_t values(void const* levels, Lane const* codes, decoded_run const* r
   return 0;
 }
 
-template <bool Add, class Levels, class Lane>
-std::uint32_t decode(void const* levels, Lane const* codes, decoded_run const* runs, int count,
+template <bool Add, class Levels, class Int>
+std::uint32_t decode(void const* levels, Int const* codes, decoded_run const* runs, int count,
                      std::uint32_t limit, float* out) {
   std::uint32_t top = 0;
   for (decoded_run const* r = runs; r != runs + count; ++r) {
@@ -71,11 +71,11 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
 inline constexpr std::uint32_t any_code = 127;
 
 /// @tparam Most  upper bound of the codes
-template <class Levels, class Rounding, class Lane, bool Nibbles, std::uint32_t Most = any_code>
-constexpr coding_leaves<Lane> make_coding_of() {
-  coding_leaves<Lane> l{};
-  l.encode = encode<Levels, Rounding, Lane>;
-  if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Lane>) {
+template <class Levels, class Rounding, class Int, bool Nibbles, std::uint32_t Most = any_code>
+constexpr coding_leaves<Int> make_coding_of() {
+  coding_leaves<Int> l{};
+  l.encode = encode<Levels, Rounding, Int>;
+  if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Int>) {
     constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
                    b16 = static_cast<int>(dtype::bfloat16);
     l.bytes_of_tiles[f32] = tiles<Levels, Rounding, float, Most, false>;
@@ -90,22 +90,22 @@ constexpr coding_leaves<Lane> make_coding_of() {
   return l;
 }
 
-template <class Levels, class Lane>
-constexpr level_leaves<Lane> make_decoding_of() {
-  return {values<false, Levels, Lane>, values<true, Levels, Lane>, decode<false, Levels, Lane>,
-          decode<true, Levels, Lane>};
+template <class Levels, class Int>
+constexpr level_leaves<Int> make_decoding_of() {
+  return {values<false, Levels, Int>, values<true, Levels, Int>, decode<false, Levels, Int>,
+          decode<true, Levels, Int>};
 }
 
 template <class Wire>
-constexpr wire_leaves<typename Wire::lane> make_packing_of() {
-  using lane = typename Wire::lane;
-  wire_leaves<lane> l{};
-  l.as_lanes = globalq::detail::is_integer_wire<Wire>();
+constexpr wire_leaves<typename Wire::code_type> make_packing_of() {
+  using code_type = typename Wire::code_type;
+  wire_leaves<code_type> l{};
+  l.as_integers = globalq::detail::is_integer_wire<Wire>();
   if constexpr (!globalq::detail::is_integer_wire<Wire>()) {
-    l.pack = [](void const* wire, lane const* codes, int count, std::byte* out, bool zero_free) {
+    l.pack = [](void const* wire, code_type const* codes, int count, std::byte* out, bool zero_free) {
       as<Wire>(wire).pack(codes, count, out, zero_free);
     };
-    l.unpack = [](void const* wire, std::byte const* in, int count, lane* codes, bool zero_free) {
+    l.unpack = [](void const* wire, std::byte const* in, int count, code_type* codes, bool zero_free) {
       return as<Wire>(wire).unpack(in, count, codes, zero_free);
     };
   }
@@ -114,30 +114,31 @@ constexpr wire_leaves<typename Wire::lane> make_packing_of() {
   return l;
 }
 
-template <class Op, class Lane>
-constexpr reduce_leaves<Lane> make_adding_of() {
-  reduce_leaves<Lane> l{add<Op, piece_values, Lane>, static_cast<bool>(Op::draws), nullptr};
+template <class Op, class Int>
+constexpr reduce_leaves<Int> make_adding_of() {
+  reduce_leaves<Int> l{add<Op, piece_values, Int>, static_cast<bool>(Op::draws), nullptr};
 #if GLOBALQ_AVX512 || GLOBALQ_AVX2
-  if constexpr (std::is_same_v<Op, reduce::exponential> && std::is_same_v<Lane, std::int8_t>)
+  if constexpr (std::is_same_v<Op, reduce::exponential> && std::is_same_v<Int, std::int8_t>)
     l.add_tiles = add_tiles;
 #endif
   return l;
 }
 
 template <class Code>
-constexpr code_leaves<typename Code::lane> make_code_leaves() {
-  using lane = typename Code::lane;
+constexpr code_leaves<typename Code::code_type> make_code_leaves() {
+  using code_type = typename Code::code_type;
   using table = typename Code::table;
-  return {[](void const* code, void const* t, lane const* codes, int count, std::byte* out,
+  return {[](void const* code, void const* t, code_type const* codes, int count, std::byte* out,
              std::size_t room) { return as<Code>(code).encode(as<table>(t), codes, count, out, room); },
           [](void const* code, void const* t, std::byte const* in, std::size_t size, int count,
-             std::uint32_t max_code,
-             lane* codes) { return as<Code>(code).decode(as<table>(t), in, size, count, max_code, codes); }};
+             std::uint32_t max_code, code_type* codes) {
+            return as<Code>(code).decode(as<table>(t), in, size, count, max_code, codes);
+          }};
 }
 
-template <class Lane>
-constexpr lane_leaves<Lane> make_lane_leaves() {
-  return {in_range<piece_values, Lane>};
+template <class Int>
+constexpr integer_leaves<Int> make_integer_leaves() {
+  return {in_range<piece_values, Int>};
 }
 
 /// Wrappers for value_leaves: a pointer cannot refer to the inlined functions, which have default arguments.

@@ -9,15 +9,15 @@
 namespace GLOBALQ_ABI::kernel::host {
 
 /// Decodes frames that together contain every worker, and writes the mean to a vector or adds it.
-template <class Lane>
+template <class Int>
 struct write_mean {
-  operands<Lane> o;
+  operands<Int> o;
   mutable_vector y;
   bool adds;
   store_scale whole;  ///< without buckets; if scales travel, only with a single frame
   decoded_run run{};  ///< of every piece, for one frame without buckets
 
-  write_mean(operands<Lane> const& call, mutable_vector to, bool add) : o(call), y(to), adds(add) {
+  write_mean(operands<Int> const& call, mutable_vector to, bool add) : o(call), y(to), adds(add) {
     if (o.bucket != 0) return;
     if (!o.local || o.sources.count == 1) whole = o.mean_scale_of(0);
     if (o.sources.count == 1) describe(o.sources[0], 0, run);
@@ -78,9 +78,9 @@ struct write_mean {
   /// add_and_store() for one frame and float32: decodes straight into the vector.
   /// @param out  values of the piece
   GLOBALQ_ALWAYS_INLINE void decode(piece const p, bool add, float* out) const {
-    Lane buffer[piece_values];
+    Int buffer[piece_values];
     source_view const s = o.sources[0];
-    Lane const* const codes = o.read_checked(s, p, buffer);
+    Int const* const codes = o.read_checked(s, p, buffer);
     auto const leaf = add ? o.by.leaf->decode_and_add : o.by.leaf->decode;
     std::uint32_t const limit = o.limit_of(s);
     std::uint32_t top = 0;

@@ -3,7 +3,7 @@
 /// @file
 /// @brief kernel: the steps of the loop bodies for a host thread's piece: 1,024 values, in L1.
 ///
-/// Policies appear only through their leaves, so the code is compiled once per lane type. Functions called for each
+/// Policies appear only through their leaves, so the code is compiled once per code type. Functions called for each
 /// bucket are inlined; otherwise buckets of 32 values would take twice as long.
 
 #include "../../core/prefetch.hpp"
@@ -19,15 +19,15 @@ namespace GLOBALQ_ABI::kernel::host {
 using piece = row;
 
 /// The common operands of all bodies of a host.
-/// @tparam Lane  of the wire format
-template <class Lane>
+/// @tparam Int  of the wire format
+template <class Int>
 struct operands : segment_operands<any_rounding> {
-  policies<Lane> by;
+  policies<Int> by;
 
   operands() = default;
 
   /// @param held  must outlive this object
-  explicit operands(any_policies<Lane> const& held) : by(held.by) {
+  explicit operands(any_policies<Int> const& held) : by(held.by) {
     rounding = held.rounding;
     extent = held.extent;
     max_code = held.max_code;
@@ -43,49 +43,49 @@ struct operands : segment_operands<any_rounding> {
     return (n * by.bits + 7) / 8;
   }
 
-  bool as_lanes() const { return by.leaf->as_lanes; }
+  bool as_integers() const { return by.leaf->as_integers; }
 
-  /// Whether lanes can be accessed in place. Frames of users may begin at any byte.
-  static bool lies_as_lanes(std::byte const* p) {
-    return reinterpret_cast<std::uintptr_t>(p) % alignof(Lane) == 0;
+  /// Whether codes can be accessed in place. Frames of users may begin at any byte.
+  static bool lies_as_integers(std::byte const* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % alignof(Int) == 0;
   }
 
-  /// Reads the codes of a piece of a frame, unchecked: in place if codes travel as lanes, otherwise into the buffer.
-  GLOBALQ_ALWAYS_INLINE Lane const* read(source_view const& s, piece const p, Lane* buffer) const {
+  /// Reads the codes of a piece of a frame, unchecked: in place if codes travel as integers, otherwise into the buffer.
+  GLOBALQ_ALWAYS_INLINE Int const* read(source_view const& s, piece const p, Int* buffer) const {
     std::byte const* const in = s.codes + bytes(p.first);
-    if (!as_lanes()) {
+    if (!as_integers()) {
       if (by.leaf->unpack(by.wire, in, p.count, buffer, zero_free)) report(bad_code);
       return buffer;
     }
-    if (lies_as_lanes(in)) return reinterpret_cast<Lane const*>(in);
-    std::memcpy(buffer, in, static_cast<std::size_t>(p.count) * sizeof(Lane));
+    if (lies_as_integers(in)) return reinterpret_cast<Int const*>(in);
+    std::memcpy(buffer, in, static_cast<std::size_t>(p.count) * sizeof(Int));
     return buffer;
   }
 
   /// Reports codes that are out of range.
-  GLOBALQ_ALWAYS_INLINE void check(Lane const* codes, piece const p, source_view const& s) const {
+  GLOBALQ_ALWAYS_INLINE void check(Int const* codes, piece const p, source_view const& s) const {
     if (!verified && !by.leaf->in_range(codes, p.count, limit_of(s), zero_free)) report(bad_code);
   }
 
   /// read() and check().
-  GLOBALQ_ALWAYS_INLINE Lane const* read_checked(source_view const& s, piece const p, Lane* buffer) const {
-    Lane const* const codes = read(s, p, buffer);
+  GLOBALQ_ALWAYS_INLINE Int const* read_checked(source_view const& s, piece const p, Int* buffer) const {
+    Int const* const codes = read(s, p, buffer);
     check(codes, p, s);
     return codes;
   }
 
-  /// Where to write the codes of a piece: into the frame if codes travel as lanes, otherwise into the buffer.
-  GLOBALQ_ALWAYS_INLINE Lane* target(std::byte* out, piece const p, Lane* buffer) const {
-    return as_lanes() && lies_as_lanes(out) ? reinterpret_cast<Lane*>(out) + p.first : buffer;
+  /// Where to write the codes of a piece: into the frame if codes travel as integers, otherwise into the buffer.
+  GLOBALQ_ALWAYS_INLINE Int* target(std::byte* out, piece const p, Int* buffer) const {
+    return as_integers() && lies_as_integers(out) ? reinterpret_cast<Int*>(out) + p.first : buffer;
   }
 
   /// Writes the codes of a piece into a frame, unless they are already there (see target()).
-  GLOBALQ_ALWAYS_INLINE void write(Lane const* codes, piece const p, std::byte* out) const {
+  GLOBALQ_ALWAYS_INLINE void write(Int const* codes, piece const p, std::byte* out) const {
     if (p.count == 0) return;
     std::byte* const to = out + bytes(p.first);
     if (static_cast<void const*>(codes) == to) return;
-    if (as_lanes())
-      std::memcpy(to, codes, static_cast<std::size_t>(p.count) * sizeof(Lane));
+    if (as_integers())
+      std::memcpy(to, codes, static_cast<std::size_t>(p.count) * sizeof(Int));
     else
       by.leaf->pack(by.wire, codes, p.count, to, zero_free);
   }
@@ -142,7 +142,7 @@ struct operands : segment_operands<any_rounding> {
 
   /// Encodes this worker's own values in a piece.
   /// @param words  one per value, if values have words of their own
-  void encode_own(piece const p, std::uint32_t const* words, Lane* codes) const {
+  void encode_own(piece const p, std::uint32_t const* words, Int* codes) const {
     float buffer[piece_values];
     each_run<encoded_run>(
         p,
@@ -156,7 +156,7 @@ struct operands : segment_operands<any_rounding> {
         [&](encoded_run const* runs, int n) { encode_runs(runs, n, words, codes); });
   }
   GLOBALQ_ALWAYS_INLINE void encode_runs(encoded_run const* runs, int n, std::uint32_t const* words,
-                                         Lane* codes) const {
+                                         Int* codes) const {
     by.leaf->encode(by.levels, rounding.policy, runs, n, words, codes);
   }
 
@@ -193,7 +193,7 @@ struct operands : segment_operands<any_rounding> {
   /// The output of encoding tiles.
   struct tile_target {
     void* out;
-    bool nibbles;  ///< true: packed, in a frame; false: lanes
+    bool nibbles;  ///< true: packed, in a frame; false: integers
   };
   tile_target nibbles(piece const p, std::byte* out) const { return {out + bytes(p.first), true}; }
 
@@ -247,8 +247,8 @@ struct operands : segment_operands<any_rounding> {
       tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), nibbles(p, out));
       return true;
     }
-    Lane buffer[piece_values];
-    Lane* const codes = target(out, p, buffer);
+    Int buffer[piece_values];
+    Int* const codes = target(out, p, buffer);
     tiles_to(p, stored(p), x.type, gain, random::purpose::encode, ahead(), {codes, false});
     write(codes, p, out);
     return true;
@@ -273,10 +273,10 @@ struct operands : segment_operands<any_rounding> {
         by.leaf->scale(z, m, s.gain, sum + at);
       });
     }
-    Lane buffer[piece_values];
+    Int buffer[piece_values];
     for (int k = 0; k < sources.count; ++k) {
       source_view const s = sources[k];
-      Lane const* const codes = read_checked(s, p, buffer);
+      Int const* const codes = read_checked(s, p, buffer);
       auto const leaf = k == 0 && !own ? by.leaf->write_values : by.leaf->add_values;
       each_run<decoded_run>(
           p,

@@ -24,7 +24,7 @@
 namespace GLOBALQ_ABI::kernel::detail {
 
 /// Whether codes_of_tiles() exists.
-template <class Levels, class Rounding, class Lane>
+template <class Levels, class Rounding, class Int>
 inline constexpr bool has_codes_of_tiles = false;
 
 template <class Out>
@@ -50,10 +50,10 @@ struct stochastic;
 namespace GLOBALQ_ABI::kernel::detail {
 
 /// Whether codes_of_tiles() exists.
-template <class Levels, class Rounding, class Lane>
+template <class Levels, class Rounding, class Int>
 inline constexpr bool has_codes_of_tiles = [] {
   if constexpr (Tabled<Levels> || requires { byte_levels<Levels>::exact; })
-    return std::is_same_v<Rounding, rounding::stochastic> && std::is_same_v<Lane, std::int8_t>;
+    return std::is_same_v<Rounding, rounding::stochastic> && std::is_same_v<Int, std::int8_t>;
   return false;
 }();
 

@@ -19,38 +19,38 @@
 
 namespace GLOBALQ_ABI::kernel::host::detail {
 
-template <class Levels, class Lane>
-constexpr void add_levels(isa::lane_set<Lane>& s, isa::level_kind of) {
+template <class Levels, class Int>
+constexpr void add_levels(isa::integer_set<Int>& s, isa::level_kind of) {
   auto const k = static_cast<int>(of);
-  constexpr bool nibbles = std::is_same_v<Lane, std::int8_t>;
+  constexpr bool nibbles = std::is_same_v<Int, std::int8_t>;
   s.coding[k][static_cast<int>(isa::word_kind::per_coordinate)] =
-      make_coding_of<Levels, rounding::stochastic, Lane, nibbles>();
+      make_coding_of<Levels, rounding::stochastic, Int, nibbles>();
   s.coding[k][static_cast<int>(isa::word_kind::shared)] =
-      make_coding_of<Levels, rounding::detail::shared_draw, Lane, nibbles>();
-  s.decoding[k] = make_decoding_of<Levels, Lane>();
+      make_coding_of<Levels, rounding::detail::shared_draw, Int, nibbles>();
+  s.decoding[k] = make_decoding_of<Levels, Int>();
 }
 
-template <class Lane>
-constexpr isa::lane_set<Lane> make_lane() {
-  isa::lane_set<Lane> s{};
+template <class Int>
+constexpr isa::integer_set<Int> make_integers() {
+  isa::integer_set<Int> s{};
   add_levels<levels::uniform<>>(s, isa::level_kind::uniform);
   add_levels<levels::exponential<>>(s, isa::level_kind::exponential);
   add_levels<levels::detail::level_table>(s, isa::level_kind::table);
-  s.sum = make_adding_of<reduce::sum, Lane>();
-  s.exponential = make_adding_of<reduce::exponential, Lane>();
-  s.any = make_lane_leaves<Lane>();
-  if constexpr (sizeof(Lane) <= 2) {
-    s.elias = make_code_leaves<wire::elias<Lane>>();
-    s.huffman = make_code_leaves<wire::huffman<Lane>>();
-    s.sparse = make_code_leaves<wire::sparse<Lane>>();
+  s.sum = make_adding_of<reduce::sum, Int>();
+  s.exponential = make_adding_of<reduce::exponential, Int>();
+  s.any = make_integer_leaves<Int>();
+  if constexpr (sizeof(Int) <= 2) {
+    s.elias = make_code_leaves<wire::elias<Int>>();
+    s.huffman = make_code_leaves<wire::huffman<Int>>();
+    s.sparse = make_code_leaves<wire::sparse<Int>>();
   }
   return s;
 }
 
 constexpr isa::leaf_set make_set() {
-  return {make_lane<std::int8_t>(),
-          make_lane<std::int16_t>(),
-          make_lane<std::int32_t>(),
+  return {make_integers<std::int8_t>(),
+          make_integers<std::int16_t>(),
+          make_integers<std::int32_t>(),
           {make_packing_of<wire::packed<>>(), make_packing_of<wire::packed<1>>(),
            make_packing_of<wire::packed<2>>(), make_packing_of<wire::packed<3>>(),
            make_packing_of<wire::packed<4>>(), make_packing_of<wire::packed<5>>(),

@@ -14,21 +14,21 @@ namespace GLOBALQ_ABI::kernel::isa {
 enum class level_kind { uniform, exponential, table };
 enum class word_kind { per_coordinate, shared };
 
-/// The leaves for a lane type.
-template <class Lane>
-struct lane_set {
-  coding_leaves<Lane> coding[3][2];  ///< by level_kind and word_kind
-  level_leaves<Lane> decoding[3];    ///< by level_kind
-  reduce_leaves<Lane> sum, exponential;
-  lane_leaves<Lane> any;
-  code_leaves<Lane> elias, huffman, sparse;  ///< null for lanes of 32 bits
+/// The leaves for a code type.
+template <class Int>
+struct integer_set {
+  coding_leaves<Int> coding[3][2];  ///< by level_kind and word_kind
+  level_leaves<Int> decoding[3];    ///< by level_kind
+  reduce_leaves<Int> sum, exponential;
+  integer_leaves<Int> any;
+  code_leaves<Int> elias, huffman, sparse;  ///< null for codes of 32 bits
 };
 
 /// All leaves of built-in policies.
 struct leaf_set {
-  lane_set<std::int8_t> int8;
-  lane_set<std::int16_t> int16;
-  lane_set<std::int32_t> int32;
+  integer_set<std::int8_t> int8;
+  integer_set<std::int16_t> int16;
+  integer_set<std::int32_t> int32;
   wire_leaves<std::int8_t> packed[9];  ///< by bits; 0: given at run time
   value_leaves values;
 };
@@ -48,13 +48,13 @@ std::span<candidate const> candidates();
 /// @throws configuration_error if GLOBALQ_ISA names an unknown set or one that does not run here, or if none runs here
 candidate const& chosen();
 
-/// The leaves of the chosen set for a lane type.
-template <class Lane>
-lane_set<Lane> const& chosen_lane() {
+/// The leaves of the chosen set for a code type.
+template <class Int>
+integer_set<Int> const& chosen_integers() {
   leaf_set const& all = chosen().leaves();
-  if constexpr (sizeof(Lane) == 1)
+  if constexpr (sizeof(Int) == 1)
     return all.int8;
-  else if constexpr (sizeof(Lane) == 2)
+  else if constexpr (sizeof(Int) == 2)
     return all.int16;
   else
     return all.int32;

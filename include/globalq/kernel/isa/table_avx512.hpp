@@ -196,10 +196,10 @@ inline void store_codes(std::int32_t* out, __mmask16 lanes, __m512i codes) {
 /// codes_by_table() of a row, except for values that are not decided.
 /// @param differences  receives the differences that decides() takes
 /// @returns false if some values are not decided
-template <class Search, class Levels, class Rounding, class Lane>
+template <class Search, class Levels, class Rounding, class Int>
 [[gnu::noinline]] inline bool codes_by_search(Levels const& levels, Rounding const& rounding, float gain,
                                               float const* z, int count, std::uint32_t const* words,
-                                              std::uint32_t shared, std::int32_t* differences, Lane* out) {
+                                              std::uint32_t shared, std::int32_t* differences, Int* out) {
   table_lines<Search> const lines(levels);
   __m512i const sign_bit = _mm512_set1_epi32(static_cast<int>(float_sign)), one = _mm512_set1_epi32(1);
   __m512i const mirror = _mm512_set1_epi32(static_cast<int>(levels.size()) + 1);
@@ -246,8 +246,8 @@ inline __m512i load_codes(std::int32_t const* in, __mmask16 lanes) {
 }
 
 /// The level of each code with its sign, for magnitudes below 2^Bits.
-template <int Bits, class Lane>
-[[gnu::noinline]] inline void levels_by_magnitude(float const* by_code, Lane const* codes, int count,
+template <int Bits, class Int>
+[[gnu::noinline]] inline void levels_by_magnitude(float const* by_code, Int const* codes, int count,
                                                   float* out) {
   auto const level = lookup<Bits>::load(by_code);
   __m512i const sign = _mm512_set1_epi32(static_cast<int>(float_sign));
@@ -260,8 +260,8 @@ template <int Bits, class Lane>
 }
 
 /// level_of() of a row. Codes out of range give an unspecified level.
-template <class Levels, class Lane>
-GLOBALQ_ALWAYS_INLINE void levels_of_codes(Levels const& levels, Lane const* codes, int count, float* out) {
+template <class Levels, class Int>
+GLOBALQ_ALWAYS_INLINE void levels_of_codes(Levels const& levels, Int const* codes, int count, float* out) {
   if (levels.size() < 16) return levels_by_magnitude<4>(levels.by_code(), codes, count, out);
   if (levels.size() < 32) return levels_by_magnitude<5>(levels.by_code(), codes, count, out);
   if (levels.size() < 64) return levels_by_magnitude<6>(levels.by_code(), codes, count, out);

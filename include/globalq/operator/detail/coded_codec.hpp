@@ -27,10 +27,10 @@ struct coded_body {
 /// @tparam Code  the block code
 template <wire::BlockCode Code>
 class coded_codec final : public operator_codec {
-  using lane = typename Code::lane;
+  using code_type = typename Code::code_type;
 
  public:
-  using inner_wire = wire::integer<lane>;
+  using inner_wire = wire::integer<code_type>;
 
   /// @param inner  the codec of the same composition with inner_wire
   coded_codec(std::unique_ptr<operator_codec> inner, Code code, operator_facts const& facts,
@@ -55,19 +55,19 @@ class coded_codec final : public operator_codec {
 
   void combine(segment part, bool own, std::span<source const> sources, std::span<std::byte> out) override {
     if (part.empty()) return;
-    auto const lanes = integers(part);
+    auto const codes = integers(part);
     std::span<source const> const expanded = expand(part, sources);
-    inner_->combine(part, own, expanded, lanes);
+    inner_->combine(part, own, expanded, codes);
     faults_ |= inner_->faults();
-    write(part, lanes, terms_of(own, sources), out);
+    write(part, codes, terms_of(own, sources), out);
   }
 
   bool encode_measured(segment all, std::span<double> bucket_scales, std::span<std::byte> out) override {
     if (all.empty()) return false;
-    auto const lanes = integers(all);
-    bool const done = inner_->encode_measured(all, bucket_scales, lanes);
+    auto const codes = integers(all);
+    bool const done = inner_->encode_measured(all, bucket_scales, codes);
     faults_ |= inner_->faults();
-    if (done) write(all, lanes, 1, out);
+    if (done) write(all, codes, 1, out);
     return done;
   }
 
@@ -119,8 +119,8 @@ class coded_codec final : public operator_codec {
       auto const frame = expanded_[sources_.size()].get(inner_->frame_bytes(part, 1));
       wire::write_header(frame, inner_wire::identifier(), s.terms, part.count, traits());
       std::memcpy(frame.data() + wire::header_bytes, s.frame.data() + wire::long_header_bytes, scales);
-      lane* const lanes = reinterpret_cast<lane*>(frame.data() + wire::header_bytes + scales);
-      if (body_.decode(on_, s.frame.subspan(least), part.count, lanes))
+      code_type* const codes = reinterpret_cast<code_type*>(frame.data() + wire::header_bytes + scales);
+      if (body_.decode(on_, s.frame.subspan(least), part.count, codes))
         fail<frame_error>({"globalq: decode: rank ", call_.rank, ": the ", Code::name(),
                            " codes of a frame from worker ", s.worker,
                            " are not valid; the bytes were damaged or made by another operator"});
@@ -133,8 +133,9 @@ class coded_codec final : public operator_codec {
   void write(segment part, std::span<std::byte const> integers, int terms, std::span<std::byte> out) {
     std::size_t const scales = scale_bytes_of(part), start = wire::long_header_bytes + scales;
     std::memcpy(out.data() + wire::long_header_bytes, integers.data() + wire::header_bytes, scales);
-    lane const* const lanes = reinterpret_cast<lane const*>(integers.data() + wire::header_bytes + scales);
-    std::size_t const bytes = body_.encode(on_, lanes, part.count, out.subspan(start));
+    code_type const* const codes =
+        reinterpret_cast<code_type const*>(integers.data() + wire::header_bytes + scales);
+    std::size_t const bytes = body_.encode(on_, codes, part.count, out.subspan(start));
     wire::write_header(out, Code::identifier(), terms, part.count, traits());
     wire::write_length(out, start + bytes);
   }

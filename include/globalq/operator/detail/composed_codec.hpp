@@ -15,13 +15,13 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// One class for each lane type, and so one set of kernels.
-template <class Lane>
+/// One class for each code type, and so one set of kernels.
+template <class Int>
 class composed_codec final : public composition {
-  using operands = kernel::host::operands<Lane>;
+  using operands = kernel::host::operands<Int>;
 
  public:
-  composed_codec(std::unique_ptr<host_policies<Lane>> held, operator_facts const& facts, method how,
+  composed_codec(std::unique_ptr<host_policies<Int>> held, operator_facts const& facts, method how,
                  kernel::host_executor const& on)
       : composition(held->facts, facts, how), held_(std::move(held)), start_(held_->kernels()), on_(on) {}
 
@@ -34,7 +34,7 @@ class composed_codec final : public composition {
     bool const leaf = sources.empty();
     if (leaf && local_) write_scales(o, part, scales, call_.bucket_scales.data() + first_bucket(part));
     if (leaf || adds_codes()) {
-      on_.values(part.count, kernel::host::add_codes<Lane>{o, codes, leaf ? nullptr : reduce_leaves()});
+      on_.values(part.count, kernel::host::add_codes<Int>{o, codes, leaf ? nullptr : reduce_leaves()});
     } else {
       bool const fit = local_ && own_norm_ == nullptr && kernel::buckets_fit(bucket_);
       if (fit)
@@ -43,7 +43,7 @@ class composed_codec final : public composition {
         measure_own_sum(o, part, scales);
       else if (local_)
         measure_sum(o, part, scales);
-      on_.values(part.count, kernel::host::add_values<Lane>{o, codes, scales, fit, q_});
+      on_.values(part.count, kernel::host::add_values<Int>{o, codes, scales, fit, q_});
     }
     check_codes(sources);
     wire::write_header(out, policies_.identifier, terms, part.count, traits());
@@ -56,7 +56,7 @@ class composed_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(all);
     std::memset(out.data(), 0, wire::header_bytes + scale_bytes_of(all));
-    on_.values(all.count, kernel::host::encode_measured<Lane>{{o, codes}, scales, bucket_scales.data(), q_});
+    on_.values(all.count, kernel::host::encode_measured<Int>{{o, codes}, scales, bucket_scales.data(), q_});
     if ((faults_ & kernel::not_finite) != 0) return false;
     wire::write_header(out, policies_.identifier, 1, all.count, traits());
     return true;
@@ -74,7 +74,7 @@ class composed_codec final : public composition {
   void verify(segment part, std::span<source const> sources) override {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    on_.values(part.count, kernel::host::check_codes<Lane>{o});
+    on_.values(part.count, kernel::host::check_codes<Int>{o});
     check_codes(sources);
     verified_ = true;
   }
@@ -85,7 +85,7 @@ class composed_codec final : public composition {
   levels::detail::level_table* table() override { return held_->table; }
 
  private:
-  kernel::reduce_leaves<Lane> const* reduce_leaves() const {
+  kernel::reduce_leaves<Int> const* reduce_leaves() const {
     return how_ == method::sum ? &sum_ : &held_->adding;
   }
 
@@ -93,7 +93,7 @@ class composed_codec final : public composition {
     if (part.empty()) return;
     operands o = prepare(part, false, sources, call_.workers);
     o.verified = std::exchange(verified_, false);
-    on_.values(part.count, kernel::host::write_mean<Lane>(o, call_.y, add));
+    on_.values(part.count, kernel::host::write_mean<Int>(o, call_.y, add));
     check_codes(sources);
   }
 
@@ -192,9 +192,9 @@ class composed_codec final : public composition {
     write_scales(o, part, scales, bucket_scales_.data());
   }
 
-  std::unique_ptr<host_policies<Lane>> held_;
+  std::unique_ptr<host_policies<Int>> held_;
   operands start_;  ///< common to all calls
-  kernel::reduce_leaves<Lane> const sum_ = kernel::host::adding_of<reduce::sum, Lane>();
+  kernel::reduce_leaves<Int> const sum_ = kernel::host::adding_of<reduce::sum, Int>();
   bool verified_ = false;  ///< verify() checked the sources of the next finish() or add_decoded()
   kernel::host_executor on_;
   std::vector<kernel::source_view> views_;
@@ -204,11 +204,11 @@ class composed_codec final : public composition {
   std::vector<own_statistic> own_, own_parts_;
 };
 
-template <class Lane>
-std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane>> held,
+template <class Int>
+std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Int>> held,
                                               operator_facts const& facts, method how,
                                               kernel::host_executor const& on) {
-  return std::make_unique<composed_codec<Lane>>(std::move(held), facts, how, on);
+  return std::make_unique<composed_codec<Int>>(std::move(held), facts, how, on);
 }
 
 }  // namespace GLOBALQ_ABI::detail

@@ -90,9 +90,9 @@ operator_facts facts_of(quantizer<N, L, R, W, Op> const& op) {
   f.unbiased = R::unbiased;
   f.integer_wire = is_integer_wire<W>();
   if constexpr (wire::BlockCode<W>) {
-    using lane = typename W::lane;
+    using code_type = typename W::code_type;
     f.largest_code = W::largest_code();
-    f.wire_bits = 8 * static_cast<int>(sizeof(lane));
+    f.wire_bits = 8 * static_cast<int>(sizeof(code_type));
     f.most_bytes = [](std::uint64_t count, std::uint32_t largest, bool zero_free) -> std::size_t {
       return wire::coded<W>(W{}, largest, zero_free).capacity(count);
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the policies of a composition in host memory, as one type for each lane.
+/// @brief operator: the policies of a composition in host memory, as one type for each code type.
 
 #include "../../kernel/executor.hpp"
 #include "../../kernel/host/leaves.hpp"
@@ -13,45 +13,45 @@
 namespace GLOBALQ_ABI::detail {
 
 /// Policies and their properties.
-template <class Lane>
+template <class Int>
 struct host_policies {
   policy_facts facts;
   levels::detail::level_table* table = nullptr;  ///< the levels, if they are a table
-  kernel::reduce_leaves<Lane> adding{};          ///< if codes are not added as integers
+  kernel::reduce_leaves<Int> adding{};           ///< if codes are not added as integers
 
   explicit host_policies(policy_facts const& of) : facts(of) {}
   virtual ~host_policies() = default;
-  virtual kernel::host::any_policies<Lane> const& kernels() const = 0;
+  virtual kernel::host::any_policies<Int> const& kernels() const = 0;
 };
 
 /// @tparam Levels,Rounding  kernel types
 /// @tparam Reduce           a user-defined reduce operator, or void
 template <class Levels, class Rounding, class Wire, class Reduce = void>
-class own_policies final : public host_policies<typename Wire::lane> {
-  using lane = typename Wire::lane;
+class own_policies final : public host_policies<typename Wire::code_type> {
+  using code_type = typename Wire::code_type;
 
  public:
   own_policies(Levels const& levels, Rounding const& rounding, Wire const& wire, operator_facts const& of,
                std::uint32_t largest_sum = 0)
-      : host_policies<lane>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
+      : host_policies<code_type>(policy_facts_of(levels, rounding, wire, of)), held_(levels, rounding, wire) {
     if constexpr (std::is_same_v<Levels, levels::detail::level_table>) this->table = &held_.levels;
     this->facts.largest_sum = largest_sum;
     if constexpr (!std::is_void_v<Reduce>) {
-      this->adding = kernel::host::adding_of<Reduce, lane>();
+      this->adding = kernel::host::adding_of<Reduce, code_type>();
       this->adding.checked = true;
     } else if constexpr (base_two<Levels>()) {
-      this->adding = kernel::host::adding_of<reduce::exponential, lane>();
+      this->adding = kernel::host::adding_of<reduce::exponential, code_type>();
     }
   }
-  kernel::host::any_policies<lane> const& kernels() const override { return held_; }
+  kernel::host::any_policies<code_type> const& kernels() const override { return held_; }
 
  private:
   kernel::host::held_policies<Levels, Rounding, Wire> held_;
 };
 
-/// The codec of a composition. Compiled once for each lane.
-template <class Lane>
-std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Lane>> held,
+/// The codec of a composition. Compiled once for each code type.
+template <class Int>
+std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Int>> held,
                                               operator_facts const& facts, method how,
                                               kernel::host_executor const& on);
 
@@ -60,7 +60,7 @@ std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& ro
                                         operator_facts const& facts, method how,
                                         kernel::host_executor const& on) {
   using held = own_policies<Levels, Rounding, Wire>;
-  return make_composed<typename Wire::lane>(
+  return make_composed<typename Wire::code_type>(
       std::make_unique<held>(levels, rounding_for(rounding, facts, how), wire, facts), facts, how, on);
 }
 
@@ -70,7 +70,7 @@ std::unique_ptr<operator_codec> compose_own(Levels const& levels, Rounding const
                                             operator_facts const& facts, resolution const& r,
                                             kernel::host_executor const& on) {
   using held = own_policies<Levels, Rounding, Wire, Reduce>;
-  return make_composed<typename Wire::lane>(
+  return make_composed<typename Wire::code_type>(
       std::make_unique<held>(levels, rounding_for(rounding, facts, r.how), wire, facts, largest_sum_of(r)),
       facts, r.how, on);
 }

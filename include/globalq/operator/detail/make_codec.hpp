@@ -69,7 +69,7 @@ template <class L, class R, class W, class Op>
 std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of, operator_facts const& facts,
                                            resolution const& r, kernel::host_executor const& on) {
   if constexpr (wire::BlockCode<W>) {
-    using integers = wire::integer<typename W::lane>;
+    using integers = wire::integer<typename W::code_type>;
     return coded<W>(
         host_kernels<L, R, integers>::make(sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
         of.wire, facts, r, on);
@@ -84,8 +84,8 @@ GLOBALQ_DECL std::unique_ptr<operator_codec> make_codec(uncompressed const&, ope
 
 template <class W>
 inline constexpr bool is_sparse = false;
-template <class Lane>
-inline constexpr bool is_sparse<wire::sparse<Lane>> = true;
+template <class Int>
+inline constexpr bool is_sparse<wire::sparse<Int>> = true;
 
 /// The same on a stream.
 template <class L, class R, class W, class Op, class Space>
@@ -96,7 +96,7 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
                                ": a user-defined norm is measured on the host only; on a stream use "
                                "norm::linf, norm::l or norm::local, or call from host memory"});
   if constexpr (is_sparse<W>) {
-    using codec_type = stream_sparse_codec<typename W::lane, Space>;
+    using codec_type = stream_sparse_codec<typename W::code_type, Space>;
     using integers = typename codec_type::inner_wire;
     return std::make_unique<codec_type>(stream_kernels<L, R, integers, Space>::make(
                                             sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),

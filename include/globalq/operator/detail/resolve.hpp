@@ -110,7 +110,7 @@ struct operator_facts {
   bool shifts = false;
   bool integer_wire = false;
   std::uint32_t largest_code = 0;
-  int wire_bits = 0;  ///< of a code; if frames vary in length, of a lane
+  int wire_bits = 0;  ///< of a code; if frames vary in length, of its integer in memory
   /// The most bytes of count codes, if frames vary in length; else null.
   std::size_t (*most_bytes)(std::uint64_t count, std::uint32_t largest, bool zero_free) = nullptr;
   std::string wire;

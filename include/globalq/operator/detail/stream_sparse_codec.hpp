@@ -64,11 +64,11 @@ struct read_sparse_head {
   }
 };
 
-/// @tparam Lane  of the codes
-template <class Lane, class Space>
+/// @tparam Int  of the codes
+template <class Int, class Space>
 class stream_sparse_codec final : public operator_codec {
  public:
-  using inner_wire = wire::integer<Lane>;
+  using inner_wire = wire::integer<Int>;
 
   /// @param inner  the codec of the same composition with inner_wire
   stream_sparse_codec(std::unique_ptr<operator_codec> inner, operator_facts const& facts, resolution const& r,
@@ -122,7 +122,7 @@ class stream_sparse_codec final : public operator_codec {
     write_sparse_head const head{word_of(code::identifier(), terms), values_of(part),
                                  integers.data() + wire::header_bytes, out.data()};
     on_.items(1 + scales / 8, head);
-    coder_.encode(on_, lanes_of(integers, scales), part.count, out.data() + head_bytes_of(part),
+    coder_.encode(on_, integers_of(integers, scales), part.count, out.data() + head_bytes_of(part),
                   reinterpret_cast<std::uint64_t*>(out.data() + wire::header_bytes), head_bytes_of(part));
     forget(out.data());
   }
@@ -139,7 +139,7 @@ class stream_sparse_codec final : public operator_codec {
   void declare(std::span<std::byte> frame, int terms) const override { inner_->declare(frame, terms); }
 
  private:
-  using code = wire::sparse<Lane>;
+  using code = wire::sparse<Int>;
 
   struct known {
     std::byte const* frame;
@@ -150,8 +150,8 @@ class stream_sparse_codec final : public operator_codec {
     return header_word(wire) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(terms)) << 32;
   }
   std::uint64_t values_of(segment part) const { return wire::word_of_values(part.count, traits()); }
-  static Lane* lanes_of(std::span<std::byte> integers, std::size_t scales) {
-    return reinterpret_cast<Lane*>(integers.data() + wire::header_bytes + scales);
+  static Int* integers_of(std::span<std::byte> integers, std::size_t scales) {
+    return reinterpret_cast<Int*>(integers.data() + wire::header_bytes + scales);
   }
 
   std::size_t scale_bytes_of(segment part) const {
@@ -198,7 +198,7 @@ class stream_sparse_codec final : public operator_codec {
                                   word_of(inner_wire::identifier(), s.terms),
                                   faults};
       on_.items(1 + scales / 8, read);
-      coder_.decode(on_, s.frame.data() + head, body_, part.count, lanes_of(frame, scales), faults);
+      coder_.decode(on_, s.frame.data() + head, body_, part.count, integers_of(frame, scales), faults);
       sources_.push_back({frame, s.terms, s.worker, s.first});
       forget(s.frame.data());
     }
@@ -206,7 +206,7 @@ class stream_sparse_codec final : public operator_codec {
   }
 
   std::unique_ptr<operator_codec> inner_;
-  wire::stream_sparse<Lane, Space> coder_;
+  wire::stream_sparse<Int, Space> coder_;
   kernel::stream_executor<Space> on_;
   byte_buffer own_{on_.memory()};
   std::vector<byte_buffer> expanded_;

@@ -23,10 +23,10 @@ class counting_transport {
   }
   request recv_async(int, std::span<std::byte>) { return {}; }
   void wait(request&) {}
-  template <class Lane>
-  void allreduce_sum(std::span<Lane> lanes) {
+  template <class Value>
+  void allreduce_sum(std::span<Value> values) {
     bytes_ +=
-        lanes.size_bytes() * 2 * static_cast<std::uint64_t>(size_ - 1) / static_cast<std::uint64_t>(size_);
+        values.size_bytes() * 2 * static_cast<std::uint64_t>(size_ - 1) / static_cast<std::uint64_t>(size_);
   }
   std::uint64_t bytes() const { return bytes_; }
 

@@ -75,11 +75,11 @@ inline cudaError_t state_of(cudaStream_t stream) {
   return state;
 }
 
-template <SumLane Lane>
+template <Summand Value>
 constexpr ncclDataType_t nccl_type() {
-  static_assert(!std::same_as<Lane, std::int16_t>, "globalq: NCCL has no 16-bit integer");
-  if constexpr (std::same_as<Lane, std::int8_t>) return ncclInt8;
-  if constexpr (std::same_as<Lane, std::int32_t>) return ncclInt32;
+  static_assert(!std::same_as<Value, std::int16_t>, "globalq: NCCL has no 16-bit integer");
+  if constexpr (std::same_as<Value, std::int8_t>) return ncclInt8;
+  if constexpr (std::same_as<Value, std::int32_t>) return ncclInt32;
   return ncclFloat32;
 }
 

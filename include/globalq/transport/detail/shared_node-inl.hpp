@@ -51,7 +51,7 @@ GLOBALQ_DECL shared_node::shared_node(std::byte* memory, shared_plan const& plan
 }
 
 GLOBALQ_DECL shared_transfer& shared_node::send(int peer, std::span<std::byte const> bytes) {
-  shared_lane& to = out_[index(peer)];
+  shared_end& to = out_[index(peer)];
   shared_transfer& t = take(const_cast<std::byte*>(bytes.data()), bytes.size());
   to.queue.push(t);
   while (push(to)) continue;
@@ -104,16 +104,16 @@ wait_result shared_node::allgather(std::span<std::byte const> mine, std::span<st
 GLOBALQ_DECL bool shared_node::advance() {
   if (running_ == 0) return false;
   bool moved = false;
-  for (auto& lane : out_)
-    if (!lane.queue.empty() || !lane.shown.empty()) moved = push(lane) || moved;
-  for (auto& lane : in_)
-    if (!lane.queue.empty()) moved = pull(lane) || moved;
+  for (auto& end : out_)
+    if (!end.queue.empty() || !end.shown.empty()) moved = push(end) || moved;
+  for (auto& end : in_)
+    if (!end.queue.empty()) moved = pull(end) || moved;
   return moved;
 }
 
 GLOBALQ_DECL void shared_node::fail(int rank, std::string_view text) noexcept {
   for (auto* side : {&out_, &in_})
-    for (auto& lane : *side) lane.queue = lane.shown = {};
+    for (auto& end : *side) end.queue = end.shown = {};
   running_ = 0;
   std::uint64_t none = 0;
   if (failure().state.compare_exchange_strong(none, 1)) {
@@ -242,7 +242,7 @@ GLOBALQ_DECL void shared_node::finish(shared_transfer& t, shared_transfer::progr
   --running_;
 }
 
-GLOBALQ_DECL void shared_node::put(shared_lane& to, void const* from, std::size_t bytes) {
+GLOBALQ_DECL void shared_node::put(shared_end& to, void const* from, std::size_t bytes) {
   std::size_t const at = to.position % plan_.ring_bytes();
   std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
   std::memcpy(to.ring + at, from, first);
@@ -250,7 +250,7 @@ GLOBALQ_DECL void shared_node::put(shared_lane& to, void const* from, std::size_
   to.position += bytes;
 }
 
-GLOBALQ_DECL void shared_node::get(shared_lane& from, void* to, std::size_t bytes) {
+GLOBALQ_DECL void shared_node::get(shared_end& from, void* to, std::size_t bytes) {
   std::size_t const at = from.position % plan_.ring_bytes();
   std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
   std::memcpy(to, from.ring + at, first);
@@ -258,7 +258,7 @@ GLOBALQ_DECL void shared_node::get(shared_lane& from, void* to, std::size_t byte
   from.position += bytes;
 }
 
-GLOBALQ_DECL bool shared_node::push(shared_lane& to) {
+GLOBALQ_DECL bool shared_node::push(shared_end& to) {
   shared_channel& line = *to.channel;
   bool moved = false;
   while (!to.shown.empty() && line.copied.load(std::memory_order_acquire) >= to.shown.front().number) {
@@ -300,7 +300,7 @@ GLOBALQ_DECL bool shared_node::push(shared_lane& to) {
   return true;
 }
 
-GLOBALQ_DECL bool shared_node::pull(shared_lane& from) {
+GLOBALQ_DECL bool shared_node::pull(shared_end& from) {
   shared_channel& line = *from.channel;
   shared_transfer& t = from.queue.front();
   if (t.address != 0) return read(from, t);
@@ -340,7 +340,7 @@ GLOBALQ_DECL bool shared_node::pull(shared_lane& from) {
   return true;
 }
 
-GLOBALQ_DECL bool shared_node::read(shared_lane& from, shared_transfer& t) {
+GLOBALQ_DECL bool shared_node::read(shared_end& from, shared_transfer& t) {
   constexpr std::size_t most = std::size_t{1} << 20;
   auto const peer = static_cast<int>(&from - in_.data());
   std::int64_t const got = read_memory(process(peer).pid, t.address + t.moved, t.data + t.moved,

@@ -190,7 +190,7 @@ class shared_queue {
 };
 
 /// One end of a channel.
-struct shared_lane {
+struct shared_end {
   shared_channel* channel = nullptr;
   std::byte* ring = nullptr;
   std::uint64_t position = 0;   ///< of this end
@@ -315,17 +315,17 @@ class shared_node {
   void finish(shared_transfer& t, shared_transfer::progress state);
 
   /// Copies between a ring and private memory.
-  void put(shared_lane& to, void const* from, std::size_t bytes);
-  void get(shared_lane& from, void* to, std::size_t bytes);
+  void put(shared_end& to, void const* from, std::size_t bytes);
+  void get(shared_end& from, void* to, std::size_t bytes);
 
   /// Moves one piece of the first send; true if anything moved.
-  bool push(shared_lane& to);
+  bool push(shared_end& to);
 
   /// Moves one piece of the first receive; true if anything moved.
-  bool pull(shared_lane& from);
+  bool pull(shared_end& from);
 
   /// Reads a piece from the sender's own memory.
-  bool read(shared_lane& from, shared_transfer& t);
+  bool read(shared_end& from, shared_transfer& t);
 
   std::byte* const memory_;
   shared_plan const plan_;
@@ -336,7 +336,7 @@ class shared_node {
   std::uint64_t probe_ = 0;
   std::uint64_t turns_ = 0;  // allgathers so far
   std::uint64_t running_ = 0;
-  std::vector<shared_lane> out_, in_;
+  std::vector<shared_end> out_, in_;
   std::deque<shared_transfer> transfers_;
   shared_transfer* spare_ = nullptr;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: shared state of the workers of a threads cluster, and the sums of their lanes.
+/// @brief transport: shared state of the workers of a threads cluster, and the sums of their values.
 
 #include <array>
 #include <atomic>
@@ -189,23 +189,24 @@ struct world {
   std::atomic<bool> running{false};
 };
 
-template <class Lane>
+template <class Value>
 constexpr char const* sum_call() {
-  if constexpr (std::same_as<Lane, std::int8_t>) return "allreduce_sum of int8";
-  if constexpr (std::same_as<Lane, std::int16_t>) return "allreduce_sum of int16";
-  if constexpr (std::same_as<Lane, std::int32_t>) return "allreduce_sum of int32";
+  if constexpr (std::same_as<Value, std::int8_t>) return "allreduce_sum of int8";
+  if constexpr (std::same_as<Value, std::int16_t>) return "allreduce_sum of int16";
+  if constexpr (std::same_as<Value, std::int32_t>) return "allreduce_sum of int32";
   return "allreduce_sum of float";
 }
 
-/// sum[i] += lanes[i]; integers wrap.
-template <class Lane>
-void add_lanes(Lane* sum, Lane const* lanes, std::size_t count) {
-  if constexpr (std::integral<Lane>) {
-    using bits = std::make_unsigned_t<Lane>;
+/// sum[i] += values[i]; integers wrap.
+template <class Value>
+void add_values(Value* sum, Value const* values, std::size_t count) {
+  if constexpr (std::integral<Value>) {
+    using bits = std::make_unsigned_t<Value>;
     for (std::size_t i = 0; i < count; ++i)
-      sum[i] = static_cast<Lane>(static_cast<bits>(static_cast<bits>(sum[i]) + static_cast<bits>(lanes[i])));
+      sum[i] =
+          static_cast<Value>(static_cast<bits>(static_cast<bits>(sum[i]) + static_cast<bits>(values[i])));
   } else {
-    for (std::size_t i = 0; i < count; ++i) sum[i] += lanes[i];
+    for (std::size_t i = 0; i < count; ++i) sum[i] += values[i];
   }
 }
 

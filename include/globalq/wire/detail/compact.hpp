@@ -14,8 +14,8 @@ inline constexpr int compact_slack = 64;
 /// Without vector instructions; the same results.
 struct portable_compaction {
   /// Writes the positions of non-zeros, in order. @returns their number
-  template <class Lane>
-  GLOBALQ_LOOP static int positions(Lane const* codes, int count, std::uint16_t* out) {
+  template <class Int>
+  GLOBALQ_LOOP static int positions(Int const* codes, int count, std::uint16_t* out) {
     int n = 0;
     for (int i = 0; i < count; ++i) {
       out[n] = static_cast<std::uint16_t>(i);
@@ -24,8 +24,8 @@ struct portable_compaction {
     return n;
   }
   /// Writes the non-zeros, in order, and a bitmap of their positions. @returns their number
-  template <class Lane>
-  GLOBALQ_LOOP static int non_zeros(Lane const* codes, int count, Lane* out, std::byte* bitmap) {
+  template <class Int>
+  GLOBALQ_LOOP static int non_zeros(Int const* codes, int count, Int* out, std::byte* bitmap) {
     int n = 0;
     for (int first = 0; first < count; first += 8) {
       std::uint32_t bits = 0;
@@ -40,11 +40,11 @@ struct portable_compaction {
     return n;
   }
   /// Restores the codes. @pre bits from count on are zero; values has room for compact_slack more
-  template <class Lane>
-  GLOBALQ_LOOP static void expand(std::byte const* bitmap, Lane const* values, int count, Lane* codes) {
+  template <class Int>
+  GLOBALQ_LOOP static void expand(std::byte const* bitmap, Int const* values, int count, Int* codes) {
     for (int i = 0; i < count; ++i) {
       std::uint32_t const is = (static_cast<std::uint32_t>(bitmap[i / 8]) >> (i % 8)) & 1U;
-      codes[i] = static_cast<Lane>(*values & -static_cast<std::int32_t>(is));
+      codes[i] = static_cast<Int>(*values & -static_cast<std::int32_t>(is));
       values += is;
     }
   }

@@ -36,11 +36,11 @@ struct sparse_form {
   }
   /// w, the bits of a non-zero.
   /// @param asked  the results of asks() of all non-zeros, or-ed
-  template <class Lane>
+  template <class Int>
   GLOBALQ_FUNCTION static int width(std::uint32_t asked) {
     int w = 1;
     for (; asked != 0; asked >>= 1) ++w;
-    return w <= 8 ? w : sizeof(Lane) == 1 ? 8 : 16;
+    return w <= 8 ? w : sizeof(Int) == 1 ? 8 : 16;
   }
 };
 static_assert(!sparse_form::takes_positions(sparse_form::most_positions, 4096));

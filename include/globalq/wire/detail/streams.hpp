@@ -97,15 +97,15 @@ using table_entry = std::int16_t;
 /// Writes codes as the codewords of a prefix code.
 /// @param word_of  codeword of a code, at most Longest bits
 /// @returns        the end of the bytes
-template <int Longest, class Lane, class F>
-std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F const& word_of) {
+template <int Longest, class Int, class F>
+std::byte* write_prefix_code(Int const* codes, int count, std::byte* out, F const& word_of) {
   constexpr int each = 56 / Longest;  // between two flushes
   int const streams = streams_of(count), part = part_values(count, streams);
   return write_streams(streams, out, [&](int j, std::byte* at) {
-    Lane const* const first = codes + smaller(j * part, count);
-    Lane const* const last = codes + smaller((j + 1) * part, count);
+    Int const* const first = codes + smaller(j * part, count);
+    Int const* const last = codes + smaller((j + 1) * part, count);
     bit_writer w(at);
-    Lane const* c = first;
+    Int const* c = first;
     for (; last - c >= each; c += each) {
       for (int k = 0; k < each; ++k) w.put(word_of(c[k]));
       w.flush();
@@ -119,8 +119,8 @@ std::byte* write_prefix_code(Lane const* codes, int count, std::byte* out, F con
 }
 
 /// Reads one code of a stream. @returns whether the bits are bad
-template <bool Escapes, class Lane, class F>
-GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, Lane& code, F const& escape) {
+template <bool Escapes, class Int, class F>
+GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, Int& code, F const& escape) {
   std::int32_t const e = table[r.word() >> (64 - table_bits)];
   if constexpr (Escapes) {
     if (e == 0) [[unlikely]] {
@@ -131,7 +131,7 @@ GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, La
       return length == 0;
     }
   }
-  code = static_cast<Lane>(e >> 6);
+  code = static_cast<Int>(e >> 6);
   r.take(static_cast<std::uint32_t>(e));
   return false;
 }
@@ -139,8 +139,8 @@ GLOBALQ_ALWAYS_INLINE bool read_code(table_entry const* table, bit_reader& r, La
 /// Reads what write_prefix_code() wrote.
 /// @param escape  decodes a codeword that is not in the table: escape(word, code) returns its length, or 0 for bad bits
 /// @returns       true for bad bytes
-template <bool Escapes, class Lane, class F>
-bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t size, int count, Lane* codes,
+template <bool Escapes, class Int, class F>
+bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t size, int count, Int* codes,
                       F const& escape) {
   constexpr int each = 56 / table_bits;
   int const streams = streams_of(count), part = part_values(count, streams);
@@ -151,9 +151,9 @@ bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t
   if (streams == most_streams) {
     int const whole = (count - 3 * part) / each * each;  // of the last stream, which is the shortest
     bit_reader r0 = block.readers[0], r1 = block.readers[1], r2 = block.readers[2], r3 = block.readers[3];
-    Lane* const c1 = codes + part;
-    Lane* const c2 = c1 + part;
-    Lane* const c3 = c2 + part;
+    Int* const c1 = codes + part;
+    Int* const c2 = c1 + part;
+    Int* const c3 = c2 + part;
     for (; done < whole; done += each) {
       r0.refill(), r1.refill(), r2.refill(), r3.refill();
       for (int k = 0; k < each; ++k) {
@@ -179,22 +179,22 @@ bool read_prefix_code(table_entry const* table, std::byte const* in, std::size_t
 }
 
 /// Sets all codes to zero. If count is 0, the address may be invalid.
-template <class Lane>
-GLOBALQ_ALWAYS_INLINE void clear(Lane* codes, int count) {
-  if (count > 0) std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(Lane));
+template <class Int>
+GLOBALQ_ALWAYS_INLINE void clear(Int* codes, int count) {
+  if (count > 0) std::memset(codes, 0, static_cast<std::size_t>(count) * sizeof(Int));
 }
 
 /// The number of codes that are zero.
-template <class Lane>
-GLOBALQ_LOOP int zeros(Lane const* codes, int count) {
+template <class Int>
+GLOBALQ_LOOP int zeros(Int const* codes, int count) {
   int n = 0;
   for (int i = 0; i < count; ++i) n += codes[i] == 0 ? 1 : 0;
   return n;
 }
 
 /// Whether the magnitude of a code is above a limit.
-template <class Lane>
-GLOBALQ_LOOP bool beyond(Lane const* codes, int count, std::uint32_t limit) {
+template <class Int>
+GLOBALQ_LOOP bool beyond(Int const* codes, int count, std::uint32_t limit) {
   std::int32_t const most = static_cast<std::int32_t>(limit);
   std::int32_t bad = 0;
   for (int i = 0; i < count; ++i) {
