@@ -61,7 +61,7 @@ void add_options(CLI::App& app, settings& chosen, texts& text) {
         text.named = value;
       });
   app.add_option("--norm", chosen.words.norm,
-                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|fixed:UNIT; Q "
+                 "linf|l:Q,P|local:Q|power-of-two:linf|power-of-two:local:Q|shared-exponent|fixed:SCALE; Q "
                  "within a worker, P over workers: 1, 2, .., inf")
       ->capture_default_str();
   app.add_option("--bucket", text.bucket, "values that share a norm; 0: the whole vector")
@@ -162,7 +162,7 @@ void read_texts(CLI::App const& app, settings& chosen, texts const& text) {
     for (char const* option : {"norm", "bucket", "tail", "rounding", "wire"})
       if (app.count(std::string{"--"} + option) != 0)
         gq::named::refuse(option, app[std::string{"--"} + option]->as<std::string>(),
-                          "has no meaning with levels none, which sends float32 as it is",
+                          "has no meaning with levels none, which sends float32 unchanged",
                           "leave it out, or choose levels");
   if (chosen.output.find("%r") == std::string::npos)
     gq::named::refuse("output", chosen.output, "names one file for all workers",

@@ -200,27 +200,33 @@ std::string row(std::string_view example) {
 std::string page() {
   std::string out = R"(# The operators of the papers {#operators_table}
 
-Written by `scripts/operators-table` from the registry in `src/named/operators.cpp`; a test compares. Each
-name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_files --operator`.
+`scripts/operators-table` writes this page from the registry in `src/named/operators.cpp`; a test compares the two. Each name is
+a function of `globalq/operator/operators.hpp`, and a value of `mean_of_files --operator`.
 
 )";
-  out += std::to_string(workers) + " workers, " + std::to_string(length) + R"( float32 values each.
+  out += "The measurements use " + std::to_string(workers) + " workers with " + std::to_string(length) +
+         R"( float32 values each. Columns:
 
-- *bits*: of a value on the wire, scales and header included; measured on normal values where frames differ in length.
-- *reduce*: on the schedule in bold, for which the operator was designed; the other schedules fit, too.
-- *norm*: with a tail of float32 a short last bucket (here 96 values) is not quantized; any operator with buckets takes
-  `tail=float32`.
-- *levels*: those of `alq` and `amq` are given here; without them they are learned while running.
-- *omega*: bound on the relative variance of one encoding of one vector; or on the variance of a value, in terms of the gap
+- *levels*: the kind of levels, and their number s above zero. The levels of `alq` and `amq` are set here; by default they are
+  learned during training.
+- *norm*: the norm that determines the scale. With `tail=float32`, which any operator with buckets accepts, a shorter last bucket
+  (here 96 values) is sent without quantization.
+- *bits*: bits per value on the wire, including scales and headers. If the length of frames varies, the table has the average over
+  frames of normal values.
+- *reduce*: how codes are added over the schedule in bold, for which the paper designed the operator. The other schedules work as
+  well.
+- *omega*: the bound on the relative variance of one encoding of one vector, or on the variance of one value, in terms of the gap
   between levels.
-- *theta*: the bound of the plan on that schedule, with every rounding on the way: n times the variance of the mean is at
-  most theta times the sum of all squares.
+- *theta*: the bound of the plan for the schedule in bold, including every rounding of partial sums: n times the variance of the
+  mean is at most theta times the sum of the squares of all values.
 - *normal*, *heavy*, *sparse*: the variance measured over )" +
          std::to_string(calls) +
-         R"( calls as a share of that bound, on normal values, on heavy
-  tails (Student's t, three degrees of freedom), and on sparse vectors (one value in 64, normal, is not zero). In
-  parentheses, where there is no bound: what theta would be. With an absolute step the variance equals the bound for any
-  values; it differs from 100 % here only because each call and worker draws a single shift.
+         R"( calls, as a share of the bound theta. Inputs are normal values,
+  values with heavy tails (Student's t with three degrees of freedom), and sparse vectors (one value in 64 is normal, the others
+  are zero).
+  Without a bound, the table has n times the variance over the sum of squares, in parentheses. With a fixed step
+  (`qsdp-grid`) the variance equals the bound for any values; it differs from 100 % here only because each worker draws one shift
+  per call.
 
 )";
   out += cells({"operator", "levels", "norm", "rounding", "bits", "wire", "reduce", "schedules", "omega",
@@ -229,15 +235,21 @@ name is a function of `globalq/operator/operators.hpp`, and a word of `mean_of_f
   for (gq::named::entry const& each : gq::named::operators())
     for (std::string_view const example : each.examples) out += row(example);
   out += R"(
-## What they are
+## Descriptions
 
-Bounds on omega, with D values under one scale, s levels above zero, r the largest ratio of neighboring levels, and
-c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2); see @ref theory. *Errata* are mistakes in the papers' printed text.
+Bounds are on omega, with these symbols (see @ref theory):
+
+- n workers; d values of a vector, or of a bucket; D = n d if all workers share a scale, else D = d
+- s levels above zero, of which l_1 is the smallest; r is the largest ratio of neighboring levels
+- c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2), without the second factor if each worker has its own scale
+- delta is the step of the grid; inf_p is the infimum over p from 0 to 1, with K_p = ((1-p) / (2-p))^(1-p) / (2-p)
+
+An *erratum* is a mistake in the printed text of a paper.
 
 )";
   for (gq::named::entry const& each : gq::named::operators()) {
     out += "- **" + std::string(each.name) + "**: " + std::string(each.title) + ". ";
-    if (!each.source.empty()) out += std::string(each.source) + ". ";
+    if (!each.source.empty()) out += "Source: " + std::string(each.source) + ". ";
     out += "Bound: " + std::string(each.bound) + ".\n";
     if (!each.erratum.empty()) out += "  *Erratum:* " + std::string(each.erratum) + "\n";
   }

@@ -29,9 +29,9 @@ std::string parameters_of(std::span<gq::named::parameter const> all) {
         .append(p.usual)
         .append(": ")
         .append(p.meaning)
-        .append(": ")
+        .append(" (")
         .append(p.allowed)
-        .append("\n");
+        .append(")\n");
   return text;
 }
 

@@ -13,16 +13,18 @@ namespace GLOBALQ_ABI::named {
 namespace {
 
 constexpr parameter top_k_parameters[] = {
-    {"density", "0.01", "a number above 0 and at most 1", "share of a layer's values that is sent"}};
+    {"density", "0.01", "a number above 0 and at most 1", "fraction of the values of a layer that is sent"}};
 constexpr parameter power_sgd_parameters[] = {
-    {"rank", "4", "1 to 256", "columns of the two matrices that stand for a layer"}};
+    {"rank", "4", "1 to 256", "number of columns of each of the two matrices that represent a layer"}};
 
 constexpr compressor_entry registry[] = {
-    {"top-k", "the values of largest magnitude of each layer, with their places; with error feedback",
-     "Aji and Heafield 2017; Stich et al. 2018", "biased: (1 - density) of the squared length at most",
-     top_k_parameters},
-    {"power-sgd", "each matrix as the product of two thin ones, vectors in float32; with error feedback",
-     "Vogels et al. 2019 (PowerSGD)", "biased: the squared length at most; 0 for matrices of that rank",
+    {"top-k", "Sends the values of largest magnitude of each layer with their positions; uses error feedback",
+     "Aji and Heafield 2017; Stich et al. 2018",
+     "biased; the squared error is at most (1 - density) times the squared length", top_k_parameters},
+    {"power-sgd",
+     "Sends each matrix as the product of two thin matrices, and vectors as float32; uses error feedback",
+     "Vogels et al. 2019 (PowerSGD)",
+     "biased; the squared error is at most the squared length, and 0 for matrices of at most this rank",
      power_sgd_parameters},
 };
 

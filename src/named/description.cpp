@@ -24,11 +24,13 @@ namespace {
 namespace gq = globalq;
 
 constexpr std::string_view norms_allowed =
-    "give linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent or fixed:UNIT, with "
-    "Q and P from 1 to 64 or inf";
+    "use linf, l:Q,P, local:Q, power-of-two:linf, power-of-two:local:Q, shared-exponent or fixed:SCALE, "
+    "where Q "
+    "and P are 1 to 64 or inf";
 constexpr std::string_view levels_allowed =
-    "give none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1 or e2m1, e2m3, "
-    "e3m2, e4m3, e5m2";
+    "use none, uniform:S, exponential:S, exponential:S:BASE, table:0,..,1, symmetric:L1,..,1, e2m1, e2m3, "
+    "e3m2, "
+    "e4m3 or e5m2, where S is the number of levels above zero";
 
 /// Levels held as a table: table, symmetric, exponential of any base, or those of a small format. They differ only in
 /// their data.
@@ -49,7 +51,7 @@ std::uint32_t read_order(std::string const& value, std::string_view text) {
   if (text == "inf") return gq::infinity;
   std::uint32_t order = 0;
   if (!is_number(text, order) || order < 1 || order > 64)
-    refuse("norm", value, "holds \"" + std::string{text} + "\", which is not an order of a norm",
+    refuse("norm", value, "contains \"" + std::string{text} + "\", which is not the order of a norm",
            norms_allowed);
   return order;
 }
@@ -80,7 +82,7 @@ gq::norm::any read_norm(description const& words) {
   std::string_view text = words.norm;
   if (words.bucket > largest_bucket)
     refuse("bucket", std::to_string(words.bucket), "is longer than any vector",
-           "give 0 for the whole vector, or at most " + std::to_string(largest_bucket) + " values");
+           "use at most " + std::to_string(largest_bucket) + " values, or 0 for the whole vector");
   bool const rounds = text.starts_with("power-of-two:");
   if (rounds) text.remove_prefix(13);
   auto const rounded = [&]<class Norm>(Norm const& norm) -> gq::norm::any {
@@ -91,7 +93,7 @@ gq::norm::any read_norm(description const& words) {
     format const* const of = format_of(words.levels);
     if (of == nullptr)
       refuse("norm", words.norm,
-             "scales to the largest value of a format, and levels are " +
+             "requires the levels of a floating-point format, but levels are " +
                  (words.levels.empty() ? "uniform" : words.levels),
              "use levels e2m1, e2m3, e3m2, e4m3 or e5m2");
     return of->shared_exponent(words.bucket);
@@ -115,7 +117,7 @@ rounding_choice read_rounding(std::string const& text) {
   if (text == "random-shift-unshifted") return gq::rounding::random_shift<false>{};
   if (text == "nearest") return gq::rounding::nearest{};
   refuse("rounding", text, "is not a rounding",
-         "give stochastic, random-shift, random-shift-unshifted or nearest");
+         "use stochastic, random-shift, random-shift-unshifted or nearest");
 }
 
 wire_choice read_wire(std::string const& text) {
@@ -131,7 +133,7 @@ wire_choice read_wire(std::string const& text) {
       return gq::wire::packed<>{bits};
   }
   refuse("wire", text, "is not a wire format",
-         "give int8, int16, int32, packed:B, where B is 1 to 8 bits, elias, huffman or sparse");
+         "use int8, int16, int32, packed:B with B of 1 to 8 bits, elias, huffman or sparse");
 }
 
 way read_reduce(std::string const& text) {
@@ -139,7 +141,7 @@ way read_reduce(std::string const& text) {
   if (text == "sum") return way::sum;
   if (text == "exponential") return way::exponential;
   if (text == "requantize") return way::requantize;
-  refuse("reduce", text, "is not a way to add codes", "give auto, sum, exponential or requantize");
+  refuse("reduce", text, "is not a reduce operator", "use auto, sum, exponential or requantize");
 }
 
 /// Reads a number of levels.
@@ -182,8 +184,7 @@ void check_fit(description const& words, parts const& with) {
              adds = with.reduce == way::sum || with.reduce == way::exponential,
              varying = std::visit([]<class W>(W const&) { return gq::wire::BlockCode<W>; }, with.wire);
   if (std::holds_alternative<gq::rounding::random_shift<true>>(with.rounding) && !uniform)
-    refuse("rounding", words.rounding,
-           "shifts back, which needs evenly spaced levels, and levels are " + words.levels,
+    refuse("rounding", words.rounding, "requires evenly spaced levels, but levels are " + words.levels,
            "use levels uniform, or rounding random-shift-unshifted");
   if (with.reduce == way::sum && !uniform)
     refuse("reduce", words.reduce, "cannot add codes of levels " + words.levels,
@@ -199,7 +200,7 @@ void check_fit(description const& words, parts const& with) {
            "use reduce requantize, or wire int8 or packed:8");
   if (with.norm.is_local && adds)
     refuse("reduce", words.reduce,
-           "cannot add codes that are scaled by different norms, and the norm is " + words.norm,
+           "cannot add codes that workers scale by different norms, and norm " + words.norm + " is local",
            "use a global norm, or reduce requantize");
 }
 
@@ -207,7 +208,7 @@ gq::any_quantizer make_none(description const& words) {
   description const usual;
   auto const alone = [](std::string_view option, std::string const& value, bool is_usual) {
     if (!is_usual)
-      refuse(option, value, "has no meaning with levels none, which sends float32 as it is",
+      refuse(option, value, "has no meaning with levels none, which sends float32 unchanged",
              "leave it out, or choose levels");
   };
   alone("norm", words.norm, words.norm == usual.norm);
@@ -242,7 +243,7 @@ levels_choice read_levels(description const& words) {
   if (name == "symmetric" && !alone)
     return checked<gq::levels::symmetric>(words.levels,
                                           std::span<double const>{read_table(words.levels, rest)});
-  refuse("levels", words.levels, "are not levels", levels_allowed);
+  refuse("levels", words.levels, "is not a known kind of levels", levels_allowed);
 }
 
 /// The operator for all quantized values.
@@ -271,11 +272,10 @@ gq::any_quantizer make(description const& words) {
   if (words.levels == "none") return make_none(words);
   gq::any_quantizer const whole = make_whole(words);
   if (words.tail == "own") return whole;
-  if (words.tail != "float32") refuse("tail", words.tail, "is not a tail", "give own or float32");
+  if (words.tail != "float32") refuse("tail", words.tail, "is not a known tail", "use own or float32");
   if (words.bucket == 0)
-    refuse("tail", words.tail,
-           "is for the values after the last whole bucket, and the whole vector is one bucket",
-           "give a bucket, or leave the tail out");
+    refuse("tail", words.tail, "applies to a shorter last bucket, but the whole vector is one bucket",
+           "set a bucket, or leave the tail out");
   return gq::float32_tail{whole};
 }
 

@@ -36,8 +36,8 @@ arguments arguments::read(std::string_view text, std::span<parameter const> para
     else if (first && !parameters.empty())
       with.set(parameters[0].name, part);
     else
-      refuse("operator", text, "holds \"" + std::string{part} + "\", which is not parameter=value",
-             "write NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter");
+      refuse("operator", text, "contains \"" + std::string{part} + "\", which is not parameter=value",
+             "write NAME[:VALUE][,parameter=value].., where VALUE sets the first parameter");
     first = false;
   }
   return with;
@@ -50,10 +50,10 @@ void arguments::set(std::string_view name, std::string_view value) {
     std::string have;
     for (parameter const& each : parameters_) have.append(have.empty() ? "" : ", ").append(each.name);
     refuse("operator", whole_, "has no parameter \"" + std::string{name} + "\"",
-           have.empty() ? "it has none" : "it has " + have);
+           have.empty() ? "it takes no parameters" : "its parameters are " + have);
   }
   auto const at = static_cast<std::size_t>(found - parameters_.begin());
-  if (given_[at]) refuse("operator", whole_, "gives " + std::string{name} + " twice", "give it once");
+  if (given_[at]) refuse("operator", whole_, "sets " + std::string{name} + " twice", "set it once");
   given_[at] = true;
   values_[at] = value;
 }
@@ -76,8 +76,8 @@ void arguments::refuse_together(std::string_view what, std::string_view remedy) 
 void arguments::refuse_value(std::string_view name) const {
   auto const found = std::find_if(parameters_.begin(), parameters_.end(),
                                   [&](parameter const& each) { return each.name == name; });
-  refuse("operator", whole_, "gives \"" + text(name) + "\" as " + std::string{name},
-         "give " + std::string{found->allowed});
+  refuse("operator", whole_, "sets " + std::string{name} + " to \"" + text(name) + "\"",
+         "use " + std::string{found->allowed});
 }
 
 std::uint64_t arguments::number(std::string_view name, std::uint64_t least, std::uint64_t most) const {
@@ -104,26 +104,38 @@ constexpr std::string_view yes_no[] = {"no", "yes"};
 
 // ---- parameters of several operators
 
-constexpr parameter integer_bits{"bits", "8", "2 to 8, 16 or 32", "bits a value on the wire, sign included"};
-constexpr parameter eight_bits{"bits", "8", "2 to 8", "bits a value on the wire, sign included"};
-constexpr parameter four_bits{"bits", "4", "2 to 8", "bits a value on the wire, sign included"};
-constexpr parameter three_bits{"bits", "3", "2 to 8", "bits a value on the wire, sign included"};
+constexpr std::string_view bits_meaning = "bits per value on the wire, including the sign";
+constexpr parameter integer_bits{"bits", "8", "2 to 8, 16 or 32", bits_meaning};
+constexpr parameter eight_bits{"bits", "8", "2 to 8", bits_meaning};
+constexpr parameter four_bits{"bits", "4", "2 to 8", bits_meaning};
+constexpr parameter three_bits{"bits", "3", "2 to 8", bits_meaning};
 constexpr std::string_view codes[] = {"fixed", "elias", "huffman", "sparse"};
-constexpr parameter code_parameter{"code", "fixed", "fixed, elias, huffman or sparse",
-                                   "how codes become bits; frames differ in length but for fixed"};
-constexpr parameter all_levels{"levels", "0", "a whole number; 0: as many as fit", "levels above zero"};
+constexpr parameter code_parameter{
+    "code", "fixed", "fixed, elias, huffman or sparse",
+    "how codes are stored: with a fixed number of bits, or with a code of variable length"};
+constexpr parameter all_levels{"levels", "0", "0 to 4294967295",
+                               "number of levels above zero; 0: as many as fit"};
 
 constexpr parameter bucket_of(std::string_view usual) {
-  return {"bucket", usual, "a whole number up to 2^48; 0: the whole vector", "values that share a scale"};
+  return {"bucket", usual, "0 to 2^48",
+          "number of consecutive values that share a scale; 0: the whole vector"};
 }
 constexpr std::string_view tails[] = {"own", "float32"};
-constexpr parameter tail_parameter{"tail", "own", "own or float32",
-                                   "of a short last bucket: a scale of its own, or unquantized"};
+constexpr parameter tail_parameter{
+    "tail", "own", "own or float32",
+    "a last bucket that is shorter than the others is quantized with its own scale, or sent as float32"};
 constexpr parameter normalized_parameter{"normalized", "no", "yes or no",
-                                         "the -N variant: buckets count alike, not by their squared norms"};
+                                         "yes: learn with equal weights for all values (ALQ-N, AMQ-N); no: "
+                                         "weight each bucket by its squared norm"};
 constexpr parameter order_of(std::string_view usual) {
-  return {"q", usual, "1 to 64 or inf", "order of the norm within a worker"};
+  return {"q", usual, "1 to 64 or inf", "order of the norm over the values of one worker"};
 }
+
+constexpr parameter across_workers{"p", "inf", "1 to 64 or inf",
+                                   "order of the norm that combines the norms of all workers"};
+constexpr parameter shift_back_parameter{
+    "shift-back", "yes", "yes or no",
+    "yes: decoding adds the random shift (Definition 1 of the source); no: it does not"};
 
 std::string any_wire(arguments const& with) {
   std::uint64_t const bits = with.number("bits", 2, 32);
@@ -179,10 +191,8 @@ std::string global_norm(arguments const& with) {
 
 // ---- the operators
 
-constexpr parameter global_uniform_parameters[] = {
-    integer_bits,    all_levels,
-    order_of("inf"), {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
-    bucket_of("0"),  tail_parameter};
+constexpr parameter global_uniform_parameters[] = {integer_bits,   all_levels,     order_of("inf"),
+                                                   across_workers, bucket_of("0"), tail_parameter};
 constexpr std::string_view global_uniform_examples[] = {"global-uniform", "global-uniform:8,q=2,p=2",
                                                         "global-uniform:4,bucket=128"};
 named_operator make_global_uniform(arguments const& with) {
@@ -192,10 +202,8 @@ named_operator make_global_uniform(arguments const& with) {
       wire.starts_with("int") ? "ring" : "sra"};  // packed codes are requantized; sra adds with one rounding
 }
 
-constexpr parameter global_exponential_parameters[] = {
-    eight_bits,      all_levels,
-    order_of("inf"), {"p", "inf", "1 to 64 or inf", "order of the norm over the workers"},
-    bucket_of("0"),  tail_parameter};
+constexpr parameter global_exponential_parameters[] = {eight_bits,     all_levels,     order_of("inf"),
+                                                       across_workers, bucket_of("0"), tail_parameter};
 constexpr std::string_view global_exponential_examples[] = {
     "global-exponential", "global-exponential:8,q=2,p=2", "global-exponential:4"};
 named_operator make_global_exponential(arguments const& with) {
@@ -220,10 +228,12 @@ named_operator make_qsgd(arguments const& with) {
 }
 
 constexpr parameter terngrad_parameters[] = {
-    {"clip", "0", "a number above 0, such as 2.5; 0: no clipping",
-     "standard deviations at which vectors are cut off before; biased"},
+    {"clip", "0", "a number above 0, such as 2.5, or 0",
+     "clip each value at this many standard deviations of its bucket before quantization, which biases the "
+     "mean; 0: no clipping"},
     bucket_of("0"),
-    {"shared", "no", "yes or no", "scaler sharing: one scale for all workers"},
+    {"shared", "no", "yes or no",
+     "yes: all workers share one scale (scaler sharing); no: each worker has its own"},
     tail_parameter};
 constexpr std::string_view terngrad_examples[] = {"terngrad:0,bucket=512",
                                                   "terngrad:0,bucket=512,shared=yes"};
@@ -246,7 +256,9 @@ named_operator make_nuqsgd(arguments const& with) {
 
 constexpr std::string_view scopes[] = {"global", "local"};
 constexpr parameter natural_compression_parameters[] = {
-    {"scale", "global", "global or local", "whether all workers share the largest exponent"},
+    {"scale", "global", "global or local",
+     "global: all workers share one scale, the largest magnitude rounded up to a power of two; local: each "
+     "worker has its own"},
     bucket_of("0"),
     tail_parameter};
 constexpr std::string_view natural_compression_examples[] = {"natural-compression",
@@ -268,15 +280,13 @@ named_operator make_natural_dithering(arguments const& with) {
 }
 
 constexpr std::string_view scales[] = {"max", "min-max"};
-constexpr parameter scale_parameter{"scale", "max", "max or min-max",
-                                    "largest magnitude, or between minimum and maximum of each bucket"};
+constexpr parameter scale_parameter{
+    "scale", "max", "max or min-max",
+    "max: divide each bucket by its largest magnitude; min-max: subtract the midpoint "
+    "of its minimum and maximum and divide by half its range"};
 
-constexpr parameter qsdp_parameters[] = {
-    eight_bits,
-    bucket_of("1024"),
-    {"shift-back", "yes", "yes or no", "whether the random shift is added back (Definition 1)"},
-    scale_parameter,
-    tail_parameter};
+constexpr parameter qsdp_parameters[] = {eight_bits, bucket_of("1024"), shift_back_parameter, scale_parameter,
+                                         tail_parameter};
 constexpr std::string_view qsdp_examples[] = {"qsdp", "qsdp:8,shift-back=no", "qsdp:8,scale=min-max"};
 named_operator make_qsdp(arguments const& with) {
   bool const back = with.one_of("shift-back", yes_no) == 1;
@@ -288,22 +298,24 @@ named_operator make_qsdp(arguments const& with) {
 }
 
 constexpr parameter qsdp_grid_parameters[] = {
-    {"unit", "1", "a number above 0", "the largest magnitude; a larger one is an error"},
+    {"scale", "1", "a number above 0",
+     "largest magnitude that a value may have; the step is scale / levels. If a value is larger, all workers "
+     "report an error"},
     integer_bits,
     all_levels,
-    {"shift-back", "yes", "yes or no", "whether the random shift is added back (Definition 1)"}};
+    shift_back_parameter};
 constexpr std::string_view qsdp_grid_examples[] = {"qsdp-grid:64"};
 named_operator make_qsdp_grid(arguments const& with) {
-  static_cast<void>(with.real("unit", 0.0));
+  static_cast<void>(with.real("scale", 0.0));
   bool const back = with.one_of("shift-back", yes_no) == 1;
-  return {{"fixed:" + with.text("unit"), sized("uniform", with),
+  return {{"fixed:" + with.text("scale"), sized("uniform", with),
            back ? "random-shift" : "random-shift-unshifted", any_wire(with), "auto", 0},
           "ring"};
 }
 
 constexpr std::string_view roundings[] = {"stochastic", "nearest"};
 constexpr parameter rounding_parameter{"rounding", "stochastic", "stochastic or nearest",
-                                       "nearest is biased and needs error feedback"};
+                                       "stochastic is unbiased; nearest is biased and needs error feedback"};
 constexpr parameter cgx_parameters[] = {four_bits, bucket_of("128"), rounding_parameter, scale_parameter,
                                         tail_parameter};
 constexpr std::string_view cgx_examples[] = {"cgx:4", "cgx:4,rounding=nearest", "cgx:4,scale=min-max"};
@@ -330,19 +342,20 @@ std::vector<double> first_levels(std::uint64_t bits, std::uint32_t size) {
   return globalq::operators::multiplier_levels(bits < 8 ? 0.5 : 0.75, size);
 }
 
-/// What to learn; an error if levels were given together with an option of learning.
+/// What to learn; an error if levels are set together with an option of learning.
 learning learns(arguments const& with, learning::way what, bool given) {
   bool const normalized = with.one_of("normalized", yes_no) == 1;
   if (given && normalized)
-    with.refuse_together("gives levels, and also how to learn them",
-                         "leave out normalized, or let the levels be learned");
+    with.refuse_together("sets levels, but normalized=yes applies to learned levels only",
+                         "leave out normalized, or the levels");
   return {given ? learning::way::none : what, normalized};
 }
 
 constexpr parameter alq_parameters[] = {
     three_bits,
-    {"levels", "learned", "learned, or ascending numbers from 0 to 1 with colons between",
-     "learned while running, from powers of 1/2 on, or as given"},
+    {"levels", "learned", "learned, or ascending numbers from 0 to 1, separated by colons",
+     "levels as fractions of the norm; learned: start with powers of 1/2 (8 bits: 3/4) and learn during "
+     "training"},
     bucket_of("8192"),
     order_of("2"),
     code_parameter,
@@ -373,14 +386,15 @@ named_operator make_alq(arguments const& with) {
           learns(with, learning::way::levels, given)};
 }
 
-constexpr parameter amq_parameters[] = {
-    three_bits,
-    {"multiplier", "learned", "learned, or a number between 0 and 1",
-     "p: levels are +-1, +-p, +-p^2, ..; learned while running, from 1/2 on, or as given"},
-    bucket_of("8192"),
-    order_of("2"),
-    normalized_parameter,
-    tail_parameter};
+constexpr parameter amq_parameters[] = {three_bits,
+                                        {"multiplier", "learned", "learned, or a number between 0 and 1",
+                                         "ratio p of neighboring levels, which are +-1, +-p, +-p^2, ..; "
+                                         "learned: start with 1/2 (8 bits: 3/4) and "
+                                         "learn during training"},
+                                        bucket_of("8192"),
+                                        order_of("2"),
+                                        normalized_parameter,
+                                        tail_parameter};
 constexpr std::string_view amq_examples[] = {"amq:3,multiplier=0.25"};
 named_operator make_amq(arguments const& with) {
   std::string const wire = short_wire(with);
@@ -404,8 +418,8 @@ named_operator make_amq(arguments const& with) {
 }
 
 // Values of a small floating-point format under a shared power of two; the first format is the default.
-constexpr parameter block_parameter{"block", "32", "a whole number from 1 to 2^48",
-                                    "values that share a scale"};
+constexpr parameter block_parameter{"block", "32", "1 to 2^48",
+                                    "number of consecutive values that share a scale"};
 named_operator make_block_scaled(std::string const& format, std::string const& bits, arguments const& with) {
   return {{"shared-exponent", format, std::string{roundings[with.one_of("rounding", roundings)]},
            "packed:" + bits, "auto", with.number("block", 1, largest_bucket)},
@@ -416,9 +430,11 @@ constexpr parameter mxfp4_parameters[] = {block_parameter, rounding_parameter};
 constexpr std::string_view mxfp4_examples[] = {"mxfp4"};
 named_operator make_mxfp4(arguments const& with) { return make_block_scaled("e2m1", "4", with); }
 
+constexpr std::string_view format_meaning =
+    "format of a value: eXmY has X bits of exponent and Y bits of mantissa";
 constexpr std::string_view mxfp6_formats[] = {"e2m3", "e3m2"};
 constexpr parameter mxfp6_parameters[] = {
-    {"format", "e2m3", "e2m3 or e3m2", "bits of exponent and mantissa"}, block_parameter, rounding_parameter};
+    {"format", "e2m3", "e2m3 or e3m2", format_meaning}, block_parameter, rounding_parameter};
 constexpr std::string_view mxfp6_examples[] = {"mxfp6", "mxfp6:e3m2"};
 named_operator make_mxfp6(arguments const& with) {
   return make_block_scaled(std::string{mxfp6_formats[with.one_of("format", mxfp6_formats)]}, "6", with);
@@ -426,7 +442,7 @@ named_operator make_mxfp6(arguments const& with) {
 
 constexpr std::string_view mxfp8_formats[] = {"e4m3", "e5m2"};
 constexpr parameter mxfp8_parameters[] = {
-    {"format", "e4m3", "e4m3 or e5m2", "bits of exponent and mantissa"}, block_parameter, rounding_parameter};
+    {"format", "e4m3", "e4m3 or e5m2", format_meaning}, block_parameter, rounding_parameter};
 constexpr std::string_view mxfp8_examples[] = {"mxfp8", "mxfp8:e5m2"};
 named_operator make_mxfp8(arguments const& with) {
   return make_block_scaled(std::string{mxfp8_formats[with.one_of("format", mxfp8_formats)]}, "8", with);
@@ -442,63 +458,138 @@ named_operator make_float32(arguments const&) {
 constexpr std::string_view mx_source = "Open Compute Project, Microscaling Formats (MX) Specification 1.0";
 constexpr std::string_view mx_bound = "(r-1)^2 / 4r + inf_p K_p (2 l_1)^(2-p) D^((2-p)/2)";
 constexpr entry registry[] = {
-    {"global-uniform", "one norm for all workers, evenly spaced levels, codes added as integers",
+    {"global-uniform",
+     "Divides the values of all workers by one common norm and rounds them to evenly spaced levels. Codes of "
+     "8, "
+     "16 or 32 bits are added as integers; shorter codes are decoded, added and quantized again",
      "Xin et al. (Global-QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)",
-     "the bound is printed as D / s^2, four times looser, and without c; the number of non-zero codes as at "
-     "most s^2 + sqrt(D), which equal values exceed: s sqrt(D) holds. The norm is printed with p and q "
-     "exchanged.",
+     "The paper prints the bound as D / s^2, which is four times looser and lacks c. It states that at most "
+     "s^2 + sqrt(D) codes are non-zero, which equal values exceed; the bound is s sqrt(D). It exchanges p "
+     "and q "
+     "in the norm.",
      global_uniform_parameters, global_uniform_examples, make_global_uniform},
-    {"global-exponential", "one norm for all workers, powers of two, added with rounding",
-     "Xin et al. (Global-QSGD)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), and the additions",
-     "the levels are printed as l_i = 1 / 2^(s-i), counted downwards from l_0 = 1; 2^-(k-1) is meant. The "
-     "draw of Algorithm 2 is printed with a ceiling, which halves its probabilities. A growth of the second "
-     "moment by (9/8)^depth is false where terms cancel. Dividing by 2n is headroom enough for balanced "
-     "trees over a power of two only. The number of non-zero codes, printed as at most 4^(s-1) + sqrt(D), is "
+    {"global-exponential",
+     "Divides the values of all workers by one common norm and rounds them to zero or a power of two. Codes "
+     "are "
+     "added with random rounding to a power of two",
+     "Xin et al. (Global-QSGD)",
+     "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), plus the variance of the additions",
+     "The paper prints the levels as l_i = 1 / 2^(s-i), counted down from l_0 = 1; level k is 2^-(k-1). "
+     "Algorithm 2 is printed with a ceiling in the random draw, which halves its probabilities. The bound "
+     "(9/8)^depth on the growth of the second moment is false if terms cancel. Division by 2n leaves enough "
+     "headroom only for "
+     "balanced trees over a power of two. The number of non-zero codes, printed as at most 4^(s-1) + "
+     "sqrt(D), is "
      "at most 2^(s-1) sqrt(D).",
      global_exponential_parameters, global_exponential_examples, make_global_exponential},
-    {"qsgd", "own norm of each bucket, evenly spaced levels", "Alistarh et al. 2017 (QSGD)",
-     "min(c^2 D / 4 s^2, c sqrt(D) / s)", "", qsgd_parameters, qsgd_examples, make_qsgd},
-    {"terngrad", "-1, 0 or 1 times the largest magnitude", "Wen et al. 2017 (TernGrad)",
-     "min(D / 4, sqrt(D))", "", terngrad_parameters, terngrad_examples, make_terngrad},
-    {"nuqsgd", "own Euclidean norm of each bucket, powers of two", "Ramezani-Kebrya et al. 2021 (NUQSGD)",
-     "1/8 + min(sqrt(D) 2^(1-s), D 4^(1-s))", "", nuqsgd_parameters, nuqsgd_examples, make_nuqsgd},
-    {"natural-compression", "each value becomes one of the two powers of two next to it",
+    {"qsgd",
+     "Each worker divides each bucket by the norm of the bucket and rounds the values at random to evenly "
+     "spaced levels",
+     "Alistarh et al. 2017 (QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)", "", qsgd_parameters, qsgd_examples,
+     make_qsgd},
+    {"terngrad",
+     "Rounds each value at random to -1, 0 or 1 times the largest magnitude of the vector or of its bucket",
+     "Wen et al. 2017 (TernGrad)", "min(D / 4, sqrt(D))", "", terngrad_parameters, terngrad_examples,
+     make_terngrad},
+    {"nuqsgd",
+     "Each worker divides each bucket by the Euclidean norm of the bucket and rounds the values at random to "
+     "zero or a power of two",
+     "Ramezani-Kebrya et al. 2021 (NUQSGD)", "1/8 + min(sqrt(D) 2^(1-s), D 4^(1-s))", "", nuqsgd_parameters,
+     nuqsgd_examples, make_nuqsgd},
+    {"natural-compression", "Rounds each value at random to one of the two powers of two next to it",
      "Horvath et al. 2019 (Natural Compression)", "1/8", "", natural_compression_parameters,
      natural_compression_examples, make_natural_compression},
-    {"natural-dithering", "own norm of each vector or bucket, powers of two of it",
+    {"natural-dithering",
+     "Each worker divides its vector, or each bucket, by its norm and rounds the values at random to zero or "
+     "a "
+     "power of two",
      "Horvath et al. 2019 (Natural Compression)", "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s))", "",
      natural_dithering_parameters, natural_dithering_examples, make_natural_dithering},
-    {"qsdp", "nearest point of a grid that is shifted at random, once a bucket",
+    {"qsdp",
+     "Divides each bucket by its largest magnitude and rounds each value to the nearest point of an evenly "
+     "spaced grid. A random shift of the grid, one for each bucket, makes the rounding unbiased",
      "Markov 2024 (thesis), chapter 5",
-     "D / 12 s^2 (shift-back), else min(D / 4 s^2, sqrt(D) / s); min-max: the same of the centered vector",
-     "Lemma 5 prints the variance delta^2 sum {v/delta} (1 - {v/delta}); that of Definition 1, which shifts "
-     "back, is delta^2 / 12 a value, and the printed one belongs to shift-back=no.",
+     "D / 12 s^2 with shift-back=yes; min(D / 4 s^2, sqrt(D) / s) with shift-back=no; with scale=min-max, "
+     "relative to the centered vector",
+     "Lemma 5 prints the variance delta^2 sum {v/delta} (1 - {v/delta}), which is that of shift-back=no. The "
+     "variance of Definition 1, which shifts back, is delta^2 / 12 per value.",
      qsdp_parameters, qsdp_examples, make_qsdp},
-    {"qsdp-grid", "the same with an absolute step", "Markov 2024 (thesis), chapter 5",
-     "delta^2 / 12 a value (shift-back)", "", qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
-    {"cgx", "largest magnitude of short buckets, evenly spaced levels", "Markov 2024 (thesis), chapter 3",
-     "D / 4 s^2; none for nearest; min-max: range^2 / 4 (2^bits - 1)^2 a value", "", cgx_parameters,
-     cgx_examples, make_cgx},
-    {"alq", "own norm of each bucket, levels that were learned", "Faghri et al. 2020 (ALQ, AMQ)",
-     "(r-1)^2 / 4r + inf_p K_p (c l_1)^(2-p) D^((2-p)/2)", "", alq_parameters, alq_examples, make_alq},
-    {"amq", "own norm of each bucket, levels +-p^j without zero", "Faghri et al. 2020 (ALQ, AMQ)",
-     "(1/p - 1)^2 p / 4 + c^2 D l_1^2",
-     "the derivative by p is printed with a factor 1/2 that does not belong (with the distribution taken "
-     "over magnitudes).",
+    {"qsdp-grid",
+     "Rounds like qsdp to a grid with a random shift, but with the same fixed step for all vectors and "
+     "workers",
+     "Markov 2024 (thesis), chapter 5", "delta^2 / 12 per value with shift-back=yes", "",
+     qsdp_grid_parameters, qsdp_grid_examples, make_qsdp_grid},
+    {"cgx",
+     "Divides each bucket by its largest magnitude and rounds the values to evenly spaced levels. Buckets "
+     "are "
+     "short, so a large value reduces the precision of few others",
+     "Markov 2024 (thesis), chapter 3",
+     "D / 4 s^2 with rounding=stochastic, none with nearest; with scale=min-max, (max - min)^2 / 4 (2^bits - "
+     "1)^2 per value",
+     "", cgx_parameters, cgx_examples, make_cgx},
+    {"alq",
+     "Each worker divides each bucket by the norm of the bucket and rounds the values at random to levels "
+     "that "
+     "are learned during training to minimize the variance, or that you set",
+     "Faghri et al. 2020 (ALQ, AMQ)", "(r-1)^2 / 4r + inf_p K_p (c l_1)^(2-p) D^((2-p)/2)", "",
+     alq_parameters, alq_examples, make_alq},
+    {"amq",
+     "Like alq, but with the levels +-1, +-p, +-p^2, .. without zero; the multiplier p is learned, or you "
+     "set "
+     "it",
+     "Faghri et al. 2020 (ALQ, AMQ)", "(r-1)^2 / 4r + c^2 D l_1^2, where r = 1/p",
+     "The paper prints the derivative with respect to p with a superfluous factor 1/2 (for the distribution "
+     "of "
+     "magnitudes).",
      amq_parameters, amq_examples, make_amq},
-    {"mxfp4", "FP4 (E2M1) under a power of two that 32 values share, rounded up so that nothing is cut off",
+    {"mxfp4",
+     "Rounds values to FP4 (E2M1). Each block of 32 values shares a scale, a power of two that is rounded up "
+     "so "
+     "that no value is clipped",
      mx_source, mx_bound, "", mxfp4_parameters, mxfp4_examples, make_mxfp4},
-    {"mxfp6", "the same with FP6 (E2M3, E3M2)", mx_source, mx_bound, "", mxfp6_parameters, mxfp6_examples,
-     make_mxfp6},
-    {"mxfp8", "the same with FP8 (E4M3, E5M2)", mx_source, mx_bound, "", mxfp8_parameters, mxfp8_examples,
-     make_mxfp8},
-    {"float32", "no quantization; what to compare with", "", "0", "", {}, float32_examples, make_float32},
+    {"mxfp6", "Like mxfp4, with FP6 (E2M3 or E3M2)", mx_source, mx_bound, "", mxfp6_parameters,
+     mxfp6_examples, make_mxfp6},
+    {"mxfp8", "Like mxfp4, with FP8 (E4M3 or E5M2)", mx_source, mx_bound, "", mxfp8_parameters,
+     mxfp8_examples, make_mxfp8},
+    {"float32",
+     "Sends float32 without quantization, as a reference for comparison",
+     "",
+     "0",
+     "",
+     {},
+     float32_examples,
+     make_float32},
 };
 
 std::string names() {
   std::string all;
   for (entry const& each : registry) all.append(all.empty() ? "" : ", ").append(each.name);
   return all;
+}
+
+constexpr std::size_t help_width = 100, meanings_start = 24;
+
+/// Appends the words in lines of at most help_width characters, each with the indent.
+/// @param column  where the first line continues; 0: it is a new line
+void paragraph(std::string& text, std::size_t indent, std::string_view words, std::size_t column = 0) {
+  if (column == 0) {
+    text.append(indent, ' ');
+    column = indent;
+  }
+  bool first = true;
+  for (std::string_view const word : split(words, ' ')) {
+    if (!first && column + 1 + word.size() > help_width) {
+      text.append("\n").append(indent, ' ');
+      column = indent;
+    } else if (!first) {
+      text.append(" ");
+      ++column;
+    }
+    text.append(word);
+    column += word.size();
+    first = false;
+  }
+  text.append("\n");
 }
 
 }  // namespace
@@ -514,8 +605,7 @@ globalq::any_quantizer operator_of(named_operator const& asked) {
 named_operator read_operator(std::string_view text) {
   auto const found = std::find_if(std::begin(registry), std::end(registry),
                                   [&](entry const& e) { return e.name == name_in(text); });
-  if (found == std::end(registry))
-    refuse("operator", text, "is not an operator", "give help for a list, or one of " + names());
+  if (found == std::end(registry)) refuse("operator", text, "is not an operator", "use one of " + names());
   arguments const with = arguments::read(text, found->parameters);
   try {
     named_operator chosen = found->make(with);
@@ -532,18 +622,36 @@ named_operator read_operator(std::string_view text) {
 }
 
 std::string operators_help() {
-  std::string text =
-      "Operators: NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter.\n"
-      "As in qsgd:4,bucket=512. The schedule is that of the operator unless one is given.\n";
+  std::string text;
+  paragraph(text, 0,
+            "An operator is written NAME[:VALUE][,parameter=value]..; VALUE sets the first parameter. For "
+            "example, qsgd:4,bucket=512 is qsgd with 4 bits and a scale for each 512 values.");
+  text.append("\n");
+  paragraph(
+      text, 0,
+      "The list states for each operator its paper, the schedule that it uses unless you choose another, "
+      "a bound on the variance of one encoding relative to the squared length of the vectors, and the "
+      "parameters with their defaults and allowed values.");
+  text.append("\n");
+  paragraph(
+      text, 0,
+      "Symbols in the bounds: n workers; d values of a vector, or of a bucket; D = n d if all workers "
+      "share a scale, else D = d; s levels above zero, of which l_1 is the smallest; r, the largest ratio "
+      "of neighboring levels; c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2), without the second factor if "
+      "each worker has its own scale; delta, the step of the grid; inf_p, the infimum over p from 0 to 1, "
+      "with K_p = ((1-p) / (2-p))^(1-p) / (2-p).");
   for (entry const& each : registry) {
-    text.append("\n").append(each.name).append("\n    ").append(each.title).append("\n");
-    if (!each.source.empty()) text.append("    ").append(each.source).append("\n");
-    text.append("    schedule ").append(each.make({each.name, each.parameters}).schedule);
-    text.append("; bound on the variance of one encoding: ").append(each.bound).append("\n");
+    text.append("\n").append(each.name).append("\n");
+    paragraph(text, 4, std::string{each.title} + ".");
+    if (!each.source.empty()) paragraph(text, 4, "Source: " + std::string{each.source});
+    paragraph(text, 4, "Schedule: " + each.make({each.name, each.parameters}).schedule);
+    paragraph(text, 4, "Bound: " + std::string{each.bound});
     for (parameter const& p : each.parameters) {
       std::string line = "    " + std::string{p.name} + "=" + std::string{p.usual};
-      line.resize(std::max<std::size_t>(line.size() + 2, 24), ' ');
-      text.append(line).append(p.meaning).append(": ").append(p.allowed).append("\n");
+      line.resize(std::max<std::size_t>(line.size() + 2, meanings_start), ' ');
+      text.append(line);
+      paragraph(text, meanings_start, std::string{p.meaning} + " (" + std::string{p.allowed} + ")",
+                line.size());
     }
   }
   return text;

@@ -136,22 +136,23 @@ TEST(OperatorNames, the_registry_explains_what_it_takes) {
 
 TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   using testing::HasSubstr;
-  EXPECT_THAT(refusal("qsgf:4"), HasSubstr("\"qsgf:4\" is not an operator; give help for a list, or one of "
+  EXPECT_THAT(refusal("qsgf:4"), HasSubstr("\"qsgf:4\" is not an operator; use one of "
                                            "global-uniform, global-exponential, qsgd, "));
-  EXPECT_THAT(refusal("qsgd:9"), HasSubstr("gives \"9\" as bits; give 2 to 8"));
-  EXPECT_THAT(refusal("global-uniform:12"), HasSubstr("gives \"12\" as bits; give 2 to 8, 16 or 32"));
-  EXPECT_THAT(refusal("qsgd:4,buckets=2"), HasSubstr("has no parameter \"buckets\"; it has bits, bucket, "));
-  EXPECT_THAT(refusal("qsgd:4,bits=4"), HasSubstr("gives bits twice"));
+  EXPECT_THAT(refusal("qsgd:9"), HasSubstr("sets bits to \"9\"; use 2 to 8"));
+  EXPECT_THAT(refusal("global-uniform:12"), HasSubstr("sets bits to \"12\"; use 2 to 8, 16 or 32"));
+  EXPECT_THAT(refusal("qsgd:4,buckets=2"),
+              HasSubstr("has no parameter \"buckets\"; its parameters are bits, bucket, "));
+  EXPECT_THAT(refusal("qsgd:4,bits=4"), HasSubstr("sets bits twice"));
   EXPECT_THAT(refusal("qsgd:4,512"), HasSubstr("\"512\", which is not parameter=value"));
-  EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("give learned, or a number between 0 and 1"));
+  EXPECT_THAT(refusal("amq:3,multiplier=1"), HasSubstr("use learned, or a number between 0 and 1"));
   EXPECT_THAT(refusal("amq:8,multiplier=0.1"),
               HasSubstr("127 levels of multiplier 0.100000 reach below 2^-94; use"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:0.25:1"), HasSubstr("levels must ascend strictly"));
   EXPECT_THAT(refusal("float32:1"), HasSubstr("which is not parameter=value"));
   EXPECT_THAT(refusal("alq:3,levels=0:0.5:1,normalized=yes"), HasSubstr("leave out normalized"));
-  EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("give a bucket, or leave the tail out"));
-  EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("give own or float32"));
-  EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("give e4m3 or e5m2"));
+  EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("set a bucket, or leave the tail out"));
+  EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("use own or float32"));
+  EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("use e4m3 or e5m2"));
   EXPECT_EQ(gq::named::read_operator("terngrad:2.5").clip, 2.5);
   EXPECT_EQ(gq::named::read_operator("terngrad").clip, 0);
   EXPECT_EQ(gq::named::read_operator("cgx").schedule, "sra");
@@ -195,7 +196,7 @@ TEST(LearnAt, steps_are_read_strictly) {
   };
   EXPECT_EQ(
       told("1,often"),
-      "globalq: option learn_at: \"1,often\" contains \"often\", which is not a step; give steps, such as "
+      "globalq: option learn_at: \"1,often\" contains \"often\", which is not a step; use steps, such as "
       "\"100,2000,every 10000\"");
   for (char const* text :
        {"", ",", "-1", "1.5", "every", "every 0", "every -3", "1,,2", "18446744073709551616", "100 2000"})

@@ -85,10 +85,11 @@ typedef struct globalq_operator {
   size_t size; /**< sizeof(globalq_operator), set by the caller */
   char const* name;
   char const* title;
-  char const* source;     /**< the paper; may be empty */
-  char const* bound;      /**< variance bound of one encoding, as text */
-  char const* schedule;   /**< default schedule; "" for a compressor */
-  char const* parameters; /**< one line each: "bits=4: bits a value on the wire, sign included: 2 to 8" */
+  char const* source;   /**< the paper; may be empty */
+  char const* bound;    /**< variance bound of one encoding, as text */
+  char const* schedule; /**< default schedule; "" for a compressor */
+  char const*
+      parameters; /**< one line each: "bits=4: bits per value on the wire, including the sign (2 to 8)" */
 } globalq_operator;
 
 /** Describes the operator with an index, from 0.

@@ -25,9 +25,9 @@ struct named_compressor {
 /// @brief The description of a named compressor.
 struct compressor_entry {
   std::string_view name;
-  std::string_view title;
-  std::string_view source;
-  std::string_view error;  ///< bound on the squared error of a message, as text
+  std::string_view title;   ///< what it does: a sentence, without the last period
+  std::string_view source;  ///< the papers
+  std::string_view error;   ///< bound on the squared error of a message, as text
   std::span<parameter const> parameters;
 };
 

@@ -26,9 +26,9 @@ inline globalq::learn::update_schedule read_learn_at(std::string_view text) {
     std::uint64_t step = 0;
     if (!is_number(part, step) || (every && step == 0))
       refuse("learn_at", text, "contains \"" + std::string{part} + "\", which is not a step",
-             "give steps, such as \"100,2000,every 10000\"");
+             "use steps, such as \"100,2000,every 10000\"");
     if (every && found.every != 0)
-      refuse("learn_at", text, "contains \"every\" twice", "give one period, and single steps besides");
+      refuse("learn_at", text, "contains \"every\" twice", "use one period; single steps may be added");
     if (every)
       found.every = step;
     else

@@ -20,8 +20,8 @@ namespace GLOBALQ_ABI::named {
 struct parameter {
   std::string_view name;
   std::string_view usual;    ///< default value
-  std::string_view allowed;  ///< allowed values, as text
-  std::string_view meaning;
+  std::string_view allowed;  ///< allowed values, as text: "2 to 8"
+  std::string_view meaning;  ///< what it sets, in words, with the unit of a number
 };
 
 /// @brief The values of an operator's parameters, given or default.
@@ -93,8 +93,8 @@ globalq::any_quantizer operator_of(named_operator const& asked);
 /// @brief The description of a named operator.
 struct entry {
   std::string_view name;
-  std::string_view title;
-  std::string_view source;
+  std::string_view title;    ///< what it does: a sentence or two, without the last period
+  std::string_view source;   ///< the paper
   std::string_view bound;    ///< on omega, as text; D values share a scale
   std::string_view erratum;  ///< the correction of the paper that is used here; a sentence, or empty
   std::span<parameter const> parameters;

@@ -40,9 +40,10 @@ inline std::uint64_t whole_number(std::string_view option, std::string_view valu
   std::uint64_t number = 0;
   if (!is_number(text, number) || number < least || number > most)
     refuse(option, value,
-           value == text ? "is not such a number"
-                         : "contains \"" + std::string{text} + "\", which is not such a number",
-           "give an integer from " + std::to_string(least) + " to " + std::to_string(most));
+           value == text
+               ? "is not an integer in the allowed range"
+               : "contains \"" + std::string{text} + "\", which is not an integer in the allowed range",
+           "use an integer from " + std::to_string(least) + " to " + std::to_string(most));
   return number;
 }
 
@@ -51,7 +52,7 @@ inline double real_number(std::string_view option, std::string_view value, std::
   double number = 0;
   if (!is_number(text, number))
     refuse(option, value, "contains \"" + std::string{text} + "\", which is not a finite number",
-           "give decimal numbers, such as 0.25 or 1e-3");
+           "use decimal numbers, such as 0.25 or 1e-3");
   return number;
 }
 
