@@ -56,7 +56,7 @@ struct settings {
   double momentum = 0.9;
   std::uint64_t warm_up = 0;  // steps in float32
   bool overlap = false;
-  std::uint64_t bucket_kib = 64;
+  std::uint64_t group_kib = 64;
   double least_accuracy = 0;  // percent, of every operator
 };
 
@@ -145,7 +145,7 @@ result train(Workers& workers, digits::dataset const& data, choice const& chosen
   std::optional<gq::adapt::overlapped_mean<Workers, gq::schedule::any>> overlapped;
   if (s.overlap)
     overlapped.emplace(workers, gradients.layers(), operators, schedule,
-                       gq::adapt::overlap_options{.layers = options, .bucket_bytes = s.bucket_kib << 10});
+                       gq::adapt::overlap_options{.layers = options, .group_bytes = s.group_kib << 10});
 
   using clock = std::chrono::steady_clock;
   std::vector<double> milliseconds;
@@ -279,7 +279,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--warm-up", s.warm_up, "first steps, in float32")->capture_default_str();
   app.add_flag("--overlap", s.overlap, "average while the backward pass still runs");
-  app.add_option("--bucket-kib", s.bucket_kib, "KiB of gradients that travel together, with --overlap")
+  app.add_option("--group-kib", s.group_kib, "KiB of gradients that travel together, with --overlap")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--least-accuracy", s.least_accuracy, "fail when an operator ends below, in percent")

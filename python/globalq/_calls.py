@@ -323,9 +323,9 @@ class Mean(Call):
             check(library.globalq_call_load(handle, array, len(states)))
 
     def average_bucket(self, gradients, step):
-        """Averages in place the parts of one buffer that autograd does not track. Returns the number of calls since the last report whose
-        result is NaN, and the rank that caused it. It validates only what may differ between buckets, because it runs on cores that
-        the backward pass uses."""
+        """Averages in place the parts of one buffer, a DDP bucket, that autograd does not track. Returns the number of calls since the
+        last report whose result is NaN, and the rank that caused it. It validates only what may differ between DDP buckets, because
+        it runs on cores that the backward pass uses."""
         vectors, dtype = (c.Vector * len(gradients))(), type_number(gradients[0].dtype)
         for vector, g in zip(vectors, gradients):
             if not g.is_contiguous() or g.device.type != "cpu":

@@ -164,7 +164,7 @@ def views_in(copy, buffer, gradients):
 
 
 class InHostMemory:
-    """The gradients of a bucket in host memory; for a GPU, a copy in pinned memory. Not run on a GPU yet."""
+    """The gradients of a DDP bucket in host memory; for a GPU, a copy in pinned memory. Not run on a GPU yet."""
 
     def __init__(self, buffer, gradients):
         self.gradients, self._buffer, self._copy, self._copied = gradients, buffer, None, None
@@ -184,7 +184,7 @@ class InHostMemory:
 
 
 class Engine:
-    """The thread that averages buckets in the order of start(). It holds no reference to the hook, so that the hook can be collected."""
+    """The thread that averages DDP buckets in the order of start(). Holds no reference to the hook, so that it can be collected."""
 
     def __init__(self, workers, model_layers, adapting=None, **settings):
         self.workers, self._model_layers, self._adapting, self._settings = workers, model_layers, adapting, settings
@@ -200,7 +200,7 @@ class Engine:
         self._jobs.put(job)
 
     def close(self):
-        """Ends the thread after the buckets that were started."""
+        """Ends the thread after the DDP buckets that were started."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
@@ -248,7 +248,7 @@ class Engine:
         elif self._states_of < step:
             self._states = []
         if mean is None:
-            # torch rebuilds buckets after the first step, and adapt changes operators: move the residuals of old calls to new ones
+            # torch rebuilds DDP buckets after the first step, and adapt changes operators: move the residuals of old calls to new ones
             numbers = {layer.number for layer in layers}
             old = {k for k, (_, used) in self._calls.items() if used < step and (used + 1 < step or numbers & {n for n, _ in k[1]})}
             for call in [self._calls.pop(k)[0] for k in old]:
@@ -270,7 +270,7 @@ class Engine:
         if non_finite:
             self.non_finite += 1
             if self.non_finite == 1 and self.workers.rank == 0:
-                text = (f"globalq: step {step}: gradients of a bucket are NaN on all processes: "
+                text = (f"globalq: step {step}: gradients of a DDP bucket are NaN on all processes: "
                         + (f"the gradient of rank {who} contains NaN or infinity" if who >= 0 else "the mean exceeds the range of its type")
                         + "; later ones are only counted, in DDPHook.non_finite")
                 try:
@@ -304,9 +304,9 @@ class Counted(Handle):
 class DDPHook(Counted):
     """A communication hook of DistributedDataParallel: model.register_comm_hook(None, hook).
 
-    A thread of the hook averages gradients bucket by bucket while the backward pass runs, each layer with its operator. All processes
+    A thread of the hook averages the gradients of each DDP bucket while the backward pass runs, each layer with its operator. All processes
     create the hook at the same point with the same arguments, and end each step with the same bits. Ctrl-C takes effect after the
-    current bucket.
+    current DDP bucket.
 
     operator     operator of quantized layers: "float32" or a name from globalq.operators(). "top-k:0.01" and "power-sgd:4" require float32
                  gradients; they keep the residual of each layer and add it to the next gradient. state_dict() includes the residuals
@@ -385,15 +385,15 @@ class DDPHook(Counted):
         layer = self._layers.get(id(parameter))
         if layer is None:
             if self._named:
-                raise Error("globalq: a bucket has a parameter that the model did not have when the hook was made; make the hook from "
+                raise Error("globalq: a DDP bucket has a parameter that the model did not have when the hook was made; make the hook from "
                             "the model that is trained")
             layer = self._add(parameter, None)
         return layer
 
     def __call__(self, state, bucket):
-        """Starts to average a bucket in place; returns a future of the buffer."""
+        """Starts to average a DDP bucket in place; returns a future of the buffer."""
         if isinstance(bucket, tuple):
-            raise Error("globalq: compiled autograd gives hooks single parameters instead of buckets; turn it off "
+            raise Error("globalq: compiled autograd gives hooks single parameters instead of DDP buckets; turn it off "
                         "(torch._dynamo.config.compiled_autograd = False). torch.compile without it works")
         if bucket.index() == 0:
             self._step += 1
@@ -444,11 +444,11 @@ class DDPHook(Counted):
 
     @property
     def non_finite(self):
-        """Number of buckets whose gradients became NaN on all processes. Rank 0 warns of the first one."""
+        """Number of DDP buckets whose gradients became NaN on all processes. Rank 0 warns of the first one."""
         return self._engine.non_finite
 
     def close(self):
-        """Ends the thread after the buckets that were started. The hook is unusable afterwards."""
+        """Ends the thread after the DDP buckets that were started. The hook is unusable afterwards."""
         self._end()
 
 

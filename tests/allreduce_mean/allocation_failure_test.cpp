@@ -387,7 +387,7 @@ scenario overlapped() {
             for (gq::adapt::layer const& l : model) layers.push_back(input(0, l.size));
             step([&] {
               mean.emplace(workers, model, std::vector<gq::any_quantizer>(3, operator_of("int8")),
-                           gq::schedule::any{"sra"}, gq::adapt::overlap_options{.bucket_bytes = 4000});
+                           gq::schedule::any{"sra"}, gq::adapt::overlap_options{.group_bytes = 4000});
             });
             step([&] { mean->begin(0); });
             for (std::size_t k = layers.size(); k-- != 0;) step([&] { mean->ready(k, layers[k]); });

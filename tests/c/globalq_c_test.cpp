@@ -340,7 +340,7 @@ TEST(C, compressors_have_the_bits_of_the_library_and_hand_on_what_they_keep) {
       EXPECT_EQ(little, size);
       EXPECT_EQ(untouched, std::vector<char>(size));
 
-      // the same layers in other calls, as when a trainer makes its buckets anew
+      // the same layers in other calls, as when a trainer makes its groups anew
       status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers, 2, &first.call);
       if (status == GLOBALQ_OK) status = globalq_call_create(w, GLOBALQ_MEAN, &s, layers + 2, 1, &last.call);
       globalq_bytes const state{kept.data(), kept.size()};
@@ -730,7 +730,7 @@ TEST(C, operators_of_layers_are_chosen_as_by_the_library) {
         EXPECT_EQ(changed, 0) << "nothing was added";
         EXPECT_STREQ(globalq_chooser_operator(made.chooser, 2), "cgx:4");
         for (std::uint64_t step = 0; step < 2; ++step)
-          for (std::size_t l : {2U, 1U, 0U}) {  // as the buckets of a backward pass
+          for (std::size_t l : {2U, 1U, 0U}) {  // as the groups of a backward pass
             auto x = gradient(l, globalq_rank(w), step);
             globalq_vector const v{x.data(), nullptr, length, GLOBALQ_FLOAT32};
             EXPECT_EQ(globalq_chooser_add(made.chooser, l, &v, 1), GLOBALQ_OK) << globalq_error();

@@ -168,8 +168,8 @@ TEST(ModuleGradients, overlapped_and_in_one_call_give_the_same_bits_on_all_worke
     gq::schedule::allgather const schedule;
     gq::adapt::layered_mean mean(workers, gradients.layers(), operators, schedule, options);
     gq::adapt::overlapped_mean overlapped(workers, gradients.layers(), operators, schedule,
-                                          {.layers = options, .bucket_bytes = 2048});
-    EXPECT_GT(overlapped.buckets(), 3U);
+                                          {.layers = options, .group_bytes = 2048});
+    EXPECT_GT(overlapped.groups(), 3U);
     auto const loss = [&] { return model->forward(pictures).square().sum(); };
     auto const keep = [&](std::size_t where) {
       for (auto const& p : model->parameters())

@@ -107,7 +107,7 @@ struct telemetry_options {
 /// std::printf("%.1f ms, of which %.1f ms on messages\n", 1e3 * seen.last().seconds,
 ///             1e3 * seen.last().in(gq::phase::transfer));
 /// @endcode
-/// Each bucket of overlapped_mean is a call of its own. On a stream, while telemetry is on, the host waits for the
+/// Each group of overlapped_mean is a call of its own. On a stream, while telemetry is on, the host waits for the
 /// stream at the start and the end of every phase, so calls overlap with nothing; nothing is reported while a graph is
 /// captured. Telemetry does not change results. Without it, a call only checks once whether a profiler is loaded, and
 /// reads no clock.

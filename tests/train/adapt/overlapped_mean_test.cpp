@@ -46,23 +46,22 @@ vectors layer_gradients(gq::adapt::model_layout const& model, int rank) {
   return g;
 }
 
-TEST(OverlappedMean, buckets_are_filled_from_the_last_layer_on) {
-  on_threads(
-      1, [](auto& workers) {
-        gq::adapt::model_layout const model = seven_layers();
-        overlapped_mean mean{
-            workers, model, int8_operators(model), gq::schedule::sra{}, {.bucket_bytes = 4 * 2709}};
-        std::vector<std::size_t> at;
-        for (std::size_t k = 0; k < model.size(); ++k) at.push_back(mean.bucket_of(k));
-        EXPECT_EQ(mean.buckets(), 3U)
-            << "601 and 9 values and none; 2,700 with 9 would be 2,709 and fit by themselves";
-        EXPECT_THAT(at, testing::ElementsAre(2, 2, 1, 0, 0, 0, 0));
-        overlapped_mean each{workers, model, int8_operators(model), gq::schedule::sra{}, {.bucket_bytes = 1}};
-        EXPECT_EQ(each.bucket_of(5), 1U);
-        EXPECT_EQ(each.bucket_of(0), each.buckets() - 1);
-        overlapped_mean whole{workers, model, int8_operators(model), gq::schedule::sra{}};
-        EXPECT_EQ(whole.buckets(), 1U);
-      });
+TEST(OverlappedMean, groups_are_filled_from_the_last_layer_on) {
+  on_threads(1, [](auto& workers) {
+    gq::adapt::model_layout const model = seven_layers();
+    overlapped_mean mean{
+        workers, model, int8_operators(model), gq::schedule::sra{}, {.group_bytes = 4 * 2709}};
+    std::vector<std::size_t> at;
+    for (std::size_t k = 0; k < model.size(); ++k) at.push_back(mean.group_of(k));
+    EXPECT_EQ(mean.groups(), 3U)
+        << "601 and 9 values and none; 2,700 with 9 would be 2,709 and fit by themselves";
+    EXPECT_THAT(at, testing::ElementsAre(2, 2, 1, 0, 0, 0, 0));
+    overlapped_mean each{workers, model, int8_operators(model), gq::schedule::sra{}, {.group_bytes = 1}};
+    EXPECT_EQ(each.group_of(5), 1U);
+    EXPECT_EQ(each.group_of(0), each.groups() - 1);
+    overlapped_mean whole{workers, model, int8_operators(model), gq::schedule::sra{}};
+    EXPECT_EQ(whole.groups(), 1U);
+  });
 }
 
 TEST(OverlappedMean, order_and_timing_change_no_bit) {
@@ -75,7 +74,7 @@ TEST(OverlappedMean, order_and_timing_change_no_bit) {
                              model,
                              int8_operators(model),
                              gq::schedule::allgather{},
-                             {.layers = {.call = {.seed = 4}, .warm_up = 1}, .bucket_bytes = bytes}};
+                             {.layers = {.call = {.seed = 4}, .warm_up = 1}, .group_bytes = bytes}};
         layered_mean whole{workers,
                            model,
                            int8_operators(model),
@@ -96,7 +95,7 @@ TEST(OverlappedMean, order_and_timing_change_no_bit) {
           gq::vector_group group;
           for (auto& v : at_once) group.add(v);
           whole(group, step);
-          EXPECT_EQ(g, at_once) << "step " << step << ", n = " << n << ", buckets of " << bytes;
+          EXPECT_EQ(g, at_once) << "step " << step << ", n = " << n << ", groups of " << bytes;
           results[static_cast<std::size_t>(workers.rank())] = g;
         }
       });
@@ -104,9 +103,9 @@ TEST(OverlappedMean, order_and_timing_change_no_bit) {
     }
 }
 
-// A backward pass that computes its other gradients only after the last layers' are means: it would wait for ever if buckets
+// A backward pass that computes its other gradients only after the last layers' are means: it would wait for ever if groups
 // were averaged in wait().
-TEST(OverlappedMean, a_full_bucket_is_averaged_while_the_backward_pass_goes_on) {
+TEST(OverlappedMean, a_full_group_is_averaged_while_the_backward_pass_goes_on) {
   gq::adapt::model_layout const model = seven_layers();
   on_threads(3, [&](auto& workers) {
     auto g = layer_gradients(model, workers.rank());
@@ -115,12 +114,12 @@ TEST(OverlappedMean, a_full_bucket_is_averaged_while_the_backward_pass_goes_on) 
                          model,
                          int8_operators(model),
                          gq::schedule::sra{},
-                         {.layers = {.call = {.telemetry = &seen}}, .bucket_bytes = 4 * 2709}};
+                         {.layers = {.call = {.telemetry = &seen}}, .group_bytes = 4 * 2709}};
     mean.begin(0);
     std::size_t averaged = 0;
     for (std::size_t k = model.size(); k-- != 0;) {
       mean.ready(k, g[k]);
-      if (k != 0 && mean.bucket_of(k - 1) == mean.bucket_of(k)) continue;
+      if (k != 0 && mean.group_of(k - 1) == mean.group_of(k)) continue;
       ++averaged;
       auto const until = std::chrono::steady_clock::now() + std::chrono::seconds{20};
       while (seen.total().calls != averaged && std::chrono::steady_clock::now() < until)
@@ -137,7 +136,7 @@ TEST(OverlappedMean, sums_of_codes_have_the_bits_of_one_call_too) {
   std::vector<gq::any_quantizer> const ops(model.size(), int8_operators(model)[0]);
   for (char const* schedule : {"ring", "tree", "sra"})
     on_threads(3, [&](auto& workers) {
-      overlapped_mean mean{workers, model, ops, gq::schedule::any{schedule}, {.bucket_bytes = 4 * 700}};
+      overlapped_mean mean{workers, model, ops, gq::schedule::any{schedule}, {.group_bytes = 4 * 700}};
       layered_mean whole{workers, model, ops, gq::schedule::any{schedule}};
       vectors g = layer_gradients(model, workers.rank()), at_once = g;
       mean.begin(2);
@@ -154,7 +153,7 @@ TEST(OverlappedMean, operators_change_between_steps) {
   gq::adapt::model_layout const model = seven_layers();
   on_threads(2, [&](auto& workers) {
     auto ops = int8_operators(model);
-    overlapped_mean mean{workers, model, ops, gq::schedule::allgather{}, {.bucket_bytes = 4 * 700}};
+    overlapped_mean mean{workers, model, ops, gq::schedule::allgather{}, {.group_bytes = 4 * 700}};
     ops[2] = gq::uncompressed{};
     mean.assign(2, ops[2]);
     layered_mean whole{workers, model, ops, gq::schedule::allgather{}};
@@ -204,12 +203,11 @@ TEST(OverlappedMean, misuse_is_told_with_the_layer_and_the_remedy) {
 TEST(OverlappedMean, an_error_of_a_call_is_thrown_by_wait_and_the_next_step_goes_on) {
   gq::adapt::model_layout const model = seven_layers();
   on_threads(3, [&](auto& workers) {
-    overlapped_mean mean{
-        workers,
-        model,
-        int8_operators(model),
-        gq::schedule::sra{},
-        {.layers = {.call = {.non_finite = gq::non_finite::error}}, .bucket_bytes = 4 * 700}};
+    overlapped_mean mean{workers,
+                         model,
+                         int8_operators(model),
+                         gq::schedule::sra{},
+                         {.layers = {.call = {.non_finite = gq::non_finite::error}}, .group_bytes = 4 * 700}};
     for (std::uint64_t step = 0; step < 2; ++step) {
       vectors g = layer_gradients(model, workers.rank());
       if (step == 0 && workers.rank() == 1) g[2][5] = std::numeric_limits<float>::infinity();

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Samples of seconds = 0.002 + sum T bytes, bytes between half and all of a bucket's size.
+/// Samples of seconds = 0.002 + sum T bytes, bytes between half and all of a group's size.
 struct samples {
   std::mt19937 draw{7};
   std::vector<double> times{1e-9, 2e-9, 0, 5e-9}, sizes{4e6, 1e6, 8e6, 2e6};
@@ -101,16 +101,16 @@ TEST(TimeRegression, refuses_what_tells_nothing) {
   }
 }
 
-TEST(Weighted, layers_of_a_slow_bucket_are_compressed_more) {
+TEST(Weighted, layers_of_a_slow_group_are_compressed_more) {
   ad::choice_table table;  // two layers alike; only one can be compressed within the budget
   table.add({{100, 3}, {200, 1}}, "hidden");
   table.add({{100, 3.5}, {200, 1}}, "exposed");
   double const budget = 4.5;
   EXPECT_THAT(ad::lgreco{}(table, budget).choices, testing::AnyOf(ElementsAre(0U, 1U), ElementsAre(1U, 0U)));
-  std::vector<std::size_t> const bucket{0, 1};
+  std::vector<std::size_t> const group{0, 1};
   for (bool exposed : {false, true}) {
     ad::time_model const times{0, {exposed ? 1e-9 : 2e-9, exposed ? 2e-9 : 1e-9}, 1};
-    ad::choice_table const by_time = ad::weighted(table, bucket, times);
+    ad::choice_table const by_time = ad::weighted(table, group, times);
     EXPECT_EQ(by_time[1][0].error, 3.5);
     EXPECT_EQ(by_time.name(1), "exposed");
     ad::selection const s = ad::lgreco{}(by_time, budget);

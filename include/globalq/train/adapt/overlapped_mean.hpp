@@ -16,14 +16,14 @@ namespace GLOBALQ_ABI::adapt {
 /// Options of an overlapped_mean; the same on every worker.
 struct overlap_options {
   layered_options layers = {};
-  /// The bytes of gradients, in their own type, that travel together; a larger layer travels alone.
-  std::uint64_t bucket_bytes = std::uint64_t{4} << 20;
+  /// The largest size of a group in bytes of its gradients, in their own type; a larger layer is a group of its own.
+  std::uint64_t group_bytes = std::uint64_t{4} << 20;
 };
 
-/// @brief Averages the layers of a model in buckets, each as soon as its last gradient is ready.
+/// @brief Averages the layers of a model in groups, each as soon as its last gradient is ready.
 ///
-/// A backward pass computes the last layer first, so buckets are filled from the last layer on, and a background thread
-/// averages a bucket while the pass continues. The contents of buckets depend only on the model layout. Buckets are
+/// A backward pass computes the last layer first, so groups are filled from the last layer on, and a background thread
+/// averages a group while the pass continues. The contents of groups depend only on the model layout. Groups are
 /// sent in a fixed order, in whatever order gradients arrive, so timing does not change the result. Layers draw the
 /// same random bits as in layered_mean: over allgather, and where codes are added as integers, the results are those of
 /// one call for the model.
@@ -57,23 +57,22 @@ class overlapped_mean {
     for (std::size_t end = model.size(); end != 0;) {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
-      while (first != 0 && bytes + bytes_of(first - 1) <= settings.bucket_bytes) bytes += bytes_of(--first);
+      while (first != 0 && bytes + bytes_of(first - 1) <= settings.group_bytes) bytes += bytes_of(--first);
       model_layout part;
       for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
-      layered_options of_bucket = settings.layers;
-      of_bucket.first = first;
-      of_bucket.of = model.size();
+      layered_options of_group = settings.layers;
+      of_group.first = first;
+      of_group.of = model.size();
       auto const at = operators.begin() + static_cast<std::ptrdiff_t>(first);
-      buckets_.push_back(std::make_unique<bucket>(
+      groups_.push_back(std::make_unique<group>(
           first, end, workers, std::move(part),
-          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule,
-          of_bucket));
-      buckets_.back()->mean.run_on(queue_);
+          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule, of_group));
+      groups_.back()->mean.run_on(queue_);
       end = first;
     }
-    bucket_of_.resize(model.size());
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      for (std::size_t k = buckets_[b]->first; k < buckets_[b]->end; ++k) bucket_of_[k] = b;
+    group_of_.resize(model.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (std::size_t k = groups_[g]->first; k < groups_[g]->end; ++k) group_of_[k] = g;
   }
 
   /// @brief Begins a step.
@@ -87,7 +86,7 @@ class overlapped_mean {
     running_ = true;
     step_ = step;
     started_ = 0;
-    for (auto& b : buckets_) b->missing = b->end - b->first;
+    for (auto& g : groups_) g->missing = g->end - g->first;
   }
 
   /// @brief Reports that the gradient of a layer is ready. It is averaged in place from now on, until wait() returns.
@@ -102,15 +101,15 @@ class overlapped_mean {
     expect(layer, length, type);
     vectors_[layer] = {{in, type}, {out, type}, length};
     is_ready_[layer] = true;
-    --buckets_[bucket_of_[layer]]->missing;
+    --groups_[group_of_[layer]]->missing;
     try {
-      for (; started_ < buckets_.size() && buckets_[started_]->missing == 0; ++started_) {
-        bucket& b = *buckets_[started_];
-        b.call = b.mean.start_members(std::span(vectors_).subspan(b.first, b.end - b.first), step_);
+      for (; started_ < groups_.size() && groups_[started_]->missing == 0; ++started_) {
+        group& g = *groups_[started_];
+        g.call = g.mean.start_members(std::span(vectors_).subspan(g.first, g.end - g.first), step_);
       }
     } catch (...) {  // mark the layer as not ready
       is_ready_[layer] = false;
-      ++buckets_[bucket_of_[layer]]->missing;
+      ++groups_[group_of_[layer]]->missing;
       throw;
     }
   }
@@ -122,9 +121,9 @@ class overlapped_mean {
     if (!running_) return;
     running_ = false;
     std::exception_ptr error;
-    for (std::size_t b = 0; b < started_; ++b) {
+    for (std::size_t g = 0; g < started_; ++g) {
       try {
-        buckets_[b]->call.wait();
+        groups_[g]->call.wait();
       } catch (...) {
         if (!error) error = std::current_exception();
       }
@@ -138,10 +137,10 @@ class overlapped_mean {
             ", so it and later layers were not averaged; pass zeros for layers that a step does not use");
   }
 
-  /// The number of buckets, that is, of calls in a step.
-  std::size_t buckets() const { return buckets_.size(); }
-  /// The number of the bucket of a layer; bucket 0 is sent first.
-  std::size_t bucket_of(std::size_t layer) const { return bucket_of_[layer]; }
+  /// The number of groups, that is, of calls in a step.
+  std::size_t groups() const { return groups_.size(); }
+  /// The number of the group of a layer; group 0 is sent first.
+  std::size_t group_of(std::size_t layer) const { return group_of_[layer]; }
 
   /// @brief Replaces the operator of a layer; see layered_mean::assign.
   /// @throws configuration_error within a step, or if the operator does not fit
@@ -151,15 +150,15 @@ class overlapped_mean {
                                 std::to_string(model_.size()));
     if (running_)
       throw configuration_error(where_ + "operators cannot change within a step; call wait() first");
-    bucket& b = *buckets_[bucket_of_[layer]];
-    b.mean.assign(layer - b.first, op);
+    group& g = *groups_[group_of_[layer]];
+    g.mean.assign(layer - g.first, op);
   }
 
  private:
-  /// Layers that travel together.
-  struct bucket {
-    bucket(std::size_t from, std::size_t to, Transport& workers, model_layout part,
-           std::vector<any_quantizer> ops, Schedule const& schedule, layered_options const& settings)
+  /// Layers that travel in one call.
+  struct group {
+    group(std::size_t from, std::size_t to, Transport& workers, model_layout part,
+          std::vector<any_quantizer> ops, Schedule const& schedule, layered_options const& settings)
         : first(from), end(to), mean(workers, std::move(part), std::move(ops), schedule, settings) {}
     std::size_t first, end;
     std::size_t missing = 0;
@@ -189,8 +188,8 @@ class overlapped_mean {
   std::shared_ptr<call_queue> queue_;
   std::vector<vector_group::member> vectors_;
   std::vector<bool> is_ready_;
-  std::vector<std::unique_ptr<bucket>> buckets_;  ///< in the order in which they are sent
-  std::vector<std::size_t> bucket_of_;
+  std::vector<std::unique_ptr<group>> groups_;  ///< in the order in which they are sent
+  std::vector<std::size_t> group_of_;
   std::size_t started_ = 0;
   std::uint64_t step_ = 0;
   bool running_ = false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief adapt: measures the time a byte of each communication bucket takes, and converts costs to seconds.
+/// @brief adapt: measures the time a byte of each group of layers takes, and converts costs to seconds.
 ///
-/// Trainers send layers in buckets while the backward pass still runs, so a byte of the last bucket costs more time
-/// than one of the first. Here a bucket is such a group of layers, not a run of values that share a scale.
+/// Trainers send layers in groups while the backward pass still runs, so a byte of the last group costs more time
+/// than one of the first. A group is a set of layers that travel in one call, as in overlapped_mean.
 
 #include "rule.hpp"
 
@@ -14,52 +14,52 @@
 
 namespace GLOBALQ_ABI::adapt {
 
-/// @brief seconds = base + sum of seconds_per_byte[b] * bytes[b].
+/// @brief seconds = base + sum of seconds_per_byte[g] * bytes[g].
 struct time_model {
   double base = 0;
-  std::vector<double> seconds_per_byte;  ///< T(b) of each bucket, not negative
+  std::vector<double> seconds_per_byte;  ///< T(g) of each group, not negative
   double score = 0;  ///< R^2: the share of the samples' variance that the model explains, robustly weighted
 
-  /// The seconds for given bytes of each bucket.
+  /// The seconds for given bytes of each group.
   double operator()(std::span<double const> bytes) const {
     double t = base;
-    for (std::size_t b = 0; b < seconds_per_byte.size() && b < bytes.size(); ++b)
-      t += seconds_per_byte[b] * bytes[b];
+    for (std::size_t g = 0; g < seconds_per_byte.size() && g < bytes.size(); ++g)
+      t += seconds_per_byte[g] * bytes[g];
     return t;
   }
 };
 
-/// @brief Fits T(b) to measured steps by linear regression.
+/// @brief Fits T(g) to measured steps by linear regression.
 ///
-/// Measure the time from the first bucket's start to the last one's end, for several choices of parameters.
+/// Measure the time from the first group's start to the last one's end, for several choices of parameters.
 /// @code
-/// gq::adapt::time_regression times(buckets);
-/// times.add(bytes_of_each_bucket, seconds);               // many times
-/// auto const by_time = gq::adapt::weighted(table, bucket_of_layer, times.fit());
+/// gq::adapt::time_regression times(groups);
+/// times.add(bytes_of_each_group, seconds);                // many times
+/// auto const by_time = gq::adapt::weighted(table, group_of_layer, times.fit());
 /// @endcode
 /// Outliers (a step that something else disturbed) count less: Huber's weights, with the spread from the median of the
-/// residuals. No coefficient is negative. If the samples cannot distinguish buckets, because they always grew together
-/// or one never changed, these buckets get the coefficient of all bytes together.
+/// residuals. No coefficient is negative. If the samples cannot distinguish groups, because they always grew together
+/// or one never changed, these groups get the coefficient of all bytes together.
 /// @determinism  a function of the samples on one machine; each worker measures its own, and agree.hpp averages costs
 /// @source       Markov 2024 (thesis), section 4.5, "Optimizing for Time"; Huber 1964
 class time_regression {
  public:
-  /// @throws configuration_error if there are no buckets
-  explicit time_regression(std::size_t buckets) : buckets_(buckets) {
-    if (buckets == 0) throw configuration_error("globalq: time_regression: no buckets; give at least one");
+  /// @throws configuration_error if there are no groups
+  explicit time_regression(std::size_t groups) : groups_(groups) {
+    if (groups == 0) throw configuration_error("globalq: time_regression: no groups; give at least one");
   }
 
-  /// @param bytes    of each bucket in a step
+  /// @param bytes    of each group in a step
   /// @param seconds  duration of the exchange
-  /// @throws         configuration_error if the number of buckets differs, or a number is negative or not finite
+  /// @throws         configuration_error if the number of groups differs, or a number is negative or not finite
   void add(std::span<double const> bytes, double seconds) {
-    bool good = is_finite(seconds) && seconds >= 0 && bytes.size() == buckets_;
+    bool good = is_finite(seconds) && seconds >= 0 && bytes.size() == groups_;
     for (double b : bytes) good = good && is_finite(b) && b >= 0;
     if (!good)
       throw configuration_error("globalq: time_regression: a sample of " + std::to_string(bytes.size()) +
-                                " buckets in " + detail::text_of(seconds) + " s for " +
-                                std::to_string(buckets_) +
-                                " buckets; give finite, non-negative bytes and seconds");
+                                " groups in " + detail::text_of(seconds) + " s for " +
+                                std::to_string(groups_) +
+                                " groups; give finite, non-negative bytes and seconds");
     seconds_.push_back(seconds);
     try {
       bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
@@ -72,10 +72,10 @@ class time_regression {
   std::size_t samples() const { return seconds_.size(); }
 
   /// @throws      configuration_error if all samples have the same bytes: vary the parameters
-  /// @complexity  O(samples * buckets^2)
+  /// @complexity  O(samples * groups^2)
   time_model fit() const {
-    std::size_t const n = samples(), m = buckets_;
-    // bytes are scaled by a bucket's largest, so that numbers have similar magnitudes
+    std::size_t const n = samples(), m = groups_;
+    // bytes are scaled by a group's largest, so that numbers have similar magnitudes
     std::vector<double> unit(m, 0.0), total(n, 0.0);
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t b = 0; b < m; ++b) {
@@ -118,7 +118,7 @@ class time_regression {
   double residual(std::vector<double> const& x, std::vector<double> const& slope, double base,
                   std::size_t i) const {
     double r = seconds_[i] - base;
-    for (std::size_t b = 0; b < buckets_; ++b) r -= slope[b] * x[i * buckets_ + b];
+    for (std::size_t b = 0; b < groups_; ++b) r -= slope[b] * x[i * groups_ + b];
     return r;
   }
 
@@ -139,7 +139,7 @@ class time_regression {
   /// base.
   double solve(std::vector<double> const& w, std::vector<double> const& x, std::vector<double> const& prior,
                std::vector<double>& slope) const {
-    std::size_t const n = samples(), m = buckets_;
+    std::size_t const n = samples(), m = groups_;
     double sum = 0, my = 0, largest = 0;
     std::vector<double> mx(m, 0.0), gram(m * m, 0.0), right(m, 0.0);
     for (std::size_t i = 0; i < n; ++i) {
@@ -188,26 +188,27 @@ class time_regression {
       weights[i] = size[i] <= limit || limit == 0 ? 1.0 : limit / size[i];
   }
 
-  std::size_t buckets_;
+  std::size_t groups_;
   std::vector<double> bytes_, seconds_;
 };
 
-/// @brief The same table with costs in seconds: each layer's bytes times T of its bucket.
-/// @param bucket_of_layer  one for each layer
-/// @throws                 configuration_error if the model has no such bucket
-inline choice_table weighted(choice_table const& table, std::span<std::size_t const> bucket_of_layer,
+/// @brief The same table with costs in seconds: each layer's bytes times T of its group.
+/// @param group_of_layer  one for each layer
+/// @throws                 configuration_error if the model has no such group
+inline choice_table weighted(choice_table const& table, std::span<std::size_t const> group_of_layer,
                              time_model const& times) {
-  if (bucket_of_layer.size() != table.size())
-    throw configuration_error("globalq: weighted: buckets of " + std::to_string(bucket_of_layer.size()) +
-                              " layers for " + std::to_string(table.size()) + "; give one for each layer");
+  if (group_of_layer.size() != table.size())
+    throw configuration_error("globalq: weighted: group_of_layer has " +
+                              std::to_string(group_of_layer.size()) + " entries for " +
+                              std::to_string(table.size()) + " layers; give one group for each layer");
   choice_table result;
   for (std::size_t l = 0; l < table.size(); ++l) {
-    if (bucket_of_layer[l] >= times.seconds_per_byte.size())
-      throw configuration_error("globalq: weighted: " + table.name(l) + " is in bucket " +
-                                std::to_string(bucket_of_layer[l]) + ", but there are times of " +
-                                std::to_string(times.seconds_per_byte.size()) + "; buckets count from 0");
+    if (group_of_layer[l] >= times.seconds_per_byte.size())
+      throw configuration_error("globalq: weighted: " + table.name(l) + " is in group " +
+                                std::to_string(group_of_layer[l]) + ", but the time model has " +
+                                std::to_string(times.seconds_per_byte.size()) + " groups, counted from 0");
     std::vector<candidate> of(table[l].begin(), table[l].end());
-    for (candidate& c : of) c.cost *= times.seconds_per_byte[bucket_of_layer[l]];
+    for (candidate& c : of) c.cost *= times.seconds_per_byte[group_of_layer[l]];
     result.add(of, table.name(l));
   }
   return result;
@@ -218,20 +219,19 @@ inline choice_table weighted(choice_table const& table, std::span<std::size_t co
 /// Worker 0, which runs rules, calls times() for each choice; the other workers need no times. The selection's cost is
 /// in seconds, without time_model::base.
 /// @code
-/// gq::adapt::time_regression times(buckets);              // times.add(..) while training
-/// gq::adapt::rule const how = gq::adapt::by_time(gq::adapt::rule_of(gq::adapt::lgreco{}), bucket_of_layer,
+/// gq::adapt::time_regression times(groups);               // times.add(..) while training
+/// gq::adapt::rule const how = gq::adapt::by_time(gq::adapt::rule_of(gq::adapt::lgreco{}), group_of_layer,
 ///                                                [&] { return times.fit(); });
 /// @endcode
 /// @param within           inner rule
-/// @param bucket_of_layer  one for each layer
+/// @param group_of_layer  one for each layer
 /// @returns                a rule that throws the errors of @p within, weighted() and @p times
 /// @source                 Markov 2024 (thesis), section 4.5, "Optimizing for Time"
-inline rule by_time(rule within, std::vector<std::size_t> bucket_of_layer,
-                    std::function<time_model()> times) {
-  return [within = std::move(within), buckets = std::move(bucket_of_layer), times = std::move(times)](
+inline rule by_time(rule within, std::vector<std::size_t> group_of_layer, std::function<time_model()> times) {
+  return [within = std::move(within), groups = std::move(group_of_layer), times = std::move(times)](
              choice_table const& table, std::span<layer_point const> points, double budget,
              std::span<std::uint32_t const> reference) {
-    return within(weighted(table, buckets, times()), points, budget, reference);
+    return within(weighted(table, groups, times()), points, budget, reference);
   };
 }
 

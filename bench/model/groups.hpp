@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief T(b), the time of a byte of each communication bucket during a backward pass, and the gain of choosing by it.
+/// @brief T(g), the time of a byte of each group of layers during a backward pass, and the gain of choosing by it.
 
 #include <globalq/model/calibrate.hpp>
 #include <globalq/schedule/scatter_reduce_allgather.hpp>
@@ -41,10 +41,10 @@ inline double median(std::vector<double> v) {
   return v.empty() ? 0 : model::detail::quartiles(std::move(v)).value;
 }
 
-/// Measures steps with random bits in every bucket, fits T(b) to two thirds of them, tests it on the others, compares
+/// Measures steps with random bits in every group, fits T(g) to two thirds of them, tests it on the others, compares
 /// choices.
 template <Transport T>
-void time_buckets(T& workers, backward_pass const& pass) {
+void time_groups(T& workers, backward_pass const& pass) {
   using clock = std::chrono::steady_clock;
   bool const speaks = workers.rank() == 0;
   adapt::model_layout model;
@@ -71,10 +71,10 @@ void time_buckets(T& workers, backward_pass const& pass) {
 
   adapt::overlapped_mean mean{workers, model, std::vector<any_quantizer>(pass.layers, operators[four_bits]),
                               schedule::sra{}};
-  std::vector<std::size_t> bucket_of;
-  for (std::size_t l = 0; l < pass.layers; ++l) bucket_of.push_back(mean.bucket_of(l));
+  std::vector<std::size_t> group_of;
+  for (std::size_t l = 0; l < pass.layers; ++l) group_of.push_back(mean.group_of(l));
   std::uint64_t step = 0;
-  /// Seconds from the first bucket's start to the last one's end, of the slowest worker.
+  /// Seconds from the first group's start to the last one's end, of the slowest worker.
   auto const seconds = [&](std::vector<std::uint32_t> const& choice, int times) {
     for (std::size_t l = 0; l < pass.layers; ++l) mean.assign(l, operators[choice[l]]);
     std::vector<double> all;
@@ -86,7 +86,7 @@ void time_buckets(T& workers, backward_pass const& pass) {
       for (std::size_t l = pass.layers; l-- != 0;) {
         due += std::chrono::nanoseconds(static_cast<std::int64_t>(1e6 * pass.milliseconds));
         std::this_thread::sleep_until(due);
-        if (bucket_of[l] == 0) begun = clock::now();  // the last of its layers starts it
+        if (group_of[l] == 0) begun = clock::now();  // the last of its layers starts it
         mean.ready(l, means[l]);
       }
       mean.wait();
@@ -95,21 +95,21 @@ void time_buckets(T& workers, backward_pass const& pass) {
     return model::detail::slowest(workers, all);
   };
   auto const bytes = [&](std::vector<std::uint32_t> const& choice) {
-    std::vector<double> of(mean.buckets());
-    for (std::size_t l = 0; l < pass.layers; ++l) of[bucket_of[l]] += table[l][choice[l]].cost;
+    std::vector<double> of(mean.groups());
+    for (std::size_t l = 0; l < pass.layers; ++l) of[group_of[l]] += table[l][choice[l]].cost;
     return of;
   };
 
   seconds(std::vector<std::uint32_t>(pass.layers, four_bits), 3);  // warms up
   std::vector<std::pair<std::vector<double>, double>> samples;
   for (int k = 0; k < pass.samples; ++k) {
-    std::vector<std::uint32_t> of_bucket(mean.buckets()), choice(pass.layers);
-    for (auto& c : of_bucket) c = static_cast<std::uint32_t>(draw() % candidates.size());
-    for (std::size_t l = 0; l < pass.layers; ++l) choice[l] = of_bucket[bucket_of[l]];
+    std::vector<std::uint32_t> of_group(mean.groups()), choice(pass.layers);
+    for (auto& c : of_group) c = static_cast<std::uint32_t>(draw() % candidates.size());
+    for (std::size_t l = 0; l < pass.layers; ++l) choice[l] = of_group[group_of[l]];
     samples.emplace_back(bytes(choice), median(seconds(choice, 3)));
   }
   std::size_t const told = samples.size() * 2 / 3;
-  adapt::time_regression some(mean.buckets()), all(mean.buckets());
+  adapt::time_regression some(mean.groups()), all(mean.groups());
   for (std::size_t k = 0; k < samples.size(); ++k) {
     if (k < told) some.add(samples[k].first, samples[k].second);
     all.add(samples[k].first, samples[k].second);
@@ -122,7 +122,7 @@ void time_buckets(T& workers, backward_pass const& pass) {
   std::vector<std::uint32_t> const reference(pass.layers, four_bits);
   double const budget = adapt::budget_of(table, reference);
   auto const by_bytes = adapt::lgreco{}(table, budget, reference).choices;
-  auto by_time = adapt::lgreco{}(adapt::weighted(table, bucket_of, times), budget, reference).choices;
+  auto by_time = adapt::lgreco{}(adapt::weighted(table, group_of, times), budget, reference).choices;
   transport::broadcast(workers, 0, std::as_writable_bytes(std::span(by_time)));
   struct compared {
     char const* name;
@@ -136,11 +136,11 @@ void time_buckets(T& workers, backward_pass const& pass) {
   std::printf("%d workers, %zu layers of %llu values, %.3g ms each in the backward pass; %d samples.\n\n",
               workers.size(), pass.layers, static_cast<unsigned long long>(pass.values), pass.milliseconds,
               pass.samples);
-  std::printf("| bucket, in order of sending |");
-  for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" %zu |", b);
+  std::printf("| group, in order of sending |");
+  for (std::size_t b = 0; b < mean.groups(); ++b) std::printf(" %zu |", b);
   std::printf("\n| --- |");
-  for (std::size_t b = 0; b < mean.buckets(); ++b) std::printf(" --: |");
-  std::printf("\n| T(b), ns a byte |");
+  for (std::size_t b = 0; b < mean.groups(); ++b) std::printf(" --: |");
+  std::printf("\n| T(g), ns a byte |");
   for (double t : times.seconds_per_byte) std::printf(" %.1f |", 1e9 * t);
   std::printf(
       "\n\nBase %.1f ms, R^2 %.3f; median error %.1f %% over %zu steps that were not used for the fit.\n\n",
