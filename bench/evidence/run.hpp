@@ -8,14 +8,10 @@
 #include "model.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace evidence {
-
-/// @brief Rank 0 prints it for the user when a training or a measurement has ended.
-using listener = std::function<void(std::string const&)>;
 
 /// @brief The evaluation of the model after a step.
 struct point {
