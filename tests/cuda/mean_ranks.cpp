@@ -4,6 +4,7 @@
 /// graphs, workers that do not come, GPUs that are not the first. Each rank needs a GPU of its own: while one frees
 /// memory, CUDA waits for all work of the device, and so for other ranks.
 
+#include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
 #include <globalq/transport/nccl.hpp>
@@ -224,6 +225,28 @@ std::string told(Action const& action) {
 }
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+
+TEST(MeanOfRanks, a_capture_without_an_earlier_call_is_refused_in_the_name_of_the_collective) {
+  gq::any_quantizer const& op = subjects()[0].op;
+  run(1, [&](worker& w) {
+    gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+    gq::reduce_scatter_mean scatter{w.nccl, op, {.seed = 9}};
+    gq::all_gather gather{w.nccl, op, {.seed = 9}};
+    vector const x = w.on_device(input(5003, 0));
+    counter const step(Kokkos::view_alloc(w.cuda, std::string("step")));
+    w.cuda.fence();
+    auto const expect_refusal = [&](std::string const& operation, auto& call) {
+      std::string text;
+      cudaGraphExec_t const graph =
+          w.capture([&] { text = told<gq::configuration_error>([&] { call(x, step); }); });
+      EXPECT_TRUE(contains(text, "globalq: " + operation + ": the stream is being captured")) << text;
+      EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+    };
+    expect_refusal("allreduce_mean", mean);
+    expect_refusal("reduce_scatter_mean", scatter);
+    expect_refusal("all_gather", gather);
+  });
+}
 
 TEST(MeanOfRanks, a_worker_that_does_not_come_is_an_error_by_the_deadline) {
   if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";

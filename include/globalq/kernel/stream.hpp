@@ -150,15 +150,18 @@ class stream_executor : public device_executor<Space> {
   using space = Space;
   using memory_space = typename Space::memory_space;
 
-  explicit stream_executor(Space const& instance)
+  /// @param operation  the function that users call, for errors; must outlive the executor
+  explicit stream_executor(Space const& instance, char const* operation = "call")
       : device_executor<Space>(instance),
         instance_(instance),
+        operation_(operation),
         memory_(std::make_shared<stream_memory<memory_space, Space>>(instance, captured())),
         pinned_(std::make_shared<stream_memory<pinned_space<Space>, Space>>(instance, captured())) {
     capturing();
   }
 
   Space const& instance() const { return instance_; }
+  char const* operation() const { return operation_; }
 
   /// Waits for all enqueued work.
   void fence() const { instance_.fence("globalq"); }
@@ -230,16 +233,18 @@ class stream_executor : public device_executor<Space> {
   std::shared_ptr<bool const> captured() const { return {state_, &state_->captured}; }
 
   Space instance_;
+  char const* operation_;
   std::shared_ptr<state> state_ = std::make_shared<state>();  ///< shared by all copies
   std::shared_ptr<byte_memory> memory_, pinned_;
 };
 
+/// @param operation  stream_executor::operation()
 /// @throws configuration_error always: memory cannot be allocated during a capture
-[[noreturn]] inline void refuse_unprepared_capture() {
-  throw configuration_error(
-      "globalq: allreduce_mean: the stream is being captured and this call must allocate memory, which a "
-      "capture "
-      "forbids; average vectors of this length and type once before the capture");
+[[noreturn]] inline void refuse_unprepared_capture(char const* operation) {
+  globalq::detail::fail<configuration_error>(
+      {"globalq: ", operation,
+       ": the stream is being captured and this call must allocate memory, which a capture forbids; make the "
+       "same call once before the capture"});
 }
 
 /// Writes up to eight entries of a list to memory of the device.
@@ -260,7 +265,7 @@ class source_lists {
     constexpr std::size_t direct = source_list::direct;
     if (all.size() <= direct) return {all.data(), all.size()};
     std::size_t const bytes = all.size() * sizeof(source_view);
-    if (bytes > there_.capacity() && on.capturing()) refuse_unprepared_capture();
+    if (bytes > there_.capacity() && on.capturing()) refuse_unprepared_capture(on.operation());
     auto* const there = reinterpret_cast<source_view*>(there_.get(bytes).data());
     for (std::size_t k = 0; k < all.size(); k += direct) {
       std::size_t const count = std::min(direct, all.size() - k);

@@ -117,7 +117,7 @@ class stream_sparse {
   std::uint64_t* places_for(Executor const& on, layout_type const& of) {
     if (!places_) places_.emplace(on.memory());
     if (of.blocks() * sizeof(std::uint64_t) > places_->capacity() && on.capturing())
-      kernel::refuse_unprepared_capture();
+      kernel::refuse_unprepared_capture(on.operation());
     return places_->template get_values<std::uint64_t>(of.blocks());
   }
 

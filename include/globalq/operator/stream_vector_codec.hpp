@@ -98,7 +98,7 @@ class stream_vector_codec {
   /// @throws configuration_error when the policies do not fit together
   template <class Operator>
   explicit stream_vector_codec(Operator const& op, Space const& stream = Space())
-      : on_(stream), facts_(detail::single_worker_facts(op)) {
+      : on_(stream, "stream_vector_codec"), facts_(detail::single_worker_facts(op)) {
     detail::resolution const r = detail::resolve_single_worker(facts_);
     levels_ = r.size;
     codec_ = detail::make_codec(op, facts_, r, on_);
@@ -222,7 +222,7 @@ class stream_vector_codec {
     if (length != 0 && on_.capturing() && !measures &&
         (buckets * sizeof(norm::statistic) > statistics_memory_.capacity() ||
          !tree_.holds(length, facts_.bucket, facts_.q)))
-      refuse_unprepared_capture();
+      kernel::refuse_unprepared_capture(on_.operation());
     on_.expect_own_device("stream_vector_codec", data);
     on_.expect_own_device("stream_vector_codec", out.data());
     begin({data, type}, {nullptr, type}, length, key, step, out.size());
@@ -284,7 +284,7 @@ class stream_vector_codec {
                                          " bytes and needs ", need, "; pass frame_bytes() bytes"});
     if (length == 0) return;
     std::uint64_t const buckets = buckets_of(length);
-    if (on_.capturing() && buckets > prepared_) refuse_unprepared_capture();
+    if (on_.capturing() && buckets > prepared_) kernel::refuse_unprepared_capture(on_.operation());
     prepared_ = std::max(prepared_, buckets);
     bucket_scales_ = scales_memory_.get_values<double>(buckets);
     on_.items(1,
@@ -299,12 +299,6 @@ class stream_vector_codec {
     call_.step_at = step.where;
     call_.bucket_scales = std::span<double const>(bucket_scales_, buckets);
     call_.agreed = &state_->agreed;
-  }
-
-  [[noreturn]] static void refuse_unprepared_capture() {
-    throw configuration_error(
-        "globalq: stream_vector_codec: a graph is being captured, but this call must allocate "
-        "memory; make the same call once before the capture");
   }
 
   std::uint64_t buckets_of(std::uint64_t length) const {

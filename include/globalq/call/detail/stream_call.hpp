@@ -124,7 +124,7 @@ class stream_call {
   void enqueue(schedule::erased const& schedule, const_vector x, mutable_vector y, std::uint64_t length,
                call_step step, bool capturing) {
     bool const known = seen(length, x.type);
-    if (capturing && !known) kernel::refuse_unprepared_capture();
+    if (capturing && !known) kernel::refuse_unprepared_capture(on_.operation());
     if (capturing && step.where == nullptr)
       fail<configuration_error>(
           {"globalq: ", setup_.operation,

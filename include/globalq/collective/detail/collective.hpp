@@ -275,18 +275,19 @@ class collective {
     call_setup setup = set_up(*link, facts_of(op), *what, settings);
     if constexpr (!on_stream && may_have_own_norm<Operator>) setup.make_own_scales = make_own_scales;
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
-    auto const on = executor_of(workers, space);
+    auto const on = executor_of(workers, space, setup.operation);
     body_ = std::make_unique<body>(std::move(link), std::move(what), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)
                                                 : make_codec(op, setup.facts, setup.resolved, on));
   }
 
   template <class Transport, class Space>
-  static executor executor_of(Transport& workers, [[maybe_unused]] Space const& space) {
+  static executor executor_of(Transport& workers, [[maybe_unused]] Space const& space,
+                              [[maybe_unused]] char const* operation) {
     if constexpr (on_stream) {
       static_assert(std::is_same_v<Space, transports_space>,
                     "globalq: this transport has a stream of its own; give the space to the transport");
-      return executor(workers.execution());
+      return executor(workers.execution(), operation);
     } else if constexpr (!std::is_same_v<Space, transports_space>) {
       return executor(space);
     } else {

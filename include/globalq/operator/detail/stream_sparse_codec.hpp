@@ -160,7 +160,7 @@ class stream_sparse_codec final : public operator_codec {
   std::size_t head_bytes_of(segment part) const { return wire::long_header_bytes + scale_bytes_of(part); }
 
   std::span<std::byte> room_in(byte_buffer& memory, std::size_t bytes) const {
-    if (bytes > memory.capacity() && on_.capturing()) kernel::refuse_unprepared_capture();
+    if (bytes > memory.capacity() && on_.capturing()) kernel::refuse_unprepared_capture(on_.operation());
     return memory.get(bytes);
   }
 
@@ -173,7 +173,7 @@ class stream_sparse_codec final : public operator_codec {
   std::span<source const> expand(segment part, std::span<source const> sources) {
     sources_.clear();
     while (expanded_.size() < sources.size()) {
-      if (on_.capturing()) kernel::refuse_unprepared_capture();
+      if (on_.capturing()) kernel::refuse_unprepared_capture(on_.operation());
       expanded_.emplace_back(on_.memory());
     }
     std::size_t const scales = scale_bytes_of(part), head = head_bytes_of(part);
