@@ -15,8 +15,11 @@ import sys
 html, include = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) / "globalq"
 INTERNAL = {"internal"}  # what has a group and no folder
 # What users look for first, and once did not find.
-EXPECTED = {"allreduce_mean": ["operator() (V &amp;&amp;x, Step", "operator() (X &amp;&amp;x, Y &amp;&amp;y, Step", "start (", "wait (",
-                               "set_levels ("]}
+OF_COLLECTIVES = ["operator() (V &amp;&amp;x, Step", "operator() (X &amp;&amp;x, Y &amp;&amp;y, Step", "start (V &amp;&amp;x, Step",
+                  "start (X &amp;&amp;x, Y &amp;&amp;y, Step", "wait (", "run_on (", "good (", "set_levels (", "forced_to_float32 (",
+                  "reduce (", "levels (", "headroom ("]
+EXPECTED = {"allreduce_mean": [*OF_COLLECTIVES, "plan ("], "reduce_scatter_mean": [*OF_COLLECTIVES, "plan (", "shard ("],
+            "all_gather": [*OF_COLLECTIVES, "shard ("]}
 
 wrong = []
 pages = {}  # members that the pages of a class and of its specializations declare

@@ -83,6 +83,8 @@ class collective {
     expect_lasting<V>();
     return start_job(in_place(x), step_of(step).value);
   }
+  /// @brief Starts the collective from @p x into @p y, or with a pointer and a number in place; otherwise as the other
+  /// start().
   template <class X, class Y, class Step>
   started_call start(X&& x, Y&& y, Step const& step) {
     if constexpr (!PointerAndNumber<X, Y>) expect_lasting<X, Y>();
@@ -139,9 +141,13 @@ class collective {
   /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that float32 replaces the operator.
   bool forced_to_float32() const { return setup().forced; }
 
-  /// Reduce, number of levels, and headroom of the codes.
+  /// The method that adds codes. Like levels() and headroom() it depends on the operator, the schedule and the number
+  /// of workers, and does not change; set_levels() keeps the number of levels.
   method reduce() const { return setup().resolved.how; }
+  /// Number of levels above zero; 0 if float32 is sent.
   std::uint32_t levels() const { return setup().resolved.size; }
+  /// Number of codes that the exponential or a user-defined reduce keeps free, so that sums do not overflow; otherwise
+  /// 0.
   std::uint32_t headroom() const { return setup().resolved.headroom; }
 
  protected:
