@@ -8,10 +8,15 @@
 set(GLOBALQ_LAUNCHER "")
 set(GLOBALQ_LAUNCHER_FLAGS "")
 if(TARGET globalq::mpi)
-  execute_process(
-    COMMAND ${MPIEXEC_EXECUTABLE} --version
-    OUTPUT_VARIABLE launcher_version
-    ERROR_QUIET)
+  # Several folders include this file; a global property lasts for one configuration, so a new launcher is noticed.
+  get_property(launcher_version GLOBAL PROPERTY GLOBALQ_LAUNCHER_VERSION)
+  if(NOT launcher_version)
+    execute_process(
+      COMMAND ${MPIEXEC_EXECUTABLE} --version
+      OUTPUT_VARIABLE launcher_version
+      ERROR_QUIET)
+    set_property(GLOBAL PROPERTY GLOBALQ_LAUNCHER_VERSION "${launcher_version}")
+  endif()
   if(launcher_version MATCHES "Open MPI|OpenRTE")
     set(GLOBALQ_LAUNCHER_FLAGS --oversubscribe)
   endif()
