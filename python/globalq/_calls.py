@@ -239,7 +239,7 @@ class Call(c.Handle):
         return {name: getattr(found, name) for name, _ in c.Report._fields_ if name != "size"}
 
     def operator(self, layer=0):
-        """Returns the operator of the call, or of a layer, with all parameters."""
+        """Returns the operator of the call, or of a layer, as a text of its policies. It contains the number of levels, not their values."""
         with self._open() as handle:
             name = library.globalq_call_operator(handle, c.number("layer", layer))
         if not name:

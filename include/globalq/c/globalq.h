@@ -250,7 +250,11 @@ GLOBALQ_C globalq_status globalq_call_plan(globalq_call const* call, uint64_t le
 GLOBALQ_C globalq_status globalq_plan_for(char const* operator_name, char const* schedule, int workers,
                                           uint64_t length, globalq_type type, globalq_plan* plan);
 
-/** Returns the operator of a layer (0 without layers) with all parameters; levels are the initial ones. Valid as long as the call. */
+/** Returns the operator of a layer (0 without layers) as a text of its policies, for example
+ * "local:2 bucket 8192 table:3 stochastic packed:3 auto", or the name of its compressor.
+ *
+ * The text contains the kind and the number of the levels, not their values, so it does not change when levels are learned. Valid as long
+ * as the call. */
 GLOBALQ_C char const* globalq_call_operator(globalq_call const* call, size_t layer);
 
 /** Totals of the calls since the last report. */
