@@ -2,6 +2,7 @@
 /// @file
 /// @brief Benchmarks an operator with levels of one's own, beside one of the library and float32.
 
+//! [benchmark-operator]
 #include "../custom_policy/minifloat.hpp"
 
 #include <globalq/bench/operator.hpp>
@@ -22,3 +23,4 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   return gq::bench::failed ? 1 : 0;
 }
+//! [benchmark-operator]

@@ -4,7 +4,7 @@
 /// @file
 /// @brief compiled_once: an operator that many sources of a program use and only one compiles.
 
-// [declare]
+//! [declare]
 #include <globalq/operator/kernels.hpp>
 #include <globalq/operator/quantizer.hpp>
 
@@ -13,4 +13,4 @@ using gradient_operator = globalq::quantizer<globalq::norm::local<2>, globalq::l
 
 extern template struct globalq::host_kernels<globalq::levels::uniform<>, globalq::rounding::stochastic,
                                              globalq::wire::packed<6>>;
-// [declare]
+//! [declare]
