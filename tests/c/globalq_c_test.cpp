@@ -518,6 +518,7 @@ TEST(C, levels_are_learned_and_vectors_clipped_as_by_the_library) {
         globalq_settings s = settings_of(name.c_str());
         s.learn_at = "1,every 3";
         globalq_status status = globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call);
+        std::string const before = globalq_call_operator(mean.call, 0);
         for (std::uint64_t step = 0; step < 5 && status == GLOBALQ_OK; ++step) {
           auto x = skewed(length, globalq_rank(w), step);
           std::vector<float> y(length);
@@ -528,6 +529,7 @@ TEST(C, levels_are_learned_and_vectors_clipped_as_by_the_library) {
             EXPECT_EQ(x, skewed(length, globalq_rank(w), step)) << "the input was clipped";
           }
         }
+        EXPECT_EQ(globalq_call_operator(mean.call, 0), before) << "the text contains values of levels";
         return status;
       });
       EXPECT_EQ(ended, GLOBALQ_OK) << text;
