@@ -88,8 +88,8 @@ typedef struct globalq_operator {
   char const* source;   /**< the paper; may be empty */
   char const* bound;    /**< variance bound of one encoding, as text */
   char const* schedule; /**< default schedule; "" for a compressor */
-  char const*
-      parameters; /**< one line each: "bits=4: bits per value on the wire, including the sign (2 to 8)" */
+  /** One line each: "bits=4: bits per value on the wire, including the sign (2 to 8)". */
+  char const* parameters;
 } globalq_operator;
 
 /** Describes the operator with an index, from 0.
