@@ -57,6 +57,7 @@ REFUSED = (
     ("local_unit|agree_on_units|fixed:unit", INSIDE, "scale"),
     ("using lane =|::lane", WORD_END, "code_type"),
     ("addslanes|sumlane", INSIDE, "AddsPair, AddsSummands, Summand"),
+    ("bucket_bytes|bucket_of_layer|bucket-kib", INSIDE, "group_bytes, group_of_layer, group-kib"),
     # phrases
     ("are told apart", WORD, "are distinguished, or name the difference"),
     ("for who knows", WORD, "if you know"),
@@ -116,6 +117,7 @@ SAMPLES = (
     ("colours",), ("favourite",), ("bytes_modelled",), ("travelled",), ("cancelled",), ("judgement",), ("licence",), ("programme",), ("Towards",),
     ("is_binary",), ("rounding::detail::one_word", "one_word.hpp"), ("facts_alone",), ("resolve_alone",), ("deputy", "Deputies"),
     ("adapt::layout",), ("gq::layout", "globalq::layout"), ("fixed_unit()",), ("beyond_unit",), ("shared_outcome",), ("norm::local_unit",), ("using lane = int", "Wire::lane"), ("SumLane",),
+    ("overlap_options::bucket_bytes", "bucket_of_layer", "--bucket-kib"),
     ("are told apart",), ("for who knows",), ("alpha is no number",), ("Nobody is told",), ("checks for NaN for nothing",),
     ("to anything but nothing",), ("Nothing goes wrong silently",), ("as ever where",))
 ALLOWED = (
