@@ -38,7 +38,6 @@ int main() {
       for (std::size_t i = 0; i < x.size(); ++i) exact[i] += static_cast<double>(x[i]) / workers.size();
     }
 
-    //! [learned-levels]
     gq::norm::linf const norm{.bucket = 512};
     gq::learn::level_learner learner{
         norm, gq::learn::optimal{.size = 7}, {.schedule = {.once = {0}, .every = 10000}}};
@@ -46,7 +45,6 @@ int main() {
 
     // what a training loop does in each step; learned is empty except in the scheduled steps
     if (auto const learned = learner.update(workers, gradient, /*step=*/0)) levels = learned->levels;
-    //! [learned-levels]
 
     auto const squared_error = [&](gq::learn::level_set const& with) {
       gq::quantizer op{norm, with.table(), gq::rounding::stochastic{}, gq::wire::packed<4>{}};
