@@ -237,7 +237,7 @@ a function of `globalq/operator/operators.hpp`, and a value of `mean_of_files --
   out += R"(
 ## Descriptions
 
-Bounds are on omega, with these symbols (see @ref theory):
+Bounds are on omega, with these symbols (see [Theory](theory.md)):
 
 - n workers; d values of a vector, or of a bucket; D = n d if all workers share a scale, else D = d
 - s levels above zero, of which l_1 is the smallest; r is the largest ratio of neighboring levels

@@ -81,7 +81,10 @@ for command in ("scripts/demo", "scripts/test"):
 
 links = 0
 for path in sorted(documents()):
-    for target in re.findall(r"\]\(([^()\s]+)\)", without_code(path.read_text())):
+    text = without_code(path.read_text())
+    if "@ref" in text or "@snippet" in text:
+        problems.append(f"{path.relative_to(root)} has a command of Doxygen, which GitHub shows as it is; use a Markdown link or a copy")
+    for target in re.findall(r"\]\(([^()\s]+)\)", text):
         if re.match(r"\w+:", target):
             continue
         links += 1
