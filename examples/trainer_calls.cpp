@@ -58,7 +58,7 @@ void train(Workers& workers) {
   gq::reduce_scatter_mean scatter{workers, op, {.seed = 42}};
   gq::all_gather gather{workers, op, {.seed = 43}};
   std::vector<float> gradient = gradient_of(workers.rank(), 204, 4096);
-  scatter(gradient, 204);  // gradient[own.first ..] of own = scatter.shard(4096)
+  scatter(gradient, 204);  // own = scatter.shard(4096): own.count means from gradient[own.first] on
   gather(gradient, 204);   // all shards, the same bits on every worker
   //! [trainer-shards]
 

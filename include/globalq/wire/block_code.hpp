@@ -25,7 +25,7 @@ inline constexpr std::size_t too_long = ~std::size_t{0};
 
 /// @brief Converts the codes of a block to bytes of variable length and back. A small value type, for the host only.
 ///
-/// - `name()`, `identifier()`: its name, and its number in the header of a frame, at least 64.
+/// - `name()`, `identifier()`: its name, and its number in the header of a frame, from 128 on for yours.
 /// - `largest_code()`: the largest magnitude of a code that it can encode.
 /// - `make_table(counts, max_code)`: the table that all blocks of a frame share, from the frequencies of codes
 ///   (`counts[code + max_code]`); an empty type if there is no table.
