@@ -17,7 +17,7 @@ import sys
 import textwrap
 
 COPIES = ("docs/start.md", "docs/trainer.md", "docs/composing.md", "docs/extending.md", "docs/layers.md", "docs/learned_levels.md",
-          "docs/model.md", "docs/telemetry.md")
+          "docs/model.md", "docs/telemetry.md", "examples/torch_trainer/README.md")
 MIXED = ("docs/benchmarking.md",)
 SHOWN = ("examples/first_mean", "examples/device_mean", "examples/trainer_calls", "examples/custom_policy", "examples/compiled_once",
          "examples/benchmark_operator", "examples/layer_calls")
@@ -37,8 +37,8 @@ def blocks(text, language):
 
 
 def snippets():
-    """The parts of examples between markers, by file and name."""
-    for path in root.glob("examples/**/*.[ch]pp"):
+    """The parts of examples and of their tests between markers, by file and name."""
+    for path in (*root.glob("examples/**/*.[ch]pp"), *root.glob("tests/examples/*.cpp")):
         for name, inner in re.findall(r"//! \[([\w-]+)\]\n(.*?) *//! \[\1\]", path.read_text(), re.S):
             yield f"{path.relative_to(root)} [{name}]", textwrap.dedent(inner).strip()
 

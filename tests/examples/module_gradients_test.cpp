@@ -193,5 +193,50 @@ TEST(ModuleGradients, overlapped_and_in_one_call_give_the_same_bits_on_all_worke
   EXPECT_EQ(agree, std::vector<char>(n, 1));
 }
 
+/// The code of examples/torch_trainer/README.md.
+TEST(ModuleGradients, the_code_of_the_page_averages_gradients) {
+  std::vector<float> gradient[2][2];
+  std::mutex making;
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    std::uint64_t const step = 0;
+    auto const rank = static_cast<std::size_t>(workers.rank());
+    std::unique_lock lock(making);
+    torch::manual_seed(10 + workers.rank());
+    torch_trainer::residual_net model(torch_trainer::residual_shape{.width = 8, .stages = 2});
+    auto const pictures = torch::randn({4, 1, 8, 8});
+    lock.unlock();
+    gq::any_quantizer const op(gq::operators::qsgd<4>(64));
+
+    //! [torch-layers]
+    torch_trainer::copy_from_first(workers, *model);  // all workers start with the same model
+    torch_trainer::module_gradients gradients(*model);
+    auto const operators = gq::adapt::operators_of(gradients.layers(), gq::adapt::filter::cgx(), op);
+    gq::adapt::layered_mean mean{workers, gradients.layers(), operators, gq::schedule::sra{}};
+    //! [torch-layers]
+    torch::Tensor loss = model->forward(pictures).square().sum();
+    //! [torch-step]
+    loss.backward();
+    mean(gradients.group(), step);  // all gradients are means now
+    //! [torch-step]
+    gradient[0][rank] = copy_of(model->parameters()[0].grad());
+
+    model->zero_grad();
+    loss = model->forward(pictures).square().sum();
+    //! [torch-overlap]
+    gq::adapt::overlapped_mean overlapped{workers, gradients.layers(), operators, gq::schedule::sra{}};
+    overlapped.begin(step);
+    gradients.backward(loss,
+                       [&](std::size_t layer, std::span<float> values) { overlapped.ready(layer, values); });
+    overlapped.wait();
+    //! [torch-overlap]
+    gradient[1][rank] = copy_of(model->parameters()[0].grad());
+  });
+  for (auto const& of : gradient) {
+    EXPECT_FALSE(of[0].empty());
+    EXPECT_EQ(of[0], of[1]);
+  }
+}
+
 }  // namespace
 }  // namespace globalq_test
