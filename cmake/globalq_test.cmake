@@ -76,7 +76,8 @@ target_link_libraries(globalq_test_compiled INTERFACE globalq_test_base)
 if(GLOBALQ_SANITIZER STREQUAL "thread")
   target_link_libraries(globalq_test_compiled INTERFACE globalq::globalq) # header-only, by clang, as users may compile it
 else()
-  add_library(globalq_test_streams STATIC EXCLUDE_FROM_ALL support/streams_of_integers.cpp support/other_streams.cpp)
+  add_library(globalq_test_streams STATIC EXCLUDE_FROM_ALL support/streams_of_integers.cpp support/streams_of_nearest.cpp
+                                                           support/streams_of_levels.cpp support/streams_of_packed.cpp)
   target_include_directories(globalq_test_streams PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(globalq_test_streams PUBLIC GLOBALQ_TEST_STREAMS_COMPILED)
   target_link_libraries(globalq_test_streams PUBLIC globalq::compiled PRIVATE globalq_dev)

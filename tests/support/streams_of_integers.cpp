@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Tests: compositions that many suites use: whole integers of uniform levels, on a stream.
+/// @brief Tests: compositions that many suites use: integers of uniform levels, on a stream.
 
 #include "tests/support/compositions.hpp"
 

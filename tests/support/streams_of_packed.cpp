@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Tests: compositions that many suites use: the others, on a stream.
+/// @brief Tests: compositions that many suites use: packed codes, on a stream.
 
 #include "tests/support/compositions.hpp"
 
 namespace GLOBALQ_ABI {
-GLOBALQ_TEST_OTHER_STREAMS(GLOBALQ_TEST_STREAM_CODEC);
+GLOBALQ_TEST_STREAMS_OF_PACKED(GLOBALQ_TEST_STREAM_CODEC);
 }  // namespace GLOBALQ_ABI
