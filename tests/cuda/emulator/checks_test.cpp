@@ -89,6 +89,57 @@ TEST(InterpreterChecks, RacesInSharedMemory) {
       });
 }
 
+TEST(InterpreterChecks, RacesInGlobalMemory) {
+  // A and B are threads of one warp, C is of another, D and E are of another block. D comes after A, B and C, E after D.
+  expect_faults(
+      R"(
+      @A WRITE @A READ => || @A WRITE @B READ => a read of byte 0 of input, which thread 0 of block 0 has written with no barrier
+      @A WRITE @C READ => no barrier || @A WRITE WARP @B READ => || @A WRITE WARP @C READ => race || @A WRITE BLOCK @C READ =>
+      @A WRITE @B WRITE => a write of byte 0 || @A WRITE @B st.global.u8 [%d1+3], 0; => race || @A WRITE @B st.global.u8 [%d1+4], 0; =>
+      @A SAME @C SAME @D SAME => || @A SAME @A WRITE @B SAME => race || @A WRITEV @C READV @D READV @D WRITEV =>
+      @A WRITEV @C READ => race || @A WRITE @B READV => race || ADD ADD => || @A ADD @D READ => race || @A READ @C WRITE =>
+      @A WRITE @D READ => which thread 0 of block 0 has written with no fence and atomic operation || @A WRITE @D WRITE => race
+      @A WRITE @A COUNT @D COUNT @D READ => race || @A WRITE FENCE @D READ => race || @A COUNT @A WRITE FENCE @D COUNT @D READ => race
+      @A WRITE FENCE @A COUNT @D READ => race || @A WRITE FENCE @A COUNT @D OTHER @D READ => race
+      @A WRITE FENCE @A COUNT @D COUNT @D READ => || @A WRITE FENCE @A COUNT @D COUNT @D WRITE =>
+      @A FENCE @A WRITE @A COUNT @D COUNT @D READ => race || @A WRITE membar.cta; @A COUNT @D COUNT @D READ => race
+      @A WRITE @A fence.acq_rel.gpu; @A COUNT @D COUNT @D READ => || @A WRITE fence.acq_rel.cta; @A COUNT @D COUNT @D READ => race
+      @A WRITE @A RELEASE @D COUNT @D READ => || @A WRITE @A RELEASE @D ACQUIRE @D READ =>
+      @C WRITE BLOCK @A FENCE @A COUNT @D COUNT @D READ => || @C WRITE @A FENCE BLOCK @A COUNT @D COUNT @D READ => race
+      @C WRITE @C FENCE BLOCK @A FENCE @A COUNT @D COUNT @D READ => || @C WRITE @C FENCE @A FENCE @A COUNT @D COUNT @D READ => race
+      @A WRITE FENCE @A COUNT @D COUNT BLOCK @D FENCE @D OTHER @E OTHER @E READ =>
+      @A WRITE FENCE @A COUNT @D FENCE @D OTHER @E OTHER @E READ => race)",
+      [](string text) {
+        device d{.block = {64}, .grid = {3}};
+        for (auto const& [what, with] :
+             list<std::pair<string, string>>{{"@A", "@%p1"},
+                                             {"@B", "@%p2"},
+                                             {"@C", "@%p3"},
+                                             {"@D", "@%p4"},
+                                             {"@E", "@%p5"},
+                                             {"WRITEV", "st.volatile.global.u32 [%d1], 1;"},
+                                             {"READV", "ld.volatile.global.u32 %r1, [%d1];"},
+                                             {"WRITE", "st.global.u32 [%d1], %r3;"},
+                                             {"SAME", "st.global.u32 [%d1], 7;"},
+                                             {"READ", "ld.global.u32 %r1, [%d1];"},
+                                             {"ADD", "red.global.add.u32 [%d1], 1;"},
+                                             {"RELEASE", "st.release.gpu.global.u32 [%d1+8], 1;"},
+                                             {"ACQUIRE", "ld.acquire.gpu.global.u32 %r1, [%d1+8];"},
+                                             {"COUNT", "atom.global.add.u32 %r2, [%d1+8], 1;"},
+                                             {"OTHER", "atom.global.add.u32 %r2, [%d1+16], 1;"},
+                                             {"FENCE", "membar.gl;"},
+                                             {"WARP", "bar.warp.sync -1;"},
+                                             {"BLOCK", "bar.sync 0;"}})
+          text = replaced(text, what, with);
+        uint64_t const cells = d.upload(words(6));
+        return d.fault_of(R"(mov.u32 %r4, %ctaid.x; mad.lo.u32 %r3, %r4, 64, %r0; setp.eq.u32 %p1, %r3, 0;
+                      setp.eq.u32 %p2, %r3, 31; setp.eq.u32 %p3, %r3, 63; setp.eq.u32 %p4, %r3, 70;
+                      setp.eq.u32 %p5, %r3, 150; add.u32 %r3, %r3, 0x1010101;)" +
+                              text,
+                          {cells});
+      });
+}
+
 TEST(InterpreterChecks, BarriersAndMasks) {
   expect_faults(R"(
       @%p1 bar.sync 0; => divergent barrier: 16 of 64 || @%p2 bar.sync 0; => divergent barrier: 32 of 64
@@ -129,9 +180,9 @@ TEST(InterpreterChecks, UndefinedBits) {
       LOAD add.u32 %r4, %r3, 1; mul.lo.u32 %r1, %r4, 3; BRANCH => reach a branch
       LOAD add.u32 %r3, %r3, 1; mov.u32 %r1, %r3; BRANCH => reach a branch
       LOAD selp.u32 %r3, %r3, 1, %p2; mov.u32 %r1, %r3; BRANCH => reach a branch
-      red.global.add.u32 [%d1], 1; ld.global.u32 %r1, [%d1]; BRANCH => reach a branch
-      st.global.v2.u32 [%d1], {1, 2}; st.global.u8 [%d1+8], 3; st.global.u32 [%d1+12], 4;
-      ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1]; st.global.v4.u32 [%d1+16], {%r1, %r2, %r3, %r4};
+      red.global.add.u32 [%d1], 1; WARP ld.global.u32 %r1, [%d1]; BRANCH => reach a branch
+      st.global.v2.u32 [%d1], {1, 2}; st.global.u8 [%d1+8], 3; st.global.u32 [%d1+12], 4; WARP
+      ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1]; st.global.v4.u32 [%d1+16], {%r1, %r2, %r3, %r4}; WARP
       ld.global.u32 %r5, [%d1+28]; add.u32 %r1, %r1, %r5; BRANCH =>
       st.global.u8 [%d1], 3; LOAD and.b32 %r1, %r3, 255; BRANCH =>
       st.global.u8 [%d1], 3; LOAD and.b32 %r1, %r3, 511; BRANCH => reach a branch
@@ -139,14 +190,15 @@ TEST(InterpreterChecks, UndefinedBits) {
       st.global.u8 [%d1], 3; LOAD shl.b32 %r4, %r3, 23; shr.u32 %r1, %r4, 23; BRANCH => reach a branch
       st.global.u8 [%d1+3], 3; LOAD shr.u32 %r1, %r3, 24; BRANCH =>
       st.global.u8 [%d1+3], 3; LOAD shr.u32 %r1, %r3, 23; BRANCH => reach a branch
-      LOAD st.global.u32 [%d1+4], %r3; st.global.u32 [%d1+4], %r0; ld.global.u32 %r1, [%d1+4]; BRANCH =>
-      LOAD atom.global.exch.b32 %r2, [%d1], 0; ld.global.u32 %r1, [%d1]; BRANCH =>)",
+      LOAD st.global.u32 [%d1+4], %r3; WARP st.global.u32 [%d1+4], 7; WARP ld.global.u32 %r1, [%d1+4]; BRANCH =>
+      LOAD atom.global.exch.b32 %r2, [%d1], 0; WARP ld.global.u32 %r1, [%d1]; BRANCH =>)",
                 [](string const& body) {
                   device d{.before = ".shared .align 4 .b8 s[4];"};
                   string const branch = "setp.eq.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r2, 0; END:";
                   return d.fault_of(
-                      "setp.lt.u32 %p2, %r0, 5;" +
-                          replaced(replaced(body, "BRANCH", branch), "LOAD", "ld.global.u32 %r3, [%d1];"),
+                      "setp.lt.u32 %p2, %r0, 5;" + replaced(replaced(replaced(body, "BRANCH", branch), "LOAD",
+                                                                     "WARP ld.global.u32 %r3, [%d1];"),
+                                                            "WARP", "bar.warp.sync -1;"),
                       {d.m.allocate(64, "new")});
                 });
   device d{.block = {3}};

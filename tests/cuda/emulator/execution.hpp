@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace emulator {
@@ -42,16 +43,18 @@ struct storage {
 struct warp {
   uint32_t index = 0;                 // in its block
   uint32_t live = 0;                  // lanes that exist and have not ended
-  uint32_t epoch = 0;                 // how often the warp was synchronized
+  uint32_t epoch = 0;                 // when the warp was synchronized last
   std::vector<row> values{};          // of registers, then of constants
   std::vector<row> shadows{};         // bits that are undefined, of lanes that `undefined` names
   std::vector<uint32_t> undefined{};  // lanes, of each register
   std::vector<uint32_t> predicates{};
   std::vector<uint32_t> undefined_predicates{};
   std::array<uint32_t, lanes> pc{};
-  uint32_t at_warp = 0;   // lanes that wait for others of the warp
-  uint32_t at_block = 0;  // lanes that wait at a barrier of the block
-  storage local{};        // of all lanes, one after the other
+  uint32_t at_warp = 0;      // lanes that wait for others of the warp
+  uint32_t at_block = 0;     // lanes that wait at a barrier of the block
+  uint32_t fence = 0;        // when a lane executed the last fence, 0 if none did
+  uint32_t fence_epoch = 0;  // the block's at that time
+  storage local{};           // of all lanes, one after the other
 };
 
 /// Who touched a byte of shared memory last.
@@ -64,19 +67,26 @@ struct touch {
   bool several = false;  // of several warps
 };
 
+/// Up to when the writes of a warp, or of a whole block, are visible (global_races.cpp).
+using visible_writes = std::unordered_map<uint64_t, uint32_t>;
+
 struct block {
   program const& code;
   launch const& how;
   memory& global;
   counts& count;
+  uint32_t begin = 0;  // when the launch began
   uint32_t threads = 0;
-  dimensions at{};     // in the grid
-  uint32_t epoch = 1;  // how often the block was synchronized
+  uint32_t number = 0;  // in the grid
+  dimensions at{};      // in the grid
+  uint32_t epoch = 1;   // when the block was synchronized last
   std::vector<warp> warps{};
   storage shared{};
   std::vector<touch> written{};
   std::vector<touch> read{};
-  range const* last = nullptr;  // where the last access of global memory was
+  range const* last = nullptr;                              // where the last access of global memory was
+  visible_writes sees{};                                    // of other blocks
+  std::unordered_map<uint64_t, visible_writes> released{};  // by the address that publishes them
 };
 
 /// One instruction of some lanes of a warp.
@@ -136,5 +146,12 @@ struct step {
 /// `value` is what a store writes. (memory_opcodes.cpp)
 place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, uint32_t bytes, bool writes,
               std::byte const* value = nullptr);
+
+/// Notes an access of global memory in `block::last`, and throws where another thread's write is not ordered before it.
+void note_global(step& s, instruction const& i, uint32_t lane, uint64_t address, uint32_t bytes, bool writes,
+                 std::byte const* value);
+
+/// Notes a fence of what the device sees.
+void note_fence(step& s);
 
 }  // namespace emulator

@@ -37,13 +37,15 @@ uint64_t volume(dimensions const& d) { return uint64_t{d.x} * d.y * d.z; }
 /// Makes a block ready to run at a place in the grid. Registers keep what they hold: decoding has listed those that matter.
 void start(block& b, dimensions at) {
   b.at = at;
-  ++b.epoch;
+  b.epoch = b.global.tick();
+  b.sees.clear();
   b.shared.forget();
   for (uint32_t k = 0; k < b.warps.size(); ++k) {
     warp& w = b.warps[k];
     w.index = k;
     w.live = all_lanes >> (lanes - std::min(lanes, b.threads - k * lanes));
-    w.epoch = w.at_warp = w.at_block = 0;
+    w.epoch = b.epoch;
+    w.at_warp = w.at_block = w.fence = 0;
     w.pc.fill(0);
     std::ranges::fill(w.undefined, 0U);
     std::ranges::fill(w.undefined_predicates, all_lanes);
@@ -131,7 +133,7 @@ bool pass_warp_barriers(block& b) {
                     "` for lanes that are elsewhere: ", text_of_lanes(elsewhere));
       each_lane(needed, [&](uint32_t l) { ++w.pc[l]; });
       w.at_warp &= ~needed;
-      ++w.epoch;
+      w.epoch = b.global.tick();
       passed = true;
     }
   }
@@ -187,7 +189,7 @@ void pass_block_barriers(block& b) {
     throw fault("divergent barrier: ", at.arrived, " of ", at.needed, " threads wait at barrier ", number,
                 ", the others have ended or wait elsewhere");
   }
-  ++b.epoch;
+  b.epoch = b.global.tick();
   ++b.count.barriers;
 }
 
@@ -303,6 +305,7 @@ counts run(program const& kernel, launch const& how, memory& on) {
   uint64_t const shared = kernel.shared_bytes + how.dynamic_shared;
   if (shared > 227 * 1024)
     throw fault("a block of ", shared, " bytes of shared memory: 227 KiB are possible");
+  b.begin = on.tick();
   b.threads = static_cast<uint32_t>(threads);
   b.shared = storage(shared);
   b.written.resize(shared);
@@ -319,6 +322,7 @@ counts run(program const& kernel, launch const& how, memory& on) {
   }
   uint64_t const blocks = volume(how.grid);
   for (uint64_t k = 0; k < blocks; ++k) {
+    b.number = static_cast<uint32_t>(k);
     start(b, place_of(k, how.grid));
     run_block(b);
   }

@@ -147,7 +147,7 @@ TEST(InterpreterAtomics, LanesOneAfterTheOther) {
           mov.u64 %d4, AT; mov.u64 %d14, 0; mov.u32 %r14, 0; setp.eq.u32 %p1, %r0, 0; mad.wide.u32 %d5, %r0, 16, %d1;
           ld.global.uBITS R2, [%d5]; ld.global.uBITS R3, [%d5+8]; ld.global.uBITS R5, [%d2]; st.global.u64 [%d9], 0;
           @%p1 st.SPACE.uBITS [%d4], R5; bar.warp.sync -1; OPERATION st.global.bBITS [%d9], R4; bar.warp.sync -1;
-          ld.SPACE.uBITS R6, [%d4]; st.global.u64 [%d0+256], 0; st.global.uBITS [%d0+256], R6;)";
+          ld.SPACE.uBITS R6, [%d4]; st.global.u64 [%d0+256], 0; bar.warp.sync -1; st.global.uBITS [%d0+256], R6;)";
       body = replaced(
           body, "OPERATION",
           word + "." + operation + (red ? " [%d4], R2" : " R4, [%d4], R2") + (op == "cas" ? ", R3;" : ";"));

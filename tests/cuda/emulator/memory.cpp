@@ -14,12 +14,13 @@ namespace emulator {
 namespace {
 
 /// Zeros: a large allocation costs what is used of it.
-std::shared_ptr<std::byte> zeros(uint64_t bytes) {
-  std::size_t const size = std::max<uint64_t>(bytes, 1);
+template <class T = std::byte>
+std::shared_ptr<T> zeros(uint64_t count) {
+  std::size_t const size = sizeof(T) * std::max<uint64_t>(count, 1);
   void* const p =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
-  return {static_cast<std::byte*>(p), [size](std::byte* begin) { munmap(begin, size); }};
+  return {static_cast<T*>(p), [size](T* begin) { munmap(begin, size); }};
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ uint64_t memory::allocate(uint64_t bytes, std::string what) {
   uint64_t const address = next_;
   // A gap behind each range: an access that leaves it meets no other.
   next_ += (bytes + 255) / 256 * 256 + 4096;
-  ranges_[address] = {address, address + bytes, zeros(bytes), zeros(bytes), ~0ULL, std::move(what)};
+  ranges_[address] = {address, address + bytes, zeros(bytes), zeros(bytes), zeros<stamp>(bytes),
+                      ~0ULL,   std::move(what)};
   return address;
 }
 
@@ -42,7 +44,7 @@ void memory::adopt(void* host, uint64_t bytes, std::string what) {
   auto const address = reinterpret_cast<uint64_t>(host);
   // No owner: the host frees its data itself.
   std::shared_ptr<std::byte> const data(std::shared_ptr<void>(), static_cast<std::byte*>(host));
-  ranges_[address] = {address, address + bytes, data, zeros(bytes), 0, std::move(what)};
+  ranges_[address] = {address, address + bytes, data, zeros(bytes), zeros<stamp>(bytes), 0, std::move(what)};
 }
 
 void memory::free(uint64_t address) {
@@ -50,6 +52,7 @@ void memory::free(uint64_t address) {
   if (at == ranges_.end()) throw fault("free: nothing was allocated at ", hex(address));
   if (at->second.freed()) throw fault("free: ", at->second.what, " at ", hex(address), " is freed already");
   at->second.data = at->second.shadow = nullptr;
+  at->second.written = nullptr;
 }
 
 range const& memory::find(uint64_t address, uint64_t bytes) const {

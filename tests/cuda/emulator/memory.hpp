@@ -35,11 +35,19 @@ struct place {
   uint64_t defined;
 };
 
+/// Who wrote a byte last, and when; not whoever wrote it by a copy or a fill.
+struct stamp {
+  uint32_t time = 0;               ///< Of `memory::now()`.
+  uint32_t thread : 31 = 0;        ///< In the grid.
+  uint32_t synchronizing : 1 = 0;  ///< As `instruction::synchronizing`.
+};
+
 /// Consecutive bytes under one address.
 struct range {
   uint64_t begin = 0;
   uint64_t end = 0;
   std::shared_ptr<std::byte> data{}, shadow{};  ///< Null when it is freed.
+  std::shared_ptr<stamp> written{};             ///< One for each byte.
   uint64_t defined = ~0ULL;
   std::string what{};  ///< For messages.
 
@@ -78,9 +86,16 @@ class memory {
   void copy(uint64_t to, memory const& other, uint64_t from, uint64_t bytes);
   /// @}
 
+  /// A time of this memory. What is written after tick() is later than what was written before.
+  /// @{
+  uint32_t now() const { return clock_; }
+  uint32_t tick() { return ++clock_; }
+  /// @}
+
  private:
   std::map<uint64_t, range> ranges_;  // by their begin
   uint64_t next_;
+  uint32_t clock_ = 0;
 };
 
 }  // namespace emulator

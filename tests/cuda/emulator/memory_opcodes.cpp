@@ -173,6 +173,7 @@ place resolve(step& s, instruction const& i, uint32_t lane, uint64_t address, ui
   if (in == space::global) [[likely]] {
     if (b.last == nullptr || address < b.last->begin || address + bytes > b.last->end)
       b.last = &b.global.find(address, bytes);
+    note_global(s, i, lane, address, bytes, writes, value);
     return b.last->at(address);
   }
   uint64_t const size = in == space::shared  ? b.shared.data.size()
@@ -208,6 +209,7 @@ handler memory_handler(instruction& i, opcode const& op) {
                                                   : space::generic;
   i.synchronizing =
       is_atomic || op.has("volatile") || op.has("relaxed") || op.has("acquire") || op.has("release");
+  i.second_variant = op.has("release") || op.has("acq_rel");
   if (!is_atomic) return !i.type ? nullptr : n == "st" ? store : load;
   i.variant = op.has("exch");
   return op.has("noftz") ? nullptr : with_type(i.type, [&]<class T>() { return atomic_of<T>(op); });
