@@ -48,7 +48,10 @@ struct measured_buckets {
 /// @tparam Sum       true: encodes the sum of own values and sources; false: encodes own values
 template <class Operands, bool Sum>
 struct measured_codes {
-  static constexpr int team_threads = norm::detail::statistics_threads, teams = measured_buckets::teams;
+  static constexpr int team_threads = norm::detail::statistics_threads;
+  /// Codes across bytes need more registers.
+  static constexpr int teams =
+      smaller(device::row_bytes<typename Operands::wire_type, 4> == 0 ? 4 : 5, measured_buckets::teams);
 
   Operands o;
   frame_headers headers;

@@ -110,21 +110,14 @@ struct block_statistics {
         team, blocks, {scratch + stage_bytes},
         [&](int threads, auto const& f) { for_values(team, begin, values, blocks, threads, scratch, f); },
         found);
-    if (is_part) {
-      if (!tree.climb(team, bucket, i, q, found)) return;
-      Kokkos::single(Kokkos::PerTeam(team), [&] {
-        result[bucket] = found[0];
-        finish(found[0].max_bits, buckets);
-      });
-      return;
-    }
+    if (is_part && !tree.climb(team, bucket, i, q, found)) return;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks),
                          [&](int g) { result[bucket + static_cast<std::uint64_t>(g)] = found[g]; });
     team.team_barrier();
     Kokkos::single(Kokkos::PerTeam(team), [&] {
       std::uint64_t most = 0;
       for (int g = 0; g < blocks; ++g) most = most < found[g].max_bits ? found[g].max_bits : most;
-      finish(most, items);
+      finish(most, is_part ? buckets : items);
     });
   }
 

@@ -13,8 +13,13 @@ namespace GLOBALQ_ABI::kernel::device {
 /// Adds own codes and the codes of the sources by a reduce operator on codes. Without sources it only encodes.
 template <class Operands, class Op>
 struct add_codes {
+  /// Only codes of one byte are added four at a time (core/quad.hpp); others need more registers.
+  static constexpr bool one_by_one =
+      std::is_same_v<Op, reduce::exponential> && row_bytes<typename Operands::wire_type, 4> != 4;
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>,
-                       code_lanes = device::code_lanes<typename Operands::wire_type>;
+                       code_lanes = one_by_one && row_bytes<typename Operands::wire_type, 4> > 4
+                                        ? device_lanes
+                                        : device::code_lanes<typename Operands::wire_type>;
   /// Whether the operator is the library's, so that its results need no range check.
   static constexpr bool is_built_in =
       std::is_same_v<Op, reduce::sum> || std::is_same_v<Op, reduce::exponential>;
@@ -27,7 +32,7 @@ struct add_codes {
   bool has_values() const { return o.own; }
   bool fits_registers() const { return device::fits_registers(o); }
   static constexpr int blocks(int lanes, int rows) {
-    return device::blocks<Operands>(lanes, rows, lanes == device_lanes);
+    return one_by_one ? 2 : device::blocks<Operands>(lanes, rows, lanes == device_lanes);
   }
 
   template <int Lanes, int Rows>

@@ -13,9 +13,9 @@ template <class Operands, bool Add = false>
 struct write_mean {
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>;
   static constexpr int blocks(int lanes, int rows) {
-    constexpr bool in_bytes =
-        row_bytes<typename Operands::wire_type, 4> >= 4;  // otherwise unpacking needs more registers
-    return Add || !in_bytes ? 2 : device::blocks<Operands>(lanes, rows, true);
+    // codes of other sizes need more registers
+    constexpr bool one_byte = row_bytes<typename Operands::wire_type, 4> == 4;
+    return Add || !one_byte ? 2 : device::blocks<Operands>(lanes, rows, true);
   }
   static constexpr bool takes_pieces = true;
   /// Registers cannot hold 32 values and the 32 that they are added to.
