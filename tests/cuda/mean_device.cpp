@@ -3,6 +3,8 @@
 /// @brief allreduce_mean over transport::nccl on a GPU: the bits of the host, and fresh ones at every replay of a graph.
 ///        Its main() says so and returns 77 where there is no GPU.
 
+#include "tests/support/compositions.hpp"
+
 #include <globalq/globalq.hpp>
 #include <globalq/transport/nccl.hpp>
 

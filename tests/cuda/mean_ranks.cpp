@@ -4,6 +4,8 @@
 /// graphs, workers that do not come, GPUs that are not the first. Each rank needs a GPU of its own: while one frees
 /// memory, CUDA waits for all work of the device, and so for other ranks.
 
+#include "tests/support/compositions.hpp"
+
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>

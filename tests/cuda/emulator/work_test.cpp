@@ -3,8 +3,8 @@
 /// @brief Counts the instructions and bytes of kernels per value while their PTX is interpreted: the numbers of
 /// docs/performance-gpu.md, and bounds on them.
 
-#include "../../support/emulated_counts.hpp"
-#include "../../support/space.hpp"
+#include "tests/support/compositions.hpp"
+#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
@@ -134,29 +134,57 @@ class worker {
   inside::call call_;
 };
 
-template <class Norm>
-steps count(char const* name, Norm norm, bool local) {
-  return worker(name, gq::quantizer{norm, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, local).count();
+template <class Norm, class Levels = gq::levels::uniform<>, class Wire = gq::wire::int8>
+steps count(char const* name, Norm norm, bool local, Levels levels = {}, Wire wire = {}) {
+  return worker(name, gq::quantizer{norm, levels, dice, wire}, local).count();
+}
+
+using l2 = gq::norm::local<2>;
+using linf = gq::norm::local<gq::infinity>;
+
+/// Local norms cost at most 1.3 times what one norm of all values does; values are read once.
+/// @param code      bytes of a code
+/// @param gathered  bytes of a table that finding and reading a level takes
+void expect_cheap(steps const& s, steps const& whole, double code, double gathered = 0) {
+  EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
+  EXPECT_EQ(s.encode.launches, 1);
+  EXPECT_EQ(s.hop.launches, 1);
+  EXPECT_LE(s.encode.loaded, 4.01 + gathered);
+  EXPECT_LE(s.encode.stored, code + 0.1);
+  EXPECT_LE(s.hop.loaded + s.hop.stored, 4.4 + 2 * code + 4.0 / 3 * gathered);
 }
 
 }  // namespace
 
-/// Buckets with norms of their own cost at most 1.3 times what one norm of all values does; values are read once.
-TEST(Work, local_norms) {
+TEST(Work, qsgd_and_qsdp) {
   if (!support::executed()) GTEST_SKIP() << "the device does not count";
-  using one = gq::norm::local<2>;
-  using largest = gq::norm::local<gq::infinity>;
-  steps const whole = count("l2", one{}, false);
-  steps const l2[] = {count("l2, buckets of 512", one{.bucket = 512}, true),
-                      count("l2, buckets of 8192", one{.bucket = 8192}, true)};
-  steps const linf[] = {count("linf, buckets of 128", largest{.bucket = 128}, true),
-                        count("linf, buckets of 1024", largest{.bucket = 1024}, true)};
-  for (steps const& s : {l2[0], l2[1], linf[0], linf[1]}) {
-    EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
-    EXPECT_EQ(s.encode.launches, 1);
-    EXPECT_EQ(s.hop.launches, 1);
-    EXPECT_LE(s.encode.loaded, 4.01);
-    EXPECT_LE(s.encode.stored, 1.1);
-    EXPECT_LE(s.hop.loaded + s.hop.stored, 6.4);
-  }
+  steps const whole = count("l2", l2{}, false);
+  expect_cheap(count("l2, buckets of 512", l2{.bucket = 512}, true), whole, 1);
+  expect_cheap(count("l2, buckets of 8192", l2{.bucket = 8192}, true), whole, 1);
+  expect_cheap(count("linf, buckets of 128", linf{.bucket = 128}, true), whole, 1);
+  expect_cheap(count("linf, buckets of 1024", linf{.bucket = 1024}, true), whole, 1);
+}
+
+TEST(Work, cgx) {
+  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+  gq::levels::uniform<> const levels{7};
+  gq::wire::packed<4> const wire{};
+  steps const whole = count("l2, packed4", l2{}, false, levels, wire);
+  expect_cheap(count("linf, packed4, buckets of 128", linf{.bucket = 128}, true, levels, wire), whole, 0.5);
+}
+
+TEST(Work, nuqsgd) {
+  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+  gq::levels::exponential<> const levels{};
+  steps const whole = count("l2, exponential", l2{}, false, levels);
+  expect_cheap(count("l2, exponential, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1);
+}
+
+/// A table of levels costs at most 1.5 times what uniform levels do.
+TEST(Work, alq) {
+  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+  gq::levels::table const levels{0, 0.05, 0.1, 0.2, 0.4, 0.7, 1};
+  steps const uniform = count("l2", l2{}, false), whole = count("l2, table", l2{}, false, levels);
+  EXPECT_LE(whole.instructions(), 1.5 * uniform.instructions());
+  expect_cheap(count("l2, table, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1, 12);
 }
