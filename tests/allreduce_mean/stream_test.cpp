@@ -114,31 +114,29 @@ std::vector<std::pair<char const*, support::any_operator>> operators() {
                                                       gq::levels::uniform{7}, dice, gq::wire::packed<4>{}}},
         {"local long buckets", gq::quantizer{gq::norm::local<2>{.bucket = 10000}, gq::levels::uniform{7},
                                              dice, gq::wire::packed<4>{}}},
-#if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
         {"rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::linf>{{.bucket = 100}},
                                      gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
         {"local rounded up in short buckets",
          gq::quantizer{gq::norm::power_of_two<gq::norm::local<2>>{{.bucket = 32}}, gq::levels::uniform{7},
                        dice, gq::wire::packed<4>{}}},
-        {"local and shifted",
-         gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 64}, gq::levels::uniform<1>{},
-                       gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
         {"local rounded up", gq::quantizer{gq::norm::power_of_two<gq::norm::local<2>>{{.bucket = 10000}},
                                            gq::levels::uniform{7}, dice, gq::wire::packed<4>{}}},
-        {"table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
-                                gq::rounding::nearest{}, gq::wire::int32{}}},
-        {"local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
-                                      gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
         {"seventh order",
          gq::quantizer{gq::norm::l<7, 3>{}, gq::levels::uniform<>{}, dice, gq::wire::int16{}}},
         {"fixed", gq::quantizer{gq::norm::fixed{.scale = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
                                 gq::wire::int16{}}},
+#if !defined(KOKKOS_ENABLE_CUDA) || defined(GLOBALQ_TEST_IN_FULL)  // kernels of their own: a minute of nvcc
+        {"local and shifted",
+         gq::quantizer{gq::norm::local<gq::infinity>{.bucket = 64}, gq::levels::uniform<1>{},
+                       gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
+        {"local whole", gq::quantizer{gq::norm::local<gq::infinity>{}, gq::levels::uniform<1>{},
+                                      gq::rounding::random_shift<false>{}, gq::wire::packed<2>{}}},
+        {"table", gq::quantizer{gq::norm::l<1, gq::infinity>{}, gq::levels::table{0, 0.1, 1},
+                                gq::rounding::nearest{}, gq::wire::int32{}}},
 #endif
         {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
-#if !defined(KOKKOS_ENABLE_CUDA)
         {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 300}, gq::levels::symmetric{0.25, 0.5, 1},
                                        dice, gq::wire::sparse<>{}}},
-#endif
         {"float32", gq::uncompressed{}},
   };
 }

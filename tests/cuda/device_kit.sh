@@ -32,6 +32,7 @@ step() {
     timeout --kill-after=5 "$limit" "$@" >"$results/$name.log" 2>&1 || code=$?
     [ "$code" != 124 ] || code="ended after $limit s"
   fi
+  [ "$code" != 0 ] || ! grep -qs 'PASSED  \] 0 tests' "$results/$name.log" || code="no tests"
   [ "$code" = 0 ] || [ "$code" = "left out" ] || status=1
   [ "$code" = 0 ] && code=passed || tail -n 20 "$results/$name.log" 2>/dev/null
   summary+=("$(printf '%-10s %5d s  %s' "$name" $((SECONDS - start)) "$code")")

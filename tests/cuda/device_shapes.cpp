@@ -34,7 +34,11 @@ struct pinned_allocator {
 };
 
 struct on_device {
+#if defined(GLOBALQ_TEST_IN_FULL)
+  static constexpr bool at_all_lengths = true;
+#else
   static constexpr bool at_all_lengths = false;
+#endif
   template <class T>
   using allocator = pinned_allocator<T>;
 

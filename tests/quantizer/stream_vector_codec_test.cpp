@@ -92,24 +92,22 @@ void compare(char const* name, support::any_operator const& op, std::size_t d, i
 /// One composition of each policy, with a name.
 std::vector<std::pair<char const*, support::any_operator>> operators() {
   return {
-    {"uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}},
-        {"exponential buckets",
-         gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
-        {"packed buckets",
-         gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}}},
-        {"table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
-                                gq::wire::packed<3>{}}},
-        {"shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300},
-                                  gq::rounding::random_shift<>{}, gq::wire::int16{}}},
-        {"fixed", gq::quantizer{gq::norm::fixed{.scale = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+      {"uniform", gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}},
+      {"exponential buckets",
+       gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::exponential<>{}, dice, gq::wire::int8{}}},
+      {"packed buckets",
+       gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, dice, gq::wire::packed<4>{}}},
+      {"table", gq::quantizer{gq::norm::l<2, 2>{.bucket = 100}, gq::levels::symmetric{0.25, 0.5, 1}, dice,
+                              gq::wire::packed<3>{}}},
+      {"shifted", gq::quantizer{gq::norm::l<1, 1>{}, gq::levels::uniform{300}, gq::rounding::random_shift<>{},
                                 gq::wire::int16{}}},
-        {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
-        {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000},
-                                       gq::levels::symmetric{0.25, 0.5, 1}, dice, gq::wire::sparse<>{}}},
-#if !defined(KOKKOS_ENABLE_CUDA)  // which takes minutes to compile
-        {"sparse in 16 bits", gq::quantizer{gq::norm::l<2, 2>{.bucket = 4096}, gq::levels::uniform{1000},
-                                            dice, gq::wire::sparse<std::int16_t>{}}},
-#endif
+      {"fixed", gq::quantizer{gq::norm::fixed{.scale = 64, .bucket = 64}, gq::levels::uniform<>{}, dice,
+                              gq::wire::int16{}}},
+      {"sparse", gq::quantizer{gq::norm::l<2, 2>{}, gq::levels::uniform{5}, dice, gq::wire::sparse<>{}}},
+      {"sparse local", gq::quantizer{gq::norm::local<2>{.bucket = 1000}, gq::levels::symmetric{0.25, 0.5, 1},
+                                     dice, gq::wire::sparse<>{}}},
+      {"sparse in 16 bits", gq::quantizer{gq::norm::l<2, 2>{.bucket = 4096}, gq::levels::uniform{1000}, dice,
+                                          gq::wire::sparse<std::int16_t>{}}},
   };
 }
 
