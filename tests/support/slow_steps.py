@@ -34,12 +34,15 @@ def slowness() -> float:
 
 def main() -> int:
     build, limit = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+    listed = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], check=True, capture_output=True, text=True)
+    targets = {line.rpartition(": ")[0] for line in listed.stdout.splitlines()}
     seconds = {}
     for line in (build / ".ninja_log").read_text().splitlines():
         if line.startswith("#"):
             continue
         start, end, _, output, _ = line.split("\t")
-        if output.endswith((".o", ".gch", ".pch")):
+        # the log also has the outputs of sources that were removed or renamed since
+        if output.endswith((".o", ".gch", ".pch")) and output in targets:
             seconds[output] = (int(end) - int(start)) / 1000
     slowest = sorted(seconds, key=seconds.get, reverse=True)
     print(f"{build}: {len(seconds)} compile steps, {sum(seconds.values()):.0f} s one after the other; the slowest:")
