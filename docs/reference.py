@@ -19,7 +19,10 @@ OF_COLLECTIVES = ["operator() (V &amp;&amp;x, Step", "operator() (X &amp;&amp;x,
                   "start (X &amp;&amp;x, Y &amp;&amp;y, Step", "wait (", "run_on (", "good (", "set_levels (", "forced_to_float32 (",
                   "reduce (", "levels (", "headroom ("]
 EXPECTED = {"allreduce_mean": [*OF_COLLECTIVES, "plan ("], "reduce_scatter_mean": [*OF_COLLECTIVES, "plan (", "shard ("],
-            "all_gather": [*OF_COLLECTIVES, "shard ("]}
+            "all_gather": [*OF_COLLECTIVES, "shard ("],
+            "layered_mean": ["operator() (vector_group const", "start (vector_group const", "model ("],
+            "stream_vector_codec": ["encode (V const &amp;x, encoding_key key, Step", "decode (Frame const &amp;frame, encoding_key key, Step",
+                                    "decode_add (Frame const &amp;frame, encoding_key key, Step"]}
 
 wrong = []
 pages = {}  # members that the pages of a class and of its specializations declare

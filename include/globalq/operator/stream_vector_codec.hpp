@@ -164,8 +164,10 @@ class stream_vector_codec {
     encode_at(x, key, {key.step, nullptr}, frame);
   }
 
-  /// The same with a step in the memory of the stream, which is read and not incremented.
-  /// @shape step: one value
+  /// The same with a step in the memory of the stream, which is read when the stream runs the call and not incremented.
+  /// A graph may capture it. The step of @p key is ignored.
+  /// @shape  step: one value
+  /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
   template <Vector V, class Frame, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void encode(V const& x, encoding_key key,
                                                                            Step const& step,
@@ -175,11 +177,15 @@ class stream_vector_codec {
 
   /// Enqueues decoding a frame into @p y. @p frame has frame_bytes() bytes, or only the used ones. After a damaged
   /// frame @p y is unspecified; a value that overflows is infinity. A later call throws either error.
+  /// @throws configuration_error when the frame has another size; errors of previous calls
   template <class Frame, Vector V>
   requires detail::KokkosView<Frame>
   void decode(Frame const& frame, encoding_key key, V const& y) {
     read(frame, key, {key.step, nullptr}, y, false);
   }
+  /// The same with a step in the memory of the stream, equal to the step with which the frame was encoded; see encode().
+  /// @shape  step: one value
+  /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
   template <class Frame, Vector V, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode(Frame const& frame,
                                                                            encoding_key key, Step const& step,
@@ -193,6 +199,9 @@ class stream_vector_codec {
   void decode_add(Frame const& frame, encoding_key key, V const& y) {
     read(frame, key, {key.step, nullptr}, y, true);
   }
+  /// The same with a step in the memory of the stream, equal to the step with which the frame was encoded; see encode().
+  /// @shape  step: one value
+  /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
   template <class Frame, Vector V, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode_add(Frame const& frame,
                                                                                encoding_key key,

@@ -159,6 +159,10 @@ class layered_mean {
     return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr},
                      refusal_of(step, length, type));
   }
+  /// @brief Starts a call with one vector for each layer; otherwise as the other start().
+  /// @shape  vectors in the order, of the sizes and of the types of the layers
+  /// @throws configuration_error if they differ from the layers, or if the step is above 2^48 / (number of layers) - 1;
+  ///         the other workers' calls then end with an error
   started_call start(vector_group const& tensors, std::uint64_t step) {
     if (std::string const why = refusal_of(step, tensors); !why.empty()) return start_job({}, why);
     return start_members(tensors.members(), step);
@@ -220,6 +224,7 @@ class layered_mean {
 
   /// Whether GLOBALQ_FORCE_FLOAT32 was set at construction, so that all operators were replaced by float32.
   bool forced_to_float32() const { return forced_; }
+  /// The layers, in the order of their numbers: names, shapes, types and places in the vector of all layers.
   model_layout const& model() const { return model_; }
   /// Whether a step is before the end of the warm-up.
   bool warms_up(std::uint64_t step) const { return step < settings_.warm_up; }
