@@ -239,7 +239,8 @@ constexpr std::string_view terngrad_examples[] = {"terngrad:0,bucket=512",
                                                   "terngrad:0,bucket=512,shared=yes"};
 named_operator make_terngrad(arguments const& with) {
   bool const shared = with.one_of("shared", yes_no) == 1;
-  double const clip = with.text("clip") == "0" ? 0.0 : with.real("clip", 0.0);
+  double clip = 0;
+  if (!is_number(std::string_view{with.text("clip")}, clip) || clip < 0) with.refuse_value("clip");
   return {{shared ? "linf" : "local:inf", "uniform:1", "stochastic", "packed:2", "auto", bucket_in(with)},
           "allgather",
           clip};

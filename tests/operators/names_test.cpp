@@ -153,9 +153,22 @@ TEST(OperatorNames, a_refusal_says_what_would_be_right) {
   EXPECT_THAT(refusal("qsgd:4,bucket=0,tail=float32"), HasSubstr("set a bucket, or leave the tail out"));
   EXPECT_THAT(refusal("qsgd:4,tail=float16"), HasSubstr("use own or float32"));
   EXPECT_THAT(refusal("mxfp8:e2m1"), HasSubstr("use e4m3 or e5m2"));
-  EXPECT_EQ(gq::named::read_operator("terngrad:2.5").clip, 2.5);
-  EXPECT_EQ(gq::named::read_operator("terngrad").clip, 0);
   EXPECT_EQ(gq::named::read_operator("cgx").schedule, "sra");
+}
+
+TEST(OperatorNames, every_zero_turns_clipping_off) {
+  EXPECT_EQ(gq::named::read_operator("terngrad").clip, 0);
+  for (char const* zero : {"0", "0.0", "00", "0e0", "0e9", ".0", "-0", "-0.0"}) {
+    std::string const text = std::string{"terngrad:"} + zero;
+    EXPECT_EQ(refusal(text), "");
+    EXPECT_TRUE(gq::named::read_operator(text).only_quantizes()) << text;
+  }
+  EXPECT_EQ(gq::named::read_operator("terngrad:2.5").clip, 2.5);
+  EXPECT_FALSE(gq::named::read_operator("terngrad:1e-3").only_quantizes());
+  for (char const* bad : {"+0", "0x0", "0.0.0", "-1e-9", "nan", "inf", "0 "})
+    EXPECT_THAT(refusal(std::string{"terngrad:"} + bad),
+                testing::HasSubstr("use a number above 0, such as 2.5, or 0"))
+        << bad;
 }
 
 TEST(OperatorNames, a_tail_is_part_of_the_operator) {
