@@ -12,7 +12,7 @@ namespace emulator {
 
 struct fat_binary {
   std::string ptx;                                 ///< The one of the newest architecture.
-  std::map<std::string, std::uint32_t> registers;  ///< Of each kernel, as ptxas has allotted them.
+  std::map<std::string, std::uint32_t> registers;  ///< Of each kernel with machine code, from ptxas.
 };
 
 /// Reads what `__cudaRegisterFatBinary` is given.

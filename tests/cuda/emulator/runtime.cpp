@@ -196,12 +196,19 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, void const* host) {
   return call(in_capture::allowed, [&](runtime& r, held&) {
     auto const found = r.kernels.find(host);
     if (found == r.kernels.end()) return cudaErrorInvalidDeviceFunction;
-    program const& kernel = r.loaded(*found->second.module, current_device).kernel(found->second.name);
+    auto const& [module, name] = found->second;
+    program const& kernel = r.loaded(*module, current_device).kernel(name);
+    auto const registers = module->registers.find(name);
+    if (registers == module->registers.end())  // only ptxas knows them, and callers divide by them
+      throw fault(
+          "the number of registers of ", name,
+          " is unknown, because its fat binary has no uncompressed machine code: compile with code=sm_90 "
+          "besides code=compute_90, and with nvcc --no-compress");
     *to = {};
     to->sharedSizeBytes = kernel.shared_bytes;
     to->localSizeBytes = kernel.local_bytes;
     to->maxThreadsPerBlock = 1024;
-    to->numRegs = static_cast<int>(found->second.module->registers[found->second.name]);
+    to->numRegs = static_cast<int>(registers->second);
     to->ptxVersion = to->binaryVersion = 90;
     to->maxDynamicSharedSizeBytes = 48 * 1024;
     return cudaSuccess;
@@ -213,6 +220,7 @@ cudaError_t cudaFuncSetCacheConfig(void const*, cudaFuncCache) { return cudaSucc
 /// By threads, blocks and registers, as an H100 has them.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, void const* host, int threads,
                                                                    std::size_t shared, unsigned) {
+  if (threads <= 0) return told(cudaErrorInvalidValue);
   cudaFuncAttributes a;
   if (auto const e = cudaFuncGetAttributes(&a, host); e != cudaSuccess) return e;
   int const warps = (threads + 31) / 32;

@@ -12,6 +12,9 @@
 #include <numeric>
 #include <vector>
 
+/// Sets an int to 7 (ptx_only.cpp).
+void const* kernel_without_machine_code();
+
 namespace {
 
 __global__ void add(int* to, int const* from, int n) {
@@ -248,6 +251,45 @@ TEST(Faults, memory_of_another_device) {
         b.release();
       },
       "out of bounds: 4 bytes");
+}
+
+TEST(Faults, registers_of_a_kernel_without_machine_code) {
+  char const* const sentence =
+      "the number of registers of .*set_to_seven.* is unknown, because its fat binary has no uncompressed "
+      "machine code: compile with code=sm_90 besides code=compute_90";
+  expect_fault(
+      [] {
+        cudaFuncAttributes a;
+        EXPECT_EQ(cudaFuncGetAttributes(&a, kernel_without_machine_code()), cudaErrorLaunchFailure);
+      },
+      sentence);
+  expect_fault(
+      [] {
+        int blocks = 0;
+        EXPECT_EQ(
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_without_machine_code(), 32, 0),
+            cudaErrorLaunchFailure);
+      },
+      sentence);
+}
+
+TEST(Kernels, without_machine_code_run) {
+  auto const a = on_device(1);
+  int* p = a.get();
+  void* arguments[] = {&p};
+  expect(cudaLaunchKernel(kernel_without_machine_code(), dim3(1), dim3(1), arguments, 0, nullptr));
+  EXPECT_EQ(first_of(a), 7);
+}
+
+TEST(Kernels, with_machine_code_have_registers_and_an_occupancy) {
+  cudaFuncAttributes a;
+  expect(cudaFuncGetAttributes(&a, reinterpret_cast<void const*>(&add)));
+  EXPECT_GT(a.numRegs, 0);
+  int blocks = 0;
+  expect(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 1024, 0));
+  EXPECT_EQ(blocks, 2);
+  EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 0, 0), cudaErrorInvalidValue);
+  cudaGetLastError();
 }
 
 // ---- Devices
