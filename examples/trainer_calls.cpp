@@ -74,8 +74,9 @@ void train(Workers& workers) {
   //! [trainer-plan]
   if (workers.rank() == 0) {
     std::cout << "a value of the mean: " << gradient[0] << '\n';
-    std::cout << "64 workers would each send " << p.bytes_sent << " bytes, bound on the variance: " << p.theta
-              << '\n';
+    gq::plan const ring = gq::plan_for(op, gq::schedule::ring{}, 64, 25'000'000);
+    std::cout << "64 workers would each send " << p.bytes_sent << " bytes; theta is " << p.theta << ", and "
+              << ring.theta << " on a ring\n";
   }
 }
 
