@@ -15,73 +15,104 @@ namespace {
 
 using gq::named::parameter;
 
-constexpr parameter feedback{"feedback", "yes", "yes or no", "error feedback, as in the paper"};
-constexpr parameter no_feedback{"feedback", "no", "yes or no", "error feedback; not in the paper"};
-constexpr parameter percent{"percent", "1", "a number above 0, at most 100", "percent of the values to send"};
+constexpr parameter feedback{
+    "feedback", "yes", "yes or no",
+    "yes: add what a step did not send to the vector of the next step (error feedback), as in the paper; no: "
+    "discard it"};
+constexpr parameter no_feedback{"feedback", "no", "yes or no",
+                                "yes: add what a step did not send to the vector of the next step (error "
+                                "feedback); no: discard it, as in the paper"};
+constexpr parameter percent{"percent", "1", "a number above 0 and at most 100",
+                            "percentage of the values that is sent"};
 
-constexpr parameter every{"every", "0", "a number of steps; 0: an eighth of the training",
-                          "steps between choices of bits"};
+constexpr parameter every{"every", "0", "0 to 1073741824",
+                          "number of steps between two choices; 0: an eighth of the training, at least 5"};
 
 constexpr parameter adaptive_cgx_parameters[] = {
-    {"rule", "kmeans", "kmeans, linear or bayes", "rule that chooses bits and buckets"}, every};
+    {"rule", "kmeans", "kmeans, linear or bayes", "rule that chooses the bits and the bucket of each layer"},
+    every};
 constexpr parameter lgreco_parameters[] = {
-    {"bits", "4", "2 to 4", "bits of the reference that sets the error; layers get half to twice as many"},
-    {"bucket", "128", "1 to 1048576", "values that share a scale"},
+    {"bits", "4", "2 to 4",
+     "bits per value of the reference, whose error is the budget; each layer gets half to twice as many"},
+    {"bucket", "128", "1 to 1048576", "number of consecutive values that share a scale"},
     every};
 constexpr parameter top_k_parameters[] = {
-    percent, {"of", "layer", "layer or whole", "scope from which the largest values are chosen"}, feedback};
+    percent,
+    {"of", "layer", "layer or whole",
+     "layer: send the largest values of each layer; whole: those of the whole vector"},
+    feedback};
 constexpr parameter layer_rule{
     "rule", "lgreco", "lgreco, accordion or both",
-    "L-GreCo at the reference's error; Accordion, half or twice the reference; L-GreCo at Accordion's error"};
+    "lgreco: L-GreCo chooses with the error of the reference as its budget; accordion: Accordion chooses "
+    "half of the reference or twice as much; both: L-GreCo chooses with the error of Accordion's choice as "
+    "its budget"};
 constexpr parameter adaptive_top_k_parameters[] = {
-    {"percent", "1", "a number above 0, at most 25", "percent of the reference that sets the error"},
+    {"percent", "1", "a number above 0 and at most 25", "percentage of the values that the reference sends"},
     layer_rule,
     every};
 constexpr parameter rand_k_parameters[] = {percent, feedback};
-constexpr parameter power_sgd_parameters[] = {{"rank", "4", "1 to 256", "columns of P and Q"}, feedback};
+constexpr parameter power_sgd_parameters[] = {
+    {"rank", "4", "1 to 256", "number of columns of each of the two matrices that represent a layer"},
+    feedback};
 constexpr parameter adaptive_power_sgd_parameters[] = {
-    {"rank", "4", "2 to 64", "rank of the reference that sets the error"}, layer_rule, every};
+    {"rank", "4", "2 to 64", "rank of the reference"}, layer_rule, every};
 constexpr parameter sign_sgd_parameters[] = {
-    {"scale", "layers", "layers or one", "factor of signs: the mean magnitude of the layer, or one"},
+    {"scale", "layers", "layers or one",
+     "factor of the signs; layers: the mean magnitude of each layer; one: 1, as in the paper"},
     no_feedback};
 constexpr parameter one_bit_parameters[] = {
-    {"bucket", "512", "0 to 1048576", "values that share two means; 0: a row"}, feedback};
-constexpr parameter int_sgd_parameters[] = {{"bits", "8", "8 or 32", "bits of an integer"}};
-constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "bits of an index"}, feedback};
-constexpr parameter send_first_parameters[] = {{"gamma", "8", "1 or more", "sends one of gamma values"}};
+    {"bucket", "512", "0 to 1048576", "number of consecutive values that share two means; 0: those of a row"},
+    feedback};
+constexpr parameter int_sgd_parameters[] = {{"bits", "8", "8 or 32", "bits per integer"}};
+constexpr parameter thc_parameters[] = {{"bits", "4", "2, 4 or 8", "bits per index into the table"},
+                                        feedback};
+constexpr parameter send_first_parameters[] = {
+    {"gamma", "8", "a number of at least 1", "ratio of the number of values to the number that is sent"}};
 
 constexpr std::string_view operator_family = "operator", system_family = "system",
                            other_family = "comparator";
 
 constexpr kind table[] = {
     {"adaptive-cgx", system_family,
-     "bits and bucket of each layer by its size and gradient, at the error of 4 bits and buckets of 128",
+     "Chooses the bits and the bucket of each layer from its size and gradients. The error budget is the "
+     "error of 4 bits and buckets of 128",
      "Markov 2024 (thesis), chapter 3 (CGX, Algorithm 3.1)", adaptive_cgx_parameters, true,
      make_adaptive_cgx},
     {"lgreco", system_family,
-     "bits of each layer by dynamic programming: fewest bytes at the error of uniform bits",
+     "Chooses the bits of each layer by dynamic programming, so that the bytes are least within the error of "
+     "a uniform reference",
      "Markov 2024 (thesis), chapter 4 (L-GreCo)", lgreco_parameters, true, make_lgreco},
-    {"adaptive-top-k", system_family, "density of each layer's largest values, with error feedback",
+    {"adaptive-top-k", system_family,
+     "Like top-k, with a density for each layer that is chosen during training; uses error feedback",
      "Markov 2024 (thesis), chapter 4 (L-GreCo); Agarwal et al. 2021 (Accordion)", adaptive_top_k_parameters,
      true, make_adaptive_top_k},
-    {"adaptive-power-sgd", system_family, "rank of each layer's thin matrices, with error feedback",
+    {"adaptive-power-sgd", system_family,
+     "Like power-sgd, with a rank for each layer that is chosen during training; uses error feedback",
      "Markov 2024 (thesis), chapter 4 (L-GreCo); Agarwal et al. 2021 (Accordion)",
      adaptive_power_sgd_parameters, true, make_adaptive_power_sgd},
-    {"top-k", other_family, "the largest values and their places", "Aji and Heafield 2017; Stich et al. 2018",
-     top_k_parameters, true, make_top_k},
-    {"rand-k", other_family, "values at places drawn at random, the same for all workers",
+    {"top-k", other_family, "Sends the values of largest magnitude with their positions",
+     "Aji and Heafield 2017; Stich et al. 2018", top_k_parameters, true, make_top_k},
+    {"rand-k", other_family, "Sends values at random positions, which are the same on all workers",
      "Stich et al. 2018", rand_k_parameters, true, make_rand_k},
-    {"power-sgd", other_family, "matrices as products of two thin ones", "Vogels et al. 2019",
+    {"power-sgd", other_family,
+     "Sends each matrix as the product of two thin matrices, and vectors as float32", "Vogels et al. 2019",
      power_sgd_parameters, true, make_power_sgd},
-    {"sign-sgd", other_family, "the sign of the majority of workers", "Bernstein et al. 2019",
-     sign_sgd_parameters, true, make_sign_sgd},
-    {"one-bit", other_family, "signs and two means a bucket", "Seide et al. 2014", one_bit_parameters, true,
-     make_one_bit},
-    {"int-sgd", other_family, "integers with a scale that all workers know in advance",
+    {"sign-sgd", other_family,
+     "Sends the sign of each value; the mean has the sign of the majority of workers",
+     "Bernstein et al. 2019", sign_sgd_parameters, true, make_sign_sgd},
+    {"one-bit", other_family, "Sends the sign of each value and two means for each bucket",
+     "Seide et al. 2014", one_bit_parameters, true, make_one_bit},
+    {"int-sgd", other_family,
+     "Multiplies values by a scale that all workers know in advance, rounds them at random to integers, and "
+     "adds the integers",
      "Mishchenko et al. 2021", int_sgd_parameters, true, make_int_sgd},
-    {"thc", other_family, "rotated values, clipped and rounded to a table, as indices", "Li et al. 2024",
-     thc_parameters, true, make_thc},
-    {"send-first", other_family, "the first values of each layer: an upper bound on the speed of any method",
+    {"thc", other_family,
+     "Rotates blocks of values, clips them, rounds them at random to the values of a table, and sends their "
+     "indices",
+     "Li et al. 2024", thc_parameters, true, make_thc},
+    {"send-first", other_family,
+     "Sends the first values of each layer. It is no usable method, but bounds the speed of all methods from "
+     "above",
      "Markov 2024 (thesis), chapters 3 and C.1", send_first_parameters, false, make_send_first},
 };
 
@@ -102,8 +133,8 @@ gq::named::arguments read(std::string const& text, kind const& of) {
     else if (at == end && text[end] == ':')
       with.set(of.parameters[0].name, part);
     else
-      refuse(text, "holds \"" + part + "\", which is no parameter=value",
-             "write NAME[:VALUE][,parameter=value].., where VALUE is that of the first parameter");
+      refuse(text, "contains \"" + part + "\", which is not parameter=value",
+             "write NAME[:VALUE][,parameter=value].., where VALUE sets the first parameter");
     at = next;
   }
   return with;
@@ -129,7 +160,7 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
       std::find_if(std::begin(table), std::end(table), [&](kind const& k) { return k.name == name; });
   if (found != std::end(table)) {
     if (by_layers_ || !schedule_.empty())
-      refuse(text_, "gives a schedule or layers: to a method that has its own", "write " + operator_);
+      refuse(text_, "sets a schedule or layers:, but this method has its own", "write " + operator_);
     kind_ = &*found;
     family_ = found->family;
     source_ = found->source;
@@ -141,12 +172,14 @@ method::method(std::string text) : text_(std::move(text)), operator_(text_) {
   auto const known = std::find_if(operators.begin(), operators.end(),
                                   [&](gq::named::entry const& e) { return e.name == name; });
   if (known == operators.end())
-    refuse(text_, "is not known", "run globalq_evidence list; operators are those of globalq/named");
+    refuse(text_, "is not known",
+           "run globalq_evidence list for the methods; operators are those of globalq/named");
   family_ = by_layers_ ? system_family : operator_family;
   source_ = known->source;
   gq::named::named_operator const asked = gq::named::read_operator(operator_);
   if (schedule_.empty()) schedule_ = asked.schedule;
-  if (by_layers_ && !asked.only_quantizes()) refuse(text_, "does more than quantize", "leave out layers:");
+  if (by_layers_ && !asked.only_quantizes())
+    refuse(text_, "applies an operator that clips or learns levels to each layer", "leave out layers:");
 }
 
 std::unique_ptr<exchange> method::make(setting const& with) const {
