@@ -21,8 +21,8 @@ std::vector<int> worlds() {
     int const most = shared ? std::max(devices, 4) : devices;
     std::vector<int> made;
     for (int ranks = 1; ranks <= most; ++ranks) made.push_back(ranks);
-    std::printf("NCCL %d, %d GPUs: worlds of 1 to %d ranks%s\n", version, devices, most,
-                most > 1 ? "" : "; more need more GPUs, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1");
+    std::printf("NCCL %d, %d devices: worlds of 1 to %d ranks%s\n", version, devices, most,
+                most > 1 ? "" : "; more need more devices, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1");
     return made;
   }();
   return sizes;

@@ -19,8 +19,8 @@ int number_in(char const* variable, int otherwise) {
 runtime::runtime()
     : random_(static_cast<std::uint64_t>(number_in("EMULATED_SEED", 1))),
       late_(number_in("EMULATED_SEED", 1) == 0) {
-  int const devices = std::max(1, number_in("EMULATED_DEVICES", 1));
-  for (int k = 0; k < devices; ++k) gpus.push_back(std::make_unique<gpu>(k));
+  int const number = std::max(1, number_in("EMULATED_DEVICES", 1));
+  for (int k = 0; k < number; ++k) devices.push_back(std::make_unique<device_state>(k));
 }
 
 runtime& the_runtime() {
@@ -35,7 +35,7 @@ loaded_module& runtime::loaded(module_record& m, int device) {
     m.ptx = std::move(binary.ptx);
     m.read = true;
   }
-  gpu& on = of(device);
+  device_state& on = of(device);
   auto& module = on.modules[&m];
   if (module == nullptr) module = std::make_unique<loaded_module>(m.ptx, on.bytes);
   return *module;
@@ -75,7 +75,7 @@ cudaError_t runtime::enqueue(CUstream_st& s, recipe make) {
 
 std::vector<CUstream_st*> runtime::all_streams() {
   std::vector<CUstream_st*> all;
-  for (auto const& g : gpus) all.push_back(&g->legacy);
+  for (auto const& g : devices) all.push_back(&g->legacy);
   for (auto const& [handle, s] : streams) all.push_back(s.get());
   return all;
 }
@@ -165,9 +165,9 @@ void copy(runtime& r, void* to, void const* from, std::size_t bytes) {
   if (bytes == 0) return;
   auto const memory_at = [&](void const* p) -> memory& {
     auto const device = device_of(address_of(p));
-    if (device >= r.gpus.size())
+    if (device >= r.devices.size())
       throw fault("a copy of " + hex(address_of(p)) + ", where there is no device");
-    return r.gpus[device]->bytes;
+    return r.devices[device]->bytes;
   };
   expect_alive(r, to);
   expect_alive(r, from);

@@ -113,8 +113,8 @@ struct pinned_range {
 };
 
 /// One device: kernels on it reach no memory of another.
-struct gpu {
-  explicit gpu(int ordinal) : bytes(first_address_of(ordinal)) { legacy.device = ordinal; }
+struct device_state {
+  explicit device_state(int ordinal) : bytes(first_address_of(ordinal)) { legacy.device = ordinal; }
 
   memory bytes;
   std::map<module_record const*, std::unique_ptr<loaded_module>> modules{};
@@ -130,7 +130,7 @@ struct runtime {
 
   std::mutex mutex;                    ///< Held while work runs.
   std::condition_variable progressed;  ///< Something was enqueued or done.
-  std::vector<std::unique_ptr<gpu>> gpus;
+  std::vector<std::unique_ptr<device_state>> devices;
   std::vector<std::unique_ptr<module_record>> modules;
   std::unordered_map<void const*, named> kernels;
   std::unordered_map<void const*, named> variables;
@@ -144,7 +144,7 @@ struct runtime {
   /// The pinned memory that an address lies in, or nullptr.
   pinned_range* pinned_at(void const* p);
 
-  gpu& of(int device) { return *gpus[static_cast<std::size_t>(device)]; }
+  device_state& of(int device) { return *devices[static_cast<std::size_t>(device)]; }
   loaded_module& loaded(module_record& m, int device);
 
   /// The stream of a handle, or nullptr where there is none.

@@ -105,11 +105,11 @@ int attribute_of(cudaDeviceAttr which) {
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  return *count = static_cast<int>(the_runtime().gpus.size()), cudaSuccess;
+  return *count = static_cast<int>(the_runtime().devices.size()), cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* which) { return *which = current_device, cudaSuccess; }
 cudaError_t cudaSetDevice(int which) {
-  if (which < 0 || std::cmp_greater_equal(which, the_runtime().gpus.size()))
+  if (which < 0 || std::cmp_greater_equal(which, the_runtime().devices.size()))
     return told(cudaErrorInvalidDevice);
   return current_device = which, cudaSuccess;
 }

@@ -42,7 +42,7 @@ cudaError_t pin(void** p, std::size_t bytes) {
   return call(in_capture::forbidden, [&](runtime& r, held&) {
     *p = mmap(nullptr, pages_of(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (*p == MAP_FAILED) return cudaErrorMemoryAllocation;
-    for (auto const& g : r.gpus) g->bytes.adopt(*p, bytes, "pinned memory of the host");
+    for (auto const& g : r.devices) g->bytes.adopt(*p, bytes, "pinned memory of the host");
     r.pinned[address_of(*p)] = {bytes};
     return cudaSuccess;
   });
@@ -52,7 +52,7 @@ cudaError_t unpin_now(runtime& r, void* p) {
   auto const found = r.pinned.find(address_of(p));
   if (found == r.pinned.end() || found->second.freed)
     return p == nullptr ? cudaSuccess : cudaErrorInvalidValue;
-  for (auto const& g : r.gpus) g->bytes.free(address_of(p));
+  for (auto const& g : r.devices) g->bytes.free(address_of(p));
   mprotect(p, pages_of(found->second.bytes), PROT_NONE);
   found->second.freed = true;
   return cudaSuccess;
