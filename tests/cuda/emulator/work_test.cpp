@@ -7,6 +7,7 @@
 #include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
+#include <globalq/kernel/stream_sparse.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
 
 #include <gtest/gtest.h>
@@ -187,4 +188,43 @@ TEST(Work, alq) {
   steps const uniform = count("l2", l2{}, false), whole = count("l2, table", l2{}, false, levels);
   EXPECT_LE(whole.instructions(), 1.5 * uniform.instructions());
   expect_cheap(count("l2, table, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1, 12);
+}
+
+/// Sparse frames, a fifth of whose codes are not zero. With the collectives of Kokkos' teams instead of CUB's, encoding
+/// would take 52 instructions a value and decoding 55.
+TEST(Work, sparse_frames) {
+  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+  using code = std::int8_t;
+  std::vector<code> codes(length);
+  for (std::size_t i = 0; i < length; ++i) {
+    std::uint32_t const bits = static_cast<std::uint32_t>(i + 1) * 2654435761U;
+    codes[i] = static_cast<code>(bits % 1280 < 256 ? 1 + (bits >> 24) % 7 : 0);
+  }
+  gq::kernel::stream_executor<space> const on{space()};
+  gq::wire::stream_sparse<code, space> coder(7);
+  device<code> const from("codes", length), to("decoded", length);
+  bytes_on_device const body("body", coder.capacity(length));
+  device<std::uint64_t> const total("total", 1);
+  device<std::uint32_t> const faults("faults", 1);
+  Kokkos::deep_copy(from, Kokkos::View<code const*, Kokkos::HostSpace>(codes.data(), length));
+  auto const count = [&](char const* what, auto const& f) {
+    f();  // memory that is allocated is cleared by launches
+    on.fence();
+    auto const before = support::executed();
+    f();
+    on.fence();
+    auto const n = *support::executed() - *before;
+    double const each = static_cast<double>(n.instructions) / static_cast<double>(length);
+    std::printf("| sparse frame | %s | %llu | %.1f | | |\n", what, n.launches, each);
+    return each;
+  };
+  double const encode =
+      count("encode", [&] { coder.encode(on, from.data(), length, body.data(), total.data(), 0); });
+  double const decode =
+      count("decode", [&] { coder.decode(on, body.data(), total.data(), length, to.data(), faults.data()); });
+  EXPECT_LE(encode, 36);
+  EXPECT_LE(decode, 44);
+  std::vector<code> decoded(length);
+  Kokkos::deep_copy(Kokkos::View<code*, Kokkos::HostSpace>(decoded.data(), length), to);
+  EXPECT_EQ(decoded, codes);
 }

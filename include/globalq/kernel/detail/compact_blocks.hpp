@@ -3,6 +3,7 @@
 /// @file
 /// @brief kernel: kernels that encode codes into a sparse body: the size of each block, and its bytes.
 
+#include "../device/team_collectives.hpp"
 #include "sparse_blocks.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -31,10 +32,11 @@ GLOBALQ_FUNCTION block_summary summarize_block(Team const& team, Int const* code
     s.asked |= part.asked;
     if (masks != nullptr) masks[p] = part.mask;
   }
-  if (masks != nullptr) s.before = team.team_scan(own);
-  s.n = own;
-  team.team_reduce(Kokkos::Sum<int>(s.n));
-  team.team_reduce(Kokkos::BOr<std::uint32_t>(s.asked));
+  if (masks != nullptr)
+    s.before = kernel::device::prefix_sum<sparse_threads>(team, own, s.n);
+  else
+    s.n = kernel::device::sum_of_all<sparse_threads>(team, own);
+  s.asked = kernel::device::bits_of_all<sparse_threads>(team, s.asked);
   return s;
 }
 

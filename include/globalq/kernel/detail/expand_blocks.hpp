@@ -3,6 +3,7 @@
 /// @file
 /// @brief kernel: the kernel that decodes a sparse body. It rejects the same bytes as the host, and then writes zeros.
 
+#include "../device/team_collectives.hpp"
 #include "sparse_blocks.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -45,9 +46,7 @@ struct expand_blocks {
       move_bytes(team, from, stage, length);
       team.team_barrier();
       bad = size == 0 ? read_dense(team, stage, count, with.codes) : read(team, stage, size, count, with);
-      std::uint32_t any = bad ? 1 : 0;
-      team.team_reduce(Kokkos::BOr<std::uint32_t>(any));
-      bad = any != 0;
+      bad = kernel::device::bits_of_all<sparse_threads>(team, bad ? 1 : 0) != 0;
     }
     if (bad) {
       for (int i = team.team_rank(); i < count; i += team.team_size()) with.codes[i] = 0;
@@ -91,8 +90,8 @@ struct expand_blocks {
       if (count % 8 != 0 && at[sparse_form::bitmap_bytes(count)] >> (count % 8) != 0) return true;
       for_own_words(team, at + 1, count,
                     [&](int, std::uint32_t mask) { n += Kokkos::Experimental::popcount_builtin(mask); });
-      before = team.team_scan(n);
-      team.team_reduce(Kokkos::Sum<int>(n));
+      int const own = n;
+      before = kernel::device::prefix_sum<sparse_threads>(team, own, n);
     }
     if (n == 0 || n > count || sparse_form::takes_positions(n, count) != positions) return true;
     if (size != sparse_form::block_bytes(n, w, count)) return true;
@@ -127,8 +126,7 @@ struct expand_blocks {
     }
     // share the faults among all threads before writing, because two invalid positions could be the same
     constexpr std::uint32_t bad_bit = 1U << 31;
-    asked |= bad ? bad_bit : 0;
-    team.team_reduce(Kokkos::BOr<std::uint32_t>(asked));
+    asked = kernel::device::bits_of_all<sparse_threads>(team, asked | (bad ? bad_bit : 0));
     team.team_barrier();
     if ((asked & bad_bit) != 0 || sparse_form::width<Int>(asked) != w) return true;
 
