@@ -171,9 +171,9 @@ class decoder {
     if (auto const found = outer_.find(name); found != outer_.end()) return found->second;
     if (auto const found = addresses_.find(name); found != addresses_.end())
       return {symbol::address, found->second};
-    special const value = special_of(name);
-    if (value == nullptr) throw fault("PTX: a name that is not known: ", name);
-    p_.specials.emplace_back(value, registers_);
+    auto const which = std::ranges::find(special_registers, name);
+    if (which == special_registers.end()) throw fault("PTX: a name that is not known: ", name);
+    p_.specials.emplace_back(which - special_registers.begin(), registers_);
     return outer_[std::string(name)] = {symbol::reg, registers_++};
   }
 

@@ -12,13 +12,6 @@
 
 namespace emulator {
 
-struct lane_place {
-  dimensions thread;
-  block const& of;
-  uint32_t warp;
-  uint32_t lane;
-};
-
 namespace {
 
 constexpr uint32_t nowhere = std::numeric_limits<uint32_t>::max();
@@ -33,6 +26,17 @@ dimensions place_of(uint64_t index, dimensions const& in) {
 }
 
 uint64_t volume(dimensions const& d) { return uint64_t{d.x} * d.y * d.z; }
+
+/// What the special registers hold in a lane.
+std::array<uint64_t, special_registers.size()> special_values(block const& b, uint32_t warp, uint32_t lane) {
+  dimensions const thread = place_of(warp * lanes + lane, b.how.block);
+  dimensions const &threads = b.how.block, &blocks = b.how.grid;
+  uint32_t const before = (1U << lane) - 1, up_to = all_lanes >> (31 - lane);
+  return {thread.x,  thread.y, thread.z, threads.x, threads.y,
+          threads.z, b.at.x,   b.at.y,   b.at.z,    blocks.x,
+          blocks.y,  blocks.z, lane,     warp,      1U << lane,
+          before,    up_to,    ~up_to,   ~before,   b.count.instructions};
+}
 
 /// Makes a block ready to run at a place in the grid. Registers keep what they hold: decoding has listed those that matter.
 void start(block& b, dimensions at) {
@@ -54,9 +58,9 @@ void start(block& b, dimensions at) {
       w.undefined[r] = all_lanes;
       w.shadows[r].fill(~0ULL);
     }
-    for (auto const& [value, r] : b.code.specials) {
-      for (uint32_t l = 0; l < lanes; ++l)
-        w.values[r][l] = value({place_of(k * lanes + l, b.how.block), b, k, l});
+    for (uint32_t l = 0; l < lanes; ++l) {
+      auto const values = special_values(b, k, l);
+      for (auto const& [which, r] : b.code.specials) w.values[r][l] = values[which];
     }
   }
 }
@@ -223,32 +227,6 @@ void run_block(block& b) {
 }
 
 }  // namespace
-
-special special_of(std::string_view name) {
-  static std::map<std::string_view, special> const specials{
-      {"%tid.x", [](auto const& p) -> uint64_t { return p.thread.x; }},
-      {"%tid.y", [](auto const& p) -> uint64_t { return p.thread.y; }},
-      {"%tid.z", [](auto const& p) -> uint64_t { return p.thread.z; }},
-      {"%ntid.x", [](auto const& p) -> uint64_t { return p.of.how.block.x; }},
-      {"%ntid.y", [](auto const& p) -> uint64_t { return p.of.how.block.y; }},
-      {"%ntid.z", [](auto const& p) -> uint64_t { return p.of.how.block.z; }},
-      {"%ctaid.x", [](auto const& p) -> uint64_t { return p.of.at.x; }},
-      {"%ctaid.y", [](auto const& p) -> uint64_t { return p.of.at.y; }},
-      {"%ctaid.z", [](auto const& p) -> uint64_t { return p.of.at.z; }},
-      {"%nctaid.x", [](auto const& p) -> uint64_t { return p.of.how.grid.x; }},
-      {"%nctaid.y", [](auto const& p) -> uint64_t { return p.of.how.grid.y; }},
-      {"%nctaid.z", [](auto const& p) -> uint64_t { return p.of.how.grid.z; }},
-      {"%laneid", [](auto const& p) -> uint64_t { return p.lane; }},
-      {"%warpid", [](auto const& p) -> uint64_t { return p.warp; }},
-      {"%lanemask_eq", [](auto const& p) -> uint64_t { return 1U << p.lane; }},
-      {"%lanemask_lt", [](auto const& p) -> uint64_t { return (1U << p.lane) - 1; }},
-      {"%lanemask_le", [](auto const& p) -> uint64_t { return all_lanes >> (31 - p.lane); }},
-      {"%lanemask_gt", [](auto const& p) -> uint64_t { return all_lanes << p.lane << 1; }},
-      {"%lanemask_ge", [](auto const& p) -> uint64_t { return all_lanes << p.lane; }},
-      {"%clock64", [](auto const& p) { return p.of.count.instructions; }}};
-  auto const found = specials.find(name);
-  return found == specials.end() ? nullptr : found->second;
-}
 
 void step::fail_undefined(uint32_t bad, char const* uses) {
   culprit = static_cast<uint32_t>(std::countr_zero(bad));

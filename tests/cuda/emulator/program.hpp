@@ -80,12 +80,11 @@ struct opcode {
   bool has(std::string_view word) const;
 };
 
-/// What a special register holds in a lane.
-struct lane_place;
-using special = uint64_t (*)(lane_place const&);
-
-/// By its name; null where it is not known (machine.cpp).
-special special_of(std::string_view name);
+/// The special registers, in the order of the values that a lane has of them (machine.cpp).
+inline constexpr std::array<std::string_view, 20> special_registers{
+    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",      "%ntid.z", "%ctaid.x",
+    "%ctaid.y",     "%ctaid.z",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",    "%laneid", "%warpid",
+    "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%clock64"};
 
 struct parameter {
   uint64_t offset = 0;
@@ -99,7 +98,8 @@ struct program {
   uint32_t predicates = 0;
   std::vector<uint32_t> unwritten;  ///< Registers that may be read before they are written.
   std::vector<uint64_t> constants;  ///< Their indices follow the registers'.
-  std::vector<std::pair<special, uint32_t>> specials;  ///< Registers that a block's launch fills.
+  std::vector<std::pair<std::size_t, uint32_t>>
+      specials;  ///< Of `special_registers`, and the registers that hold them.
   std::vector<parameter> parameters;
   uint64_t parameter_bytes = 0;
   uint64_t local_bytes = 0;   ///< A lane.
