@@ -54,10 +54,11 @@ void start(block& b, dimensions at) {
     std::ranges::fill(w.undefined, 0U);
     std::ranges::fill(w.undefined_predicates, all_lanes);
     w.local.forget();
-    for (auto const r : b.code.unwritten) {
+    for (uint32_t r = 0; r < b.code.unwritten; ++r) {
       w.undefined[r] = all_lanes;
       w.shadows[r].fill(~0ULL);
     }
+    for (auto const& s : b.code.specials) w.undefined[s.second] = 0;
     for (uint32_t l = 0; l < lanes; ++l) {
       auto const values = special_values(b, k, l);
       for (auto const& [which, r] : b.code.specials) w.values[r][l] = values[which];

@@ -96,7 +96,7 @@ struct program {
   std::vector<instruction> code;
   uint32_t registers = 0;  ///< Values of 64 bits a lane.
   uint32_t predicates = 0;
-  std::vector<uint32_t> unwritten;  ///< Registers that may be read before they are written.
+  uint32_t unwritten = 0;           ///< So many of the first may be read before they are written.
   std::vector<uint64_t> constants;  ///< Their indices follow the registers'.
   std::vector<std::pair<std::size_t, uint32_t>>
       specials;  ///< Of `special_registers`, and the registers that hold them.

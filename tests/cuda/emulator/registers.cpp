@@ -12,29 +12,23 @@
 namespace emulator {
 namespace {
 
-using position = uint32_t;
-
 /// A register's life, both ends included.
 struct interval {
-  position begin = std::numeric_limits<position>::max();
-  position end = 0;
+  uint32_t begin = std::numeric_limits<uint32_t>::max();
+  uint32_t end = 0;
 
-  void extend(position at) {
+  void extend(uint32_t at) {
     begin = std::min(begin, at);
     end = std::max(end, at);
   }
 };
 
-struct life {
-  std::vector<interval> of;           // each register
-  std::vector<uint32_t> unwritten{};  // what is alive at the begin
-};
-
-/// Where registers are alive: from what uses them backwards to what writes them.
-life find_life(std::vector<instruction> const& code, uint32_t registers) {
-  life alive{std::vector<interval>(registers)};
-  std::vector<std::vector<position>> uses(registers), before(code.size());
-  for (position at = 0; at < code.size(); ++at) {
+/// Where registers are alive: from what uses them backwards to what writes them. What may be read before it is written is alive
+/// from the begin on.
+std::vector<interval> find_lives(std::vector<instruction> const& code, uint32_t registers) {
+  std::vector<interval> lives(registers);
+  std::vector<std::vector<uint32_t>> uses(registers), before(code.size());
+  for (uint32_t at = 0; at < code.size(); ++at) {
     instruction const& i = code[at];
     bool const goes_on = i.flow == flow::on || i.guard != no_register;
     if (goes_on && at + 1 < code.size()) before[at + 1].push_back(at);
@@ -43,20 +37,19 @@ life find_life(std::vector<instruction> const& code, uint32_t registers) {
       if (r < registers) uses[r].push_back(at);
     }
     for (auto const r : i.to) {
-      if (r < registers) alive.of[r].extend(at);
+      if (r < registers) lives[r].extend(at);
     }
   }
   std::vector<uint32_t> seen(code.size(), no_register);
   for (uint32_t r = 0; r < registers; ++r) {
     for (auto& open = uses[r]; !open.empty();) {
-      position const at = open.back();
+      uint32_t const at = open.back();
       open.pop_back();
       if (std::exchange(seen[at], r) == r) continue;
       // Sources end behind the instruction: a result never takes the register of a source.
-      alive.of[r].extend(at);
-      if (at == 0) alive.unwritten.push_back(r);
+      lives[r].extend(at);
       for (auto const from : before[at]) {
-        alive.of[r].extend(from);
+        lives[r].extend(from);
         // What a guard may leave as it was is not written anew.
         bool const written =
             code[from].guard == no_register && std::ranges::find(code[from].to, r) != code[from].to.end();
@@ -64,25 +57,22 @@ life find_life(std::vector<instruction> const& code, uint32_t registers) {
       }
     }
   }
-  return alive;
+  return lives;
 }
 
 }  // namespace
 
 void allocate_registers(program& p, uint32_t virtual_registers) {
-  auto [lives, unwritten] = find_life(p.code, virtual_registers);
-  for (auto const& s : p.specials) {
-    lives[s.second] = {0, static_cast<position>(p.code.size())};
-    std::erase(unwritten, s.second);
-  }
+  auto lives = find_lives(p.code, virtual_registers);
+  for (auto const& s : p.specials) lives[s.second] = {0, static_cast<uint32_t>(p.code.size())};
   std::vector<uint32_t> order;
   for (uint32_t r = 0; r < virtual_registers; ++r) {
     if (lives[r].begin <= lives[r].end) order.push_back(r);
   }
-  std::ranges::stable_sort(order, {}, [&lives = lives](uint32_t r) { return lives[r].begin; });
+  std::ranges::stable_sort(order, {}, [&](uint32_t r) { return lives[r].begin; });
 
   std::vector<uint32_t> place(virtual_registers, no_register);
-  using ending = std::pair<position, uint32_t>;
+  using ending = std::pair<uint32_t, uint32_t>;
   std::priority_queue<ending, std::vector<ending>, std::greater<>> taken;
   for (auto const r : order) {
     if (!taken.empty() && taken.top().first < lives[r].begin) {
@@ -92,6 +82,7 @@ void allocate_registers(program& p, uint32_t virtual_registers) {
       place[r] = p.registers++;
     }
     taken.emplace(lives[r].end, place[r]);
+    if (lives[r].begin == 0) p.unwritten = p.registers;
   }
 
   auto const rename = [&](uint32_t& r) {
@@ -103,8 +94,6 @@ void allocate_registers(program& p, uint32_t virtual_registers) {
     std::ranges::for_each(i.from, rename);
   }
   for (auto& s : p.specials) rename(s.second);
-  std::ranges::for_each(unwritten, rename);
-  p.unwritten = std::move(unwritten);
 }
 
 }  // namespace emulator
