@@ -3,7 +3,6 @@
 #include "program.hpp"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
 namespace emulator {
@@ -25,10 +24,9 @@ opcode opcode_of(std::string_view word) {
 struct symbol {
   enum { reg, predicate, address } kind;
   uint64_t value;
-  uint8_t width = 0;   // of a register, in bytes
-  uint64_t count = 1;  // of registers, when it is `%r<12>`
+  uint8_t width = 0;  // of a register, in bytes
 };
-using symbols = std::map<std::string, symbol, std::less<>>;
+using symbols = std::unordered_map<std::string, symbol>;
 
 /// One function, or one expansion of it.
 struct frame {
@@ -40,8 +38,9 @@ struct frame {
 
 class decoder {
  public:
-  decoder(module_text const& module, variable_addresses const& addresses)
-      : module_(module), addresses_(addresses) {}
+  decoder(module_text const& module, variable_addresses const& addresses) : module_(module) {
+    for (auto const& [name, address] : addresses) outer_[name] = {symbol::address, address};
+  }
 
   program entry(function_text const& f) {
     p_.name = f.name;
@@ -102,16 +101,20 @@ class decoder {
     if (what == ".reg") {
       auto const type = type_of(in.next().substr(1));
       do {
-        std::string name(in.next());
-        uint64_t count = 1;
-        if (in.take("<")) {
-          count = bits_of_number(in.next());
+        std::string const name(in.next());
+        auto const declare = [&](std::string const& one) {
+          if (type.kind == 'p')
+            names.names[one] = {symbol::predicate, p_.predicates++};
+          else
+            names.names[one] = {symbol::reg, registers_++, type.bytes};
+        };
+        if (in.take("<")) {  // `%r<12>`: from %r0 to %r11
+          uint64_t const count = bits_of_number(in.next());
+          for (uint64_t k = 0; k < count; ++k) declare(name + std::to_string(k));
           in.expect(">");
-          name += '<';
+        } else {
+          declare(name);
         }
-        auto& first = type.kind == 'p' ? p_.predicates : registers_;
-        names.names[name] = {type.kind == 'p' ? symbol::predicate : symbol::reg, first, type.bytes, count};
-        first += static_cast<uint32_t>(count);
       } while (in.take(","));
     } else if (what == ".local" || what == ".param") {
       auto const v = variable_of(in);
@@ -156,25 +159,16 @@ class decoder {
     p_.code.push_back(i);
   }
 
-  /// What a name means; `%r7` may be one of `%r<12>`.
-  symbol find(std::string_view name, frame const& names) {
-    if (is_number(name)) return {symbol::address, bits_of_number(name)};
+  /// What a word means: a number is an address.
+  symbol find(std::string_view word, frame const& names) {
+    if (is_number(word)) return {symbol::address, bits_of_number(word)};
+    std::string const name(word);
     if (auto const found = names.names.find(name); found != names.names.end()) return found->second;
-    std::size_t const stem = name.find_last_not_of("0123456789") + 1;
-    if (auto const found = names.names.find(std::string(name.substr(0, stem)) + "<");
-        found != names.names.end() && stem < name.size()) {
-      symbol one = found->second;
-      uint64_t const number = bits_of_number(name.substr(stem));
-      one.value += number;
-      if (number < one.count) return one;
-    }
     if (auto const found = outer_.find(name); found != outer_.end()) return found->second;
-    if (auto const found = addresses_.find(name); found != addresses_.end())
-      return {symbol::address, found->second};
     auto const which = std::ranges::find(special_registers, name);
     if (which == special_registers.end()) throw fault("PTX: a name that is not known: ", name);
     p_.specials.emplace_back(which - special_registers.begin(), registers_);
-    return outer_[std::string(name)] = {symbol::reg, registers_++};
+    return outer_[name] = {symbol::reg, registers_++};
   }
 
   template <std::size_t N>
@@ -247,10 +241,9 @@ class decoder {
   }
 
   module_text const& module_;
-  variable_addresses const& addresses_;
   program p_;
   uint32_t registers_ = 0;
-  symbols outer_;  // shared variables and special registers
+  symbols outer_;  // variables of the module, and special registers
   std::unordered_map<uint64_t, uint32_t> constants_;
 };
 
