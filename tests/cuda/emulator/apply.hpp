@@ -33,8 +33,6 @@ uint64_t bits_of(T value) {
   return std::bit_cast<unsigned_like<T>>(value);
 }
 
-inline uint64_t mask_of_bytes(unsigned bytes) { return bytes >= 8 ? ~0ULL : (1ULL << (8 * bytes)) - 1; }
-
 /// An integer of so many bytes in 64 bits.
 inline uint64_t extended(uint64_t bits, value_type t) {
   unsigned const unused = 64U - 8U * t.bytes;
@@ -74,7 +72,7 @@ uint64_t spread_of(instruction const& i, sources const& v, sources const& shadow
 template <class F, class R, class... A>
 void apply(step& s, instruction const& i, F const& f, R (F::*)(A...) const) {
   constexpr unsigned n = sizeof...(A);
-  uint64_t const width = mask_of_bytes(i.width);
+  uint64_t const width = i.width;
   auto const of_bits = [&]<std::size_t... K>(sources const& v, std::index_sequence<K...>) {
     return bits_of(f(as<A>(v[K])...)) & width;
   };

@@ -117,7 +117,6 @@ handler shuffle(F) {
     row const a = s.value(i.from[0]);
     row shadow{};
     each_lane(s.active, [&](uint32_t l) { shadow[l] = s.shadow(i.from[0], l); });
-    uint32_t in_range = 0;
     each_lane(s.active, [&](uint32_t l) {
       auto const lane = static_cast<int>(l);
       auto const c = static_cast<int>(s.value(i.from[2])[l]);
@@ -129,10 +128,9 @@ handler shuffle(F) {
       s.culprit = l;
       if ((s.active >> source & 1) == 0)
         throw fault("a shuffle from lane ", source, ", which does not take part");
-      in_range |= uint32_t{valid} << l;
-      if (i.results > 0 && i.to[0] != no_register) s.set(i.to[0], l, a[source], shadow[source]);
+      if (i.to[0] != no_register) s.set(i.to[0], l, a[source], shadow[source]);
+      if (i.to[1] != no_register) s.set(i.to[1], l, valid, 0);
     });
-    s.set_predicate(i.to_predicate[0], in_range, 0);
   };
 }
 
@@ -141,10 +139,10 @@ template <class F>
 handler vote(F) {
   return [](step& s, instruction const& i) {
     if (!together(s, i)) return;
-    uint32_t const bad = s.w.undefined_predicates[i.predicate] & s.active;
-    uint32_t const result = F{}(s.predicate(i) & s.active, s.active);
-    if (i.results > 0) each_lane(s.active, [&](uint32_t l) { s.set(i.to[0], l, result, bad); });
-    s.set_predicate(i.to_predicate[0], result != 0 ? all_lanes : 0, bad != 0 ? all_lanes : 0);
+    uint32_t const bad = s.undefined(i.from[0]) & s.active;
+    uint64_t const result = F{}(s.where(i.from[0]) & s.active, s.active);
+    uint64_t const shadow = i.type.kind == 'p' ? bad != 0 : bad;
+    each_lane(s.active, [&](uint32_t l) { s.set(i.to[0], l, result, shadow); });
   };
 }
 
@@ -216,12 +214,11 @@ void choose_handler(instruction& i, opcode const& op) {
     if (!fast && op.has(word)) return;
   }
   if (op.has("sat") && op.name != "cvt") return;
-  for (auto const group :
-       {control_handler, memory_handler, predicate_handler, move_handler, arithmetic_handler}) {
-    handler const found = group(i, op);
-    if (found == nullptr) continue;
-    i.run = found;
-    return;
+  for (auto const group : {control_handler, memory_handler, move_handler, arithmetic_handler}) {
+    if (handler const found = group(i, op)) {
+      i.run = found;
+      return;
+    }
   }
 }
 

@@ -22,9 +22,9 @@ opcode opcode_of(std::string_view word) {
 
 /// What a name means.
 struct symbol {
-  enum { reg, predicate, address } kind;
+  enum { reg, address } kind;
   uint64_t value;
-  uint8_t width = 0;  // of a register, in bytes
+  uint64_t width = 0;  // the bits of a register
 };
 using symbols = std::unordered_map<std::string, symbol>;
 
@@ -103,10 +103,7 @@ class decoder {
       do {
         std::string const name(in.next());
         auto const declare = [&](std::string const& one) {
-          if (type.kind == 'p')
-            names.names[one] = {symbol::predicate, p_.predicates++};
-          else
-            names.names[one] = {symbol::reg, registers_++, type.bytes};
+          names.names[one] = {symbol::reg, registers_++, type.kind == 'p' ? 1 : mask_of_bytes(type.bytes)};
         };
         if (in.take("<")) {  // `%r<12>`: from %r0 to %r11
           uint64_t const count = bits_of_number(in.next());
@@ -186,23 +183,32 @@ class decoder {
     }
     if (in.take("_")) return add(i.to, i.results, no_register);
     bool const address = in.take("[");
-    if (in.take("!")) i.predicate_negated = true;
+    bool const negated = in.take("!");
     symbol const s = find(in.next(), names);
     uint64_t const offset = in.take("+") || is_number(in.peek()) ? bits_of_number(in.next()) : 0;
     if (address) in.expect("]");
     auto const r = static_cast<uint32_t>(s.value);
-    if (s.kind == symbol::predicate) {
-      auto& first = result ? i.to_predicate[0] : i.predicate;
-      (first == no_register ? first : result ? i.to_predicate[1] : i.second_predicate) = r;
-    } else if (result && s.kind == symbol::reg && !address) {
+    if (result && s.kind == symbol::reg && !address) {
       add(i.to, i.results, r);
       i.width = s.width;
     } else if (s.kind == symbol::reg) {
-      add(i.from, i.sources, r);
+      add(i.from, i.sources, negated ? inverse(r, i.text) : r);
       if (address) i.offset = offset;
     } else {
       add(i.from, i.sources, constant(s.value + offset));
     }
+  }
+
+  /// `!%p` as a source: an instruction more.
+  uint32_t inverse(uint32_t predicate, std::string_view text) {
+    instruction i;
+    i.text = text;
+    i.width = 1;
+    add(i.from, i.sources, predicate);
+    add(i.to, i.results, registers_++);
+    choose_handler(i, {"not", {"pred"}});
+    p_.code.push_back(i);
+    return i.to[0];
   }
 
   uint32_t constant(uint64_t bits) {

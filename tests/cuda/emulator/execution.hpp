@@ -47,8 +47,6 @@ struct warp {
   std::vector<row> values{};          // of registers, then of constants
   std::vector<row> shadows{};         // bits that are undefined, of lanes that `undefined` names
   std::vector<uint32_t> undefined{};  // lanes, of each register
-  std::vector<uint32_t> predicates{};
-  std::vector<uint32_t> undefined_predicates{};
   std::array<uint32_t, lanes> pc{};
   uint32_t at_warp = 0;      // lanes that wait for others of the warp
   uint32_t at_block = 0;     // lanes that wait at a barrier of the block
@@ -101,10 +99,11 @@ struct step {
   uint32_t culprit = 0;  // lane of which a fault tells
 
   row const& value(uint32_t r) const { return w.values[r]; }
-
-  /// The source that is a predicate, of all lanes.
-  uint32_t predicate(instruction const& i) const {
-    return w.predicates[i.predicate] ^ (i.predicate_negated ? all_lanes : 0);
+  /// The lanes in which a predicate is true.
+  uint32_t where(uint32_t p) const {
+    uint32_t yes = 0;
+    for (uint32_t l = 0; l < lanes; ++l) yes |= static_cast<uint32_t>(w.values[p][l] & 1) << l;
+    return yes;
   }
   uint32_t undefined(uint32_t r) const { return w.undefined[r]; }
   uint64_t shadow(uint32_t r, uint32_t lane) const {
@@ -120,15 +119,6 @@ struct step {
     } else {
       w.undefined[r] &= ~(1U << lane);
     }
-  }
-
-  /// Sets a predicate of the active lanes.
-  void set_predicate(uint32_t p, uint32_t value, uint32_t undefined_lanes) {
-    if (p == no_register) return;
-    auto& to = w.predicates[p];
-    auto& bad = w.undefined_predicates[p];
-    to = (to & ~active) | (value & active);
-    bad = (bad & ~active) | (undefined_lanes & active);
   }
 
   /// @throws fault where a lane has undefined bits in what it `uses`.

@@ -72,7 +72,7 @@ void note_global(step& s, instruction const& i, uint32_t lane, uint64_t address,
   if (i.synchronizing) {
     auto& word = b.released[address];
     see_all(b.sees, word);
-    if (writes && i.second_variant != 0) note_fence(s);
+    if (writes && i.releasing) note_fence(s);
     if (writes && s.w.fence != 0) release(s, word);
   }
   for (uint32_t k = 0; k < bytes; ++k) {

@@ -52,7 +52,6 @@ void start(block& b, dimensions at) {
     w.at_warp = w.at_block = w.fence = 0;
     w.pc.fill(0);
     std::ranges::fill(w.undefined, 0U);
-    std::ranges::fill(w.undefined_predicates, all_lanes);
     w.local.forget();
     for (uint32_t r = 0; r < b.code.unwritten; ++r) {
       w.undefined[r] = all_lanes;
@@ -98,10 +97,10 @@ void run_warp(step& s) {
       instruction const& i = code[s.pc++];
       s.active = s.mask;
       if (i.guard != no_register) {
-        if (uint32_t const bad = s.w.undefined_predicates[i.guard] & s.mask; bad != 0) [[unlikely]] {
+        if (uint32_t const bad = s.undefined(i.guard) & s.mask; bad != 0) [[unlikely]] {
           s.fail_undefined(bad, i.flow == flow::branches ? "a branch" : "a guard");
         }
-        s.active &= s.w.predicates[i.guard] ^ (i.guard_negated ? all_lanes : 0);
+        s.active &= s.where(i.guard) ^ (i.guard_negated ? all_lanes : 0);
         if (s.active == 0) continue;
       }
       ++count.warp_instructions;
@@ -150,8 +149,7 @@ void pass_block_barriers(block& b) {
   struct barrier {
     uint64_t needed = 0;
     uint64_t arrived = 0;
-    bool any = false;
-    bool every = true;
+    uint64_t yes = 0;  // votes
   };
   std::map<uint64_t, barrier> barriers;  // by their numbers
   auto const each_waiting = [&](auto visit) {
@@ -163,15 +161,10 @@ void pass_block_barriers(block& b) {
     }
   };
   each_waiting([&](warp& w, uint32_t l, instruction const& i, barrier& at) {
-    at.needed = i.sources > 1 ? w.values[i.from[1]][l] : b.threads;
+    // bar.red has a result, and the predicate behind the other sources.
+    at.needed = i.sources > 1U + i.results ? w.values[i.from[1]][l] : b.threads;
     ++at.arrived;
-    if (i.predicate != no_register) {
-      if ((w.undefined_predicates[i.predicate] >> l & 1) != 0)
-        throw fault("uninitialized: a vote at a barrier");
-      bool const yes = ((w.predicates[i.predicate] >> l & 1) != 0) != i.predicate_negated;
-      at.any |= yes;
-      at.every &= yes;
-    }
+    if (i.results > 0) at.yes += w.values[i.from[i.sources - 1U]][l] & 1;
     // All lanes of a warp that live wait at the same barrier instruction.
     each_lane(w.live, [&](uint32_t k) {
       if (w.pc[k] == w.pc[l]) return;
@@ -182,10 +175,9 @@ void pass_block_barriers(block& b) {
   bool passed = false;
   each_waiting([&](warp& w, uint32_t l, instruction const& i, barrier& at) {
     if (at.arrived != at.needed) return;
-    step s{b, w};
-    s.active = 1U << l;
-    s.set_predicate(i.to_predicate[0], (i.variant != 0 ? at.any : at.every) ? all_lanes : 0, 0);
-    w.at_block &= ~s.active;
+    bool const vote = i.variant != 0 ? at.yes > 0 : at.yes == at.arrived;
+    if (i.results > 0) step{b, w}.set(i.to[0], l, vote, 0);
+    w.at_block &= ~(1U << l);
     ++w.pc[l];
     passed = true;
   });
@@ -295,8 +287,6 @@ counts run(program const& kernel, launch const& how, memory& on) {
     for (auto const bits : kernel.constants) w.values.emplace_back().fill(bits);
     w.shadows.resize(kernel.registers);
     w.undefined.resize(w.values.size());
-    w.predicates.resize(kernel.predicates);
-    w.undefined_predicates.resize(kernel.predicates);
     w.local = storage(lanes * kernel.local_bytes);
   }
   uint64_t const blocks = volume(how.grid);

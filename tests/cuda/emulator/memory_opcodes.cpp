@@ -94,8 +94,7 @@ void load(step& s, instruction const& i) {
       uint64_t bits = 0, shadow = 0;
       std::memcpy(&bits, from.data + k * each, each);
       std::memcpy(&shadow, from.shadow + k * each, each);
-      uint64_t const width = mask_of_bytes(i.width);
-      s.set(i.to[k], l, extended(bits, i.type) & width, extended(shadow ^ from.defined, i.type) & width);
+      s.set(i.to[k], l, extended(bits, i.type) & i.width, extended(shadow ^ from.defined, i.type) & i.width);
     }
   });
 }
@@ -209,7 +208,7 @@ handler memory_handler(instruction& i, opcode const& op) {
                                                   : space::generic;
   i.synchronizing =
       is_atomic || op.has("volatile") || op.has("relaxed") || op.has("acquire") || op.has("release");
-  i.second_variant = op.has("release") || op.has("acq_rel");
+  i.releasing = op.has("release") || op.has("acq_rel");
   if (!is_atomic) return !i.type ? nullptr : n == "st" ? store : load;
   i.variant = op.has("exch");
   return op.has("noftz") ? nullptr : with_type(i.type, [&]<class T>() { return atomic_of<T>(op); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Arithmetic and bits: PTX ISA 9.0, sections 9.7.1 to 9.7.8. Built without contraction.
+/// @brief Arithmetic, comparisons and bits: PTX ISA 9.0, sections 9.7.1 to 9.7.8. Built without contraction.
 ///
 /// An opcode that is not here, an approximate one for instance, is a fault when it is executed: nothing is guessed.
 
@@ -50,9 +50,6 @@ handler float_arithmetic(opcode const& op) {
   return nullptr;
 }
 
-/// Bits of a field of `length` from `at` on.
-uint64_t field_mask(uint64_t length) { return length >= 64 ? ~0ULL : (1ULL << length) - 1; }
-
 uint32_t permuted(uint64_t low, uint64_t high, uint32_t choice) {
   uint64_t const from = high << 32 | low;
   uint32_t r = 0;
@@ -78,7 +75,6 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
     i.moved = moved;
     return h;
   };
-  auto const bitwise = [&](handler h) { return where(spread::bitwise, 0, h); };
   auto const upward = [&](handler h) { return where(spread::upward, 0, h); };
   auto const moves = [&](uint8_t sources, handler h) { return where(spread::moved, sources, h); };
 
@@ -101,10 +97,6 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
   if (n == "div") return on([](T a, T b) { return b == 0 ? T(-1) : T(static_cast<wide>(a) / b); });
   if (n == "rem") return on([](T a, T b) { return b == 0 ? a : T(static_cast<wide>(a) % b); });
 
-  if (n == "and") return bitwise(on([](U a, U b) { return a & b; }));
-  if (n == "or") return bitwise(on([](U a, U b) { return a | b; }));
-  if (n == "xor") return bitwise(on([](U a, U b) { return a ^ b; }));
-  if (n == "not") return bitwise(on([](U a) { return ~a; }));
   if (n == "shl") return moves(1, on([](U a, uint32_t by) { return by < width ? uint64_t{a} << by : 0; }));
   if (n == "shr")
     return moves(1, on([](T a, uint32_t by) {
@@ -112,7 +104,7 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
                  }));
   if (n == "bfi")
     return moves(2, on([](U a, U b, uint8_t at, uint8_t length) {
-                   uint64_t const field = at < width ? field_mask(length) << at : 0;
+                   uint64_t const field = at < width ? mask_of_bits(length) << at : 0;
                    return at < width ? (b & ~field) | (uint64_t{a} << at & field) : b;
                  }));
   if (n == "brev")
@@ -141,10 +133,70 @@ handler integer_arithmetic(instruction& i, opcode const& op) {
   return nullptr;
 }
 
+/// setp with two results, or joined with a predicate: the comparison, then its opposite.
+template <class T, class F>
+void compare_and_join(step& s, instruction const& i) {
+  auto const join = [&](uint64_t a, uint64_t b) {
+    return i.variant == 'a' ? a & b : i.variant == 'o' ? a | b : a ^ b;
+  };
+  each_lane(s.active, [&](uint32_t l) {
+    bool const undefined = (s.shadow(i.from[0], l) | s.shadow(i.from[1], l)) != 0;
+    uint64_t result = F{}(as<T>(s.value(i.from[0])[l]), as<T>(s.value(i.from[1])[l]));
+    uint64_t const other = i.sources > 2 ? s.value(i.from[2])[l] & 1 : 0;
+    uint64_t const other_shadow = i.sources > 2 ? s.shadow(i.from[2], l) : 0;
+    for (uint32_t k = 0; k < i.results; ++k) {
+      s.set(i.to[k], l, join(result, other), flipped<uint64_t>(result, undefined, other, other_shadow, join));
+      result ^= 1;
+    }
+  });
+}
+
+template <class T>
+handler comparison(instruction& i, opcode const& op) {
+  auto const how = op.modifiers.front();
+  bool const joined = i.results > 1 || i.sources > 2;
+  i.variant = op.has("and") ? 'a' : op.has("or") ? 'o' : 'x';
+  auto const of = [&]<class F>(F f) -> handler { return joined ? compare_and_join<T, F> : on(f); };
+  if (how == "eq") return of([](T a, T b) { return a == b; });
+  if (how == "ne") return of([](T a, T b) { return a < b || a > b; });
+  if (how == "lt" || how == "lo") return of([](T a, T b) { return a < b; });
+  if (how == "le" || how == "ls") return of([](T a, T b) { return a <= b; });
+  if (how == "gt" || how == "hi") return of([](T a, T b) { return a > b; });
+  if (how == "ge" || how == "hs") return of([](T a, T b) { return a >= b; });
+  if (how == "num") return of([](T a, T b) { return a == a && b == b; });
+  // Those that are true of a NaN are opposites of others.
+  if (how == "equ") return of([](T a, T b) { return !(a < b || a > b); });
+  if (how == "neu") return of([](T a, T b) { return !(a == b); });
+  if (how == "ltu") return of([](T a, T b) { return !(a >= b); });
+  if (how == "leu") return of([](T a, T b) { return !(a > b); });
+  if (how == "gtu") return of([](T a, T b) { return !(a <= b); });
+  if (how == "geu") return of([](T a, T b) { return !(a < b); });
+  if (how == "nan") return of([](T a, T b) { return !(a == a && b == b); });
+  return nullptr;
+}
+
+/// What is done to bits of any type, predicates too.
+handler bit_operation(instruction& i, opcode const& op) {
+  auto const n = op.name;
+  if (n == "selp") {
+    i.moved = 2;
+    return on([](uint64_t a, uint64_t b, uint64_t p) { return (p & 1) != 0 ? a : b; });
+  }
+  i.undefined = spread::bitwise;
+  if (n == "and") return on([](uint64_t a, uint64_t b) { return a & b; });
+  if (n == "or") return on([](uint64_t a, uint64_t b) { return a | b; });
+  if (n == "xor") return on([](uint64_t a, uint64_t b) { return a ^ b; });
+  if (n == "not") return on([](uint64_t a) { return ~a; });
+  i.undefined = spread::moved;
+  return nullptr;
+}
+
 }  // namespace
 
 handler arithmetic_handler(instruction& i, opcode const& op) {
+  if (handler const found = bit_operation(i, op)) return found;
   return with_type(i.type, [&]<class T>() -> handler {
+    if (op.name == "setp") return comparison<T>(i, op);
     if constexpr (std::is_floating_point_v<T>)
       return float_arithmetic<T>(op);
     else

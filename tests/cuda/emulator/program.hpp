@@ -48,25 +48,21 @@ struct instruction {
   handler run = nullptr;
   std::array<uint32_t, 4> to{no_register, no_register, no_register, no_register};
   std::array<uint32_t, 5> from{no_register, no_register, no_register, no_register, no_register};
-  std::array<uint32_t, 2> to_predicate{no_register, no_register};
-  uint32_t predicate = no_register;  ///< A source that is a predicate.
-  bool predicate_negated = false;
-  uint32_t second_predicate = no_register;  ///< Of and.pred and its kin.
-  uint32_t guard = no_register;             ///< `@p`
+  uint32_t guard = no_register;  ///< `@p`
   bool guard_negated = false;
 
   value_type type{};         ///< Of the operation; the first that it names.
   value_type second_type{};  ///< The second: the source of a conversion.
-  uint8_t width = 0;         ///< Bytes of the register that takes the result.
+  uint64_t width = 0;        ///< The bits of the register that takes the result; a predicate has one.
   uint8_t sources = 0;       ///< How many of `from` are used.
   uint8_t results = 0;       ///< How many of `to` are used.
   space where = space::generic;
   enum flow flow = flow::on;
   spread undefined = spread::moved;
   uint8_t moved = 0;
-  uint8_t variant = 0;  ///< What the handler makes of it: a comparison, an atomic operation, ...
-  uint8_t second_variant = 0;
+  uint8_t variant = 0;         ///< What the handler makes of it: a comparison, an atomic operation, ...
   bool synchronizing = false;  ///< Volatile, relaxed, atomic: ordered by itself, no race.
+  bool releasing = false;      ///< A fence comes first.
   uint64_t offset = 0;         ///< Of an address.
   uint32_t target = 0;         ///< Of a branch.
   std::string_view text{};     ///< As it was written.
@@ -94,8 +90,7 @@ struct parameter {
 struct program {
   std::string name;
   std::vector<instruction> code;
-  uint32_t registers = 0;  ///< Values of 64 bits a lane.
-  uint32_t predicates = 0;
+  uint32_t registers = 0;           ///< Values of 64 bits a lane.
   uint32_t unwritten = 0;           ///< So many of the first may be read before they are written.
   std::vector<uint64_t> constants;  ///< Their indices follow the registers'.
   std::vector<std::pair<std::size_t, uint32_t>>
@@ -119,7 +114,6 @@ void choose_handler(instruction& i, opcode const& op);
 /// The handlers of a group of opcodes, each in a file of its name; null where the group has none.
 /// @{
 handler arithmetic_handler(instruction& i, opcode const& op);
-handler predicate_handler(instruction& i, opcode const& op);
 handler move_handler(instruction& i, opcode const& op);
 handler memory_handler(instruction& i, opcode const& op);
 handler control_handler(instruction& i, opcode const& op);

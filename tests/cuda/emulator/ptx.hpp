@@ -35,6 +35,9 @@ struct value_type {
   constexpr bool operator==(value_type const&) const = default;
 };
 
+constexpr uint64_t mask_of_bits(uint64_t n) { return n >= 64 ? ~0ULL : (1ULL << n) - 1; }
+constexpr uint64_t mask_of_bytes(unsigned n) { return mask_of_bits(8 * n); }
+
 /// `s32`, `pred`, ...; none of a word that is not a type.
 value_type type_of(std::string_view word);
 

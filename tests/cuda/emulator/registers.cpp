@@ -33,9 +33,11 @@ std::vector<interval> find_lives(std::vector<instruction> const& code, uint32_t 
     bool const goes_on = i.flow == flow::on || i.guard != no_register;
     if (goes_on && at + 1 < code.size()) before[at + 1].push_back(at);
     if (i.flow == flow::branches) before[i.target].push_back(at);
-    for (auto const r : i.from) {
+    auto const use = [&](uint32_t r) {
       if (r < registers) uses[r].push_back(at);
-    }
+    };
+    std::ranges::for_each(i.from, use);
+    use(i.guard);
     for (auto const r : i.to) {
       if (r < registers) lives[r].extend(at);
     }
@@ -92,6 +94,7 @@ void allocate_registers(program& p, uint32_t virtual_registers) {
   for (auto& i : p.code) {
     std::ranges::for_each(i.to, rename);
     std::ranges::for_each(i.from, rename);
+    rename(i.guard);
   }
   for (auto& s : p.specials) rename(s.second);
 }
