@@ -92,10 +92,13 @@ void apply(step& s, instruction const& i, F const& f, R (F::*)(A...) const) {
     shadows[l] = spread_of(i, {a[l], b[l], c[l], d[l]}, shadow, on_bits) & width;
   });
   auto const set = [&](uint32_t l) { to[l] = on_bits({a[l], b[l], c[l], d[l]}); };
-  if (s.active == all_lanes)
+  if (s.active == all_lanes) {
+    // The result may be in the register of a source, but no lane reads another: the loop can be vectorized without a check.
+#pragma GCC ivdep
     for (uint32_t l = 0; l < lanes; ++l) set(l);
-  else
+  } else {
     each_lane(s.active, set);
+  }
   s.w.undefined[i.to[0]] &= ~s.active;
   each_lane(bad, [&](uint32_t l) { s.set(i.to[0], l, to[l], shadows[l]); });
 }

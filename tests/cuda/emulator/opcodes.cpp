@@ -156,7 +156,9 @@ handler comparison(instruction& i, opcode const& op) {
   auto const how = op.modifiers.front();
   bool const joined = i.results > 1 || i.sources > 2;
   i.variant = op.has("and") ? 'a' : op.has("or") ? 'o' : 'x';
-  auto const of = [&]<class F>(F f) -> handler { return joined ? compare_and_join<T, F> : on(f); };
+  auto const of = [&]<class F>(F) -> handler {
+    return joined ? compare_and_join<T, F> : on([](T a, T b) -> unsigned_like<T> { return F{}(a, b); });
+  };
   if (how == "eq") return of([](T a, T b) { return a == b; });
   if (how == "ne") return of([](T a, T b) { return a < b || a > b; });
   if (how == "lt" || how == "lo") return of([](T a, T b) { return a < b; });
@@ -180,7 +182,8 @@ handler bit_operation(instruction& i, opcode const& op) {
   auto const n = op.name;
   if (n == "selp") {
     i.moved = 2;
-    return on([](uint64_t a, uint64_t b, uint64_t p) { return (p & 1) != 0 ? a : b; });
+    // Without a branch, so that it is vectorized.
+    return on([](uint64_t a, uint64_t b, uint64_t p) { return b ^ ((a ^ b) & (0 - (p & 1))); });
   }
   i.undefined = spread::bitwise;
   if (n == "and") return on([](uint64_t a, uint64_t b) { return a & b; });
