@@ -14,12 +14,10 @@ namespace emulator {
 namespace {
 
 void branch(step& s, instruction const& i) {
-  if (s.active == s.mask) {
+  if (s.active == s.mask)
     s.pc = i.target;
-    return;
-  }
-  each_lane(s.mask, [&](uint32_t l) { s.w.pc[l] = (s.active >> l & 1) != 0 ? i.target : s.pc; });
-  s.again = true;
+  else
+    s.send(s.active, i.target);
 }
 
 void end(step& s, instruction const&) {
@@ -94,11 +92,7 @@ bool together(step& s, instruction const& i) {
     return false;
   }
   if (group == s.active) return true;
-  each_lane(s.mask, [&](uint32_t l) {
-    bool const later = ((s.active & ~group) >> l & 1) != 0;
-    s.w.pc[l] = later ? s.pc - 1 : s.pc;
-  });
-  s.again = true;
+  s.send(s.active & ~group, s.pc - 1);
   s.active = group;
   return true;
 }

@@ -101,9 +101,9 @@ struct step {
   row const& value(uint32_t r) const { return w.values[r]; }
   /// The lanes in which a predicate is true.
   uint32_t where(uint32_t p) const {
-    uint32_t yes = 0;
-    for (uint32_t l = 0; l < lanes; ++l) yes |= static_cast<uint32_t>(w.values[p][l] & 1) << l;
-    return yes;
+    uint64_t yes = 0;
+    for (uint32_t l = 0; l < lanes; ++l) yes |= (w.values[p][l] & 1) << l;
+    return static_cast<uint32_t>(yes);
   }
   uint32_t undefined(uint32_t r) const { return w.undefined[r]; }
   uint64_t shadow(uint32_t r, uint32_t lane) const {
@@ -127,6 +127,9 @@ struct step {
       fail_undefined(bad, uses);
   }
   [[noreturn]] void fail_undefined(uint32_t bad, char const* uses);
+
+  /// Sends some lanes elsewhere, while the others go on.
+  void send(uint32_t those, uint32_t to);
 
   /// Lets the active lanes wait at this instruction, as `waiting` notes.
   void wait(uint32_t& waiting);

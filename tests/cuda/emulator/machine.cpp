@@ -97,9 +97,7 @@ void run_warp(step& s) {
       instruction const& i = code[s.pc++];
       s.active = s.mask;
       if (i.guard != no_register) {
-        if (uint32_t const bad = s.undefined(i.guard) & s.mask; bad != 0) [[unlikely]] {
-          s.fail_undefined(bad, i.flow == flow::branches ? "a branch" : "a guard");
-        }
+        s.demand_defined(i.guard, i.flow == flow::branches ? "a branch" : "a guard");
         s.active &= s.where(i.guard) ^ (i.guard_negated ? all_lanes : 0);
         if (s.active == 0) continue;
       }
@@ -226,10 +224,14 @@ void step::fail_undefined(uint32_t bad, char const* uses) {
   throw fault("uninitialized: bits that nobody wrote reach ", uses);
 }
 
-void step::wait(uint32_t& waiting) {
-  each_lane(mask, [&](uint32_t l) { w.pc[l] = pc - (active >> l & 1); });
-  waiting |= active;
+void step::send(uint32_t those, uint32_t to) {
+  each_lane(mask, [&](uint32_t l) { w.pc[l] = (those >> l & 1) != 0 ? to : pc; });
   again = true;
+}
+
+void step::wait(uint32_t& waiting) {
+  send(active, pc - 1);
+  waiting |= active;
 }
 
 std::string text_of_lanes(uint32_t mask) {
