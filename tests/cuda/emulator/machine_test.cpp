@@ -349,6 +349,17 @@ TEST(InterpreterControl, PlacesOfThreads) {
   }
 }
 
+/// What changes nothing but time.
+TEST(InterpreterControl, FencesClocksAndReadOnlyLoads) {
+  device d;
+  EXPECT_EQ(d.results(R"(
+      mov.u64 %d4, %clock64; membar.cta; membar.gl; membar.sys; fence.acq_rel.gpu; fence.sc.sys; nanosleep.u32 100;
+      mov.u64 %d5, %clock64; setp.ge.u64 %p1, %d5, %d4; ld.global.nc.u32 %r1, [%d1]; @!%p1 mov.u32 %r1, 0;
+      st.global.u32 [%d8], %r1;)",
+                      32, {d.upload(words{1234})}),
+            words(32, 1234));
+}
+
 TEST(InterpreterControl, BarriersOfABlock) {
   device d{.before = ".shared .align 4 .b8 s[512];", .block = {128}};
   for (auto const& [barrier, times] : list<std::pair<string, unsigned>>{
