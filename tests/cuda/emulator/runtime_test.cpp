@@ -3,6 +3,8 @@
 /// @brief The emulated runtime: streams that run late, pinned memory, captures and graphs, several devices, sticky errors. And that
 /// programs which wait for too little, or for the wrong stream, are found out.
 
+#include "second_source.hpp"
+
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -15,12 +17,28 @@
 /// Sets an int to 7 (ptx_only.cpp).
 void const* kernel_without_machine_code();
 
+__constant__ int factor;  // second_source.cpp has another one
+
 namespace {
 
 __global__ void add(int* to, int const* from, int n) {
   int const i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) to[i] += from[i];
 }
+
+__global__ void scale(int* to, int n) {
+  int const i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) to[i] *= factor;
+}
+
+/// Needs more than 64 registers: where it stores depends on what it loads, so all values are loaded before the first is stored.
+__device__ void scatter_64(int* p) {
+  int values[64];
+  for (int i = 0; i < 64; ++i) values[i] = p[i];
+  for (int i = 0; i < 64; ++i) p[values[i]] = values[63 - i];
+}
+__global__ void scatter(int* p) { scatter_64(p); }
+__global__ void __launch_bounds__(1024, 2) scatter_in_32_registers(int* p) { scatter_64(p); }
 
 constexpr int n = 100;
 constexpr std::size_t bytes = n * sizeof(int);
@@ -314,6 +332,46 @@ TEST(Devices, have_memory_and_streams_of_their_own) {
   expect(cudaSetDevice(0));
   add<<<1, 32, 0, s>>>(b.get(), c.get(), n);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle) << "the stream is another device's";
+}
+
+// ---- Modules
+
+/// The registers that ptxas gave to a kernel.
+int registers_of(void (*kernel)(int*)) {
+  cudaFuncAttributes attributes;
+  expect(cudaFuncGetAttributes(&attributes, kernel));
+  return attributes.numRegs;
+}
+
+TEST(Modules, tell_the_registers_of_the_machine_code) {
+  EXPECT_GT(registers_of(scatter), 64);
+  EXPECT_LE(registers_of(scatter), 255);
+  EXPECT_GT(registers_of(scatter_in_32_registers), 8);
+  EXPECT_LE(registers_of(scatter_in_32_registers), 32);
+  int blocks = 0;
+  expect(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, scatter, 512, 0));
+  EXPECT_EQ(blocks, 1) << "of 65,536 registers a block takes more than half";
+  expect(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, scatter_in_32_registers, 512, 0));
+  EXPECT_EQ(blocks, 4);
+}
+
+TEST(Modules, have_constants_of_their_own_on_each_device) {
+  for (int const device : {0, 1}) {
+    expect(cudaSetDevice(device));
+    int const here = 3 + 10 * device;
+    expect(cudaMemcpyToSymbol(factor, &here, sizeof here));
+    expect(set_second_factor(5 + 10 * device));
+  }
+  for (int const device : {0, 1}) {
+    expect(cudaSetDevice(device));
+    auto const a = on_device(1), b = on_device(1);
+    scale<<<(n + 31) / 32, 32>>>(a.get(), n);
+    expect(cudaGetLastError());
+    expect(scale_by_second_factor(b.get(), n));
+    EXPECT_EQ(first_of(a), 3 + 10 * device);
+    EXPECT_EQ(first_of(b), 5 + 10 * device);
+  }
+  expect(cudaSetDevice(0));
 }
 
 // ---- Graphs
