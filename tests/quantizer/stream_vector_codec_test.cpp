@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -132,6 +133,36 @@ TEST(StreamVectorCodec, both_ends_of_the_range) {
       if (!too_large) compare<double>(name, op, 3001, exponent);
     }
     for (int exponent : {120, -130}) compare<float>(name, op, 3001, exponent);
+  }
+}
+
+// With 4 levels up to 6 * 2^-1074 every other level is halfway between two numbers, so a sum has other bits if its product was
+// not rounded before.
+TEST(StreamVectorCodec, a_sum_at_the_end_of_the_range_is_that_of_the_decoded_value) {
+  constexpr std::size_t d = 1000;
+  constexpr double least = std::numeric_limits<double>::denorm_min();
+  std::vector<double> x(d), there(d);
+  for (std::size_t i = 0; i < d; ++i) {
+    x[i] = static_cast<double>(i % 7) * least;
+    there[i] = static_cast<double>(i % 4096) * least;
+  }
+  gq::encoding_key const key{.seed = 9, .step = 3};
+  for (auto const norm : {gq::norm::linf{}, gq::norm::linf{.bucket = 128}}) {
+    support::any_operator const op = gq::quantizer{norm, gq::levels::uniform{4}, dice, gq::wire::int8{}};
+    gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
+    gq::stream_vector_codec stream{op, space()};
+    std::vector<std::byte> frame(host.frame_bytes(d, gq::dtype::float64));
+    frame.resize(host.encode(x, key, frame));
+    std::vector<double> decoded(d), on_the_host = there, sum = there;
+    host.decode(frame, key, decoded);
+    EXPECT_EQ(*std::max_element(decoded.begin(), decoded.end()), 6 * least);
+    for (std::size_t i = 0; i < d; ++i) sum[i] += decoded[i];
+    host.decode_add(frame, key, on_the_host);
+    expect_same(on_the_host, sum, "host");
+    auto const on_stream = on_device(there);
+    stream.decode_add(on_device(frame), key, on_stream);
+    stream.wait();
+    expect_same(on_host(on_stream), sum, "stream");
   }
 }
 
