@@ -5,6 +5,7 @@
 /// memory, CUDA waits for all work of the device, and so for other ranks.
 
 #include "tests/support/compositions.hpp"
+#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
@@ -13,6 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -140,6 +143,7 @@ std::vector<subject> const& subjects() {
 }
 
 TEST(MeanOfRanks, has_the_bits_of_the_host) {
+  if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";
   for (int const ranks : {2, 3, 5, 10}) {
     if (ranks > most_ranks()) continue;
     for (auto const& [name, op] : subjects())
@@ -181,40 +185,6 @@ TEST(MeanOfRanks, shards_have_the_bits_of_the_host) {
   }
 }
 
-// Frames of longer vectors need more memory; what a graph uses stays.
-TEST(MeanOfRanks, a_graph_outlives_calls_with_longer_vectors) {
-  int const ranks = std::min(most_ranks(), 3);
-  for (auto const& [name, op] : subjects()) {
-    std::vector<std::vector<float>> right;
-    for (std::uint64_t step = 0; step < 4; ++step) right.push_back(expected(op, "sra", ranks, 5003, step));
-    run(ranks, [&, name = name, &op = op](worker& w) {
-      gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
-      vector const x = w.on_device(input(5003, w.nccl.rank())), y = w.on_device(input(5003, 0)),
-                   longer = w.on_device(input(50021, w.nccl.rank()));
-      counter const step(Kokkos::view_alloc(w.cuda, std::string("step")));
-      w.cuda.fence();
-      mean(x, y, step);
-      mean.wait();
-      EXPECT_EQ(w.on_host(y), right[0]) << name;
-      mean(longer, 9);
-      mean.wait();
-      cudaGraphExec_t const graph = w.capture([&] { mean(x, y, step); });
-      EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
-      mean.wait();
-      EXPECT_EQ(w.on_host(y), right[1]) << name << ", captured after a longer vector";
-      vector const longest = w.on_device(input(90001, w.nccl.rank()));
-      mean(longest, 9);
-      mean.wait();
-      for (std::uint64_t s = 2; s < 4; ++s) {
-        EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
-        mean.wait();
-        EXPECT_EQ(w.on_host(y), right[s]) << name << ", replayed after a still longer one";
-      }
-      EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
-    });
-  }
-}
-
 /// What an action throws.
 template <class Error, class Action>
 std::string told(Action const& action) {
@@ -227,6 +197,81 @@ std::string told(Action const& action) {
 }
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+
+/// Captures a call after one with a longer vector, and replays it after one with a still longer vector.
+void expect_graph_outlives_longer_vectors(int ranks, subject const& of) {
+  std::string const what = std::string(of.name) + ", " + std::to_string(ranks) + " ranks";
+  std::vector<std::vector<float>> right;
+  for (std::uint64_t step = 0; step < 4; ++step) right.push_back(expected(of.op, "sra", ranks, 5003, step));
+  run(ranks, [&](worker& w) {
+    gq::allreduce_mean mean{w.nccl, of.op, gq::schedule::any("sra"), {.seed = 9}};
+    vector const x = w.on_device(input(5003, w.nccl.rank())), y = w.on_device(input(5003, 0)),
+                 longer = w.on_device(input(50021, w.nccl.rank()));
+    counter const step(Kokkos::view_alloc(w.cuda, std::string("step")));
+    w.cuda.fence();
+    mean(x, y, step);
+    mean.wait();
+    EXPECT_EQ(w.on_host(y), right[0]) << what;
+    mean(longer, 9);
+    mean.wait();
+    cudaGraphExec_t const graph = w.capture([&] { mean(x, y, step); });
+    EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
+    mean.wait();
+    EXPECT_EQ(w.on_host(y), right[1]) << what << ", captured after a longer vector";
+    vector const longest = w.on_device(input(90001, w.nccl.rank()));
+    mean(longest, 9);
+    mean.wait();
+    for (std::uint64_t s = 2; s < 4; ++s) {
+      EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
+      mean.wait();
+      EXPECT_EQ(w.on_host(y), right[s]) << what << ", replayed after a still longer one";
+    }
+    EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  });
+}
+
+// Frames of longer vectors need more memory; what a graph uses stays.
+TEST(MeanOfRanks, a_graph_outlives_calls_with_longer_vectors) {
+  for (auto const& each : subjects()) expect_graph_outlives_longer_vectors(std::min(most_ranks(), 3), each);
+}
+
+// The addresses of more than eight frames do not fit the arguments of a kernel: nodes of the graph write them.
+TEST(MeanOfRanks, a_graph_of_ten_ranks_outlives_calls_with_longer_vectors) {
+  if (most_ranks() < 10) GTEST_SKIP() << "needs ten ranks";
+  for (auto const& each : subjects()) expect_graph_outlives_longer_vectors(10, each);
+}
+
+// With EMULATED_SEED=0 no kernel runs before the host waits. Kernels are counted for all ranks together.
+TEST(MeanOfRanks, calls_with_vectors_at_new_addresses_do_not_wait) {
+  char const* const seed = std::getenv("EMULATED_SEED");
+  if (!support::executed() || seed == nullptr || std::string(seed) != "0")
+    GTEST_SKIP() << "needs an emulated device that runs as late as possible";
+  int const ranks = std::min(most_ranks(), 10);
+  constexpr std::uint64_t calls = 20;
+  for (auto const& [name, op] : subjects()) {
+    std::barrier together(ranks);
+    run(ranks, [&, name = name, &op = op](worker& w) {
+      gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+      std::vector<vector> x;
+      for (std::uint64_t k = 0; k <= calls; ++k) x.push_back(w.on_device(input(5003, w.nccl.rank())));
+      mean(x[calls], 0);
+      mean.wait();
+      together.arrive_and_wait();
+      auto const before = support::executed()->launches;
+      together.arrive_and_wait();
+      auto const error = told<std::exception>([&] {
+        for (std::uint64_t k = 0; k < calls; ++k) mean(x[k], k);
+      });
+      together.arrive_and_wait();
+      auto const after = support::executed()->launches;
+      together.arrive_and_wait();
+      EXPECT_EQ(error, "nothing") << name;
+      EXPECT_EQ(after, before) << name;
+      mean.wait();
+      EXPECT_GT(support::executed()->launches, before + calls) << name;
+    });
+  }
+}
 
 TEST(MeanOfRanks, a_capture_without_an_earlier_call_is_refused_in_the_name_of_the_collective) {
   gq::any_quantizer const& op = subjects()[0].op;
@@ -280,6 +325,30 @@ TEST(MeanOfRanks, a_worker_that_does_not_come_is_an_error_by_the_deadline) {
   EXPECT_FALSE(contains(written, "disagree")) << written;  // the record of the step before is still there
   EXPECT_TRUE(contains(written, "no call and no wait() followed")) << written;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+// The destructor waits in the test above; here wait() does, and a call whose longer vector needs more memory: freeing the
+// old memory would wait for the stream without a deadline.
+TEST(MeanOfRanks, a_wait_and_a_longer_vector_end_by_the_deadline_without_a_worker) {
+  if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";
+  gq::any_quantizer const& op = subjects()[1].op;
+  for (bool const longer : {false, true}) {
+    auto const start = std::chrono::steady_clock::now();
+    run(
+        2,
+        [&](worker& w) {
+          vector const x = w.on_device(input(5003, w.nccl.rank())), y = w.on_device(input(90001, 0));
+          gq::allreduce_mean mean{w.nccl, op, gq::schedule::any("sra"), {.seed = 9}};
+          mean(x, 1);
+          mean.wait();
+          if (w.nccl.rank() == 1) return;
+          mean(x, 2);
+          auto const text = told<gq::transport_error>([&] { longer ? mean(y, 3) : mean.wait(); });
+          EXPECT_TRUE(contains(text, "waited 1.5 s for the stream")) << text;
+        },
+        std::chrono::milliseconds(1500));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << longer;
+  }
 }
 
 TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_another) {
