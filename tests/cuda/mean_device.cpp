@@ -4,6 +4,7 @@
 ///        Its main() says so and returns 77 where there is no GPU.
 
 #include "tests/support/compositions.hpp"
+#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/transport/nccl.hpp>
@@ -12,6 +13,9 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace gq = globalq;
@@ -114,6 +118,62 @@ TEST(MeanOnDevice, a_graph_draws_fresh_bits_at_every_replay) {
   }
   cudaGraphExecDestroy(runnable);
   cudaGraphDestroy(graph);
+}
+
+using gq::kernel::detail::is_capturing;
+
+TEST(MeanOnDevice, the_default_stream_counts_as_captured_while_it_would_wait_for_a_capture) {
+  cudaStream_t blocking = nullptr;
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  EXPECT_FALSE(is_capturing(cudaStreamLegacy));
+  EXPECT_EQ(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_TRUE(is_capturing(cudaStreamLegacy));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaSuccess) << "the capture is still valid";
+  EXPECT_FALSE(is_capturing(cudaStreamLegacy));
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+}
+
+TEST(MeanOnDevice, an_invalidated_capture_is_an_error) {
+  alone here;
+  gq::allreduce_mean mean{here.workers(), op, gq::schedule::ring{}, {.seed = 9}};
+  vector const x = on_device(input(257));
+  counter const step("step");
+  mean(x, step);
+  mean.wait();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamBeginCapture(here.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(here.stream()), cudaErrorStreamCaptureUnsupported);
+  cudaGetLastError();
+  try {
+    mean(x, step);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (gq::configuration_error const& e) {
+    EXPECT_NE(std::string(e.what()).find("the capture of the stream was invalidated"), std::string::npos)
+        << e.what();
+  }
+  EXPECT_EQ(cudaStreamEndCapture(here.stream(), &graph), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  mean(x, step);
+  mean.wait();
+}
+
+TEST(MeanOnDevice, another_error_of_the_stream_is_thrown) {
+  if (!support::executed()) GTEST_SKIP() << "a destroyed stream is an error on emulated devices only";
+  cudaStream_t gone = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&gone), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(gone), cudaSuccess);
+  try {
+    is_capturing(gone);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (std::runtime_error const& e) {
+    EXPECT_NE(std::string(e.what()).find("globalq: cudaStreamIsCapturing: cudaErrorInvalidResourceHandle"),
+              std::string::npos)
+        << e.what();
+  }
+  cudaGetLastError();
 }
 
 }  // namespace
