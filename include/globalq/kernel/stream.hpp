@@ -133,6 +133,9 @@ inline void expect_exact_arithmetic(Kokkos::Cuda const& instance) {
 
 /// Launches a team once: Kokkos allocates the scratch memory of teams at their first launch, and a capture forbids
 /// allocation.
+///
+/// The arithmetic is probed once per program, with the flags of one of its sources: GLOBALQ_ABI does not contain nvcc's
+/// flags, so the linker keeps one copy of this function and of @c exact. Other flags of other sources are not detected.
 inline void prepare(Kokkos::Cuda const& instance) {
   static bool const exact = (expect_exact_arithmetic(instance), true);
   static_cast<void>(exact);
