@@ -200,12 +200,14 @@ void choose_handler(instruction& i, opcode const& op) {
     i.run = nothing;
     return;
   }
-  // Nothing here rounds but to nearest, and nothing is approximate; but for two opcodes that -use_fast_math makes, so that what
-  // it does to a program can be seen.
-  bool const fast = (op.name == "mul" && op.has("ftz") && op.modifiers.back() == "f32") ||
-                    (op.name == "rcp" && op.has("approx") && op.has("ftz"));
-  for (std::string_view word : {"ftz", "approx", "full", "rz", "rm", "rp", "cc"}) {
+  // Nothing here rounds but to nearest, and nothing is approximate; but for products and 1 / x as -use_fast_math, -ftz=true and
+  // -prec-div=false make them, so that what these do to a program can be seen.
+  bool const fast = ((op.name == "mul" && op.has("ftz")) || op.name == "rcp") && op.modifiers.back() == "f32";
+  for (std::string_view word : {"ftz", "approx"}) {
     if (!fast && op.has(word)) return;
+  }
+  for (std::string_view word : {"full", "rz", "rm", "rp", "cc"}) {
+    if (op.has(word)) return;
   }
   if (op.has("sat") && op.name != "cvt") return;
   for (auto const group : {control_handler, memory_handler, move_handler, arithmetic_handler}) {

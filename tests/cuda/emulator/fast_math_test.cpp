@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief A source that nvcc compiles with -use_fast_math is refused before it computes anything.
+/// @brief A source that nvcc compiles with -use_fast_math, -ftz=true or -prec-div=false is refused before it computes anything.
 
 #include <globalq/kernel/stream.hpp>
 

@@ -34,8 +34,11 @@ handler float_arithmetic(opcode const& op) {
   constexpr uint64_t sign = 1ULL << (8 * sizeof(T) - 1);
   auto const n = op.name;
   if (n == "mul" && op.has("ftz")) return on([](T a, T b) { return flushed(flushed(a) * flushed(b)); });
-  if (n == "rcp" && op.has("approx"))
-    return on([](T a) { return flushed(std::nextafter(1 / flushed(a), T{0})); });  // an ulp off
+  if (n == "rcp" && op.has("approx")) {  // an ulp off
+    if (!op.has("ftz")) return on([](T a) { return std::nextafter(1 / a, T{0}); });
+    return on([](T a) { return flushed(std::nextafter(1 / flushed(a), T{0})); });
+  }
+  if (n == "rcp" && op.has("ftz")) return on([](T a) { return flushed(1 / flushed(a)); });
   if (n == "add") return on([](T a, T b) { return a + b; });
   if (n == "sub") return on([](T a, T b) { return a - b; });
   if (n == "mul") return on([](T a, T b) { return a * b; });

@@ -481,7 +481,7 @@ TEST(Opcodes, Predicates) {
   }
 }
 
-/// What -use_fast_math makes of products and of 1 / x.
+/// What -use_fast_math, -ftz=true and -prec-div=false make of products and of 1 / x.
 TEST(Opcodes, FastMath) {
   auto const product = [](std::uint64_t a, std::uint64_t b) {
     return result_of(
@@ -493,10 +493,16 @@ TEST(Opcodes, FastMath) {
   EXPECT_EQ(product(0x40000000, 0x40400000), 0x40c00000U);
   EXPECT_EQ(product(0x00800000, 0x3f000000), 0U) << "half of the smallest normal number";
   EXPECT_EQ(product(0x80000001, 0x4b000000), 0x80000000U);
-  EXPECT_EQ(
-      result_of(".reg .f32 %f<2>;\n.reg .b32 %i0;\nmov.f32 %f0, 0f40400000;\nrcp.approx.ftz.f32 %f1, %f0;\n"
-                "mov.b32 %i0, %f1;\ncvt.u64.u32 %a5, %i0;"),
-      0x3eaaaaaaU);
+  auto const inverse = [](std::string const& op, std::string const& of) {
+    return result_of(".reg .f32 %f<2>;\n.reg .b32 %i0;\nmov.f32 %f0, 0f" + of + ";\n" + op +
+                     ".f32 %f1, %f0;\nmov.b32 %i0, %f1;\ncvt.u64.u32 %a5, %i0;");
+  };
+  EXPECT_EQ(inverse("rcp.approx.ftz", "40400000"), 0x3eaaaaaaU);
+  EXPECT_EQ(inverse("rcp.approx", "40400000"), 0x3eaaaaaaU);
+  EXPECT_EQ(inverse("rcp.rn.ftz", "40400000"), 0x3eaaaaabU);
+  EXPECT_EQ(inverse("rcp.rn.ftz", "7f000000"), 0U) << "2^-127";
+  EXPECT_EQ(inverse("rcp.rn.ftz", "00400000"), 0x7f800000U) << "of 0";
+  EXPECT_EQ(inverse("rcp.approx", "7f000000"), 0x003fffffU);
 }
 
 /// Nothing is guessed: what rounds otherwise or flushes to zero is a fault, when it is executed.
