@@ -13,7 +13,8 @@ namespace GLOBALQ_ABI::kernel::device {
 /// Adds own codes and the codes of the sources by a reduce operator on codes. Without sources it only encodes.
 template <class Operands, class Op>
 struct add_codes {
-  /// Only codes of one byte are added four at a time (core/quad.hpp); others need more registers.
+  /// The exponential reduce adds four codes at a time only if they have one byte (core/quad.hpp); others need more
+  /// registers.
   static constexpr bool one_by_one =
       std::is_same_v<Op, reduce::exponential> && row_bytes<typename Operands::wire_type, 4> != 4;
   static constexpr int device_lanes = device::value_lanes<typename Operands::wire_type>,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: sums and unions of the integers of a team's threads.
+/// @brief kernel: sums and bitwise ORs of the integers of a team's threads.
 ///
 /// In CUDA kernels they are CUB's, which take fewer instructions than those of Kokkos' teams; elsewhere they are those of
 /// the team. Integers make the order of the operands irrelevant. Sums of floating-point values have a fixed order and do
 /// not belong here.
+///
+/// In a CUDA kernel a team has exactly Threads threads, and all of them call these functions.
 
 #include "../../core/arithmetic.hpp"
 
@@ -20,11 +22,12 @@
 
 namespace GLOBALQ_ABI::kernel::device {
 
-#if defined(__CUDA_ARCH__)
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
 /// Reduces the values of all threads of a block of 1 x Threads threads; every thread receives the result.
 template <int Threads, class T, class Op>
 __device__ __forceinline__ T reduce_block(T own, Op op) {
-  using reduce = cub::BlockReduce<T, 1, cub::BLOCK_REDUCE_WARP_REDUCTIONS, Threads, 1>;
+  using reduce =
+      CUB_NS_QUALIFIER::BlockReduce<T, 1, CUB_NS_QUALIFIER::BLOCK_REDUCE_WARP_REDUCTIONS, Threads, 1>;
   __shared__ typename reduce::TempStorage memory;
   __shared__ T result;
   T const found = reduce(memory).Reduce(own, op);
@@ -42,9 +45,9 @@ __device__ __forceinline__ T reduce_block(T own, Op op) {
 /// @returns the sum of the threads before this one
 template <int Threads, class Team>
 GLOBALQ_FUNCTION int prefix_sum(Team const& team, int own, int& total) {
-#if defined(__CUDA_ARCH__)
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
   (void)team;
-  using scan = cub::BlockScan<int, 1, cub::BLOCK_SCAN_RAKING, Threads, 1>;
+  using scan = CUB_NS_QUALIFIER::BlockScan<int, 1, CUB_NS_QUALIFIER::BLOCK_SCAN_RAKING, Threads, 1>;
   __shared__ typename scan::TempStorage memory;
   int before = 0;
   scan(memory).ExclusiveSum(own, before, total);
@@ -61,9 +64,9 @@ GLOBALQ_FUNCTION int prefix_sum(Team const& team, int own, int& total) {
 /// @returns the sum of all threads
 template <int Threads, class Team>
 GLOBALQ_FUNCTION int sum_of_all(Team const& team, int own) {
-#if defined(__CUDA_ARCH__)
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
   (void)team;
-  return reduce_block<Threads>(own, cuda::std::plus<>{});
+  return reduce_block<Threads>(own, ::cuda::std::plus<>{});
 #else
   team.team_reduce(Kokkos::Sum<int>(own));
   return own;
@@ -73,9 +76,9 @@ GLOBALQ_FUNCTION int sum_of_all(Team const& team, int own) {
 /// @returns the bits that any thread has
 template <int Threads, class Team>
 GLOBALQ_FUNCTION std::uint32_t bits_of_all(Team const& team, std::uint32_t own) {
-#if defined(__CUDA_ARCH__)
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
   (void)team;
-  return reduce_block<Threads>(own, cuda::std::bit_or<>{});
+  return reduce_block<Threads>(own, ::cuda::std::bit_or<>{});
 #else
   team.team_reduce(Kokkos::BOr<std::uint32_t>(own));
   return own;
