@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief Kernels on streams that many suites use: compiled once, in the library globalq_test_streams.
+/// @brief Kernels on streams that many suites use: compiled once, in the library globalq_test_streams, or in
+///        tests/cuda/streams.cpp.
 
 #include "tests/support/space.hpp"
 

@@ -196,7 +196,9 @@ handler control_handler(instruction& i, opcode const& op) {
 void choose_handler(instruction& i, opcode const& op) {
   i.run = unknown;
   static char const* const left_out = std::getenv("EMULATED_WITHOUT");
-  if (left_out != nullptr && i.text.starts_with(left_out)) {
+  auto word = i.text;
+  if (word.starts_with('@')) word.remove_prefix(word.find(' ') + 1);
+  if (left_out != nullptr && *left_out != '\0' && word.starts_with(left_out)) {
     i.run = nothing;
     return;
   }

@@ -208,7 +208,7 @@ handler memory_handler(instruction& i, opcode const& op) {
                                                   : space::generic;
   i.synchronizing =
       is_atomic || op.has("volatile") || op.has("relaxed") || op.has("acquire") || op.has("release");
-  i.releasing = op.has("release") || op.has("acq_rel");
+  i.releasing = (op.has("release") || op.has("acq_rel")) && !op.has("cta");
   if (!is_atomic) return !i.type ? nullptr : n == "st" ? store : load;
   i.variant = op.has("exch");
   return op.has("noftz") ? nullptr : with_type(i.type, [&]<class T>() { return atomic_of<T>(op); });

@@ -343,7 +343,7 @@ int registers_of(void (*kernel)(int*)) {
   return attributes.numRegs;
 }
 
-TEST(Modules, tell_the_registers_of_the_machine_code) {
+TEST(Modules, report_the_registers_of_the_machine_code) {
   EXPECT_GT(registers_of(scatter), 64);
   EXPECT_LE(registers_of(scatter), 255);
   EXPECT_GT(registers_of(scatter_in_32_registers), 8);
