@@ -7,6 +7,7 @@ usage: slow_steps_test.py PROJECT
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def outputs_of_removed_targets_do_not_count() -> None:
 
 def a_step_that_was_slow_among_others_is_run_alone() -> None:
     output = run({"a.o": "true", "b.o": "true"}, {"a.o": 100, "b.o": 1}, expect=0)
-    if "a.o (alone 0.0 s)" not in output or "b.o (alone" in output:
+    if not re.search(r"a\.o \(alone \d", output) or "b.o (alone" in output:
         raise runner.Failed(output)
 
 
