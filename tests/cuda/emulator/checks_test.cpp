@@ -70,19 +70,17 @@ TEST(InterpreterChecks, RacesInSharedMemory) {
       @A SAME @B SAME => || @A SAME @C SAME => || @A SAME @B SAME @C READ => race || @A SAME @A WRITE @B SAME => race)",
       [](string text) {
         device d{.before = ".shared .align 8 .b8 s[8];", .block = {64}};
-        for (auto const& [what, with] :
-             list<std::pair<string, string>>{{"@A", "@%p1"},
-                                             {"@B", "@%p2"},
-                                             {"@C", "@%p3"},
-                                             {"WRITEV", "st.volatile.shared.u32 [s], 1;"},
-                                             {"READV", "ld.volatile.shared.u32 %r1, [s];"},
-                                             {"WRITE", "st.shared.u32 [s], %r3;"},
-                                             {"SAME", "st.shared.u32 [s], 7;"},
-                                             {"READ", "ld.shared.u32 %r1, [s];"},
-                                             {"ADD", "atom.shared.add.u32 %r2, [s], 1;"},
-                                             {"WARP", "bar.warp.sync -1;"},
-                                             {"BLOCK", "bar.sync 0;"}})
-          text = replaced(text, what, with);
+        text = replaced(text, {{"@A", "@%p1"},
+                               {"@B", "@%p2"},
+                               {"@C", "@%p3"},
+                               {"WRITEV", "st.volatile.shared.u32 [s], 1;"},
+                               {"READV", "ld.volatile.shared.u32 %r1, [s];"},
+                               {"WRITE", "st.shared.u32 [s], %r3;"},
+                               {"SAME", "st.shared.u32 [s], 7;"},
+                               {"READ", "ld.shared.u32 %r1, [s];"},
+                               {"ADD", "atom.shared.add.u32 %r2, [s], 1;"},
+                               {"WARP", "bar.warp.sync -1;"},
+                               {"BLOCK", "bar.sync 0;"}});
         return d.fault_of(R"(setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p2, %r0, 31; setp.eq.u32 %p3, %r0, 63;
                       add.u32 %r3, %r0, 0x1010101; @%p1 st.shared.u64 [s], 0; bar.sync 0;)" +
                           text);
@@ -111,26 +109,24 @@ TEST(InterpreterChecks, RacesInGlobalMemory) {
       @A WRITE FENCE @A COUNT @D FENCE @D OTHER @E OTHER @E READ => race)",
       [](string text) {
         device d{.block = {64}, .grid = {3}};
-        for (auto const& [what, with] :
-             list<std::pair<string, string>>{{"@A", "@%p1"},
-                                             {"@B", "@%p2"},
-                                             {"@C", "@%p3"},
-                                             {"@D", "@%p4"},
-                                             {"@E", "@%p5"},
-                                             {"WRITEV", "st.volatile.global.u32 [%d1], 1;"},
-                                             {"READV", "ld.volatile.global.u32 %r1, [%d1];"},
-                                             {"WRITE", "st.global.u32 [%d1], %r3;"},
-                                             {"SAME", "st.global.u32 [%d1], 7;"},
-                                             {"READ", "ld.global.u32 %r1, [%d1];"},
-                                             {"ADD", "red.global.add.u32 [%d1], 1;"},
-                                             {"RELEASE", "st.release.gpu.global.u32 [%d1+8], 1;"},
-                                             {"ACQUIRE", "ld.acquire.gpu.global.u32 %r1, [%d1+8];"},
-                                             {"COUNT", "atom.global.add.u32 %r2, [%d1+8], 1;"},
-                                             {"OTHER", "atom.global.add.u32 %r2, [%d1+16], 1;"},
-                                             {"FENCE", "membar.gl;"},
-                                             {"WARP", "bar.warp.sync -1;"},
-                                             {"BLOCK", "bar.sync 0;"}})
-          text = replaced(text, what, with);
+        text = replaced(text, {{"@A", "@%p1"},
+                               {"@B", "@%p2"},
+                               {"@C", "@%p3"},
+                               {"@D", "@%p4"},
+                               {"@E", "@%p5"},
+                               {"WRITEV", "st.volatile.global.u32 [%d1], 1;"},
+                               {"READV", "ld.volatile.global.u32 %r1, [%d1];"},
+                               {"WRITE", "st.global.u32 [%d1], %r3;"},
+                               {"SAME", "st.global.u32 [%d1], 7;"},
+                               {"READ", "ld.global.u32 %r1, [%d1];"},
+                               {"ADD", "red.global.add.u32 [%d1], 1;"},
+                               {"RELEASE", "st.release.gpu.global.u32 [%d1+8], 1;"},
+                               {"ACQUIRE", "ld.acquire.gpu.global.u32 %r1, [%d1+8];"},
+                               {"COUNT", "atom.global.add.u32 %r2, [%d1+8], 1;"},
+                               {"OTHER", "atom.global.add.u32 %r2, [%d1+16], 1;"},
+                               {"FENCE", "membar.gl;"},
+                               {"WARP", "bar.warp.sync -1;"},
+                               {"BLOCK", "bar.sync 0;"}});
         uint64_t const cells = d.upload(words(6));
         return d.fault_of(R"(mov.u32 %r4, %ctaid.x; mad.lo.u32 %r3, %r4, 64, %r0; setp.eq.u32 %p1, %r3, 0;
                       setp.eq.u32 %p2, %r3, 31; setp.eq.u32 %p3, %r3, 63; setp.eq.u32 %p4, %r3, 70;

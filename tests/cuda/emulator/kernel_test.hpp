@@ -40,6 +40,12 @@ inline string replaced(string text, string const& what, string const& with) {
   return text;
 }
 
+/// All of them, one after the other.
+inline string replaced(string text, list<std::pair<string, string>> const& all) {
+  for (auto const& [what, with] : all) text = replaced(std::move(text), what, with);
+  return text;
+}
+
 inline list<string> split(string const& text) {
   std::istringstream in(text);
   return {std::istream_iterator<string>(in), {}};
