@@ -27,6 +27,26 @@ using bytes_on_device = device<std::byte>;
 inline constexpr std::size_t length = 1U << 16;
 inline constexpr gq::rounding::stochastic dice;
 
+using executor = gq::kernel::stream_executor<space>;
+
+/// On hardware nothing is counted.
+struct Work : testing::Test {
+  void SetUp() override {
+    if (!support::executed()) GTEST_SKIP() << "the device does not count";
+  }
+};
+
+/// What the second run of an action executes: memory that the first one allocates is cleared by launches.
+template <class Action>
+support::emulated_counts executed_by(executor const& on, Action const& action) {
+  action();
+  on.fence();
+  auto const before = support::executed();
+  action();
+  on.fence();
+  return *support::executed() - *before;
+}
+
 struct work {
   double launches = 0, instructions = 0, loaded = 0, stored = 0;
 };
@@ -103,16 +123,10 @@ class worker {
 
   template <class F>
   work tell(char const* what, F const& f) {
-    auto const run = [&] {
+    support::emulated_counts const n = executed_by(on_, [&] {
       codec_->begin(call_);
-      on_.fence();
-      auto const before = support::executed();
       f();
-      on_.fence();
-      return *support::executed() - *before;
-    };
-    run();  // memory that is allocated is cleared by launches
-    support::emulated_counts const n = run();
+    });
     double const d = static_cast<double>(length);
     work const w{static_cast<double>(n.launches), static_cast<double>(n.instructions) / d,
                  static_cast<double>(n.loaded_bytes) / d, static_cast<double>(n.stored_bytes) / d};
@@ -122,7 +136,7 @@ class worker {
   }
 
   char const* name_;
-  gq::kernel::stream_executor<space> on_{space()};
+  executor on_{space()};
   std::unique_ptr<inside::operator_codec> codec_;
   std::uint64_t bucket_ = 0;
   gq::norm::order q_;
@@ -157,8 +171,7 @@ void expect_cheap(steps const& s, steps const& whole, double code, double gather
 
 }  // namespace
 
-TEST(Work, qsgd_and_qsdp) {
-  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+TEST_F(Work, qsgd_and_qsdp) {
   steps const whole = count("l2", l2{}, false);
   expect_cheap(count("l2, buckets of 512", l2{.bucket = 512}, true), whole, 1);
   expect_cheap(count("l2, buckets of 8192", l2{.bucket = 8192}, true), whole, 1);
@@ -166,24 +179,21 @@ TEST(Work, qsgd_and_qsdp) {
   expect_cheap(count("linf, buckets of 1024", linf{.bucket = 1024}, true), whole, 1);
 }
 
-TEST(Work, cgx) {
-  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+TEST_F(Work, cgx) {
   gq::levels::uniform<> const levels{7};
   gq::wire::packed<4> const wire{};
   steps const whole = count("l2, packed4", l2{}, false, levels, wire);
   expect_cheap(count("linf, packed4, buckets of 128", linf{.bucket = 128}, true, levels, wire), whole, 0.5);
 }
 
-TEST(Work, nuqsgd) {
-  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+TEST_F(Work, nuqsgd) {
   gq::levels::exponential<> const levels{};
   steps const whole = count("l2, exponential", l2{}, false, levels);
   expect_cheap(count("l2, exponential, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1);
 }
 
 /// A table of levels costs at most 1.5 times what uniform levels do.
-TEST(Work, alq) {
-  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+TEST_F(Work, alq) {
   gq::levels::table const levels{0, 0.05, 0.1, 0.2, 0.4, 0.7, 1};
   steps const uniform = count("l2", l2{}, false), whole = count("l2, table", l2{}, false, levels);
   EXPECT_LE(whole.instructions(), 1.5 * uniform.instructions());
@@ -192,15 +202,14 @@ TEST(Work, alq) {
 
 /// Sparse frames, a fifth of whose codes are not zero. With the collectives of Kokkos' teams instead of CUB's, encoding
 /// would take 52 instructions a value and decoding 55.
-TEST(Work, sparse_frames) {
-  if (!support::executed()) GTEST_SKIP() << "the device does not count";
+TEST_F(Work, sparse_frames) {
   using code = std::int8_t;
   std::vector<code> codes(length);
   for (std::size_t i = 0; i < length; ++i) {
     std::uint32_t const bits = static_cast<std::uint32_t>(i + 1) * 2654435761U;
     codes[i] = static_cast<code>(bits % 1280 < 256 ? 1 + (bits >> 24) % 7 : 0);
   }
-  gq::kernel::stream_executor<space> const on{space()};
+  executor const on{space()};
   gq::wire::stream_sparse<code, space> coder(7);
   device<code> const from("codes", length), to("decoded", length);
   bytes_on_device const body("body", coder.capacity(length));
@@ -208,12 +217,7 @@ TEST(Work, sparse_frames) {
   device<std::uint32_t> const faults("faults", 1);
   Kokkos::deep_copy(from, Kokkos::View<code const*, Kokkos::HostSpace>(codes.data(), length));
   auto const count = [&](char const* what, auto const& f) {
-    f();  // memory that is allocated is cleared by launches
-    on.fence();
-    auto const before = support::executed();
-    f();
-    on.fence();
-    auto const n = *support::executed() - *before;
+    auto const n = executed_by(on, f);
     double const each = static_cast<double>(n.instructions) / static_cast<double>(length);
     std::printf("| sparse frame | %s | %llu | %.1f | | |\n", what, n.launches, each);
     return each;
