@@ -183,9 +183,8 @@ class stream_vector_codec {
   void decode(Frame const& frame, encoding_key key, V const& y) {
     read(frame, key, {key.step, nullptr}, y, false);
   }
-  /// The same with a step in the memory of the stream, equal to the step with which the frame was encoded; see encode().
+  /// The same with a step in the memory of the stream, as of encode(): the step with which the frame was encoded.
   /// @shape  step: one value
-  /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
   template <class Frame, Vector V, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode(Frame const& frame,
                                                                            encoding_key key, Step const& step,
@@ -199,9 +198,8 @@ class stream_vector_codec {
   void decode_add(Frame const& frame, encoding_key key, V const& y) {
     read(frame, key, {key.step, nullptr}, y, true);
   }
-  /// The same with a step in the memory of the stream, equal to the step with which the frame was encoded; see encode().
+  /// The same with a step in the memory of the stream, as of encode(): the step with which the frame was encoded.
   /// @shape  step: one value
-  /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
   template <class Frame, Vector V, class Step>
   requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode_add(Frame const& frame,
                                                                                encoding_key key,

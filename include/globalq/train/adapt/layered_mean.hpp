@@ -159,10 +159,9 @@ class layered_mean {
     return start_job({run_started, this, {in, type}, {out, type}, length, step, nullptr},
                      refusal_of(step, length, type));
   }
-  /// @brief Starts a call with one vector for each layer; otherwise as the other start().
-  /// @shape  vectors in the order, of the sizes and of the types of the layers
-  /// @throws configuration_error if they differ from the layers, or if the step is above 2^48 / (number of layers) - 1;
-  ///         the other workers' calls then end with an error
+  /// @brief Starts a call with one vector for each layer, in the order, of the sizes and of the types of the layers.
+  /// @throws configuration_error if they differ, or if the step is above 2^48 / (number of layers) - 1; the other
+  ///         workers' calls then end with an error
   started_call start(vector_group const& tensors, std::uint64_t step) {
     if (std::string const why = refusal_of(step, tensors); !why.empty()) return start_job({}, why);
     return start_members(tensors.members(), step);
