@@ -5,7 +5,19 @@
 
 #include "error.hpp"
 
-namespace GLOBALQ_ABI::detail {
+#include <algorithm>
+
+namespace GLOBALQ_ABI {
+
+GLOBALQ_DECL error::error(std::string const& text) : std::runtime_error(detail::printable(text)) {}
+
+namespace detail {
+
+GLOBALQ_DECL std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
 
 GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
                                         std::string_view what) {
@@ -17,4 +29,5 @@ GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, in
   return joined({"globalq: ", operation, ": rank ", rank, " of ", workers, ": ", what, "; ", remedy});
 }
 
-}  // namespace GLOBALQ_ABI::detail
+}  // namespace detail
+}  // namespace GLOBALQ_ABI

@@ -15,9 +15,15 @@
 
 namespace GLOBALQ_ABI {
 
+namespace detail {
+/// The text with '?' for control characters.
+GLOBALQ_DECL std::string printable(std::string text);
+}  // namespace detail
+
 /// @brief Base class of all exceptions of globalq.
 struct error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  /// @param text  control characters become '?', because texts contain names that users chose
+  explicit error(std::string const& text);
 };
 
 /// @brief The configuration cannot work. Thrown on the host, in general before any byte is sent.

@@ -62,6 +62,8 @@ TEST(ModelLayout, names_are_unique_and_unknown_ones_are_told) {
   EXPECT_THAT(refusal([&] { model.add("a", {4}); }), HasSubstr("layer \"a\": another layer has this name"));
   EXPECT_THAT(refusal([&] { static_cast<void>(model.find("b")); }),
               HasSubstr("none of the 1 layers has the name \"b\""));
+  EXPECT_THAT(refusal([&] { static_cast<void>(model.find("b\x1b[31m\n\x7f")); }),
+              HasSubstr("has the name \"b?[31m??\""));
 }
 
 TEST(ModelLayout, more_than_2_to_the_48_values_are_refused_also_where_the_product_overflows) {
