@@ -343,6 +343,28 @@ TYPED_TEST_P(transport_suite, bytes_sent_counts_what_was_handed_over) {
   });
 }
 
+/// Each thread of a worker exchanges its own numbers; messages of endpoints that were mixed would show as others'.
+TYPED_TEST_P(transport_suite, duplicates_are_independent) {
+  if constexpr (requires(typename TypeParam::endpoint & t) { t.duplicate(); })
+    this->in_every_world([](auto& t) {
+      auto const other = t.duplicate(), third = other->duplicate();
+      auto const use = [](auto& link, int number) {
+        std::vector<int> all(static_cast<std::size_t>(link.size()));
+        for (int turn = 0; turn < 20; ++turn) {
+          gq::transport::allgather_value(link, 1000 * number + 10 * turn + link.rank(), std::span{all});
+          for (int rank = 0; rank < link.size(); ++rank)
+            EXPECT_EQ(all[static_cast<std::size_t>(rank)], 1000 * number + 10 * turn + rank);
+          EXPECT_EQ(gq::transport::broadcast_value(link, link.size() - 1, 7 * turn + link.rank()),
+                    7 * turn + link.size() - 1);
+        }
+      };
+      std::thread a([&] { use(*other, 1); }), b([&] { use(*third, 2); });
+      use(t, 3);
+      a.join();
+      b.join();
+    });
+}
+
 REGISTER_TYPED_TEST_SUITE_P(transport_suite, ranks_count_from_zero_to_size,
                             waiting_for_nothing_returns_at_once, a_token_passes_around_the_ring,
                             everyone_sends_to_everyone_at_once, messages_arrive_in_the_order_sent,
@@ -351,6 +373,6 @@ REGISTER_TYPED_TEST_SUITE_P(transport_suite, ranks_count_from_zero_to_size,
                             allreduce_sum_is_exact_where_the_sums_fit,
                             allreduce_sum_of_floats_has_the_same_bits_on_every_worker,
                             a_receive_of_another_size_is_an_error, a_wait_ends_by_its_deadline,
-                            bytes_sent_counts_what_was_handed_over);
+                            bytes_sent_counts_what_was_handed_over, duplicates_are_independent);
 
 }  // namespace globalq_test

@@ -638,5 +638,29 @@ TEST(Threads, messages_allocate_nothing_after_the_first) {
 }
 #endif
 
+TEST(Threads, a_failure_reaches_waits_over_duplicates) {
+  threads cluster{3, {.deadline = std::chrono::seconds{60}}};
+  for (bool throws : {true, false}) {
+    std::atomic<int> failed{0};
+    auto const body = [&](auto& t) {
+      auto const other = t.duplicate();
+      if (t.rank() == 2) {
+        if (throws) throw std::runtime_error{"mine"};
+        return;
+      }
+      EXPECT_THAT(
+          transport_failure([&] { gq::transport::broadcast_value(*other, 2, 1); }),
+          testing::AnyOf(testing::HasSubstr("rank 2 failed: mine"), testing::HasSubstr("rank 2 left")));
+      ++failed;
+    };
+    if (throws) {
+      EXPECT_THROW(cluster.run(body), std::runtime_error);
+    } else {
+      cluster.run(body);
+    }
+    EXPECT_EQ(failed, 2);
+  }
+}
+
 }  // namespace
 }  // namespace globalq_test

@@ -39,6 +39,9 @@ struct options {
 ///   returns at once. A worker may wait for its requests in any order.
 /// - A transport throws transport_error if it cannot move bytes, and never blocks forever: a deadline ends every
 ///   wait, even if a peer left, never made its call or hangs.
+/// - One thread at a time uses an endpoint, and all workers make their calls over it in the same order, as with MPI and
+///   NCCL: two like calls in opposite order would mix their results. Give each thread an endpoint of its own: another
+///   transport::mpi on the communicator, or duplicate() of named_memory and of the endpoints of threads.
 /// - Destroying a request before waiting for it (during an exception) gives up its transfer. Declare buffers
 ///   before requests, so that buffers outlive requests.
 ///

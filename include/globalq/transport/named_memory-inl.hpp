@@ -9,11 +9,13 @@
 #include "named_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <random>
 #include <thread>
 
 #include <pthread.h>
@@ -165,6 +167,18 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     throw transport_error(message("named_memory", "a process stopped while it joined " + quoted,
                                   "see what ended it, and start the job again"));
   mapping_.unlink();
+}
+
+GLOBALQ_DECL std::unique_ptr<named_memory> named_memory::duplicate() {
+  std::array<std::uint32_t, 4> key{};
+  if (rank_ == 0) {
+    std::random_device bits;
+    for (std::uint32_t& word : key) word = bits();
+  }
+  std::string name = "duplicate";
+  for (std::uint32_t const word : broadcast_value(*this, 0, key))
+    name.append("-").append(std::to_string(word));
+  return std::make_unique<named_memory>(name, rank_, size_, options{.deadline = deadline_});
 }
 
 GLOBALQ_DECL named_memory::~named_memory() {

@@ -80,6 +80,11 @@ class named_memory {
   named_memory& operator=(named_memory const&) = delete;
   ~named_memory();
 
+  /// @brief Connects the same processes once more, through memory of its own, so that another thread may use it, as
+  ///        with MPI_Comm_dup. All processes call it.
+  /// @throws as the constructor does; transport_error
+  [[nodiscard]] std::unique_ptr<named_memory> duplicate();
+
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] std::string_view name() const noexcept { return "named_memory"; }

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <vector>
 
 #include "collectives.hpp"
 #include "detail/threads_run-inl.hpp"
@@ -17,10 +19,40 @@
 
 namespace GLOBALQ_ABI::transport {
 
-GLOBALQ_DECL threads::endpoint::endpoint(detail::world& all, int rank)
-    : world_{all},
+GLOBALQ_DECL threads::endpoint::endpoint(detail::world& all, int rank, std::shared_ptr<detail::world> own)
+    : own_{std::move(own)},
+      world_{all},
       self_{all.at(rank)},
       polls_{static_cast<unsigned>(all.size) <= std::thread::hardware_concurrency() ? 200 : 0} {}
+
+GLOBALQ_DECL threads::endpoint::~endpoint() {
+  if (own_) world_.leave(rank());
+}
+
+GLOBALQ_DECL std::unique_ptr<threads::endpoint> threads::endpoint::duplicate() {
+  std::shared_ptr<detail::world> made;
+  if (rank() == 0) {
+    try {
+      made = std::make_shared<detail::world>(size(), world_.deadline, &world_);
+      std::lock_guard const lock{world_.family};
+      std::erase_if(world_.duplicates, [](auto const& other) { return other.expired(); });
+      world_.duplicates.push_back(made);
+    } catch (std::bad_alloc const&) {
+      made.reset();
+    }
+  }
+  detail::world* const mine = made.get();
+  std::vector<detail::world*> all(world_.crew.size());
+  allgather(std::as_bytes(std::span{&mine, 1}), std::as_writable_bytes(std::span{all}));
+  if (rank() != 0) {
+    std::lock_guard const lock{world_.family};
+    for (auto const& other : world_.duplicates)
+      if (auto const alive = other.lock(); alive.get() == all[0]) made = alive;
+  }
+  meet("duplicate");  // worker 0 keeps the world alive until then
+  if (!made) throw std::bad_alloc{};
+  return std::unique_ptr<endpoint>{new endpoint{*made, rank(), made}};
+}
 
 GLOBALQ_DECL int threads::endpoint::rank() const noexcept { return self_.rank; }
 GLOBALQ_DECL int threads::endpoint::size() const noexcept { return world_.size; }
@@ -249,7 +281,7 @@ GLOBALQ_DECL void threads::endpoint::leave(std::string_view text) noexcept {
 
 GLOBALQ_DECL void threads::endpoint::stop(std::string const& text, bool blames_another) {
   leave(text);
-  self_.blames_another = blames_another;
+  world_.origin.at(rank()).blames_another = blames_another;
   throw transport_error{text};
 }
 

@@ -115,6 +115,12 @@ class threads::endpoint {
 
   endpoint(endpoint const&) = delete;
   endpoint& operator=(endpoint const&) = delete;
+  ~endpoint();
+
+  /// @brief Another endpoint of this worker, whose messages are independent of this one's, so that another thread may
+  ///        use it, as with MPI_Comm_dup. All workers call it. It ends with the run.
+  /// @throws transport_error; std::bad_alloc, on every worker if memory of worker 0 is exhausted
+  [[nodiscard]] std::unique_ptr<endpoint> duplicate();
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
@@ -163,7 +169,7 @@ class threads::endpoint {
 
   enum class wait_result { ready, failed, left, late };
 
-  endpoint(detail::world& all, int rank);
+  endpoint(detail::world& all, int rank, std::shared_ptr<detail::world> own = {});
 
   std::string message(std::string_view operation, std::string_view what, std::string_view remedy) const;
 
@@ -206,6 +212,7 @@ class threads::endpoint {
   template <class Value>
   void sum_slice(std::size_t first, std::size_t last, shown const& data_of, Value* out) const;
 
+  std::shared_ptr<detail::world> own_;  ///< of a duplicate: keeps its world alive
   detail::world& world_;
   detail::worker& self_;
   int const polls_;

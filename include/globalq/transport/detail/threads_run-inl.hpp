@@ -58,8 +58,7 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
       all.at(rank).blames_another = false;
       failed("an exception that is not a std::exception");
     }
-    all.at(rank).gone.store(true);
-    all.wake_all();
+    all.leave(rank);
   };
 
   std::vector<std::thread> crew;

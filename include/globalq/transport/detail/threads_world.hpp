@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -92,7 +93,8 @@ struct alignas(64) worker {
   // Only the worker itself uses the following members.
   std::deque<operation> operations;
   operation* spare = nullptr;
-  bool blames_another = false;  // it threw because of another worker's failure
+  std::atomic<bool> blames_another{
+      false};  // it threw because of another worker's failure, perhaps over a duplicate
 
   operation& take() {
     if (spare == nullptr) {
@@ -128,8 +130,10 @@ inline void withdraw(operation& op) {
 
 /// Shared state of the workers of a cluster.
 struct world {
-  world(int workers, std::chrono::nanoseconds longest_wait)
+  /// @param of  the world that this one duplicates; null: none
+  world(int workers, std::chrono::nanoseconds longest_wait, world* of = nullptr)
       : size{workers},
+        origin{of == nullptr ? *this : of->origin},
         deadline{longest_wait},
         crew(static_cast<std::size_t>(workers)),
         channels(crew.size() * crew.size()) {
@@ -160,6 +164,22 @@ struct world {
       failed.store(true);
     }
     wake_all();
+    each_duplicate([&](world& other) { other.fail(rank, message); });
+  }
+
+  /// Marks a worker as gone.
+  void leave(int rank) {
+    at(rank).gone.store(true);
+    wake_all();
+    each_duplicate([&](world& other) { other.leave(rank); });
+  }
+
+  /// Calls f for the worlds of endpoints that were duplicated from this one's.
+  template <class F>
+  void each_duplicate(F const& f) {
+    std::lock_guard const lock{family};
+    for (auto const& other : duplicates)
+      if (auto const alive = other.lock()) f(*alive);
   }
 
   void reset() {
@@ -173,11 +193,13 @@ struct world {
       each.gone.store(false);
       each.blames_another = false;
     }
+    duplicates.clear();
     arrivals.store(0);
     failed.store(false);
   }
 
   int const size;
+  world& origin;  // of the run
   std::chrono::nanoseconds const deadline;
   std::vector<worker> crew;
   std::vector<channel> channels;
@@ -187,6 +209,8 @@ struct world {
   int failed_rank = 0;
   std::string failed_message;
   std::atomic<bool> running{false};
+  std::mutex family;  // guards the next
+  std::vector<std::weak_ptr<world>> duplicates;
 };
 
 template <class Value>
