@@ -130,6 +130,41 @@ TEST(Shards, of_another_length_are_refused_with_the_right_one) {
               testing::Each(testing::HasSubstr("281474976710657 values are more than 2^48")));
 }
 
+TEST(Shards, lie_at_their_place_or_beside_the_vector) {
+  on_threads(3, [](auto& workers) {
+    gq::reduce_scatter_mean mean{workers, operators()[0]};
+    gq::all_gather gather{workers, operators()[0]};
+    gq::segment const own = mean.shard(1000);
+    auto placed = values(1000, workers.rank()), x = placed;
+    std::vector<float> apart(own.count), whole(1000);
+    auto const place = std::span(placed).subspan(own.first, own.count);
+    mean(x, apart, 0);
+    mean(placed, place, 0);
+    EXPECT_TRUE(std::equal(apart.begin(), apart.end(), place.begin()));
+    gather(apart, whole, 1);
+    gather(place, placed, 1);
+    EXPECT_EQ(placed, whole);
+  });
+  for (bool gathers : {false, true}) {
+    auto const wrong = complaints<gq::configuration_error>(2, [&](auto& workers) {
+      gq::reduce_scatter_mean mean{workers, operators()[0]};
+      gq::all_gather gather{workers, operators()[0]};
+      auto x = values(1000, workers.rank());
+      auto const part = std::span(x).subspan(3, mean.shard(1000).count);
+      gathers ? gather(part, x, 0) : mean(x, part, 0);
+    });
+    EXPECT_THAT(wrong[1], testing::HasSubstr("rank 1 of 2: the shard overlaps the vector, but is not at its "
+                                             "place, values 512 to 999; pass that part of the vector"));
+    EXPECT_THAT(wrong[0], testing::HasSubstr("values 0 to 511"));
+  }
+  auto const shifted = complaints<gq::configuration_error>(2, [](auto& workers) {
+    gq::allreduce_mean mean{workers, gq::uncompressed{}};
+    std::vector<float> x(10);
+    mean(std::span(x).first(9), std::span(x).last(9), 0);
+  });
+  EXPECT_THAT(shifted, testing::Each(testing::HasSubstr("input and output overlap")));
+}
+
 TEST(Shards, of_workers_that_disagree_are_an_error_on_all_that_names_the_call) {
   auto const texts = complaints<gq::disagreement_error>(3, [](auto& workers) {
     gq::all_gather gather{workers, operators()[0]};

@@ -224,13 +224,20 @@ class collective {
     std::uint64_t const brought = size_of_vector(x), got = size_of_vector(y);
     if (schedule().scatters) {
       segment const own = part_of(brought, workers().rank());
-      return {{in, type}, {before(out, own.first), type}, brought, other_shard(brought, own.count, got)};
+      std::string why = other_shard(brought, own.count, got);
+      if (why.empty()) why = shard_refusal(in, brought, own, out);
+      return {{in, type}, {before(out, own.first), type}, brought, std::move(why)};
     }
     if (schedule().gathers) {
       segment const own = part_of(got, workers().rank());
-      return {{before(in, own.first), type}, {out, type}, got, other_shard(got, own.count, brought)};
+      std::string why = other_shard(got, own.count, brought);
+      if (why.empty()) why = shard_refusal(out, got, own, in);
+      return {{before(in, own.first), type}, {out, type}, got, std::move(why)};
     }
-    return {{in, type}, {out, type}, brought, unequal_lengths(brought, got)};
+    std::string why = unequal_lengths(brought, got);
+    if (why.empty() && in != out && overlap(in, brought, out, got))
+      why = "input and output overlap; pass the same memory to both, or memory that does not overlap";
+    return {{in, type}, {out, type}, brought, std::move(why)};
   }
 
   template <class Step>
@@ -310,6 +317,22 @@ class collective {
     if (own == given) return {};
     return joined({"the shard has ", given, " values, but that of a vector of ", length, " values has ", own,
                    "; pass shard(length).count values"});
+  }
+
+  template <class Value>
+  static bool overlap(Value const* a, std::uint64_t of_a, Value const* b, std::uint64_t of_b) {
+    auto const at = [](Value const* p) { return reinterpret_cast<std::uintptr_t>(p); };
+    return of_a != 0 && of_b != 0 && at(a) < at(b) + of_b * sizeof(Value) &&
+           at(b) < at(a) + of_a * sizeof(Value);
+  }
+
+  /// Why a shard cannot be at @p part; empty if it is at its place in the whole vector, or beside it.
+  template <class Value>
+  static std::string shard_refusal(Value const* whole, std::uint64_t length, segment own, Value const* part) {
+    if (!overlap(whole, length, part, own.count) || part == whole + own.first) return {};
+    return joined({"the shard overlaps the vector, but is not at its place, values ", own.first, " to ",
+                   own.first + own.count - 1,
+                   "; pass that part of the vector, or memory that does not overlap it"});
   }
 
   /// Start of the vector of which @p part is value @p first on; only values from there on are accessed.
