@@ -76,9 +76,8 @@ globalq_status globalq_advise(globalq_workers* workers, globalq_advice_settings 
       start_kokkos();
       last_answer = globalq_advisor::advise_here(s.count, ask(0));
     } else {
-      if (workers->behind->ended)
-        refuse(operation, "the threads that these workers belong to have ended", "call it in the next run");
-      last_answer = globalq_advisor::advise(*workers->behind->endpoint, ask);
+      communicate(operation, *workers->behind,
+                  [&](gq::transport::endpoint& link) { last_answer = globalq_advisor::advise(link, ask); });
     }
     globalq_advisor::answer const& a = last_answer;
     write(operation, "advice",

@@ -35,6 +35,12 @@ struct globalq_call {
   globalq_call& operator=(globalq_call const&) = delete;
   virtual ~globalq_call() = default;
   virtual void run(globalq_c::vectors all, std::uint64_t step) = 0;
+  /// A call of shards whose vectors have lengths of their own; see globalq_call_run_shard().
+  virtual void run_shard(globalq_vector const& of, std::uint64_t output_length, std::uint64_t step) {
+    static_cast<void>(of), static_cast<void>(output_length), static_cast<void>(step);
+    globalq_c::refuse("globalq_call_run_shard", "the call returns the whole mean to every worker",
+                      "use globalq_call_run");
+  }
   virtual globalq::segment shard(std::uint64_t length, int rank) const {
     static_cast<void>(length), static_cast<void>(rank);
     globalq_c::refuse("globalq_call_shard", "the call returns the whole mean to every worker",
@@ -72,8 +78,19 @@ void with_type(globalq_vector const& v, F const& f) {
   globalq_c::with_type("globalq_call_run", v.type, f);
 }
 
-/// Refuses NULL memory, and outputs that overlap anything but their own input.
-void expect_memory(char const* operation, vectors all);
+/// Refuses NULL memory, and outputs that overlap anything but their own input. Reuses its memory.
+class memory_check {
+ public:
+  void operator()(char const* operation, vectors all);
+
+ private:
+  struct range {
+    std::uintptr_t first, last;
+    std::size_t of;
+    bool written;
+  };
+  std::vector<range> ranges_;
+};
 
 template <class T>
 std::span<T const> input_of(globalq_vector const& v, std::uint64_t length) {
@@ -84,10 +101,11 @@ std::span<T> output_of(globalq_vector const& v, std::uint64_t length) {
   return {static_cast<T*>(v.output), static_cast<std::size_t>(length)};
 }
 
+/// Fills a group, whose memory is reused, with vectors.
 /// @param prepared  prepared(index of a vector, its values) returns the values to average instead
 template <class F>
-gq::vector_group group_of(vectors all, F const& prepared) {
-  gq::vector_group group;
+gq::vector_group const& fill(gq::vector_group& group, vectors all, F const& prepared) {
+  group.clear();
   for (std::size_t k = 0; k < all.size(); ++k)
     with_type(all[k], [&]<class T>(T) {
       std::span<T const> const x = prepared(k, input_of<T>(all[k], all[k].length));
@@ -97,8 +115,8 @@ gq::vector_group group_of(vectors all, F const& prepared) {
   return group;
 }
 
-inline gq::vector_group group_of(vectors all) {
-  return group_of(all, [](std::size_t, auto x) { return x; });
+inline gq::vector_group const& fill(gq::vector_group& group, vectors all) {
+  return fill(group, all, [](std::size_t, auto x) { return x; });
 }
 
 /// Calls f with the execution space of the kernels of a handle's calls.

@@ -29,33 +29,28 @@ choice choice_of(char const* operation, char const* name) {
   return {op, found.schedule, op.facts().name, found};
 }
 
-/// Refuses NULL memory, and outputs that overlap anything but their own input.
-void expect_memory(char const* operation, vectors all) {
-  struct range {
-    std::uintptr_t first, last;
-    std::size_t of;
-    bool written;
-  };
-  std::vector<range> ranges;
+void memory_check::operator()(char const* operation, vectors all) {
+  ranges_.clear();
   for (std::size_t k = 0; k < all.size(); ++k) {
     globalq_vector const& v = all[k];
-    std::uint64_t const bytes = v.length * gq::size_of(type_of(operation, v.type));
+    std::size_t const size = gq::size_of(type_of(operation, v.type));
     if (v.length > std::uint64_t{1} << 48 || v.length == 0) continue;  // the call refuses longer vectors
+    std::uint64_t const bytes = v.length * size;
     if (v.input == nullptr || v.output == nullptr)
       refuse(operation,
              "vector " + std::to_string(k) + " has " + std::to_string(v.length) + " values at NULL",
              "give input and output");
     auto const add = [&](void const* at, bool written) {
       auto const first = reinterpret_cast<std::uintptr_t>(at);
-      ranges.push_back({first, first + bytes, k, written});
+      ranges_.push_back({first, first + bytes, k, written});
     };
     add(v.output, true);
     if (v.input != v.output) add(v.input, false);
   }
-  std::sort(ranges.begin(), ranges.end(), [](range const& a, range const& b) { return a.first < b.first; });
+  std::sort(ranges_.begin(), ranges_.end(), [](range const& a, range const& b) { return a.first < b.first; });
   range const* written = nullptr;  // of the previous ranges: the output and the input with the largest end
   range const* read = nullptr;
-  for (range const& r : ranges) {
+  for (range const& r : ranges_) {
     range const* const other = written != nullptr && written->last > r.first          ? written
                                : r.written && read != nullptr && read->last > r.first ? read
                                                                                       : nullptr;
@@ -91,13 +86,13 @@ class mean_of_vectors final : public globalq_call {
     mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
-    expect_memory("globalq_call_run", all);
+    expect_memory_("globalq_call_run", all);
     if (all.size() != 1) {
       if (before_)
         refuse("globalq_call_run",
                std::to_string(all.size()) + " vectors with an operator that clips or learns levels",
                "pass one per call, or create the call with layers, each of which has its own levels");
-      return (*mean_)(group_of(all), step);
+      return (*mean_)(fill(group_, all), step);
     }
     with_type(all[0], [&]<class T>(T) {
       auto x = input_of<T>(all[0], all[0].length);
@@ -114,11 +109,15 @@ class mean_of_vectors final : public globalq_call {
   std::string name_;
   std::optional<gq::allreduce_mean<>> mean_;
   std::optional<preparation> before_;
+  memory_check expect_memory_;
+  gq::vector_group group_;
 };
 
 /// A call of shards; it takes one vector at a time.
 template <class Call, bool Gathers>
 class call_of_shards final : public globalq_call {
+  static constexpr char const* operation = "globalq_call_run";
+
  public:
   template <class Space>
   call_of_shards(globalq_workers& w, choice const& c, gq::options o, bool errors, Space const& space)
@@ -128,22 +127,24 @@ class call_of_shards final : public globalq_call {
   }
   void run(vectors all, std::uint64_t step) override {
     if (all.size() != 1)
-      refuse("globalq_call_run", std::to_string(all.size()) + " vectors in a call of shards",
-             "pass one per call");
-    globalq_vector const& v = all[0];
-    bool const in_place = v.input == v.output;
-    gq::segment const own = call_->shard(v.length);
-    std::uint64_t const brought = Gathers && !in_place ? own.count : v.length,
-                        got = Gathers || in_place ? v.length : own.count;
-    if ((brought != 0 && v.input == nullptr) || (got != 0 && v.output == nullptr))
-      refuse("globalq_call_run", std::to_string(std::max(brought, got)) + " values at NULL",
+      refuse(operation, std::to_string(all.size()) + " vectors in a call of shards", "pass one per call");
+    globalq_vector v = all[0];
+    std::uint64_t const whole = v.length, own = call_->shard(whole).count;
+    if (v.input == v.output) return run_shard(v, whole, step);
+    if (Gathers) v.length = own;
+    run_shard(v, Gathers ? whole : own, step);
+  }
+  void run_shard(globalq_vector const& v, std::uint64_t output_length, std::uint64_t step) override {
+    if ((v.length != 0 && v.input == nullptr) || (output_length != 0 && v.output == nullptr))
+      refuse(operation, std::to_string(std::max(v.length, output_length)) + " values at NULL",
              "give input and output");
     with_type(v, [&]<class T>(T) {
-      auto const whole = output_of<T>(v, v.length);
-      if (in_place) return (*call_)(whole, step);
-      auto const x = input_of<T>(v, brought);
-      auto const y = output_of<T>(v, got);
-      (*call_)(x, y, step);
+      auto const x = input_of<T>(v, v.length);
+      auto const y = output_of<T>(v, output_length);
+      if (x.data() == y.data() && x.size() == y.size())
+        (*call_)(y, step);
+      else
+        (*call_)(x, y, step);
     });
   }
   gq::segment shard(std::uint64_t length, int rank) const override { return call_->shard(length, rank); }
@@ -236,12 +237,23 @@ globalq_status globalq_call_run(globalq_call* call, globalq_vector const* given,
   constexpr char const* operation = "globalq_call_run";
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
-    if (count != 0) expect(operation, "vectors", given);
-    if (c.behind->ended)
-      refuse(operation, "the threads that this call belongs to have ended",
-             "create it again in the next run");
-    c.saved = {};
-    c.run({given, count}, step);
+    communicate_alike(operation, *c.behind, [&](auto&) {
+      if (count != 0) expect(operation, "vectors", given);
+      c.saved = {};
+      c.run({given, count}, step);
+    });
+  });
+}
+
+globalq_status globalq_call_run_shard(globalq_call* call, void const* input, uint64_t input_length,
+                                      void* output, uint64_t output_length, globalq_type type,
+                                      uint64_t step) {
+  constexpr char const* operation = "globalq_call_run_shard";
+  return guarded([&] {
+    globalq_call& c = expect(operation, "call", call);
+    communicate_alike(operation, *c.behind, [&](auto&) {
+      c.run_shard({input, output, input_length, type}, output_length, step);
+    });
   });
 }
 
@@ -259,7 +271,9 @@ globalq_status globalq_call_plan(globalq_call const* call, uint64_t length, glob
                                  globalq_plan* plan) {
   constexpr char const* operation = "globalq_call_plan";
   return guarded([&] {
-    write_plan(operation, expect(operation, "call", call).plan(length, type_of(operation, type)), plan);
+    globalq_call const& c = expect(operation, "call", call);
+    turn const mine(operation, *c.behind);
+    write_plan(operation, c.plan(length, type_of(operation, type)), plan);
   });
 }
 
@@ -283,6 +297,7 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
   constexpr char const* operation = "globalq_call_report";
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
+    turn const mine(operation, *c.behind);
     read(operation, "report", report);  // validate before take() resets the sum
     gq::call_report const r = c.seen.take();
     write(operation, "report",
@@ -297,9 +312,11 @@ globalq_status globalq_call_report(globalq_call* call, globalq_report* report) {
 globalq_status globalq_call_save(globalq_call const* call, void* bytes, size_t* size) {
   constexpr char const* operation = "globalq_call_save";
   return guarded([&] {
-    std::vector<std::byte>& kept = expect(operation, "call", call).saved;
+    globalq_call const& c = expect(operation, "call", call);
+    turn const mine(operation, *c.behind);
+    std::vector<std::byte>& kept = c.saved;
     std::size_t& room = expect(operation, "size", size);
-    if (kept.empty()) kept = call->save();
+    if (kept.empty()) kept = c.save();
     std::size_t const given = std::exchange(room, kept.size());
     if (bytes == nullptr || given < kept.size()) return;
     if (!kept.empty()) std::memcpy(bytes, kept.data(), kept.size());
@@ -311,6 +328,7 @@ globalq_status globalq_call_load(globalq_call* call, globalq_bytes const* states
   constexpr char const* operation = "globalq_call_load";
   return guarded([&] {
     globalq_call& c = expect(operation, "call", call);
+    turn const mine(operation, *c.behind);
     std::vector<gq::baseline::state> of_workers;
     for (globalq_bytes const& b :
          std::span(count == 0 ? nullptr : &expect(operation, "states", states), count)) {

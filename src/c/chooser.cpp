@@ -184,13 +184,12 @@ globalq_status globalq_chooser_choose(globalq_chooser* chooser, uint64_t step, i
   constexpr char const* operation = "globalq_chooser_choose";
   return guarded([&] {
     globalq_chooser& c = expect(operation, "chooser", chooser);
-    expect(operation, "changed", changed) = 0;
-    if (c.behind->ended)
-      refuse(operation, "the threads that this chooser belongs to have ended",
-             "create it again in the next run");
-    std::vector<std::uint32_t> const before = c.choices->choices();
-    c.choices->choose(*c.behind->endpoint, step);
-    *changed = c.choices->choices() == before ? 0 : 1;
+    communicate_alike(operation, *c.behind, [&](gq::transport::endpoint& workers) {
+      expect(operation, "changed", changed) = 0;
+      std::vector<std::uint32_t> const before = c.choices->choices();
+      c.choices->choose(workers, step);
+      *changed = c.choices->choices() == before ? 0 : 1;
+    });
   });
 }
 

@@ -4,16 +4,21 @@
 /// @brief c: the objects behind the handles of globalq.h, and the conversion of exceptions to statuses.
 
 #include <globalq/c/globalq.h>
+#include <globalq/call/detail/opening.hpp>
 #include <globalq/core/dtype.hpp>
 #include <globalq/core/error.hpp>
 #include <globalq/transport/endpoint.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace globalq_c {
@@ -23,7 +28,12 @@ struct link {
   std::shared_ptr<void> transport;
   std::unique_ptr<globalq::transport::endpoint> endpoint;
   bool one_of_many = false;  ///< one of several in this process: kernels run on a separate instance
-  bool ended = false;        ///< whether the run of the worker's thread has ended
+  /// Whether the run of the worker's thread has ended; shared with duplicates.
+  std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
+  /// Connects the same workers once more; all workers call it. Empty: only the caller of the library can do so.
+  std::function<std::shared_ptr<link>()> duplicate = {};
+  std::mutex busy;                         ///< held by the call that uses the endpoint
+  std::atomic<std::thread::id> user = {};  ///< thread of that call
 };
 
 }  // namespace globalq_c
@@ -88,6 +98,43 @@ void write(char const* operation, char const* name, T found, T* to) {
   std::size_t const size = read(operation, name, to).size, knows = std::min(to->size, size);
   found.size = to->size;
   std::memcpy(to, &found, knows);
+}
+
+/// The right to use a link, until the object is destroyed. Calls of several threads over one link run one after the other.
+class turn {
+ public:
+  /// @throws configuration_error within a call over the link, for example in a function of globalq_messages
+  turn(char const* operation, link& of) : of_(of) {
+    auto const self = std::this_thread::get_id();
+    if (of.user.load() == self)
+      refuse(operation, "this thread is already in a call over these workers",
+             "do not use them in a function that transfers their messages");
+    lock_ = std::unique_lock(of.busy);
+    of.user.store(self);
+  }
+  turn(turn const&) = delete;
+  turn& operator=(turn const&) = delete;
+  ~turn() { of_.user.store({}); }
+
+ private:
+  link& of_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+/// @brief Runs f(endpoint), which sends messages over a link.
+/// @throws configuration_error as turn does, and after the end of the threads' run; the error of f
+template <class F>
+void communicate(char const* operation, link& of, F const& f) {
+  turn const mine(operation, of);
+  if (*of.ended)
+    refuse(operation, "the threads of these workers have ended", "create workers and calls in each run");
+  f(*of.endpoint);
+}
+/// As above, for f that begins with the handshake of a call: other workers receive an error that f throws before, instead of waiting.
+template <class F>
+void communicate_alike(char const* operation, link& of, F const& f) {
+  communicate(operation, of,
+              [&](gq::transport::endpoint& workers) { gq::detail::informing(workers, [&] { f(workers); }); });
 }
 
 /// Converts a deadline in seconds to options; throws unless it is positive and below 10^9.

@@ -100,22 +100,20 @@ class layered_call final : public globalq_call {
     for (std::size_t k = 0; k < what_.numbers.size(); ++k) numbers_[what_.numbers[k]] = k;
   }
   void run(vectors all, std::uint64_t step) override {
-    expect_memory("globalq_call_run", all);
+    expect_memory_("globalq_call_run", all);
     if (compressors_.empty()) return run_quantized(all, step);
-    gq::vector_group const group = group_of(all);
+    gq::vector_group const& group = fill(group_, all);
     if (plain_ && (plain_->warms_up(step) || plain_->forced_to_float32())) return (*plain_)(group, step);
     auto& workers = *behind->endpoint;
-    if (std::string const why = gq::adapt::detail::unlike_layout(what_.model, group); !why.empty()) {
-      gq::detail::share_refusal(workers, why);
+    if (std::string const why = gq::adapt::detail::unlike_layout(what_.model, group); !why.empty())
       throw gq::configuration_error(
           gq::detail::worker_message("globalq_call_run", workers.rank(), workers.size(), why));
-    }
     std::uint64_t const before = seen.total().non_finite;
     // this call comes first, because it compares the operators of all layers
     if (mean_) {
-      std::vector<globalq_vector> own;
-      for (std::size_t const k : what_.numbers) own.push_back(all[k]);
-      run_quantized(own, step);
+      own_.clear();
+      for (std::size_t const k : what_.numbers) own_.push_back(all[k]);
+      run_quantized(own_, step);
     }
     // a NaN in one layer makes all layers NaN, and no compressor keeps the residual of such a step
     std::size_t done = 0;
@@ -126,7 +124,7 @@ class layered_call final : public globalq_call {
     bool lost = is_lost();
     try {
       for (; !lost && done < compressors_.size(); ++done) {
-        compressors_[done]->run(group.members(), step);
+        gq::detail::informing(workers, [&] { compressors_[done]->run(group.members(), step); });
         if ((lost = is_lost())) break;
       }
     } catch (gq::non_finite_error const&) {
@@ -174,7 +172,7 @@ class layered_call final : public globalq_call {
                  ? (*before_[k])(*behind->endpoint, x, step, levels_of_layer{*mean_, k})
                  : x;
     };
-    (*mean_)(group_of(some, prepared), step);
+    (*mean_)(fill(quantized_, some, prepared), step);
   }
 
   layer_choices what_;
@@ -183,6 +181,9 @@ class layered_call final : public globalq_call {
   std::optional<layered> mean_;
   std::optional<layered> plain_;  ///< of all layers, for steps without compression
   std::vector<std::unique_ptr<compressor>> compressors_;
+  memory_check expect_memory_;
+  std::vector<globalq_vector> own_;     ///< vectors of the layers without a compressor
+  gq::vector_group group_, quantized_;  ///< of all layers, and of those without a compressor
 };
 
 layer_choices choices_of(std::span<globalq_layer const> layers, char const* usual) {

@@ -3,6 +3,7 @@
 /// @file
 /// @brief c: the steps of operators before a vector is averaged: clipping, and learning levels.
 
+#include <globalq/call/detail/opening.hpp>
 #include <globalq/kernel/executor.hpp>
 #include <globalq/named/learn_at.hpp>
 #include <globalq/named/level_learning.hpp>
@@ -30,15 +31,17 @@ class preparation {
   template <class T, class Mean>
   std::span<T const> operator()(globalq::transport::endpoint& workers, std::span<T const> x,
                                 std::uint64_t step, Mean&& mean) {
-    if (clip_ > 0) {
-      auto const bytes = std::as_bytes(x);
-      copy_.assign(bytes.begin(), bytes.end());  // heap memory, aligned for every type
-      std::span<T> const clipped{reinterpret_cast<T*>(copy_.data()), x.size()};
-      globalq::clip_deviations(clipped, clip_, bucket_, on_);
-      x = clipped;
-    }
-    // a vector that is only a short bucket in float32 would otherwise try to learn in each step
-    if (learning_.taught_by(x.size()) != 0) learning_.update(workers, x, step, mean, on_);
+    globalq::detail::informing(workers, [&] {  // the vectors before this one may have sent messages already
+      if (clip_ > 0) {
+        auto const bytes = std::as_bytes(x);
+        copy_.assign(bytes.begin(), bytes.end());  // heap memory, aligned for every type
+        T* const clipped = reinterpret_cast<T*>(copy_.data());
+        globalq::detail::clip(on_, clipped, x.size(), clip_, bucket_, parts_);
+        x = {clipped, x.size()};
+      }
+      // a vector that is only a short bucket in float32 would otherwise try to learn in each step
+      if (learning_.taught_by(x.size()) != 0) learning_.update(workers, x, step, mean, on_);
+    });
     return x;
   }
 
@@ -48,6 +51,7 @@ class preparation {
   globalq::named::level_learning learning_;
   globalq::kernel::host_executor on_;
   std::vector<std::byte> copy_;
+  std::vector<double> parts_;
 };
 
 }  // namespace globalq_c

@@ -90,6 +90,37 @@ class messages final : public gq::transport::endpoint {
   bool broken_ = false;
 };
 
+/// @param over  has duplicate()
+template <class T>
+std::shared_ptr<link> link_over(std::shared_ptr<T> over, bool one_of_many,
+                                std::shared_ptr<std::atomic<bool>> ended) {
+  auto made = std::make_shared<link>();
+  made->endpoint = gq::transport::make_endpoint(*over);
+  made->one_of_many = one_of_many;
+  made->ended = ended;
+  made->duplicate = [t = over.get(), one_of_many, ended = std::move(ended)] {
+    return link_over(std::shared_ptr<T>(t->duplicate()), one_of_many, ended);
+  };
+  made->transport = std::move(over);
+  return made;
+}
+
+/// Throws on all workers unless all of them call the same function.
+void handshake(char const* operation, gq::transport::endpoint& workers) {
+  using gq::detail::agreement;
+  using gq::detail::opening_record;
+  int const n = workers.size();
+  agreement const alike(gq::dtype::float32, gq::detail::hash(0, std::string_view(operation)), 0, n, 0,
+                        gq::non_finite::propagate, 0);
+  auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(n));
+  gq::transport::keeping(workers, records, [&] {
+    gq::transport::allgather_value(workers, alike.record(0, 0, 0), std::span(*records));
+  });
+  gq::detail::check_agreement(workers, *records, operation, false, [&](int field) -> std::string {
+    return field == agreement::what ? operation : "";
+  });
+}
+
 }  // namespace
 }  // namespace globalq_c
 
@@ -104,11 +135,16 @@ globalq_status globalq_threads_run(int count, double deadline, int (*body)(globa
     gq::transport::threads cluster(count, deadline_of(operation, deadline));
     cluster.run([&](auto& self) {
       globalq_workers workers;
-      workers.behind->endpoint = gq::transport::make_endpoint(self);
-      workers.behind->one_of_many = true;
-      struct end {  // later uses of the run's calls are refused
+      using endpoint = std::remove_reference_t<decltype(self)>;
+      workers.behind = link_over(std::shared_ptr<endpoint>(std::shared_ptr<void>(), &self), true,
+                                 std::make_shared<std::atomic<bool>>(false));
+      struct
+          end {  // later uses of the run's calls are refused; one that another thread has begun ends before
         globalq_c::link& of;
-        ~end() { of.ended = true; }
+        ~end() {
+          std::lock_guard const lock(of.busy);
+          *of.ended = true;
+        }
       } const at_the_end{*workers.behind};
       failed(GLOBALQ_OK, "");
       int const code = body(&workers, context);
@@ -134,8 +170,7 @@ globalq_status globalq_named_memory_create(char const* name, int rank, int size,
     auto const t = std::make_shared<gq::transport::named_memory>(&expect(operation, "name", name), rank, size,
                                                                  deadline_of(operation, deadline));
     auto made = std::make_unique<globalq_workers>();
-    made->behind->endpoint = gq::transport::make_endpoint(*t);
-    made->behind->transport = t;
+    made->behind = link_over(t, false, made->behind->ended);
     *created = made.release();
   });
 }
@@ -156,6 +191,32 @@ globalq_status globalq_messages_create(globalq_messages const* by, int rank, int
     auto made = std::make_unique<globalq_workers>();
     made->behind->endpoint = std::make_unique<messages>(known, rank, size);
     *created = made.release();
+  });
+}
+
+globalq_status globalq_workers_duplicate(globalq_workers* workers, globalq_workers** created) {
+  constexpr char const* operation = "globalq_workers_duplicate";
+  return guarded([&] {
+    globalq_c::link& of = *expect(operation, "workers", workers).behind;
+    communicate_alike(operation, of, [&](gq::transport::endpoint& link) {
+      expect(operation, "created", created) = nullptr;
+      if (!of.duplicate)
+        refuse(operation, "the caller transfers the messages of these workers",
+               "connect the workers once more and call globalq_messages_create");
+      auto made = std::make_unique<globalq_workers>();
+      handshake(operation, link);
+      made->behind = of.duplicate();
+      *created = made.release();
+    });
+  });
+}
+
+globalq_status globalq_workers_refuse(globalq_workers* workers, char const* why) {
+  constexpr char const* operation = "globalq_workers_refuse";
+  return guarded([&] {
+    communicate(operation, *expect(operation, "workers", workers).behind, [&](gq::transport::endpoint& link) {
+      gq::detail::share_refusal(link, why == nullptr ? "" : why);
+    });
   });
 }
 

@@ -7,7 +7,9 @@
  *
  * - Functions return GLOBALQ_OK or an error status; globalq_error() then returns the message.
  * - Functions named _create create a handle and functions named _destroy end it; _destroy accepts NULL.
- * - One thread at a time may use a handle. Several threads may use different handles. After fork(), create new handles.
+ * - One thread at a time may use a handle. Several threads may use different handles; calls over the same workers then run one after the
+ *   other. All workers must make them in the same order, as with MPI and NCCL: two like calls in opposite order mix their results without
+ *   an error. Give each thread workers of its own: globalq_workers_duplicate(). After fork(), create new handles.
  * - Sizes count bytes, lengths count values.
  * - Structs that may grow begin with their size: set it to sizeof. Members that the caller does not know keep their defaults.
  * - Settings, layers, lengths, types and steps must be equal on all workers; otherwise all workers get GLOBALQ_DISAGREEMENT.
@@ -45,11 +47,13 @@ extern "C" {
 /** The result of a function. */
 typedef enum globalq_status {
   GLOBALQ_OK = 0,
-  GLOBALQ_CONFIGURATION = 1, /**< the arguments are invalid; nothing was sent */
-  GLOBALQ_DISAGREEMENT = 2,  /**< arguments of workers differ; all workers get this; vectors are unchanged */
-  GLOBALQ_TRANSPORT = 3,     /**< a deadline passed, or a worker died or left; the workers are unusable */
-  GLOBALQ_NON_FINITE = 4,    /**< NaN or infinity, with fail_on_non_finite */
-  GLOBALQ_FRAME = 5,         /**< the bytes are corrupt or not from globalq */
+  GLOBALQ_CONFIGURATION =
+      1, /**< the arguments are invalid; in a call, the other workers get GLOBALQ_DISAGREEMENT with the reason */
+  GLOBALQ_DISAGREEMENT =
+      2, /**< arguments of workers differ, or one refused its own; all workers know it; vectors are unchanged */
+  GLOBALQ_TRANSPORT = 3,  /**< a deadline passed, or a worker died or left; the workers are unusable */
+  GLOBALQ_NON_FINITE = 4, /**< NaN or infinity, with fail_on_non_finite */
+  GLOBALQ_FRAME = 5,      /**< the bytes are corrupt or not from globalq */
   GLOBALQ_NO_MEMORY = 6,
   GLOBALQ_OTHER = 7 /**< an error in globalq: please report it */
 } globalq_status;
@@ -141,11 +145,22 @@ typedef struct globalq_messages {
 GLOBALQ_C globalq_status globalq_messages_create(globalq_messages const* by, int rank, int size,
                                                  globalq_workers** created);
 
+/** Connects the same workers once more, as MPI_Comm_dup does, so that another thread has workers of its own. All workers call it.
+ *
+ * Duplicates in globalq_threads_run() end with the body.
+ * @returns GLOBALQ_CONFIGURATION for workers of globalq_messages_create(): connect those once more yourself */
+GLOBALQ_C globalq_status globalq_workers_duplicate(globalq_workers* workers, globalq_workers** created);
+
+/** Takes part in the next call of the other workers without making it, because this worker cannot: they get GLOBALQ_DISAGREEMENT with the
+ * reason instead of waiting. Calls that return an error have done so themselves.
+ * @param why  the reason, of which at most 255 bytes are sent; may be NULL */
+GLOBALQ_C globalq_status globalq_workers_refuse(globalq_workers* workers, char const* why);
+
 /** Rank of this worker; -1 for NULL. */
 GLOBALQ_C int globalq_rank(globalq_workers const* workers);
 /** Number of workers; 0 for NULL. */
 GLOBALQ_C int globalq_size(globalq_workers const* workers);
-/** Bytes that this worker has sent. */
+/** Bytes that this worker has sent over these workers; duplicates count their own. */
 GLOBALQ_C uint64_t globalq_bytes_sent(globalq_workers const* workers);
 /** Destroys the handle. The worker leaves the others when its last call is destroyed as well. */
 GLOBALQ_C void globalq_workers_destroy(globalq_workers* workers);
@@ -215,12 +230,21 @@ GLOBALQ_C globalq_status globalq_call_create(globalq_workers* workers, globalq_k
  * With layers: pass one vector per layer, in their order. Without layers: pass one vector; GLOBALQ_MEAN with an operator that neither clips
  * nor learns accepts several, and uses the steps step, .., step + count - 1.
  *
- * Shards: pass one vector. In place, input and output are the whole vector; GLOBALQ_REDUCE_SCATTER writes the own shard of it and
- * GLOBALQ_ALL_GATHER reads it. Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard alone,
- * with the number of values that globalq_call_shard() returns.
+ * Shards: pass one vector. input == output means in place: both are the whole vector; GLOBALQ_REDUCE_SCATTER writes the own shard of it
+ * and GLOBALQ_ALL_GATHER reads it. Otherwise the output of GLOBALQ_REDUCE_SCATTER, or the input of GLOBALQ_ALL_GATHER, is the own shard
+ * alone, with the number of values that globalq_call_shard() returns. This function cannot detect a separate shard that begins at the start
+ * of the vector by mistake, and treats it as in place; globalq_call_run_shard() can.
  * @param step  selects the random bits, together with the seed: use each step once */
 GLOBALQ_C globalq_status globalq_call_run(globalq_call* call, globalq_vector const* vectors, size_t count,
                                           uint64_t step);
+
+/** Runs a call of shards with both lengths, so that a shard at a wrong place is an error on all workers.
+ *
+ * One of input and output is the whole vector. The other is the own shard, at its place in that vector or in memory that does not overlap
+ * it; or the same whole vector, in place. */
+GLOBALQ_C globalq_status globalq_call_run_shard(globalq_call* call, void const* input, uint64_t input_length,
+                                                void* output, uint64_t output_length, globalq_type type,
+                                                uint64_t step);
 
 /** Computes the shard of a worker: values [first, first + count) of a vector. */
 GLOBALQ_C globalq_status globalq_call_shard(globalq_call const* call, uint64_t length, int rank,

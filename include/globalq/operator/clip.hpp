@@ -54,6 +54,37 @@ Value narrowed(double x) {
     return static_cast<Value>(static_cast<float>(x));
 }
 
+/// clip_deviations() of `length` values, with memory that calls reuse.
+template <class Value>
+void clip(kernel::host_executor const& on, Value* all, std::uint64_t length, double deviations,
+          std::uint64_t bucket, std::vector<double>& parts) {
+  if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
+    throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
+                              " standard deviations; use a finite number above 0, such as 2.5");
+  std::uint64_t const width = bucket == 0 ? length : bucket;
+  for (std::uint64_t first = 0; first < length; first += width) {
+    Value* const part = all + first;
+    std::uint64_t const count = std::min(width, length - first);
+    double const n = static_cast<double>(count);
+    double const mean =
+        sum_of_blocks(on, count, parts, [part](std::uint64_t i) { return widened(part[i]); }) / n;
+    double const squares = sum_of_blocks(on, count, parts, [part, mean](std::uint64_t i) {
+      double const off = widened(part[i]) - mean;
+      return off * off;
+    });
+    double const limit = deviations * std::sqrt(squares / n);
+    if ((bits_of(limit) & double_magnitude) >= double_infinity) continue;
+    Value const top = narrowed<Value>(limit), bottom = narrowed<Value>(-limit);
+    on.items(divide_up<std::uint64_t>(count, 4096), [=](std::uint64_t b) {
+      for (std::uint64_t i = b * 4096, end = std::min<std::uint64_t>(i + 4096, count); i < end; ++i) {
+        double const v = widened(part[i]);
+        part[i] = v > limit ? top : (v < -limit ? bottom : part[i]);
+      }
+    });
+    if (length - first <= width) break;
+  }
+}
+
 }  // namespace detail
 
 /// @brief x becomes min(max(x, -c sigma), c sigma), sigma the standard deviation of the values (around their mean).
@@ -77,34 +108,8 @@ void clip_deviations(V&& x, double deviations, std::uint64_t bucket = 0, Space c
   static_assert(
       !std::is_const_v<value>,
       "globalq: clip_deviations: the vector is const, but is clipped in place; pass one that can be written");
-  if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
-    throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
-                              " standard deviations; use a finite number above 0, such as 2.5");
-  kernel::host_executor const on(space);
-  std::uint64_t const length = detail::size_of_vector(x), width = bucket == 0 ? length : bucket;
   std::vector<double> parts;
-  for (std::uint64_t first = 0; first < length; first += width) {
-    value* const part = all + first;
-    std::uint64_t const count = std::min(width, length - first);
-    double const n = static_cast<double>(count);
-    double const mean = detail::sum_of_blocks(on, count, parts,
-                                              [part](std::uint64_t i) { return detail::widened(part[i]); }) /
-                        n;
-    double const squares = detail::sum_of_blocks(on, count, parts, [part, mean](std::uint64_t i) {
-      double const off = detail::widened(part[i]) - mean;
-      return off * off;
-    });
-    double const limit = deviations * std::sqrt(squares / n);
-    if ((bits_of(limit) & double_magnitude) >= double_infinity) continue;
-    value const top = detail::narrowed<value>(limit), bottom = detail::narrowed<value>(-limit);
-    on.items(divide_up<std::uint64_t>(count, 4096), [=](std::uint64_t b) {
-      for (std::uint64_t i = b * 4096, end = std::min<std::uint64_t>(i + 4096, count); i < end; ++i) {
-        double const v = detail::widened(part[i]);
-        part[i] = v > limit ? top : (v < -limit ? bottom : part[i]);
-      }
-    });
-    if (length - first <= width) break;
-  }
+  detail::clip(kernel::host_executor(space), all, detail::size_of_vector(x), deviations, bucket, parts);
 }
 
 }  // namespace GLOBALQ_ABI

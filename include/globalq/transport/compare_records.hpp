@@ -23,7 +23,8 @@ class compare_records {
       if (all[r].version != all[0].version)
         throw disagreement_error(
             "globalq: " + operation_ + ": only one of ranks 0 and " + std::to_string(r) +
-            " is in this step, or versions differ; call it on every worker at the same steps");
+            " is in this step, one refused its arguments, or versions differ; call it on every worker at the "
+            "same steps");
   }
 
   /// @param what  for errors: "step"

@@ -4,6 +4,7 @@
 /// @file
 /// @brief Transport: type-erased endpoint of one worker, which calls and schedules use.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,7 +60,7 @@ class endpoint {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
     request started(*this, start_send(peer, bytes));
-    bytes_sent_ += bytes.size();
+    count_sent(bytes.size());
     return started;
   }
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
@@ -74,7 +75,7 @@ class endpoint {
   /// @brief allgather of OwnAllgather, if the transport has it. @returns false if it does not; then nothing was done
   bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
     if (!gather(mine, all)) return false;
-    bytes_sent_ += mine.size() * static_cast<std::uint64_t>(size_ - 1);
+    count_sent(mine.size() * static_cast<std::uint64_t>(size_ - 1));
     return true;
   }
 
@@ -85,7 +86,7 @@ class endpoint {
   template <Summand Value>
   void allreduce_sum(std::span<Value> values) {
     add(values);
-    if (size_ > 1) bytes_sent_ += values.size_bytes();
+    if (size_ > 1) count_sent(values.size_bytes());
   }
 
   /// @brief chunk_bytes of OwnChunkBytes.
@@ -94,8 +95,10 @@ class endpoint {
   [[nodiscard]] virtual bool host_driven() const { return true; }
 
   /// @brief Bytes that this endpoint has sent: those of each send, n - 1 times the bytes of this worker in an
-  ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
-  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+  ///        allgather, and once the bytes of an allreduce_sum (0 with one worker). Any thread may ask.
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept {
+    return bytes_sent_.load(std::memory_order_relaxed);
+  }
   /// @brief retain of OwnRetain; does nothing if the transport has none.
   virtual void retain(std::shared_ptr<void> /*buffers*/) {}
   /// @brief Call this before another thread moves messages.
@@ -122,8 +125,13 @@ class endpoint {
   virtual void finish(std::uint32_t slot) = 0;
   virtual void give_up(std::uint32_t slot) noexcept = 0;
 
+  /// One thread at a time sends.
+  void count_sent(std::uint64_t bytes) noexcept {
+    bytes_sent_.store(bytes_sent() + bytes, std::memory_order_relaxed);
+  }
+
   int rank_, size_;
-  std::uint64_t bytes_sent_ = 0;
+  std::atomic<std::uint64_t> bytes_sent_ = 0;
 };
 
 /// @brief Endpoint of a transport that moves memory of an execution space, ordered with enqueued work; see OnStream.

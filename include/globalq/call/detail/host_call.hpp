@@ -61,7 +61,7 @@ class host_call {
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
     meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, ops.plain(), [&] {
-      guarded([&] { exchange({schedule, members, ops, step}); });
+      guarded([&] { informing(workers_, [&] { exchange({schedule, members, ops, step}); }); });
     });
   }
 

@@ -8,13 +8,18 @@
 #include "../../operator/detail/operator_codec.hpp"
 #include "../../operator/detail/resolve.hpp"
 #include "../../schedule/detail/scales.hpp"
+#include "../../transport/endpoint.hpp"
 #include "../../wire/frame.hpp"
 #include "../options.hpp"
 #include "float32_forced.hpp"
 #include "worker_texts.hpp"
 
 #include <algorithm>
+#include <concepts>
+#include <exception>
 #include <memory>
+#include <new>
+#include <string_view>
 #include <vector>
 
 namespace GLOBALQ_ABI::detail {
@@ -167,15 +172,37 @@ void check_agreement(T& t, std::span<opening_record const> all, char const* oper
 }
 
 /// Takes part in the handshake of a call whose arguments this worker refuses, so that the others receive the reason.
-/// @throws nothing if the transport fails: the error of the arguments is more useful
+/// @throws nothing, also if the transport fails or memory is exhausted: the error of the arguments is more useful
 template <Transport T>
 void share_refusal(T& t, std::string const& why) {
-  auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(t.size()));
   try {
+    auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(t.size()));
     transport::keeping(
         t, records, [&] { transport::allgather_value(t, opening_record::refusal(), std::span(*records)); });
     if (all_known(*records)) static_cast<void>(texts_of_workers(t, why));
+  } catch (std::exception const&) {
+  }
+}
+
+/// @brief Runs f(), which makes a call. If it throws before its first message, because of an argument or for lack of
+/// memory, this worker takes part in the handshake all the same, so that the others receive the reason.
+inline void informing(transport::endpoint& workers, std::invocable auto const& f) {
+  std::uint64_t const before = workers.bytes_sent();
+  auto const inform = [&](std::string_view why) {
+    constexpr std::string_view prefix = "globalq: ";
+    if (workers.bytes_sent() == before)
+      share_refusal(workers, std::string(why.substr(why.starts_with(prefix) ? prefix.size() : 0)));
+  };
+  try {
+    f();
   } catch (transport_error const&) {
+    throw;
+  } catch (std::bad_alloc const&) {
+    inform("out of memory");
+    throw;
+  } catch (std::exception const& problem) {
+    inform(problem.what());
+    throw;
   }
 }
 
