@@ -3,7 +3,6 @@
 
 import contextlib
 import ctypes
-import math
 import sys
 import threading
 import warnings
@@ -11,6 +10,7 @@ from collections import namedtuple
 
 from . import _library as c
 from ._library import check, library
+from ._workers import Workers, describe
 
 __all__ = ["AllGather", "Mean", "Operator", "Plan", "ReduceScatter", "operators", "plan"]
 
@@ -90,6 +90,52 @@ def overlaps_itself(shape, strides):
     return False
 
 
+class Memory:
+    """The elements of an array or a tensor, in the memory where they are."""
+
+    def __init__(self, x):
+        if is_tensor(x):
+            self.space, address, self.item = str(x.device), x.data_ptr(), x.element_size()
+            strides = [s * self.item for s in x.stride()]
+        else:
+            self.space, address, self.item = "cpu", x.__array_interface__["data"][0], x.itemsize
+            strides = x.strides
+        self.shape, self.strides = tuple(x.shape), tuple(abs(s) for s in strides)
+        self.begin = address + sum(min(0, s * (n - 1)) for s, n in zip(strides, self.shape) if n)
+        self.end = self.begin + (0 if 0 in self.shape else self.item + sum(s * (n - 1) for s, n in zip(self.strides, self.shape)))
+        self.layout = self.begin, self.shape, tuple(strides), self.item
+
+    def meets(self, other):
+        """Returns whether an element is also one of the other's: marks the bytes of both in a map of the memory between them."""
+        if max(self.begin, other.begin) >= min(self.end, other.end):
+            return False
+        first, last = min(self.begin, other.begin), max(self.end, other.end)
+        numpy = sys.modules.get("numpy")
+        if numpy:
+            marks = numpy.zeros(last - first, "uint8")
+            a, b = (numpy.lib.stride_tricks.as_strided(marks[m.begin - first:], (*m.shape, m.item), (*m.strides, 1)) for m in (self, other))
+        else:
+            marks = sys.modules["torch"].zeros(last - first, dtype=sys.modules["torch"].uint8)
+            a, b = (marks.as_strided((*m.shape, m.item), (*m.strides, 1), m.begin - first) for m in (self, other))
+        a[...] = 1
+        return bool(b.any())
+
+
+def refuse_overlaps(vectors):
+    """Raises if a vector is written where it overlaps another. C compares contiguous vectors itself, but sees only copies of others.
+
+    vectors: tuples (index of the vector in the call, Values)
+    """
+    before = []  # those that may overlap the next
+    for k, v, memory in sorted(((k, v, Memory(v.given)) for k, v in vectors), key=lambda entry: (entry[2].space, entry[2].begin)):
+        before = [entry for entry in before if entry[2].space == memory.space and entry[2].end > memory.begin]
+        for j, other, of_other in before:
+            if (v.writes or other.writes) and not (j == k and of_other.layout == memory.layout) and memory.meets(of_other):
+                raise c.ConfigurationError(f"globalq: vectors {min(j, k)} and {max(j, k)} overlap where one is written; give each output "
+                                           "memory of its own")
+        before.append((k, v, memory))
+
+
 class Values:
     """Address, length and type of an array or a tensor. If it is not contiguous, or not in host memory, this is a copy; store() writes the
     copy back."""
@@ -110,6 +156,10 @@ class Values:
         x = x.detach()
         if x.layout is not sys.modules["torch"].strided:
             raise c.ConfigurationError(f"globalq: a tensor of layout {x.layout}; use dense tensors (strided)")
+        if hasattr(x, "to_local"):
+            raise c.ConfigurationError(f"globalq: a {type(x).__name__} is distributed over processes; give tensor.to_local()")
+        if x.device.type == "meta" or (x.device.type == "cpu" and x.numel() != 0 and x.data_ptr() == 0):
+            raise c.ConfigurationError(f"globalq: a {type(x).__name__} on device {x.device} has no values in memory; give a plain tensor")
         if self.writes and overlaps_itself(x.shape, x.stride()):
             raise c.ConfigurationError("globalq: values of the tensor share memory, as those of an expanded one do; give tensor.clone()")
         dense = x.resolve_conj().resolve_neg()
@@ -156,32 +206,49 @@ class Values:
 def layer_array(layers):
     """Converts layers (name, shape[, dtype[, operator]]) for C; returns the array and objects to keep alive while C reads it."""
     array, keep = (c.Layer * len(layers))(), []
-    for k, (name, shape, *rest) in enumerate(layers):
-        dtype, op = (*rest, None, None)[:2]
-        extents = (ctypes.c_uint64 * len(shape))(*(c.number(f"the shape of {name}", n) for n in shape))
+    for k, layer in enumerate(layers):
+        try:
+            name, shape, dtype, op = (*layer, None, None)[:4] if len(layer) <= 4 else layer
+            shape = tuple(shape)
+        except (TypeError, ValueError):
+            raise c.ConfigurationError(f"globalq: layer {k} is {layer!r}; give (name, shape[, dtype[, operator]])") from None
+        extents = (ctypes.c_uint64 * len(shape))(*(c.number(f"the shape of {name!r}", n) for n in shape))
         keep.append(extents)
         array[k] = c.Layer(c.text("the name of a layer", name), extents, len(shape), type_number(dtype or "float32"),
-                           c.text(f"the operator of {name}", op))
+                           c.text(f"the operator of {name!r}", op))
     return array, keep
 
 
-class Call(c.Handle):
-    """Common base of Mean, ReduceScatter and AllGather."""
+def workers_of(given):
+    """Returns workers, and whether they were made here, from a process group of torch."""
+    if isinstance(given, Workers):
+        return given, False
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and isinstance(given, getattr(dist, "ProcessGroup", ())):
+        from .torch import join
 
-    def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
-                 model_layers=0, learn_at=None, chunk_values=0):
-        if non_finite not in ("propagate", "error"):
-            raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
-        self._handle, self._workers, self._busy = None, workers, threading.Lock()
-        settings = c.Settings(operator_name=c.text("operator", operator), schedule=c.text("schedule", schedule),
-                              seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
-                              first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
-                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
-                              learn_at=c.text("learn_at", learn_at), chunk_values=c.number("chunk_values", chunk_values))
-        array, keep = layer_array(layers)
-        handle = ctypes.c_void_p()
-        check(library.globalq_call_create(workers.handle, kind, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
-        self._handle = handle.value
+        return join(given), True
+    raise c.ConfigurationError(f"globalq: workers is a {type(given).__name__}; give NamedMemory, MessageWorkers, the workers that run_threads "
+                               "passes, or a process group of torch")
+
+
+@contextlib.contextmanager
+def informing(workers):
+    """Reports an exception of the block to the other workers, which wait in the call that this one does not make."""
+    try:
+        yield
+    except BaseException as problem:
+        with contextlib.suppress(c.Error):
+            workers.refuse(str(problem).removeprefix("globalq: ") if isinstance(problem, c.Error) else describe(problem).decode())
+        raise
+
+
+class Used(c.Handle):
+    """Base of handles that one thread at a time uses. Subclasses define _destroy(handle)."""
+
+    def __init__(self, workers):
+        self._handle, self._inside, self._closes, self._busy = None, False, False, threading.RLock()
+        self._workers, self._owns_workers = workers_of(workers)
 
     @property
     def workers(self):
@@ -193,32 +260,86 @@ class Call(c.Handle):
         if not self._busy.acquire(blocking=False):
             raise c.ConfigurationError("globalq: another thread uses this call; use one at a time")
         try:
-            if self._handle is None:
-                raise c.ConfigurationError("globalq: the call is closed; make another one")
-            self._workers.handle  # raises if the workers are closed
-            yield self._handle
+            if self._inside:
+                raise c.ConfigurationError("globalq: this thread is already in this call; do not use it in a signal handler or in a function "
+                                           "that transfers its messages")
+            self._inside = True
+            try:
+                if self._handle is None:
+                    raise c.ConfigurationError("globalq: the call is closed; make another one")
+                self._workers.handle  # raises if the workers are closed
+                yield self._handle
+            finally:
+                self._inside = False
+                if self._closes:
+                    self.close()
         finally:
             self._busy.release()
 
-    def _run(self, pairs, step):
-        """Runs the call on tuples (input, output or None for in place, length or None)."""
-        step = c.number("step", step)
-        vectors, outputs = (c.Vector * len(pairs))(), []
-        inputs = []
-        for k, (x, y, length) in enumerate(pairs):
-            given = Values(x, writes=y is None)
-            inputs.append(given)
-            to = given if y is None else Values(y, writes=True)
-            outputs.append(to)
-            if y is not None and to.type != given.type:
-                raise c.ConfigurationError("globalq: input and output have different types; use one type for both")
-            if y is not None and length is None and to.length != given.length:
-                raise c.ConfigurationError(f"globalq: {given.length} values into {to.length}; give an output of the same length")
-            vectors[k] = c.Vector(given.address, to.address, given.length if length is None else length, given.type)
-        with self._open() as handle:
-            status = library.globalq_call_run(handle, vectors, len(pairs), step)
-            self._check(status)
-        for to in outputs:
+    def close(self):
+        """Waits until no other thread is in the call, then frees its memory; in a call, for example in a signal handler, at its end."""
+        with self._busy:
+            self._closes = True
+            if self._inside:
+                return
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                self._destroy(handle)
+                if self._owns_workers:
+                    self._workers.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if hasattr(self, "_owns_workers"):
+            self.close()
+
+
+class Call(Used):
+    """Common base of Mean, ReduceScatter and AllGather."""
+
+    _destroy = staticmethod(library.globalq_call_destroy)
+
+    def __init__(self, workers, kind, operator, schedule, seed, non_finite, measure_errors, layers=(), warm_up=0, first_layer=0,
+                 model_layers=0, learn_at=None, chunk_values=0):
+        if non_finite not in ("propagate", "error"):
+            raise c.ConfigurationError(f'globalq: non_finite is "{non_finite}"; give "propagate" or "error"')
+        super().__init__(workers)
+        settings = c.Settings(operator_name=c.text("operator", operator), schedule=c.text("schedule", schedule),
+                              seed=c.number("seed", seed), warm_up=c.number("warm_up", warm_up),
+                              first_layer=c.number("first_layer", first_layer), model_layers=c.number("model_layers", model_layers),
+                              fail_on_non_finite=non_finite == "error", measure_errors=bool(measure_errors),
+                              learn_at=c.text("learn_at", learn_at), chunk_values=c.number("chunk_values", chunk_values))
+        array, keep = layer_array(layers)
+        handle = ctypes.c_void_p()
+        check(library.globalq_call_create(self._workers.handle, kind, ctypes.byref(settings), array, len(array), ctypes.byref(handle)))
+        self._handle = handle.value
+
+    def _run(self, step, vectors):
+        """Runs the call.
+
+        vectors()  returns tuples (input, output or None for in place)
+        """
+        with contextlib.ExitStack() as until_the_end:
+            with informing(self._workers):
+                step = c.number("step", step)
+                pairs = []
+                for x, y in vectors():
+                    given = Values(x, writes=y is None)
+                    to = given if y is None else Values(y, writes=True)
+                    if to.type != given.type:
+                        raise c.ConfigurationError("globalq: input and output have different types; use one type for both")
+                    pairs.append((given, to))
+                if any(v.copy is not None for pair in pairs for v in pair):
+                    refuse_overlaps([(k, v) for k, pair in enumerate(pairs) for v in dict.fromkeys(pair)])
+                handle = until_the_end.enter_context(self._open())
+                run = self._function(pairs)
+            self._check(run(handle, step))
+        for _, to in pairs:
             to.store()
 
     def _check(self, status):
@@ -246,23 +367,6 @@ class Call(c.Handle):
             raise c.ConfigurationError(library.globalq_error().decode())
         return name.decode()
 
-    def close(self):
-        """Waits until no thread is in the call, then frees its memory."""
-        with self._busy:
-            handle, self._handle = self._handle, None
-            if handle is not None:
-                library.globalq_call_destroy(handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_busy", None) is not None:
-            self.close()
-
 
 class Mean(Call):
     """Averages vectors over workers. All workers create it once with the same arguments and call it once per step.
@@ -271,7 +375,8 @@ class Mean(Call):
         mean(gradient, step)                    # in place: a numpy array or a torch tensor
         mean([w1, b1], step)                    # several in one call
 
-    workers         NamedMemory, MessageWorkers, or the workers that run_threads passes
+    workers         NamedMemory, MessageWorkers, the workers that run_threads passes, or a process group of torch (the call then joins it
+                    as globalq.torch.join() does, and closes those workers with itself)
     operator        "NAME[:VALUE][,parameter=value].."; operators() lists the names
     schedule        ring, tree, sra, allgather or hierarchical:N; None: the schedule of the operator
     seed            selects the random bits, together with the step
@@ -295,13 +400,25 @@ class Mean(Call):
     def __call__(self, x, step, out=None):
         """Averages x, or each vector of a list, in place or into out; returns the result. Use each step once. A list of k vectors without
         layers uses the k steps from step on."""
-        many = isinstance(x, (list, tuple))
-        xs = list(x) if many else [x]
-        ys = [None] * len(xs) if out is None else (list(out) if many else [out])
-        if len(ys) != len(xs):
-            raise c.ConfigurationError(f"globalq: {len(xs)} vectors into {len(ys)}; give as many")
-        self._run([(a, b, None) for a, b in zip(xs, ys)], step)
+
+        def vectors():
+            many = isinstance(x, (list, tuple))
+            xs = list(x) if many else [x]
+            ys = [None] * len(xs) if out is None else (list(out) if many else [out])
+            if len(ys) != len(xs):
+                raise c.ConfigurationError(f"globalq: {len(xs)} vectors into {len(ys)}; give as many")
+            return zip(xs, ys)
+
+        self._run(step, vectors)
         return x if out is None else out
+
+    @staticmethod
+    def _function(pairs):
+        for given, to in pairs:
+            if to.length != given.length:
+                raise c.ConfigurationError(f"globalq: {given.length} values into {to.length}; give an output of the same length")
+        vectors = (c.Vector * len(pairs))(*(c.Vector(given.address, to.address, given.length, given.type) for given, to in pairs))
+        return lambda handle, step: library.globalq_call_run(handle, vectors, len(pairs), step)
 
     def save(self):
         """Returns the residuals of this worker (of layers with a compressor) as bytes; b"" if there are none."""
@@ -318,7 +435,9 @@ class Mean(Call):
 
         states: a list with the bytes of this worker; if the number of workers was different, the bytes of all of those workers.
         """
-        array = (c.Bytes * len(states))(*(c.Bytes(state, len(state)) for state in states))
+        if not isinstance(states, (list, tuple)) or not all(isinstance(state, (bytes, bytearray)) for state in states):
+            raise c.ConfigurationError("globalq: load() takes a list of states that save() returned as bytes, [state] for one")
+        array = (c.Bytes * len(states))(*(c.Bytes(bytes(state), len(state)) for state in states))
         with self._open() as handle:
             check(library.globalq_call_load(handle, array, len(states)))
 
@@ -326,16 +445,17 @@ class Mean(Call):
         """Averages in place the parts of one buffer, a DDP bucket, that autograd does not track. Returns the number of calls since the
         last report whose result is NaN, and the rank that caused it. It validates only what may differ between DDP buckets, because
         it runs on cores that the backward pass uses."""
-        vectors, dtype = (c.Vector * len(gradients))(), type_number(gradients[0].dtype)
-        for vector, g in zip(vectors, gradients):
-            if not g.is_contiguous() or g.device.type != "cpu":
-                self(gradients, step)
-                break
-            vector.input = vector.output = g.data_ptr()
-            vector.length, vector.type = g.numel(), dtype
-        else:
-            with self._open() as handle:
+        if all(g.is_contiguous() and g.device.type == "cpu" for g in gradients):
+            with contextlib.ExitStack() as until_the_end:
+                with informing(self._workers):
+                    vectors, dtype = (c.Vector * len(gradients))(), type_number(gradients[0].dtype)
+                    for vector, g in zip(vectors, gradients):
+                        vector.input = vector.output = g.data_ptr()
+                        vector.length, vector.type = g.numel(), dtype
+                    handle = until_the_end.enter_context(self._open())
                 self._check(library.globalq_call_run(handle, vectors, len(gradients), step))
+        else:
+            self(gradients, step)
         found = c.Report()
         with self._open() as handle:
             check(library.globalq_call_report(handle, ctypes.byref(found)))
@@ -363,13 +483,10 @@ class Shards(Call):
             check(library.globalq_call_shard(handle, c.number("length", length), rank, ctypes.byref(first), ctypes.byref(count)))
         return slice(first.value, first.value + count.value)
 
-    def _length(self, whole, own):
-        """Returns the length of the whole vector; raises if own does not have the length of the shard."""
-        length, here = math.prod(whole.shape), math.prod(own.shape)
-        s = self.shard(length)
-        if here != s.stop - s.start:
-            raise c.ConfigurationError(f"globalq: {here} values for a shard of {s.stop - s.start}; see shard({length})")
-        return length
+    @staticmethod
+    def _function(pairs):
+        (x, y), = pairs
+        return lambda handle, step: library.globalq_call_run_shard(handle, x.address, x.length, y.address, y.length, x.type, step)
 
 
 class ReduceScatter(Shards):
@@ -378,8 +495,9 @@ class ReduceScatter(Shards):
     _kind = 1
 
     def __call__(self, x, own, step):
-        """Averages x and writes the values shard(len(x)) of the mean to own; if own is None, to their place in x."""
-        self._run([(x, own, None if own is None else self._length(x, own))], step)
+        """Averages x and writes the values shard(len(x)) of the mean to own; if own is None, to their place in x. own is either that
+        part of x, or does not overlap x."""
+        self._run(step, lambda: [(x, own)])
         return x if own is None else own
 
 
@@ -390,40 +508,38 @@ class AllGather(Shards):
 
     def __call__(self, own, out, step):
         """Fills out with the decoded shards of all workers, including this one. If own is None, out already contains the own shard at its
-        place."""
-        self._run([(out, None, None) if own is None else (own, out, self._length(out, own))], step)
+        place. own is either that part of out, or does not overlap out."""
+        self._run(step, lambda: [(out, None) if own is None else (own, out)])
         return out
 
 
-class Chooser(c.Handle):
+class Chooser(Used):
     """Chooses operators for layers (name, shape[, dtype[, operator]]) from the gradients of all workers; see globalq.h."""
 
+    _destroy = staticmethod(library.globalq_chooser_destroy)
+
     def __init__(self, workers, layers, reference, rule, alpha):
-        self._handle, self._workers, self._count = None, workers, len(layers)
+        super().__init__(workers)
         if not 0 < alpha < float("inf"):
             raise c.ConfigurationError(f"globalq: alpha is {alpha}; give a number above 0, such as 1.0")
         settings = c.ChooserSettings(rule=c.text("rule", rule), reference=c.text("reference", reference), alpha=alpha)
         array, _ = layer_array(layers)
         handle = ctypes.c_void_p()
-        check(library.globalq_chooser_create(workers.handle, ctypes.byref(settings), array, len(layers), ctypes.byref(handle)))
-        self._handle = handle.value
+        check(library.globalq_chooser_create(self._workers.handle, ctypes.byref(settings), array, len(array), ctypes.byref(handle)))
+        self._handle, self._count = handle.value, len(array)
 
     def add(self, layer, gradient):
         """Adds this worker's gradient of a layer, before it is averaged."""
         x = Values(gradient, writes=False)
-        check(library.globalq_chooser_add(self._handle, layer, c.Vector(x.address, None, x.length, x.type), 1))
+        with self._open() as handle:
+            check(library.globalq_chooser_add(handle, layer, c.Vector(x.address, None, x.length, x.type), 1))
 
     def choose(self, step):
         """Returns the operators of the layers from now on. All workers call it."""
         changed = ctypes.c_int()
-        check(library.globalq_chooser_choose(self._handle, step, changed))
-        return [library.globalq_chooser_operator(self._handle, k).decode() for k in range(self._count)]
-
-    def close(self):
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            library.globalq_chooser_destroy(handle)
-
-    def __del__(self):
-        if hasattr(self, "_handle"):
-            self.close()
+        with contextlib.ExitStack() as until_the_end:
+            with informing(self._workers):
+                step = c.number("step", step)
+                handle = until_the_end.enter_context(self._open())
+            check(library.globalq_chooser_choose(handle, step, changed))
+            return [library.globalq_chooser_operator(handle, k).decode() for k in range(self._count)]

@@ -3,6 +3,7 @@
 
 import ctypes
 import secrets
+import threading
 
 from . import _library as c
 from ._library import check, library
@@ -11,19 +12,31 @@ __all__ = ["MessageWorkers", "NamedMemory", "Workers", "new_name", "run_threads"
 
 
 class Workers(c.Handle):
-    """This worker and its connection to the others. Not thread-safe: use it from one thread at a time."""
+    """This worker and its connection to the others.
+
+    Calls of several threads over the same workers run one after the other. All workers must make them in the same order, as with MPI and
+    NCCL: two like calls in opposite order mix their results without an error. Give each thread workers of its own: duplicate().
+    """
 
     _handle = None
 
     def __init__(self, handle, owned=True):
-        self._handle, self._owned = handle, owned
-        self.cause = None  # the exception that a callback from C raised
+        self._handle, self._owned, self._raised = handle, owned, threading.local()
 
     @property
     def handle(self):
         if self._handle is None:
             raise c.ConfigurationError("globalq: these workers are closed; make new ones")
         return self._handle
+
+    @property
+    def cause(self):
+        """The exception that a callback from C raised in this thread."""
+        return getattr(self._raised, "problem", None)
+
+    @cause.setter
+    def cause(self, problem):
+        self._raised.problem = problem
 
     @property
     def rank(self):
@@ -39,6 +52,18 @@ class Workers(c.Handle):
     def bytes_sent(self):
         """Bytes that this worker has sent."""
         return library.globalq_bytes_sent(self.handle)
+
+    def duplicate(self):
+        """Connects the same workers once more, as MPI_Comm_dup does, so that another thread has workers of its own. All workers call it.
+        Duplicates in run_threads end with its body."""
+        handle = ctypes.c_void_p()
+        check(library.globalq_workers_duplicate(self.handle, ctypes.byref(handle)))
+        return Workers(handle.value)
+
+    def refuse(self, why):
+        """Takes part in the next call of the other workers without making it: they raise DisagreementError with the reason instead of
+        waiting. Calls that raise on this worker have done so themselves."""
+        check(library.globalq_workers_refuse(self.handle, str(why).replace("\0", "?").encode(errors="replace")))
 
     def close(self):
         """Closes this worker. It leaves the others when its last call is closed as well."""
@@ -95,7 +120,8 @@ class MessageWorkers(Workers):
 
     send(peer, view) and receive(peer, view) start to transfer the bytes of a memoryview and return a ticket, any object. The bytes stay
     valid until the transfer has ended. wait(ticket) returns when the transfer has ended, or raises, within a deadline of its own.
-    Messages from one worker to another arrive in the order in which they were sent.
+    Messages from one worker to another arrive in the order in which they were sent. A subclass may define duplicate(), which returns
+    workers over other connections.
     """
 
     def __init__(self, rank, size):
@@ -138,6 +164,10 @@ class MessageWorkers(Workers):
         check(library.globalq_messages_create(ctypes.byref(self._functions), c.number("rank", rank, 0, 2**31 - 1),
                                               c.number("size", size, 1, 2**31 - 1), ctypes.byref(handle)))
         self._handle = handle.value
+
+    def duplicate(self):
+        raise c.ConfigurationError(f"globalq: {type(self).__name__} has no duplicate(); define it to connect the workers once more, or make "
+                                   "other workers for each thread")
 
     def abandon(self, ticket):
         """Cancels a transfer: wait() will not be called, and its bytes are about to be freed. ticket may be None."""

@@ -25,7 +25,7 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from ._calls import AllGather, Chooser, Mean, ReduceScatter
+from ._calls import AllGather, Chooser, Mean, ReduceScatter, informing
 from ._library import ConfigurationError, Error, Handle, number
 from ._workers import MessageWorkers, NamedMemory, new_name
 
@@ -44,9 +44,9 @@ class GroupWorkers(MessageWorkers):
     Bytes are copied to and from tensors. The tensors of an abandoned transfer are kept, because torch cannot cancel it.
     """
 
-    def __init__(self, group, ranks):
-        """ranks: global rank of each member, indexed by its rank in the group."""
-        self._group, self._ranks, self._given_up = group, ranks, []
+    def __init__(self, group, ranks, deadline=600.0):
+        """ranks: global rank of each member, indexed by its rank in the group; deadline: of groups that duplicate() makes."""
+        self._group, self._ranks, self._deadline, self._given_up = group, ranks, deadline, []
         super().__init__(dist.get_rank(group), len(ranks))
 
     def send(self, peer, view):
@@ -67,6 +67,13 @@ class GroupWorkers(MessageWorkers):
         if ticket is not None:
             self._given_up.append(ticket[:2])
 
+    def duplicate(self):
+        """Returns workers over another gloo group of the same processes. All of them call it."""
+        group = gloo_group(self._ranks, self._deadline)
+        if group is None:
+            raise ConfigurationError("globalq: torch before 2.1 makes no group in a subset of the processes; make it yourself, on all processes")
+        return GroupWorkers(group, self._ranks, self._deadline)
+
 
 def machine():
     """Returns a value that is equal for processes that share /dev/shm: those of one machine or container."""
@@ -80,6 +87,16 @@ def machine():
 def needed_memory(processes):
     """Returns an upper bound on the bytes in /dev/shm that a number of processes use."""
     return (34 << 20) + 8192 * processes + 4200 * processes**2
+
+
+def gloo_group(ranks, deadline):
+    """Returns a new gloo group, which all of its processes make; None in a torch that cannot make it in a subset of all processes."""
+    seconds = datetime.timedelta(seconds=deadline)
+    if len(ranks) == dist.get_world_size():
+        return dist.new_group(backend="gloo", timeout=seconds)
+    if "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
+        return dist.new_group(ranks=ranks, backend="gloo", timeout=seconds, use_local_synchronization=True)
+    return None
 
 
 def join(group=None, deadline=600.0):
@@ -100,15 +117,14 @@ def join(group=None, deadline=600.0):
     dist.all_gather_object(told, (machine() if shares else None, new_name(), dist.get_rank()), group=group)
     if all(where is not None and where == told[0][0] for where, _, _ in told):
         return NamedMemory(told[0][1], rank, size, deadline)
-    ranks, seconds = [r for _, _, r in told], datetime.timedelta(seconds=deadline)
-    if size == dist.get_world_size():
-        return GroupWorkers(dist.new_group(backend="gloo", timeout=seconds), ranks)
-    if "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
-        return GroupWorkers(dist.new_group(ranks=ranks, backend="gloo", timeout=seconds, use_local_synchronization=True), ranks)
+    ranks = [r for _, _, r in told]
+    made = gloo_group(ranks, deadline)
+    if made is not None:
+        return GroupWorkers(made, ranks, deadline)
     if dist.get_backend(group) != "gloo":
         raise ConfigurationError(f"globalq: processes of several machines in a group of backend {dist.get_backend(group)}; give a group of "
                                  "backend gloo, or use torch 2.1 or newer")
-    return GroupWorkers(group, ranks)
+    return GroupWorkers(group, ranks, deadline)
 
 
 class Layer:
@@ -215,10 +231,12 @@ class Engine:
         for first, layers, bucket, step, last, done in iter(self._jobs.get, None):
             problem = ""
             try:
-                bucket.wait()
-                if self._adapting is not None:
-                    self._adapting.add(layers, bucket.gradients)
-                self._average(first, layers, bucket.gradients, step)
+                with informing(self.workers):
+                    bucket.wait()
+                    if self._adapting is not None:
+                        self._adapting.add(layers, bucket.gradients)
+                    mean = self._mean_of(first, layers, bucket.gradients, step)
+                self._average(mean, bucket.gradients, step)
                 bucket.store()
                 if self._adapting is not None and last:
                     self._adapting.choose(step)
@@ -240,7 +258,8 @@ class Engine:
         # states saved by save() before a call restored them are equal on all processes: keep one of each
         self._calls, self._states, self._states_of = {}, list(dict.fromkeys(states)), None
 
-    def _average(self, first, layers, gradients, step):
+    def _mean_of(self, first, layers, gradients, step):
+        """Returns the call that averages a DDP bucket, with the residuals of its layers."""
         key = (first, tuple((layer.number, layer.operator) for layer in layers))
         mean, _ = self._calls.get(key, (None, 0))
         if self._states_of is None:
@@ -259,13 +278,11 @@ class Engine:
             mean = Mean(self.workers, first_layer=first, model_layers=self._model_layers, **self._settings,
                         layers=[(layer.name, layer.parameter.shape, g.dtype, layer.operator) for layer, g in zip(layers, gradients)])
             if self._states:
-                try:
-                    mean.load(self._states)
-                except Exception:  # corrupt, or saved by another training run
-                    with contextlib.suppress(Error):
-                        mean([], step)  # fails here and reports the failure to the other processes
-                    raise
+                mean.load(self._states)  # raises if they are corrupt or from another training run
         self._calls[key] = mean, step
+        return mean
+
+    def _average(self, mean, gradients, step):
         non_finite, who = mean.average_bucket(gradients, step)
         if non_finite:
             self.non_finite += 1

@@ -184,7 +184,7 @@ def test_shards():
         scatter(values(3000, w.rank), own, 0)
         whole = np.zeros(3000, "float32")
         gather(own, whole, 1)
-        with pytest.raises(globalq.ConfigurationError, match="for a shard of"):
+        with pytest.raises(globalq.ConfigurationError, match="but that of a vector of"):
             gather(whole, whole.copy(), 2)
         return whole
 
