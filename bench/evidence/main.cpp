@@ -64,11 +64,15 @@ class lines {
   std::ofstream file_;
 };
 
+model_kind const& kind_of(options const& chosen) {
+  return chosen.replica.values > 0 ? vector_kind() : find_model(chosen.model);
+}
+
 json facts(workers const& all, options const& chosen, method const& how, char const* what) {
   char const* const rate = std::getenv("GLOBALQ_CLUSTER_RATE");
   return {{"what", what},
-          {"model", chosen.model},
-          {"measure", find_model(chosen.model).measure},
+          {"model", kind_of(chosen).name},
+          {"measure", kind_of(chosen).measure},
           {"method", how.text()},
           {"family", how.family()},
           {"source", how.source()},
@@ -107,11 +111,21 @@ bool train_all(workers& all, options const& chosen, std::vector<method> const& m
   return good;
 }
 
+/// Four significant digits: more are noise, and fill the recorded lines.
+std::vector<double> rounded(std::vector<double> seconds) {
+  for (double& s : seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g", s);
+    s = std::strtod(text, nullptr);
+  }
+  return seconds;
+}
+
 /// A worker's part of all measurements.
 bool time_all(workers& all, options const& chosen, std::vector<method> const& methods, lines* out) {
   replica_setting with = chosen.replica;
   with.seed = chosen.seeds[0];
-  auto const times = measure(all, find_model(chosen.model), methods, with, chosen.rounds, chosen.warm_up);
+  auto const times = measure(all, kind_of(chosen), methods, with, chosen.rounds, chosen.warm_up);
   if (out == nullptr) return true;
   for (std::size_t k = 0; k < methods.size(); ++k) {
     timing const& t = times[k];
@@ -121,10 +135,10 @@ bool time_all(workers& all, options const& chosen, std::vector<method> const& me
     } else {
       line["values"] = t.values;
       line["bytes_a_step"] = t.bytes_a_step;
-      line["step"] = t.step;
-      line["exchange"] = t.exchange;
-      line["compute"] = t.compute;
-      line["method_compute"] = t.method;
+      line["step"] = rounded(t.step);
+      line["exchange"] = rounded(t.exchange);
+      line["compute"] = rounded(t.compute);
+      line["method_compute"] = rounded(t.method);
     }
     out->write(line);
   }
@@ -203,6 +217,11 @@ int run(int argc, char** argv) {
   timing->add_option("--steps", chosen.rounds, "timed steps")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  timing
+      ->add_option("--values", chosen.replica.values,
+                   "time the exchange of this many random values, such as 4Mi, instead of a model")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
   timing->add_option("--warm-up", chosen.warm_up, "steps before the timed ones")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
@@ -219,7 +238,7 @@ int run(int argc, char** argv) {
 
   std::vector<method> methods;
   try {
-    static_cast<void>(find_model(chosen.model));
+    static_cast<void>(kind_of(chosen));
     for (std::string const& name : chosen.methods) methods.emplace_back(name);
   } catch (gq::configuration_error const& e) {
     std::fprintf(stderr, "%s\n", e.what());
