@@ -190,7 +190,7 @@ def shortfalls(of: results) -> str:
     asked = [(f"bytes of `{b}` / bytes of `{a}`; quality", fewer(a, b)) for a, b in (
         ("adaptive-cgx", "layers:cgx:4"), ("lgreco:4", "layers:cgx:4"), ("adaptive-power-sgd:4", "power-sgd:4"),
         ("adaptive-power-sgd:4,rule=accordion", "power-sgd:4"), ("adaptive-power-sgd:4,rule=both", "power-sgd:4"), ("adaptive-top-k:1", "top-k:1"))]
-    asked += [(f"speed-up of `global-exponential`, {figures.NETWORKS[n]} (workers)", speeds("global-exponential", n)) for n in figures.NETWORKS]
+    asked += [(f"speed-up of `global-exponential` (tree) over float32 (ring), {figures.NETWORKS[n]} (workers)", speeds("global-exponential", n)) for n in figures.NETWORKS]
     asked += [(f"methods slower than float32, {figures.NETWORKS[n]} (workers)", slower(n)) for n in figures.NETWORKS]
     asked += [("methods that miss the target", missed)]
     rows = [[what, *(cell(model) for model in of.models)] for what, cell in asked]
