@@ -464,10 +464,9 @@ constexpr entry registry[] = {
      "8, "
      "16 or 32 bits are added as integers; shorter codes are decoded, added and quantized again",
      "Xin et al. (Global-QSGD)", "min(c^2 D / 4 s^2, c sqrt(D) / s)",
-     "The paper prints the bound as D / s^2, which is four times looser and lacks c. It states that at most "
-     "s^2 + sqrt(D) codes are non-zero, which equal values exceed; the bound is s sqrt(D). It exchanges p "
-     "and q "
-     "in the norm.",
+     "Section 3.1 exchanges p and q in the norm of section 2. Theorem 3.3 states that at most s^2 + sqrt(D) "
+     "codes "
+     "are non-zero, which equal values exceed; the bound is s sqrt(D).",
      global_uniform_parameters, global_uniform_examples, make_global_uniform},
     {"global-exponential",
      "Divides the values of all workers by one common norm and rounds them to zero or a power of two. Codes "
@@ -475,13 +474,19 @@ constexpr entry registry[] = {
      "added with random rounding to a power of two",
      "Xin et al. (Global-QSGD)",
      "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), plus the variance of the additions",
-     "The paper prints the levels as l_i = 1 / 2^(s-i), counted down from l_0 = 1; level k is 2^-(k-1). "
-     "Algorithm 2 is printed with a ceiling in the random draw, which halves its probabilities. The bound "
-     "(9/8)^depth on the growth of the second moment is false if terms cancel. Division by 2n leaves enough "
-     "headroom only for "
-     "balanced trees over a power of two. The number of non-zero codes, printed as at most 4^(s-1) + "
-     "sqrt(D), is "
-     "at most 2^(s-1) sqrt(D).",
+     "Section 3.1 prints the levels l_i = 1 / 2^(s-i), which rise with i although l_0 = 1 and l_s = 0; level "
+     "k is "
+     "2^-(k-1). Algorithm 2 is printed with a ceiling in the random draw, which halves its probabilities. "
+     "Sections "
+     "3.1 and 4 multiply the variance by 9/8 for each addition, and conclude that 16 workers need at most 20 "
+     "% more "
+     "iterations (n theta = 0.20). But an addition adds up to 1/8 of the squared sum: with 16 workers on a "
+     "tree "
+     "whose values are 1 (four), 1/2 (eight) and 1/4 (four), n theta is 2.08. Division by 2n leaves enough "
+     "headroom "
+     "only for balanced trees over a power of two. The number of non-zero codes, printed as at most 4^(s-1) "
+     "+ "
+     "sqrt(D), is at most 2^(s-1) sqrt(D).",
      global_exponential_parameters, global_exponential_examples, make_global_exponential},
     {"qsgd",
      "Each worker divides each bucket by the norm of the bucket and rounds the values at random to evenly "
@@ -538,11 +543,8 @@ constexpr entry registry[] = {
      "Like alq, but with the levels +-1, +-p, +-p^2, .. without zero; the multiplier p is learned, or you "
      "set "
      "it",
-     "Faghri et al. 2020 (ALQ, AMQ)", "(r-1)^2 / 4r + c^2 D l_1^2, where r = 1/p",
-     "The paper prints the derivative with respect to p with a superfluous factor 1/2 (for the distribution "
-     "of "
-     "magnitudes).",
-     amq_parameters, amq_examples, make_amq},
+     "Faghri et al. 2020 (ALQ, AMQ)", "(r-1)^2 / 4r + c^2 D l_1^2, where r = 1/p", "", amq_parameters,
+     amq_examples, make_amq},
     {"mxfp4",
      "Rounds values to FP4 (E2M1). Each block of 32 values shares a scale, a power of two that is rounded up "
      "so "

@@ -395,7 +395,7 @@ TEST(Plan, theta_counts_every_rounding_on_the_way) {
       before = t;
     }
   }
-  // papers' formula: (9/8)^62 at n = 64 on a ring
+  // the first addition on a ring of 64 workers is followed by 62: (9/8)^62
   EXPECT_GT(plan_of(linf("exponential", "int8", "auto", "ring"), 64, 1000).theta,
             100 * plan_of(linf("exponential", "int8", "auto", "tree"), 64, 1000).theta);
 }

@@ -472,3 +472,173 @@ TEST(RoundingToNearest, is_biased_and_at_most_half_a_gap_off) {
     EXPECT_GT(sum(once.square), 0);
   }
 }
+
+// ---- sums of exponential codes: their distribution, by enumerating the words of reduce::exponential
+
+namespace {
+
+/// Probabilities of codes; code e with its sign is +-2^-e, 0 is zero.
+using distribution = std::map<int, double>;
+using additions = std::vector<std::pair<int, int>>;
+
+/// The sum of two independent codes. If they differ by delta, only the low delta bits of the word decide.
+distribution sum_of(distribution const& a, distribution const& b) {
+  distribution sum;
+  for (auto const& [x, p] : a)
+    for (auto const& [y, q] : b) {
+      std::uint32_t const words = 1U << std::abs(std::abs(x) - std::abs(y));
+      for (std::uint32_t w = 0; w < words; ++w)
+        sum[gq::reduce::exponential::add<std::int8_t>(static_cast<std::int8_t>(x),
+                                                      static_cast<std::int8_t>(y), w)] += p * q / words;
+    }
+  return sum;
+}
+
+/// The sum of all workers' codes, in the order of a schedule's additions.
+distribution sum_over(additions const& order, std::vector<distribution> codes) {
+  for (auto const& [into, from] : order) {
+    auto& sum = codes[static_cast<std::size_t>(into)];
+    sum = sum_of(sum, codes[static_cast<std::size_t>(from)]);
+  }
+  return codes[static_cast<std::size_t>(order.back().first)];
+}
+
+double value_of(int code) { return code == 0 ? 0 : std::copysign(std::exp2(-std::abs(code)), code); }
+
+double moment(distribution const& d, double center, int order) {
+  double sum = 0;
+  for (auto const& [code, p] : d) sum += p * std::pow(value_of(code) - center, order);
+  return sum;
+}
+
+std::vector<distribution> certain(std::vector<int> const& codes) {
+  std::vector<distribution> all;
+  for (int const code : codes) all.push_back({{code, 1.0}});
+  return all;
+}
+
+additions additions_of(std::string const& schedule, int n) {
+  return schedule == "ring" ? gq::schedule::ring::additions(n) : gq::schedule::tree::additions(n);
+}
+
+/// Codes of workers with values sign 2^-exponent: such that no sum on the way exceeds 1/2.
+std::vector<int> with_headroom(std::vector<int> const& exponents, int height) {
+  std::vector<int> codes;
+  for (int const e : exponents) codes.push_back(e < 0 ? e - height - 1 : e + height + 1);
+  return codes;
+}
+
+}  // namespace
+
+TEST(ExponentialSums, of_positive_values_have_more_variance_than_the_published_growth_allows) {
+  // Xin et al., section 4: iterations grow by 1 + n^1.17 (1 / 8n + sqrt(d) / (sqrt(n) 2^(s-1))), whose last term is
+  // below 1e-30 for the 125 levels here. All values are levels: encoding adds nothing.
+  struct example {
+    std::vector<int> exponents;  ///< worker i has 2^-exponent
+    double n_theta;
+  };
+  for (example const& each :
+       {example{{0, 1}, 0.2}, example{{0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2}, 2.08}}) {
+    int const n = static_cast<int>(each.exponents.size());
+    int const h = gq::log2_ceil(static_cast<std::uint64_t>(n));
+    std::vector<int> const codes = with_headroom(each.exponents, h);
+    distribution const sum = sum_over(gq::schedule::tree::additions(n), certain(codes));
+    double exact = 0, squares = 0;
+    for (int const code : codes) exact += value_of(code), squares += value_of(code) * value_of(code);
+    ASSERT_DOUBLE_EQ(moment(sum, 0, 1), exact) << n;
+    double const variance = moment(sum, exact, 2);
+    EXPECT_DOUBLE_EQ(variance / squares, each.n_theta) << n;
+    EXPECT_GT(each.n_theta, std::pow(n, 0.17) / 8) << "published, " << n;
+
+    constexpr std::size_t d = 4096;
+    constexpr int steps = 10;
+    vectors x;
+    for (int const e : each.exponents) x.emplace_back(d, std::exp2(-static_cast<float>(e)));
+    moments const m = sample(gq::named::read_operator("global-exponential").words, "tree", x, steps);
+    EXPECT_LE(each.n_theta, n * m.plan.theta) << n;
+    // of d / 4 independent groups per step, whose four errors may all be equal
+    double const deviation =
+        std::sqrt((moment(sum, exact, 4) - variance * variance) / (steps * d / 4.0)) / squares;
+    EXPECT_NEAR(n * n * ::sum(m.square) / energy(x), each.n_theta, 6 * deviation + 1e-12) << n;
+  }
+}
+
+TEST(ExponentialSums, that_cancel_grow_by_more_than_9_over_8_per_addition) {
+  // 2^-8 + 2^-9 - 2^-7 on a chain: twice the second moment of the exact sum, where (9/8)^2 is 1.27
+  distribution const sum = sum_over(gq::schedule::ring::additions(3), certain({8, 9, -7}));
+  EXPECT_DOUBLE_EQ(moment(sum, 0, 1), -std::exp2(-9));
+  EXPECT_DOUBLE_EQ(moment(sum, 0, 2), 2 * std::exp2(-18));
+}
+
+TEST(ExponentialSums, of_any_signs_stay_within_the_bound_of_the_plan) {
+  std::uint32_t state = 7;
+  auto const next = [&state] { return (state = state * 1664525U + 1013904223U) >> 16; };
+  gq::any_quantizer const op = gq::named::make(gq::named::read_operator("global-exponential").words);
+  double closest = 0;
+  for (char const* schedule : {"ring", "tree"})
+    for (int n = 2; n <= 6; ++n) {
+      double const bound = n * gq::plan_for(op, gq::schedule::any{schedule}, n, 1).theta;
+      for (int k = 0; k < 40; ++k) {
+        std::vector<int> codes;
+        for (int i = 0; i < n; ++i)
+          codes.push_back((next() % 3 == 0 ? -1 : 1) * static_cast<int>(n + next() % 3));
+        distribution const sum = sum_over(additions_of(schedule, n), certain(codes));
+        double exact = 0, squares = 0;
+        for (int const code : codes) exact += value_of(code), squares += value_of(code) * value_of(code);
+        ASSERT_NEAR(moment(sum, 0, 1), exact, 1e-15) << schedule << ' ' << n;
+        double const n_theta = moment(sum, exact, 2) / squares;
+        ASSERT_LE(n_theta, bound) << schedule << ' ' << n;
+        closest = std::max(closest, n_theta / bound);
+      }
+    }
+  EXPECT_GT(closest, 0.5);
+}
+
+TEST(ExponentialSums, scaled_by_2n_lose_maxima_except_on_balanced_trees_over_a_power_of_two) {
+  // n equal maxima, divided by 2n as published: code 0 of a sum that exceeds 1/2 means zero
+  auto const lost = [](std::string const& schedule, std::vector<distribution> const& codes) {
+    distribution const sum = sum_over(additions_of(schedule, static_cast<int>(codes.size())), codes);
+    return sum.contains(0) ? sum.at(0) : 0.0;
+  };
+  EXPECT_EQ(lost("tree", certain({3, 3, 3, 3})), 0);
+  EXPECT_DOUBLE_EQ(lost("ring", certain({3, 3, 3, 3})), 1.0 / 8);
+  // 1/6 is encoded as 1/4 with probability 1/3, else as 1/8
+  EXPECT_DOUBLE_EQ(lost("tree", std::vector<distribution>(3, {{2, 1.0 / 3}, {3, 2.0 / 3}})), 1.0 / 9);
+  // the headroom that plans keep
+  gq::any_quantizer const op = gq::named::make(gq::named::read_operator("global-exponential").words);
+  for (char const* schedule : {"ring", "tree"})
+    for (int n = 2; n <= 6; ++n) {
+      auto const h = static_cast<int>(gq::plan_for(op, gq::schedule::any{schedule}, n, 1).headroom);
+      EXPECT_EQ(lost(schedule, certain(std::vector<int>(static_cast<std::size_t>(n), h + 1))), 0)
+          << schedule << ' ' << n;
+    }
+}
+
+TEST(Theory, q_is_the_order_of_the_norm_within_a_worker_and_p_over_the_workers) {
+  // one level: results are multiples of the norm over n. Xin et al., section 2; section 3.1 exchanges p and q.
+  vectors const x = {{3, 4, 0}, {1, 1, 1}};
+  struct order {
+    char const* operator_name;
+    double norm, exchanged;
+  };
+  for (order const& each :
+       {order{"global-uniform:8,levels=1,q=1,p=3", std::cbrt(7 * 7 * 7 + 3 * 3 * 3.0),
+              std::cbrt(std::cbrt(27 + 64.0) + std::cbrt(3.0))},
+        order{"global-uniform:8,levels=1,q=2,p=1", 5 + std::sqrt(3.0), 7 * 7 + 3 * 3.0}}) {
+    double smallest = INFINITY;
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      gq::transport::threads cluster{2, {.deadline = std::chrono::seconds{60}}};
+      cluster.run([&](auto& workers) {
+        gq::allreduce_mean mean{workers, gq::named::make(gq::named::read_operator(each.operator_name).words),
+                                gq::schedule::allgather{}};
+        std::vector<float> y = x[static_cast<std::size_t>(workers.rank())];
+        mean(y, step);
+        if (workers.rank() != 0) return;
+        for (float const v : y)
+          if (v != 0) smallest = std::min(smallest, static_cast<double>(v));
+      });
+    }
+    EXPECT_NEAR(2 * smallest, each.norm, 1e-6 * each.norm) << each.operator_name;
+    EXPECT_GT(std::abs(each.exchanged - each.norm), 0.3 * each.norm);
+  }
+}

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -124,6 +125,21 @@ TEST(ExponentialReduce, the_expected_value_is_exactly_the_sum) {
       for (auto const& [code, words] : counted<std::int8_t>(a, b, 0)) sum += scaled_value(code) * words;
       ASSERT_EQ(sum, (scaled_value(a) + scaled_value(b)) * std::int64_t{low_words}) << a << " + " << b;
     }
+}
+
+// Xin et al., Algorithm 2, prints k = -ceil(log2 p), p uniform, and needs P(k > b) = 2^-b. A floor gives it.
+TEST(ExponentialReduce, the_printed_ceiling_would_halve_the_probabilities) {
+  for (int b = 0; b <= 8; ++b) {
+    std::uint32_t ceilings = 0, floors = 0;
+    for (std::uint32_t j = 0; j < low_words; ++j) {
+      double const log = std::log2((j + 0.5) / low_words);  // never an integer
+      ceilings += -std::ceil(log) > b;
+      floors += -std::floor(log) > b;
+    }
+    EXPECT_EQ(floors, low_words >> b) << b;
+    EXPECT_EQ(ceilings, low_words >> (b + 1)) << b;
+    EXPECT_EQ(floors, counted<std::int8_t>(20, 20 + b, 0).at(19)) << b;
+  }
 }
 
 TEST(ExponentialReduce, without_headroom_two_maxima_become_zero) {

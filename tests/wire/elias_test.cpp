@@ -212,7 +212,8 @@ TEST(EliasLength, is_within_the_bound_of_the_theorem_for_few_and_many_levels_and
       }
 }
 
-// Alistarh et al. print 2.8 D + 32. All-ones vectors take 3 D; (2 + 13/12) D is a bound.
+// Alistarh et al., Corollary 3.3: an encoding of 2.8 D + 32. All-ones vectors take 3 D, and 4 D if every value has a word and
+// a sign; (2 + 13/12) D is a bound.
 TEST(EliasLength, at_sqrt_d_levels_of_the_l2_norm_2_8_bits_hold_for_normals_but_not_for_ones) {
   std::mt19937_64 draw(12);
   std::size_t const d = 1 << 16;
@@ -221,6 +222,7 @@ TEST(EliasLength, at_sqrt_d_levels_of_the_l2_norm_2_8_bits_hold_for_normals_but_
   EXPECT_LE(normal, 2.8 * n);
   EXPECT_NEAR(normal, 2.76 * n, 0.02 * n);  // a deviation of the sum is below 2 sqrt(D) = 0.008 D bits
   EXPECT_EQ(published_bits(quantized(input::ones, d, s, draw)), 3 * n);
+  EXPECT_EQ(1 + detail::omega_length(2), 4);
   for (input kind : {input::normal, input::ones, input::one_hot, input::heavy, input::half})
     EXPECT_LE(published_bits(quantized(kind, d, s, draw)), 37.0 / 12 * n);
 }

@@ -55,8 +55,7 @@ using wire_of = typename detail::wire_of_bits<Bits>::type;
 /// Wire: @p Bits per value; the scale is part of the handshake. Levels: floor((2^(Bits-1) - 1) / n) if codes are added,
 /// else 2^(Bits-1) - 1. @n
 /// Bound: theta = min(c^2 D / 4 s^2, c sqrt(D) / s) / n, c = d^max(0, 1/q - 1/2) n^max(0, 1/p - 1/2).
-/// *Erratum:* the papers print D / s^2 (c = 1), four times looser. Non-zero codes under l<2,2>: at most s sqrt(D);
-/// *erratum:* s^2 + sqrt(D), as printed, is false.
+/// Non-zero codes under l<2,2>: at most s sqrt(D); *erratum:* Theorem 3.3 prints s^2 + sqrt(D), which is too low.
 /// @param norm    norm::linf (default), or any norm::l<Q, P>
 /// @param levels  s; 0: as many as fit
 /// @source Xin et al. (Global-QSGD), Definition 3.1 and Theorem 3.3; defaults of its section 6
@@ -97,8 +96,8 @@ quantizer<Norm, levels::exponential<>, rounding::stochastic, Wire> global_expone
 ///
 /// Best over allgather; other schedules encode sums again. @n
 /// Wire: @p Bits per value and 32 bits per bucket at fixed width. wire::elias<>{} is the code of the paper;
-/// docs/theory.md bounds its length (at s = sqrt(B) by 37/12 B + 32 bits; *erratum:* the printed 2.8 B + 32 can be
-/// exceeded). wire::huffman<>{} and wire::sparse<>{} are often shorter: docs/codes.md. @n
+/// docs/theory.md bounds its length, at s = sqrt(B) by 37/12 B + 32 bits (it can exceed the 2.8 B + 32 of Corollary 3.3).
+/// wire::huffman<>{} and wire::sparse<>{} are often shorter: docs/codes.md. @n
 /// Bound: omega = min(c^2 B / 4 s^2, c sqrt(B) / s), c = B^max(0, 1/Q - 1/2), theta = omega / n with allgather.
 /// Non-zero codes with Q = 2: at most s sqrt(B) per bucket, which equal values attain.
 /// @tparam Q      2 (theory), or globalq::infinity (the paper's experiments; "QSGDinf")

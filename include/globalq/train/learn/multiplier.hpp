@@ -14,7 +14,8 @@ namespace GLOBALQ_ABI::learn {
 /// @brief Psi'(p) of the levels p^m, ..., p, 1, m = size - 1.
 ///
 /// It needs only the moments of F, so it is a closed form if F is one.
-/// @source Faghri et al. 2020, equation (8), which prints half of this value; with a zero the first term changes
+/// @source Faghri et al. 2020, equation (8): half of the derivative, over the distribution of signed values, is this one over
+///         magnitudes. With a zero the first term changes
 template <Distribution F>
 double multiplier_derivative(F const& f, double p, std::uint32_t size, bool zero_free) {
   int const m = static_cast<int>(size) - 1;
