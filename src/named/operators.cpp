@@ -209,7 +209,7 @@ constexpr std::string_view global_exponential_examples[] = {
 named_operator make_global_exponential(arguments const& with) {
   return {{global_norm(with), sized("exponential", with), "stochastic", short_wire(with), "auto",
            bucket_in(with)},
-          "tree"};
+          "sra"};
 }
 
 constexpr parameter qsgd_parameters[] = {four_bits,  bucket_of("512"), order_of("2"),
@@ -469,9 +469,11 @@ constexpr entry registry[] = {
      "are non-zero, which equal values exceed; the bound is s sqrt(D).",
      global_uniform_parameters, global_uniform_examples, make_global_uniform},
     {"global-exponential",
-     "Divides the values of all workers by one common norm and rounds them to zero or a power of two. Codes "
-     "are "
-     "added with random rounding to a power of two",
+     "Divides the values of all workers by one common norm and rounds them to zero or a power of two. On "
+     "sra, the "
+     "default, codes are decoded, added and rounded once more; ring and tree add them as integers, with "
+     "random "
+     "rounding to a power of two in each addition",
      "Xin et al. (Global-QSGD)",
      "1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)), plus the variance of the additions",
      "Section 3.1 prints the levels l_i = 1 / 2^(s-i), which rise with i although l_0 = 1 and l_s = 0; level "

@@ -543,7 +543,7 @@ REFUSALS = [
 NAMED = [
     ("global-uniform", [], 8),
     ("global-uniform:16,q=2,p=1,bucket=100", ["--norm", "l:2,1", "--wire", "int16", "--bucket", "100"], 16),
-    ("global-exponential:5", ["--levels", "exponential", "--wire", "packed:5", "--schedule", "tree"], 5),
+    ("global-exponential:5", ["--levels", "exponential", "--wire", "packed:5", "--schedule", "sra"], 5),
     ("qsgd:4,bucket=50", ["--norm", "local:2", "--wire", "packed:4", "--bucket", "50", "--schedule", "allgather"], 4),
     ("qsgd:8,q=inf,levels=9,bucket=0",
      ["--norm", "local:inf", "--levels", "uniform:9", "--schedule", "allgather"], 8),

@@ -78,7 +78,7 @@ struct learning {
 /// @brief A requested operator, with its parameters.
 struct named_operator {
   description words;
-  std::string schedule;   ///< the schedule of its paper
+  std::string schedule;   ///< the default: from three workers on, no other has fewer bytes and less variance
   double clip = 0;        ///< clips vectors at this many standard deviations first; 0: no clipping
   bool centered = false;  ///< around the midpoints of the buckets: globalq::centered
   learning learns = {};   ///< starts from the levels in words; see level_learning.hpp

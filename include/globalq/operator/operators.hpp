@@ -75,8 +75,9 @@ quantizer<Norm, levels::uniform<>, rounding::stochastic, Wire> global_uniform(No
 /// Wire: @p Bits per value. Levels: 2^(Bits-1) - 1 - h with h additions on the longest path of the schedule.
 /// *Erratum:* the paper divides by 2n, which is enough headroom only for balanced trees over a power of two. @n
 /// Bound: omega = 1/8 + min(c sqrt(D) 2^(1-s), c^2 D 4^(1-s)); theta = omega / n plus the variance of the additions
-/// (docs/theory.md). Prefer tree and scatter-reduce-allgather: a ring adds (9/8)^(n-2) in the worst case. Non-zero
-/// codes under l<2,2>: at most 2^(s-1) sqrt(D).
+/// (docs/theory.md). Prefer scatter-reduce-allgather, which rounds the sum once: a tree sends more bytes, and both tree and
+/// ring have more variance, on a ring (9/8)^(n-2) in the worst case. Non-zero codes under l<2,2>: at most
+/// 2^(s-1) sqrt(D).
 /// @param levels  s; 0: as many as fit
 /// @source Xin et al. (Global-QSGD), Definition 3.1, Theorem 3.3 and Algorithm 2
 template <int Bits = 8, NormScheme Norm = norm::linf, WireFormat Wire = wire_of<Bits>>
