@@ -6,6 +6,7 @@
 #include "model/bypass.hpp"
 #include "model/calibrate.hpp"
 #include "model/costs.hpp"
+#include "model/errors.hpp"
 #include "model/formulas.hpp"
 #include "model/measured.hpp"
 #include "model/predict.hpp"

@@ -28,7 +28,7 @@ bytes_sent         bytes that the busiest worker sends
 bytes_are_most     true if frames vary in length; bytes_sent is then an upper bound
 bits_per_value     bits per value of one worker's frame, with header and scales
 theta              E||result - mean||^2 <= theta / n * sum ||x_i||^2; NaN: no bound is known
-iterations_factor  1 + n theta: factor on the number of iterations to a target
+iterations_factor  1 + n theta: bounds the growth of the number of iterations to a target
 workspace_bytes    largest number of bytes that one worker holds in frames
 """
 

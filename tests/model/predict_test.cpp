@@ -5,11 +5,15 @@
 #include "tests/support/refusal.hpp"
 
 #include <globalq/model/calibrate.hpp>
+#include <globalq/model/errors.hpp>
 #include <globalq/model/predict.hpp>
 #include <globalq/transport/threads.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
 
 namespace gq = globalq;
 namespace model = globalq::model;
@@ -116,13 +120,62 @@ TEST(Choose, leaves_out_what_errs_more_than_was_asked_for_or_without_bound) {
   EXPECT_EQ(some.name, "uniform4");
 }
 
-TEST(Choose, counts_the_iterations_to_a_target_where_asked) {
+/// theta of candidates(), measured on normal values.
+double theta_of(std::size_t number, std::string_view schedule) {
+  std::mt19937_64 bits{1};
+  std::normal_distribution<float> normal;
+  std::vector<float> x(1 << 14);
+  for (float& v : x) v = normal(bits);
+  std::vector<std::span<float const>> const four(4, x);
+  gq::schedule::any const way{schedule};
+  return number == 1 ? model::measured_theta(uniform8, way, four)
+                     : model::measured_theta(uniform4, way, four);
+}
+
+TEST(Choose, compares_times_to_a_target_by_measured_errors) {
   auto const net = model::network::uniform(4, 1e-4, 2.5e7);
-  auto const c = model::choose(net, candidates(), 1 << 20, {.time_to_target = true});
   auto const free = model::choose(net, candidates(), 1 << 20);
+  auto const c = model::choose(net, candidates(), 1 << 20, {.time_to_target = true, .measured = theta_of});
+  EXPECT_TRUE(c.compress);
+  EXPECT_DOUBLE_EQ(c.iterations, 1 + 4 * theta_of(2, c.best.schedule));
+  EXPECT_DOUBLE_EQ(c.score, c.best.time.seconds * c.iterations);
   EXPECT_LE(c.plain_score / c.score, free.plain_score / free.score);
-  EXPECT_DOUBLE_EQ(c.score, c.best.time.seconds * (c.compress ? c.best.plan.iterations_factor : 1));
+  EXPECT_THAT(c.reason, HasSubstr(" iterations: "));
   EXPECT_THAT(c.reason, HasSubstr("to the target"));
+  // multiplied by its bound, its time would exceed that of float32
+  EXPECT_GT(c.best.plan.iterations_factor, free.plain_score / free.score);
+}
+
+TEST(Choose, ranks_by_measured_errors_where_bounds_rank_the_other_way) {
+  auto const net = model::network::uniform(4, 1e-4, 2.5e7);
+  // one scale for the vector: a large bound; one for each 128 values: a small one
+  auto const bound = [&](std::size_t k) {
+    return model::predict(net, candidates()[k], gq::schedule::ring{}, 1 << 20).plan.theta;
+  };
+  ASSERT_GT(bound(1), bound(2));
+  auto const chosen = [&](double of_whole, double of_buckets) {
+    return model::choose(net, candidates(), 1 << 20,
+                         {.time_to_target = true, .measured = [=](std::size_t k, std::string_view) {
+                            return k == 1 ? of_whole : of_buckets;
+                          }});
+  };
+  EXPECT_EQ(chosen(0.001, 0.001).name, "uniform4");  // fewer bytes
+  auto const whole = chosen(0.001, 2);               // 9 times the iterations
+  EXPECT_EQ(whole.name, "uniform8");
+  EXPECT_DOUBLE_EQ(whole.iterations, 1.004);
+  EXPECT_FALSE(chosen(10, 10).compress);
+  EXPECT_EQ(chosen(10, 10).iterations, 1);
+}
+
+TEST(Choose, needs_measured_errors_for_times_to_a_target) {
+  auto const net = model::network::uniform(4, 1e-4, 2.5e7);
+  EXPECT_THAT(refusal([&] { model::choose(net, candidates(), 100, {.time_to_target = true}); }),
+              HasSubstr("time_to_target needs measured errors; set accuracy::measured"));
+  EXPECT_THAT(refusal([&] {
+                model::choose(net, candidates(), 100,
+                              {.time_to_target = true, .measured = [](auto...) { return NAN; }});
+              }),
+              HasSubstr("the measured theta of uniform8 on schedule ring is nan; pass a finite number"));
 }
 
 TEST(Choose, takes_the_chunks_that_are_best) {

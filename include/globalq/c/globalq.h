@@ -259,7 +259,7 @@ typedef struct globalq_plan {
   int bytes_are_most;       /**< non-zero if frames vary in length; bytes_sent is then an upper bound */
   double bits_per_value;    /**< bits per value of one worker's frame, with header and scales */
   double theta;             /**< E||result - mean||^2 <= theta / n * sum ||x_i||^2; NaN: no bound is known */
-  double iterations_factor; /**< 1 + n theta: factor on the number of iterations to a target */
+  double iterations_factor; /**< 1 + n theta: bounds the growth of the number of iterations to a target */
   uint64_t workspace_bytes; /**< largest number of bytes that one worker holds in frames */
 } globalq_plan;
 

@@ -10,7 +10,11 @@
 #include "simulation.hpp"
 
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <functional>
 #include <optional>
+#include <string_view>
 
 namespace GLOBALQ_ABI::model {
 
@@ -111,11 +115,15 @@ prediction predict(network const& net, operator_model const& op, S const& schedu
   return p;
 }
 
-/// @brief Bounds on the error of a result.
+/// @brief Limits on the plan's bounds on the error of a result, and measured errors.
 struct accuracy {
-  double most_theta = std::numeric_limits<double>::infinity();       ///< of the plan
-  double most_iterations = std::numeric_limits<double>::infinity();  ///< the plan's factor 1 + n theta
-  bool time_to_target = false;  ///< compares times of steps multiplied by that factor
+  double most_theta = std::numeric_limits<double>::infinity();       ///< on theta of the plan
+  double most_iterations = std::numeric_limits<double>::infinity();  ///< on 1 + n theta of the plan
+  /// Compares times of steps multiplied by 1 + n theta, with theta of measured().
+  bool time_to_target = false;
+  /// theta of an operator, by its number among the candidates, on a schedule, by its name: see measured_theta() in
+  /// errors.hpp. The plan's theta is no replacement, because it can be thousands of times as large.
+  std::function<double(std::size_t, std::string_view)> measured = nullptr;
 
   /// Whether any bound is set.
   bool asks() const { return std::isfinite(most_theta) || std::isfinite(most_iterations) || time_to_target; }
@@ -127,7 +135,8 @@ struct choice {
   std::string name;                   ///< of the operator
   prediction best;                    ///< of the choice
   prediction plain;                   ///< of the fastest uncompressed call
-  double score = 0, plain_score = 0;  ///< seconds, times the iterations' factor if time_to_target is set
+  double iterations = 1;              ///< 1 + n theta of the choice, measured, if time_to_target is set
+  double score = 0, plain_score = 0;  ///< seconds times iterations
   std::string reason;                 ///< as text, with numbers
 };
 
@@ -176,7 +185,8 @@ inline std::string most_of(timing const& t) {
 
 /// @brief Chooses operator, schedule and chunk size for a length, or no compression.
 /// @param operators  candidates; they are compared with the fastest uncompressed one
-/// @throws configuration_error if none is uncompressed, or if a schedule's name is unknown
+/// @throws configuration_error if none is uncompressed, if a schedule's name is unknown, and if time_to_target is set
+///         without measured errors
 /// @complexity a simulation for each operator, schedule and chunk size
 /// @determinism the same choice for the same arguments on one machine; let one of several machines choose and broadcast
 ///              (see bypass.hpp)
@@ -187,11 +197,23 @@ inline choice choose(network const& net, std::span<operator_model const> operato
   std::string plain_name;
   int inaccurate = 0, unbounded = 0, unfit = 0;
   std::string refusal;
-  auto const score_of = [&](prediction const& p, bool uncompressed) {
-    return p.time.seconds * (wanted.time_to_target && !uncompressed ? p.plan.iterations_factor : 1.0);
+  if (wanted.time_to_target && !wanted.measured)
+    throw configuration_error(
+        "globalq: model::choose: time_to_target needs measured errors; set accuracy::measured, "
+        "for example with model::measured_theta");
+  auto const iterations_of = [&](std::size_t number, std::string const& schedule) {
+    if (!wanted.time_to_target) return 1.0;
+    double const theta = wanted.measured(number, schedule);
+    if (!(theta >= 0 && std::isfinite(theta)))
+      throw configuration_error("globalq: model::choose: the measured theta of " + operators[number].name +
+                                " on schedule " + schedule + " is " + detail::short_text(theta) +
+                                "; pass a finite number of 0 or more");
+    return 1 + net.workers() * theta;
   };
-  for (operator_model const& op : operators)
-    for (std::string const& name : among.schedules)
+  for (std::size_t number = 0; number < operators.size(); ++number)
+    for (std::string const& name : among.schedules) {
+      operator_model const& op = operators[number];
+      std::optional<double> iterations;  // measured once for all chunks
       for (std::uint64_t const chunk : among.chunks) {
         shape.chunk_values = chunk;
         prediction p = predict(net, op, schedule::any(name), length, shape);
@@ -215,26 +237,29 @@ inline choice choose(network const& net, std::span<operator_model const> operato
           ++inaccurate;
           continue;
         }
-        if (!best || score_of(p, false) < score_of(*best, false)) {
+        if (!iterations) iterations = iterations_of(number, name);
+        if (!best || p.time.seconds * *iterations < c.score) {
+          c.iterations = *iterations;
+          c.score = p.time.seconds * *iterations;
           best = std::move(p);
           c.name = op.name;
         }
       }
+    }
   if (!plain)
     throw configuration_error("globalq: model::choose: none of the " + std::to_string(operators.size()) +
                               " operators is uncompressed on any of the schedules; add "
                               "operator_model::of(\"float32\", uncompressed{}, ...)");
   c.plain = *plain;
-  c.plain_score = score_of(*plain, true);
+  c.plain_score = plain->time.seconds;
   std::string const against = detail::call_text(plain_name, *plain);
   std::string const to_target = wanted.time_to_target ? " to the target" : "";
   if (best) {
-    c.score = score_of(*best, false);
     double const gain = c.plain_score / c.score;
     std::string const found =
-        detail::call_text(c.name, *best) +
-        (wanted.time_to_target ? " times " + detail::short_text(best->plan.iterations_factor) + " iterations"
-                               : std::string());
+        detail::call_text(c.name, *best) + (wanted.time_to_target
+                                                ? " times " + detail::short_text(c.iterations) + " iterations"
+                                                : std::string());
     c.compress = gain >= among.least_gain;
     if (c.compress) {
       c.reason = found + ": " + detail::short_text(gain) + " times as fast" + to_target + " as " + against;
@@ -255,6 +280,7 @@ inline choice choose(network const& net, std::span<operator_model const> operato
     c.reason.pop_back();
   }
   c.name = plain_name;
+  c.iterations = 1;
   c.best = *plain;
   c.score = c.plain_score;
   return c;

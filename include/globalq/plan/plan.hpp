@@ -35,7 +35,7 @@ struct plan {
   double bits_per_value = 0;        ///< of one worker's frame of the whole vector, header and scales included
   int rounding_steps = 0;           ///< roundings on the longest path from a worker's value to the mean
   double theta = 0;                 ///< E||result - mean||^2 <= (theta / n) sum_i ||x_i||^2; NaN: no bound
-  double iterations_factor = 1;     ///< 1 + n theta: factor on the iterations to reach a target
+  double iterations_factor = 1;     ///< 1 + n theta: bounds the growth of iterations to a target
   std::size_t workspace_bytes = 0;  ///< frames held by one worker during a call, at most
 };
 
