@@ -19,13 +19,13 @@ Advice.__doc__ = """What to use for the mean of a gradient.
 operator, schedule, chunk_values  for Mean
 seconds           predicted time of a step
 float32_seconds   predicted time of a step with float32
-error             squared error of the mean, relative to its squared norm, measured
+error             squared error of the mean, relative to the mean squared norm of the gradients, measured
 text              report: all operators, why the others were not chosen, lines of C++ and Python
 report            the same as a dict
 """
 
 
-def advise(workers, layers=(), gradient=None, *, max_error=0.1, max_bound=float("inf"), operators=(), bandwidth=None, latency=20e-6):
+def advise(workers, layers=(), gradient=None, *, max_error=0.05, max_bound=float("inf"), operators=(), bandwidth=None, latency=20e-6):
     """Measures machine and network and chooses operator, schedule and chunks for the mean of all layers in one call.
 
         globalq.advise(16, [1000000, 4096], bandwidth=10e9 / 8).operator
@@ -33,8 +33,9 @@ def advise(workers, layers=(), gradient=None, *, max_error=0.1, max_bound=float(
     workers    of this job: all of them call it and receive the advice of worker 0, whose arguments are used. Or a number: that many
                threads measure this machine, unless a bandwidth is given
     layers     lengths, or pairs (name, length); empty: one layer with the length of the gradient
-    gradient   one worker's values of all layers, concatenated, to measure errors on; None: normal values
-    max_error  largest squared error of the mean, relative to its squared norm
+    gradient   one worker's values of all layers, concatenated, to measure errors on, or those of several workers one after another;
+               None: synthetic values with heavy tails and unlike scales
+    max_error  largest squared error of the mean, relative to the mean squared norm of the gradients
     max_bound  largest bound on that error, theta of plan()
     operators  names to compare; empty: a default list
     bandwidth  of the network to predict for, in bytes per second and worker; None: measure
@@ -111,12 +112,14 @@ def main(arguments):
                                      "operator, schedule and chunks to use for a model. torchrun starts it on all workers of a job: "
                                      "torchrun --nproc_per_node 4 -m globalq advise --layers 1000000,4096")
     parser.add_argument("--layers", help='lengths, "1000000,4096", or a file of lines "name length"')
-    parser.add_argument("--gradients", help="the gradient of one worker, all layers in their order: .npy, or raw float32")
+    parser.add_argument("--gradients", help="the gradient of one worker, all layers in their order, or gradients of several "
+                        "workers one after another: .npy, or raw float32")
     parser.add_argument("--workers", type=int, help="number of workers; threads of this process unless a bandwidth is given; default: 4")
     parser.add_argument("--bandwidth", type=quotient,
                         help="of the network to predict for: bytes per second and worker, as 10e9/8")
     parser.add_argument("--latency", type=float, default=20e-6, help="with a bandwidth: seconds until a short message arrives")
-    parser.add_argument("--max-error", type=float, default=0.1, help="largest squared error of the mean, relative to its squared norm")
+    parser.add_argument("--max-error", type=float, default=0.05,
+                        help="largest squared error of the mean, relative to the mean squared norm of the gradients")
     parser.add_argument("--max-bound", type=float, default=float("inf"), help="largest bound on that error (theta of the plan)")
     parser.add_argument("--operators", default="", help='names to compare, separated by spaces, as "cgx:4 qsgd:8"')
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")

@@ -31,9 +31,10 @@ struct layer {
 
 /// @brief The input of advise().
 struct request {
-  std::vector<layer> layers;    ///< averaged in one call; one of them: a vector
-  std::vector<float> gradient;  ///< of all layers in order; empty: use normal values
-  double max_error = 0.1;       ///< see row::error
+  std::vector<layer> layers;  ///< averaged in one call; one of them: a vector
+  /// All layers of a worker in order, then those of further workers, if any; empty: use synthetic values, see measure.cpp
+  std::vector<float> gradient;
+  double max_error = 0.05;  ///< see row::error
   double max_bound = std::numeric_limits<
       double>::infinity();                    ///< on theta; if finite, operators without a bound are excluded
   std::vector<std::string> operators;         ///< names; empty: default_operators()
@@ -59,9 +60,9 @@ struct row {
   std::uint64_t bytes_sent = 0;    ///< per step, by the busiest worker
   double seconds = 0;              ///< per step, predicted
   double speed_up = 0;             ///< over the fastest float32
-  /// E||result - mean||^2 / ||mean||^2 for workers with equal gradients, including every rounding.
+  /// n ||result - mean||^2 / sum_i ||x_i||^2 of pieces of layers, on average, including every rounding.
   double error = 0;
-  double bound = 0;  ///< theta, which bounds the error for all gradients; NaN: no bound
+  double bound = 0;  ///< theta, which bounds the error of the whole gradient, whatever it is; NaN: no bound
   verdict what = verdict::slower;
   std::string why;  ///< a sentence
 };

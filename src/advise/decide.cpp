@@ -182,10 +182,11 @@ void check(request const& asked) {
   }
   if (length > std::uint64_t{1} << 40)
     refuse("the layers have " + std::to_string(length) + " values", "use at most 2^40");
-  if (!asked.gradient.empty() && asked.gradient.size() != length)
-    refuse("the gradient has " + std::to_string(asked.gradient.size()) + " values and the layers have " +
-               std::to_string(length),
-           "pass the layers of this gradient, or no layers");
+  if (asked.gradient.size() % length != 0)
+    refuse(
+        "the gradient has " + std::to_string(asked.gradient.size()) + " values and the layers have " +
+            std::to_string(length),
+        "pass the layers of this gradient, or no layers; the gradients of several workers follow each other");
   bool zero = true;
   for (std::size_t i = 0; i < asked.gradient.size(); ++i) {
     if (!std::isfinite(asked.gradient[i]))
@@ -195,7 +196,7 @@ void check(request const& asked) {
   }
   if (zero && !asked.gradient.empty()) refuse("the gradient is zero", "pass the gradient of another step");
   if (!(asked.max_error > 0))
-    refuse("max_error is " + short_text(asked.max_error), "use a number above 0, such as 0.1");
+    refuse("max_error is " + short_text(asked.max_error), "use a number above 0, such as 0.05");
   if (!(asked.max_bound > 0))
     refuse("max_bound is " + short_text(asked.max_bound), "use a number above 0, such as 1");
   if (asked.network) {

@@ -5,6 +5,7 @@
 #include "advise.hpp"
 
 #include <globalq/collective/allreduce_mean.hpp>
+#include <globalq/model/errors.hpp>
 #include <globalq/named/operators.hpp>
 #include <globalq/named/text.hpp>
 #include <globalq/transport/root_decides.hpp>
@@ -83,83 +84,111 @@ std::string text_of_root(transport::endpoint& workers, F const& make) {
   });
 }
 
-/// The values to measure errors on: a part of each layer, from its middle unless that is zero.
-struct sample {
-  std::vector<float> values;
-  std::vector<std::uint64_t> lengths;
-  std::vector<double> weights;  ///< per layer: its length divided by its sampled length
+/// Most threads that errors are measured with.
+constexpr int most_threads = 32;
 
-  explicit sample(request const& asked) {
-    constexpr std::uint64_t most_values = std::uint64_t{1} << 18;
-    std::uint64_t most = 0;
-    for (layer const& l : asked.layers) most = std::max(most, l.length);
+/// The gradients to measure errors on: a part of each layer, divided into pieces.
+///
+/// Without a gradient, values have the properties that were measured on the language model of docs/evidence.md: heavy tails
+/// (Student's t with 5 degrees of freedom), scales that differ between pieces (log-normal), and workers that have a quarter of the
+/// variance in common. Operators with one scale for all values look much better on values of one scale.
+class sample {
+ public:
+  sample(request const& asked, int workers) {
+    std::uint64_t const most_values =
+        (std::uint64_t{1} << 21) / std::max<std::uint64_t>(8, static_cast<std::uint64_t>(workers));
+    std::uint64_t most = 0, length = 0;
+    for (layer const& l : asked.layers) most = std::max(most, l.length), length += l.length;
     auto const sum = [&] {
       std::uint64_t all = 0;
       for (layer const& l : asked.layers) all += std::min(most, l.length);
       return all;
     };
     while (most > 1 && sum() > most_values) most -= (most + 3) / 4;
+    // gradients are given for a few workers, which the others repeat
+    gradients_.resize(asked.gradient.empty() ? static_cast<std::size_t>(workers)
+                                             : asked.gradient.size() / static_cast<std::size_t>(length));
     std::mt19937_64 bits{1};
-    std::normal_distribution<float> normal;
     std::uint64_t first = 0;
     for (layer const& l : asked.layers) {
       std::uint64_t const count = std::min(most, l.length);
       std::uint64_t const from =
           asked.gradient.empty() ? first : start_in(asked.gradient, first, l.length, count);
-      for (std::uint64_t k = 0; k < count; ++k)
-        values.push_back(asked.gradient.empty() ? normal(bits)
-                                                : asked.gradient[static_cast<std::size_t>(from + k)]);
-      lengths.push_back(count);
-      weights.push_back(static_cast<double>(l.length) / static_cast<double>(count));
+      lengths_.push_back(count);
+      for (std::uint64_t at = 0; at < count; at += piece_values) {
+        std::uint64_t const values = std::min(count - at, piece_values);
+        pieces_.push_back({values, static_cast<double>(l.length) * static_cast<double>(values) /
+                                       static_cast<double>(count)});
+        if (asked.gradient.empty())
+          draw(bits, values);
+        else
+          for (std::size_t k = 0; k < gradients_.size(); ++k)
+            for (std::uint64_t i = 0; i < values; ++i)
+              gradients_[k].push_back(asked.gradient[static_cast<std::size_t>(k * length + from + at + i)]);
+      }
       first += l.length;
     }
   }
 
-  /// Where the part of a layer starts: in the middle, or around the largest magnitude if the middle is zero.
+  /// The error of a call; see row::error.
+  double error(int workers, gq::any_quantizer const& op, std::string_view schedule) const {
+    std::vector<std::span<float const>> x;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(workers); ++k)
+      x.emplace_back(gradients_[k % gradients_.size()]);
+    std::vector<float> const y = model::mean_on_threads(op, gq::schedule::any{schedule}, x, lengths_, 1);
+    double all = 0, weights = 0;
+    std::size_t at = 0;
+    for (piece const& p : pieces_) {
+      auto const part = [&](std::span<float const> of) {
+        return of.subspan(at, static_cast<std::size_t>(p.values));
+      };
+      std::vector<std::span<float const>> own;
+      for (std::span<float const> const of : x) own.push_back(part(of));
+      double const theta = model::theta_of(part(y), own);
+      at += static_cast<std::size_t>(p.values);
+      if (std::isnan(theta)) continue;  // of zeros
+      all += p.weight * std::min(theta, 1.0);
+      weights += p.weight;
+    }
+    return all / weights;
+  }
+
+  std::uint64_t values() const { return gradients_[0].size(); }
+
+ private:
+  /// Consecutive values of a layer.
+  struct piece {
+    std::uint64_t values;
+    double weight;  ///< the values of the layer that it stands for
+  };
+  static constexpr std::uint64_t piece_values = 4096;
+
+  /// Appends a synthetic piece for every worker.
+  void draw(std::mt19937_64& bits, std::uint64_t values) {
+    std::normal_distribution<double> normal;
+    std::student_t_distribution<double> heavy{5};
+    double const scale = std::exp(0.75 * normal(bits)), common = scale * std::sqrt(0.25),
+                 own = scale * std::sqrt(0.75);
+    for (std::uint64_t i = 0; i < values; ++i) {
+      double const shared = common * heavy(bits);
+      for (std::vector<float>& x : gradients_) x.push_back(static_cast<float>(shared + own * heavy(bits)));
+    }
+  }
+
+  /// Where the part of a layer starts: around its largest magnitude, because norms of maxima depend on it.
   static std::uint64_t start_in(std::span<float const> gradient, std::uint64_t first, std::uint64_t length,
                                 std::uint64_t count) {
-    std::uint64_t const middle = (length - count) / 2;
     auto const layer = gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length));
-    auto const part = layer.subspan(static_cast<std::size_t>(middle), static_cast<std::size_t>(count));
-    if (std::any_of(part.begin(), part.end(), [](float x) { return x != 0; })) return first + middle;
     auto const largest = std::max_element(layer.begin(), layer.end(),
                                           [](float x, float y) { return std::abs(x) < std::abs(y); });
     std::uint64_t const at = static_cast<std::uint64_t>(largest - layer.begin());
     return first + std::min(at - std::min(at, count / 2), length - count);
   }
 
-  /// ||y - values||^2, or ||values||^2 if y is empty.
-  double squares(std::span<float const> y) const {
-    double all = 0;
-    std::size_t i = 0;
-    for (std::size_t layer = 0; layer < lengths.size(); ++layer) {
-      double of_layer = 0;
-      for (std::uint64_t k = 0; k < lengths[layer]; ++k, ++i) {
-        double const off = (y.empty() ? 0.0 : static_cast<double>(y[i])) - static_cast<double>(values[i]);
-        of_layer += off * off;
-      }
-      all += weights[layer] * of_layer;
-    }
-    return all;
-  }
+  std::vector<std::vector<float>> gradients_;
+  std::vector<std::uint64_t> lengths_;
+  std::vector<piece> pieces_;
 };
-
-/// Relative squared error of averaging the sample over @p workers threads, all with the same values.
-double error_of_mean(sample const& of, int workers, gq::any_quantizer const& op, std::string_view schedule) {
-  transport::threads cluster{workers};
-  double error = 0;
-  cluster.run([&](transport::threads::endpoint& self) {
-    std::vector<float> y = of.values;
-    gq::vector_group layers;
-    float* at = y.data();
-    for (std::uint64_t const length : of.lengths) layers.add(at, length), at += length;
-    gq::allreduce_mean mean{self, op, gq::schedule::any{schedule}, gq::options{.seed = 1},
-                            Kokkos::Serial(Kokkos::NewInstance{})};
-    mean(layers, 0);
-    if (self.rank() == 0) error = of.squares(y) / of.squares({});
-  });
-  return error;
-}
 
 std::uint64_t number_in(std::string_view text) {
   std::uint64_t number = 0;
@@ -221,18 +250,17 @@ void run_trials(transport::endpoint& workers, std::span<trial> all, std::uint64_
 }
 
 error_of measured_errors(request const& asked, costs const& found) {
-  auto const values = std::make_shared<sample const>(asked);
-  int const all = found.net.workers(), some = std::min(all, 8);
+  int const all = found.net.workers(), some = std::min(all, most_threads);
+  auto const values = std::make_shared<sample const>(asked, some);
   return [=, &found](std::size_t number, std::string_view schedule) {
     auto const& operators = found.operators;
     gq::any_quantizer const op = operator_of(operators[number].name);
-    double const error = error_of_mean(*values, some, op, schedule);
+    double const error = values->error(some, op, schedule);
     if (some == all) return error;
     // scale the error of fewer workers as the bound grows with their number
     gq::schedule::any const way{schedule};
-    std::uint64_t const length = values->values.size();
-    double const here = gq::plan_for(op, way, some, length).theta,
-                 there = gq::plan_for(op, way, all, length).theta;
+    double const here = gq::plan_for(op, way, some, values->values()).theta,
+                 there = gq::plan_for(op, way, all, values->values()).theta;
     return here > 0 && there > 0 ? error * there / here : error;
   };
 }

@@ -104,7 +104,7 @@ std::string as_text(advice const& a) {
   text += "\nNetwork (" + std::string(a.measured ? "measured" : "given") + "): latency " +
           time_text(link.latency) + ", " + rate_text(link.up) +
           " per worker\nTimes of a step are predicted; errors are measured on " +
-          (a.asked.gradient.empty() ? "normal values; a gradient may have larger errors.\n"
+          (a.asked.gradient.empty() ? "synthetic gradients; yours may have larger errors.\n"
                                     : "the given gradient.\n");
   std::vector<std::array<std::string, 9>> table{
       {"", "operator", "schedule", "chunk", "sends", "time", "speed-up", "error", "bound"}};

@@ -17,7 +17,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace gq = globalq;
 namespace advisor = globalq_advisor;
@@ -71,7 +79,7 @@ TEST(Advise, compresses_on_a_slow_network_and_says_why_not_the_others) {
   EXPECT_EQ(a.rows[2].name, "float32");
   EXPECT_THAT(a.rows[2].why, HasSubstr("slower: "));
   EXPECT_EQ(a.rows[3].what, verdict::inaccurate);
-  EXPECT_EQ(a.rows[3].why, "inaccurate: its error is 1.2 at the least, above the limit of 0.1");
+  EXPECT_EQ(a.rows[3].why, "inaccurate: its error is 1.2 at the least, above the limit of 0.05");
   EXPECT_LT(a.rows[3].seconds, a.chosen().seconds);
 }
 
@@ -137,7 +145,7 @@ TEST(Advise, predicts_long_vectors_from_shorter_ones) {
 
 TEST(Advise, prefers_the_smaller_error_of_two_that_are_as_fast) {
   auto const found = costs_of(model::network::uniform(4, 2e-5, 1.25e8), {"cgx:4", "cgx:4,bucket=129"});
-  auto const a = advisor::decide(request_of(1 << 20), found, errors({0, 0.06, 0.03}));
+  auto const a = advisor::decide(request_of(1 << 20), found, errors({0, 0.04, 0.02}));
   EXPECT_EQ(a.chosen().name, "cgx:4,bucket=129");
   EXPECT_EQ(a.rows[1].why, "as fast as cgx:4,bucket=129 within 5 %, with 2 times the error");
 }
@@ -252,25 +260,25 @@ TEST(Advise, takes_the_chunks_and_the_float32_that_are_faster_when_measured) {
 TEST(Advise, measures_errors_of_the_mean_within_the_bound) {
   auto const found = costs_of(model::network::uniform(4, 0, 1), {"cgx:4", "global-uniform:8", "qsgd:8"});
   advisor::request r = request_of(100'000);
-  auto const normal = advisor::measured_errors(r, found);
+  auto const usual = advisor::measured_errors(r, found);
   for (std::size_t k = 1; k < found.operators.size(); ++k)
     for (char const* schedule : {"ring", "allgather"}) {
       double const bound =
           gq::plan_for(gq::named::operator_of(gq::named::read_operator(found.operators[k].name)),
                        gq::schedule::any{schedule}, 4, 100'000)
               .theta;
-      EXPECT_GT(normal(k, schedule), 1e-7);
-      EXPECT_LT(normal(k, schedule), bound) << found.operators[k].name << " " << schedule;
+      EXPECT_GT(usual(k, schedule), 1e-7);
+      EXPECT_LT(usual(k, schedule), bound) << found.operators[k].name << " " << schedule;
     }
   // one large value in each bucket leaves the others little of the levels
   r.gradient.assign(100'000, 1e-2F);
   for (std::size_t i = 0; i < r.gradient.size(); i += 128) r.gradient[i] = 1;
-  EXPECT_GT(advisor::measured_errors(r, found)(1, "sra"), 5 * normal(1, "sra"));
+  EXPECT_GT(advisor::measured_errors(r, found)(1, "sra"), 3 * usual(1, "sra"));
   // levels are what they are for 16 workers, whose sum must fit
   auto const many = costs_of(model::network::uniform(16, 0, 1), {"global-uniform:8", "cgx:4"});
   auto const of_many = advisor::measured_errors(request_of(100'000), many);
-  EXPECT_GT(of_many(1, "ring"), normal(2, "ring"));
-  EXPECT_LT(of_many(2, "allgather"), normal(1, "allgather") / 3);
+  EXPECT_GT(of_many(1, "ring"), usual(2, "ring"));
+  EXPECT_LT(of_many(2, "allgather"), usual(1, "allgather") / 3);
 }
 
 TEST(Advise, measures_errors_of_a_gradient_that_is_zero_in_the_middle) {
@@ -299,6 +307,148 @@ TEST(Advise, weighs_layers_by_their_lengths) {
   EXPECT_GT(error, 0);
   // 50 values are off by at most half a gap of 1 / 7, of 2,000,000 ones
   EXPECT_LT(error, 50.0 / 4 / 49 / 2'000'000);
+}
+
+TEST(Advise, measures_errors_of_different_gradients_of_several_workers) {
+  auto const found = costs_of(model::network::uniform(4, 0, 1), {"global-uniform:4,bucket=128"});
+  advisor::request r = request_of(1 << 16);
+  auto const of = [&](int workers) {
+    std::mt19937_64 bits{3};
+    std::normal_distribution<float> normal;
+    r.gradient.resize(static_cast<std::size_t>(workers) << 16);
+    for (float& v : r.gradient) v = normal(bits);
+    return advisor::measured_errors(r, found)(1, "ring");
+  };
+  // sums of one gradient lie between the same levels as the gradient, so that further roundings add nothing
+  EXPECT_GT(of(4), 1.1 * of(1));
+}
+
+TEST(Advise, finds_the_error_of_small_values_under_one_scale) {
+  auto const found = costs_of(model::network::uniform(4, 0, 1), {"global-uniform:8", "cgx:4"});
+  advisor::request r;
+  r.layers = {{"large and small", 1 << 15}};
+  std::mt19937_64 bits{3};
+  std::normal_distribution<float> normal;
+  for (std::size_t i = 0; i < 1 << 15; ++i) r.gradient.push_back(normal(bits) * (i < 1 << 14 ? 1.0F : 1e-3F));
+  auto const error = advisor::measured_errors(r, found);
+  // the small values are lost, half of all
+  EXPECT_GT(error(1, "ring"), 0.5);
+  EXPECT_LT(error(1, "ring"), 0.6);
+  EXPECT_LT(error(2, "sra"), 0.05);
+}
+
+// The recorded results of docs/evidence.md. An operator keeps the accuracy if its loss on the language model is at most 1 %
+// above that of float32 and its accuracy on the classifiers lies within the range of the seeds; of the operators compared by
+// default, these do. The others lose 1.1 % to 5.72 %.
+constexpr std::string_view accurate[] = {"float32", "cgx:4",  "mxfp4",  "mxfp6",
+                                         "mxfp8",   "qsgd:8", "qsdp:8", "natural-compression"};
+
+/// The operators that keep the accuracy and whose step is within 10 % of the fastest of them, from the tables of times.
+struct evidence {
+  char const* model;
+  int workers;
+  double gigabits;
+  std::vector<std::string_view> winners;
+};
+std::vector<evidence> const recorded{
+    {"digits", 4, 0.2, {"cgx:4", "mxfp4"}},
+    {"digits", 4, 1, {"cgx:4"}},
+    {"digits", 4, 10, {"cgx:4"}},
+    {"digits", 8, 0.2, {"cgx:4"}},
+    {"digits", 8, 1, {"cgx:4"}},
+    {"digits", 8, 10, {"cgx:4"}},
+    {"residual", 4, 0.2, {"cgx:4", "mxfp4"}},
+    {"residual", 4, 1, {"cgx:4"}},
+    {"residual", 4, 10, {"cgx:4", "qsgd:8", "qsdp:8", "float32"}},
+    {"residual", 8, 0.2, {"cgx:4", "mxfp4"}},
+    {"residual", 8, 1, {"cgx:4", "mxfp4"}},
+    {"residual", 8, 10, {"cgx:4"}},
+    {"language", 4, 0.2, {"cgx:4", "mxfp4", "mxfp6"}},
+    {"language", 4, 1, {"cgx:4", "mxfp4", "mxfp6", "mxfp8", "qsgd:8", "qsdp:8", "natural-compression"}},
+    {"language", 4, 10, {std::begin(accurate), std::end(accurate)}},
+    {"language", 8, 0.2, {"cgx:4", "mxfp4", "mxfp6"}},
+    {"language", 8, 1, {"cgx:4", "mxfp4", "mxfp8", "qsdp:8", "float32"}},
+    {"language", 8, 10, {"cgx:4", "mxfp4", "qsgd:8", "qsdp:8", "natural-compression", "float32"}},
+};
+
+advisor::request request_of_model(std::string_view name) {
+  std::vector<std::uint64_t> lengths;
+  if (name == "digits") {
+    lengths = {61'440, 960, 921'600, 960, 9'600, 10};
+  } else if (name == "residual") {  // convolutions of about this size, with the biases of normalizations
+    lengths = {288, 32,     32, 9'216, 32,     32,  9'216, 32,      32,  18'432, 64,
+               64,  36'864, 64, 64,    73'728, 128, 128,   147'456, 128, 128,    11'530};
+  } else {
+    lengths = {8'192, 4'096, 64, 64, 8'192, 128};
+    for (int block = 0; block < 2; ++block)
+      for (std::uint64_t const length : {64, 64, 12'288, 192, 4'096, 64, 64, 64, 16'384, 256, 16'384, 64})
+        lengths.push_back(length);
+  }
+  advisor::request r;
+  for (std::uint64_t const length : lengths) r.layers.push_back({std::to_string(r.layers.size()), length});
+  return r;
+}
+
+/// The default operators that the evidence has, with costs of its machine, four workers on two processors: the nanoseconds per
+/// value by which a step of digits in shared memory exceeds 20 ms.
+advisor::costs costs_of_evidence(int workers, double gigabits) {
+  constexpr std::pair<char const*, double> nanoseconds[] = {{"cgx:4", 1.5},
+                                                            {"mxfp4", 20.8},
+                                                            {"qsgd:4", 3.2},
+                                                            {"nuqsgd:4", 18.1},
+                                                            {"mxfp6", 39.3},
+                                                            {"mxfp8", 29.9},
+                                                            {"qsgd:8", 5.4},
+                                                            {"qsdp:8", 2.9},
+                                                            {"natural-compression", 9.5},
+                                                            {"global-uniform:8", 1.2},
+                                                            {"global-exponential:8", 7.4}};
+  advisor::costs c = costs_of(model::network::uniform(workers, 35e-6, gigabits * 1e9 / 8), {});
+  c.operators[0].costs.fill(model::work{.encode = 1e-9, .reduce = 1e-9, .decode = 0.5e-9});
+  for (auto const& [name, all] : nanoseconds) {
+    double const each = all * 1e-9 * workers / 4;
+    c.operators.push_back(model::operator_model::of(
+        name, gq::named::operator_of(gq::named::read_operator(name)),
+        {.norm = each / 10, .encode = each / 2, .reduce = each / 10, .decode = 0.3 * each}));
+  }
+  return c;
+}
+
+/// Measured errors, each measured once.
+advisor::error_of remembered(advisor::error_of measured) {
+  auto const known = std::make_shared<std::map<std::pair<std::size_t, std::string>, double>>();
+  return [=](std::size_t number, std::string_view schedule) {
+    auto const [at, added] = known->try_emplace({number, std::string(schedule)});
+    if (added) at->second = measured(number, schedule);
+    return at->second;
+  };
+}
+
+TEST(Advise, recommends_what_the_evidence_found_to_be_fast_and_accurate) {
+  for (char const* name : {"digits", "residual", "language"})
+    for (int const workers : {4, 8, 16}) {
+      // layers in one call each have a scale; the evidence has one vector
+      advisor::request r = request_of_model(name), vector = request_of(0);
+      for (advisor::layer const& l : r.layers) vector.layers[0].length += l.length;
+      auto const costs = costs_of_evidence(workers, 1);
+      for (advisor::request const& asked : {r, vector}) {
+        auto const error = remembered(advisor::measured_errors(asked, costs));
+        for (double const gigabits : {0.2, 1.0, 10.0}) {
+          auto const a = advisor::decide(asked, costs_of_evidence(workers, gigabits), error);
+          // it has no times of 16 workers
+          std::vector<std::string_view> winners{std::begin(accurate), std::end(accurate)};
+          for (evidence const& e : recorded)
+            if (name == std::string_view(e.model) && e.workers == workers && e.gigabits == gigabits)
+              winners = e.winners;
+          EXPECT_THAT(winners, testing::Contains(std::string_view(a.chosen().name)))
+              << name << ", " << workers << " workers, " << gigabits << " Gbit/s\n"
+              << advisor::as_text(a);
+        }
+        if (asked.layers.size() == 1) {
+          EXPECT_GT(error(10, "ring"), 0.05) << "global-uniform:8, " << name;
+        }
+      }
+    }
 }
 
 TEST(Advise, refuses_requests_that_make_no_sense) {

@@ -372,8 +372,9 @@ GLOBALQ_C void globalq_chooser_destroy(globalq_chooser* chooser);
 
 /** Input of globalq_advise(); zero and NULL select defaults. */
 typedef struct globalq_advice_settings {
-  size_t size;           /**< sizeof(globalq_advice_settings), set by the caller */
-  double max_error;      /**< largest squared error of the mean, relative to its squared norm; 0: 0.1 */
+  size_t size; /**< sizeof(globalq_advice_settings), set by the caller */
+  double
+      max_error; /**< largest squared error of the mean, relative to the mean squared norm of the gradients; 0: 0.05 */
   double max_bound;      /**< largest bound on that error, theta of globalq_plan; 0: any */
   char const* operators; /**< names to compare, separated by spaces; NULL: a default list */
   double
@@ -390,7 +391,7 @@ typedef struct globalq_advice {
   uint64_t chunk_values;  /**< for globalq_settings; 0: use the default */
   double seconds;         /**< predicted time of a step with this operator */
   double float32_seconds; /**< predicted time of a step with float32 */
-  double error;           /**< relative squared error of the mean, measured */
+  double error;           /**< relative squared error of the mean, measured; see max_error */
   char const* text; /**< report: all operators, why the others were not chosen, lines of C++ and Python */
   char const* json; /**< the same as one JSON object */
 } globalq_advice;
@@ -400,7 +401,8 @@ typedef struct globalq_advice {
  * All workers call it and receive the advice of worker 0, whose arguments are used.
  * @param workers   NULL: advises for settings->count workers in this process
  * @param layers    names and shapes; NULL: one layer with the length of the gradient
- * @param gradient  one worker's values of all layers, concatenated, to measure errors on; NULL: normal values */
+ * @param gradient  one worker's values of all layers, concatenated, to measure errors on, or those of several workers one after
+ *                  another; NULL: synthetic values with heavy tails and unlike scales */
 GLOBALQ_C globalq_status globalq_advise(globalq_workers* workers, globalq_advice_settings const* settings,
                                         globalq_layer const* layers, size_t count,
                                         globalq_vector const* gradient, globalq_advice* advice);

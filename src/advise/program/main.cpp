@@ -38,7 +38,7 @@ constexpr char const* about =
 struct settings {
   std::string layers, gradients, operators, bandwidth, latency = "20e-6";
   int workers = 0;
-  double max_error = 0.1, max_bound = std::numeric_limits<double>::infinity();
+  double max_error = request{}.max_error, max_bound = std::numeric_limits<double>::infinity();
   bool json = false;
 };
 
@@ -59,7 +59,7 @@ void add_options(CLI::App& app, settings& s) {
   app.add_option("--latency", s.latency, "with a bandwidth: seconds until a short message arrives")
       ->capture_default_str();
   app.add_option("--max-error", s.max_error,
-                 "largest squared error of the mean, relative to its squared norm")
+                 "largest squared error of the mean, relative to the mean squared norm of the gradients")
       ->capture_default_str();
   app.add_option("--max-bound", s.max_bound, "largest bound on that error (theta of the plan); default: any");
   app.add_option("--operators", s.operators, "names to compare, separated by spaces, as \"cgx:4 qsgd:8\"");
