@@ -9,9 +9,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +154,95 @@ TEST(NamedMemory, a_forked_process_cannot_use_it_and_leaves_nobody) {
     t->allgather({&one, 1}, all);
   });
   for (auto const& each : errors) EXPECT_EQ(text_of(each), "");
+}
+
+std::string path_of(std::string const& name) { return "/globalq-" + name; }
+bool exists(std::string const& name) {
+  int const file = ::shm_open(path_of(name).c_str(), O_RDONLY, 0600);
+  if (file >= 0) ::close(file);
+  return file >= 0;
+}
+
+/// Takes the name first, as another process would.
+void take(std::string const& name, mode_t mode) {
+  int const file = ::shm_open(path_of(name).c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+  if (file < 0 || ::fchmod(file, mode) != 0 || ::ftruncate(file, 1 << 20) != 0) std::abort();
+  ::close(file);
+}
+
+TEST(NamedMemory, a_rank_0_that_is_killed_while_others_join_leaves_no_memory) {
+  std::string const name = new_name();
+  pid_t const child = ::fork();
+  if (child == 0) {
+    std::thread([&] { named_memory(name, 0, 4, patient); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::raise(SIGKILL);
+  }
+  auto const errors = errors_of(4, [&](int rank) {
+    if (rank == 1 || rank == 2) named_memory(name, rank, 4, patient);
+  });
+  for (std::size_t const rank : {1, 2})
+    EXPECT_THAT(
+        text_of(errors[rank]),
+        testing::AnyOf(HasSubstr("rank 0 died (process " + std::to_string(child) + ") while others joined"),
+                       HasSubstr("a process stopped while it joined")));
+  EXPECT_FALSE(exists(name));
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+}
+
+/// The memory of a rank 0 that has not prepared it yet.
+struct unprepared {
+  explicit unprepared(std::string const& name) {
+    if (memory.create(path_of(name), gq::transport::detail::named_page::bytes) != 0) std::abort();
+    page = ::new (memory.memory()) gq::transport::detail::named_page;
+    page->processes = 3;
+    page->spaces[0] = gq::transport::detail::shared_node::process_namespace();
+    rank_0 = ::fork();
+    if (rank_0 == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    page->joined[0].store(static_cast<std::uint64_t>(rank_0));
+  }
+  void kill() {
+    ::kill(rank_0, SIGKILL);
+    int status = 0;
+    EXPECT_EQ(::waitpid(rank_0, &status, 0), rank_0);
+  }
+  gq::transport::detail::shared_mapping memory;
+  gq::transport::detail::named_page* page;
+  pid_t rank_0;
+};
+
+TEST(NamedMemory, a_rank_0_that_is_killed_before_it_has_prepared_the_memory_leaves_none) {
+  std::string const name = new_name();
+  unprepared job(name);
+  job.kill();
+  EXPECT_THAT(support::refusal<gq::transport_error>([&] { named_memory(name, 1, 3, patient); }),
+              HasSubstr("rank 0 died (process " + std::to_string(job.rank_0) + ")"));
+  EXPECT_FALSE(exists(name));
+}
+
+TEST(NamedMemory, memory_of_a_new_job_with_the_name_of_a_killed_one_stays) {
+  for (bool const removed_by_another : {true, false}) {
+    std::string const name = new_name();
+    unprepared job(name);
+    auto const errors = errors_of(2, [&](int rank) {
+      if (rank == 1) return named_memory(name, 1, 3, patient), void();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // rank 1 has mapped it
+      if (removed_by_another) {
+        job.page->nameless.store(1);
+      } else {
+        ::shm_unlink(path_of(name).c_str());
+        take(name, 0600);
+      }
+      job.kill();
+    });
+    EXPECT_THAT(text_of(errors[1]), HasSubstr("rank 0 died"));
+    EXPECT_TRUE(exists(name));
+    ::shm_unlink(path_of(name).c_str());
+  }
 }
 
 // The main thread of a process may end before others do.

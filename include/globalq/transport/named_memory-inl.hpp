@@ -33,6 +33,7 @@ struct named_page {
   std::uint32_t processes = 0;
   std::uint64_t spaces[most] = {};               ///< namespaces of process ids
   std::atomic<std::uint64_t> joined[most] = {};  ///< process ids; 0: not yet
+  std::atomic<std::uint32_t> nameless{0};        ///< a process has removed the name, or is about to
   std::atomic<std::uint32_t> refused{0};         ///< 0: no refusal; 1: the text is being written; 2: complete
   char why[1000] = {};
 
@@ -53,6 +54,19 @@ inline std::uint64_t& forks() {
   static_cast<void>(registered);
   return count;
 }
+
+/// @brief Removes the name of the memory when a process leaves join(): all have joined, or the job cannot start.
+///
+/// A new job can use the name as soon as it is removed. Therefore one process removes it, and only once.
+struct name_removal {
+  shared_mapping const& memory;
+  std::string const& name;
+  named_page* page = nullptr;  ///< null: the name is kept
+
+  ~name_removal() {
+    if (page != nullptr && page->nameless.exchange(1) == 0) memory.remove(name);
+  }
+};
 
 }  // namespace detail
 
@@ -84,6 +98,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
   std::string const path = "/globalq-" + name, quoted = "\"" + name + "\"";
   detail::shared_plan const plan(size_);
   std::size_t const bytes = page::bytes + plan.bytes();
+  detail::shared_mapping front;  // only the first page, until sizes were compared
   auto const refusal = [&](std::string const& what, std::string const& remedy) {
     return configuration_error(message("named_memory", what, remedy));
   };
@@ -92,6 +107,10 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
         "the system refused " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(problem),
         problem == ENOSPC || problem == ENOMEM ? "enlarge /dev/shm (docker run --shm-size)"
                                                : "make /dev/shm writable, or use another transport");
+  };
+  auto const stopped = [&] {
+    return transport_error(message("named_memory", "a process stopped while it joined " + quoted,
+                                   "see what ended it, and start the job again"));
   };
   auto const pause = [&](std::string const& missing) {
     if (std::chrono::steady_clock::now() >= until)
@@ -102,25 +121,42 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
   };
   auto const own = static_cast<std::uint64_t>(::getpid());
   std::uint64_t const space = detail::shared_node::process_namespace();
+  detail::name_removal removal{front, path};
   page* first = nullptr;
+  auto const expect_alive = [&](int rank) {
+    std::uint64_t const process = first->joined[rank].load();
+    // ids of another namespace mean other processes
+    if (process == 0 || space == 0 || first->spaces[rank] != space ||
+        !detail::shared_node::has_ended(process))
+      return;
+    removal.page = first;
+    throw transport_error(message("named_memory",
+                                  "rank " + std::to_string(rank) + " died (process " +
+                                      std::to_string(process) + ") while others joined " + quoted,
+                                  "see what ended it, and start the job again"));
+  };
   if (rank_ == 0) {
-    int const problem = mapping_.create(path, bytes);
+    int problem = front.create(path, page::bytes);
     if (problem == EEXIST)
       throw refusal(quoted + " is the name of another job, or of one that was killed while it started",
                     "use a new name for each job");
     if (problem != 0) throw no_memory(problem);
-    first = ::new (mapping_.memory()) page;
+    removal.page = first = ::new (front.memory()) page;
     first->processes = static_cast<std::uint32_t>(size_);
     first->spaces[0] = space;
-    first->joined[0].store(own);
+    first->joined[0].store(own);  // before the rest is allocated, so that others detect its death
+    if ((problem = mapping_.open(path, bytes, true)) != 0) throw no_memory(problem);
     detail::shared_node::prepare(mapping_.memory() + page::bytes, plan);
     first->ready.store(1, std::memory_order_release);
   } else {
-    detail::shared_mapping front;  // only the first page, until sizes were compared
-    for (int problem; (problem = front.open(path, page::bytes)) != 0; pause("rank 0 to make " + quoted))
+    for (int problem; (problem = front.open(path, page::bytes)) != 0; pause("rank 0 to make " + quoted)) {
       if (problem != ENOENT && problem != ENODATA) throw no_memory(problem);
+    }
     first = std::launder(reinterpret_cast<page*>(front.memory()));
-    while (first->ready.load(std::memory_order_acquire) == 0) pause("rank 0 to prepare " + quoted);
+    for (unsigned turn = 1; first->ready.load(std::memory_order_acquire) == 0; ++turn) {
+      if (turn % 64 == 0) expect_alive(0);
+      pause("rank 0 to prepare " + quoted);
+    }
     auto const tell = [&](configuration_error const& why) {
       first->refuse(why.what());
       throw configuration_error(why);
@@ -134,21 +170,17 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     if (!first->joined[rank_].compare_exchange_strong(nobody, own))
       tell(refusal("another process has joined " + quoted + " as rank " + std::to_string(rank_),
                    "give each process a rank of its own"));
-    if (int const problem = mapping_.open(path, bytes); problem != 0) tell(no_memory(problem));
-    first = std::launder(reinterpret_cast<page*>(mapping_.memory()));
+    removal.page = first;
+    int const problem = mapping_.open(path, bytes);
+    if (problem == ENOENT || (problem == 0 && mapping_.found().st_ino != front.found().st_ino))
+      throw stopped();  // the name has been removed, and may be that of a new job
+    if (problem != 0) tell(no_memory(problem));
   }
   for (unsigned turn = 0;; ++turn) {
     std::string missing;
     for (int r = 0; r < size_; ++r) {
-      std::uint64_t const process = first->joined[r].load();
-      if (process == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-      // ids of another namespace mean other processes
-      else if (turn % 64 == 63 && space != 0 && first->spaces[r] == space &&
-               detail::shared_node::has_ended(process))
-        throw transport_error(message("named_memory",
-                                      "rank " + std::to_string(r) + " died (process " +
-                                          std::to_string(process) + ") while others joined " + quoted,
-                                      "see what ended it, and start the job again"));
+      if (first->joined[r].load() == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+      if (turn % 64 == 63) expect_alive(r);
     }
     if (missing.empty()) break;
     if (first->refused.load() == 2)
@@ -163,10 +195,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
       std::max<std::chrono::nanoseconds>(std::chrono::milliseconds{1},
                                          until - std::chrono::steady_clock::now()));
   if (!node_->complete()) pause("all ranks to join " + quoted);
-  if (!node_->complete())
-    throw transport_error(message("named_memory", "a process stopped while it joined " + quoted,
-                                  "see what ended it, and start the job again"));
-  mapping_.unlink();
+  if (!node_->complete()) throw stopped();
 }
 
 GLOBALQ_DECL std::unique_ptr<named_memory> named_memory::duplicate() {

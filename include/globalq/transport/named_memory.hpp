@@ -24,7 +24,8 @@ struct shared_problem;
 /// @brief One of n processes of a machine that share memory.
 ///
 /// All of them pass the same name, which must be new for each job, for example a random one that the starting script
-/// passes on. The name is removed once all have joined, so a job that is killed later leaves nothing behind.
+/// passes on. The name is removed once all have joined, so a job that is killed later leaves nothing behind. If a process
+/// is killed while others join, the others remove the name.
 ///
 /// @code
 /// transport::named_memory workers{"job-8f3a", rank, size};
@@ -72,8 +73,8 @@ class named_memory {
   /// @param name      letters, digits, '-', '_' and '.', at most 200; the same on all processes, and unique to the job
   /// @param rank      of this process, in [0, size)
   /// @param settings  the deadline of each wait, and of joining
-  /// @throws configuration_error for an invalid name, rank or size, or if the system refuses memory; transport_error if
-  ///         a process has not joined by the deadline
+  /// @throws configuration_error for an invalid name, rank or size, if the system refuses memory, or if the name is that
+  ///         of another job; transport_error if a process has not joined by the deadline
   named_memory(std::string_view name, int rank, int size, options settings = {});
 
   named_memory(named_memory const&) = delete;

@@ -91,8 +91,8 @@ mpi_node join_node(MPI_Comm communicator, int group, bool single_copy, std::size
     made.mapping.reset();
     return made;
   }
+  made.mapping->unlink();  // all processes have mapped it
   auto node = std::make_unique<shared_node>(made.mapping->memory(), plan, mine, single_copy, longest);
-  made.mapping->unlink();  // all processes that joined have mapped it
   int complete = node->complete() ? 1 : 0;
   check(MPI_Allreduce(MPI_IN_PLACE, &complete, 1, MPI_INT, MPI_MIN, neighbors.comm), "MPI_Allreduce");
   if (complete == 1)

@@ -22,6 +22,8 @@ namespace GLOBALQ_ABI::transport::detail {
 /// Memory that several processes map. Its name exists only until all have mapped it.
 class shared_mapping {
  public:
+  using status = struct stat;
+
   shared_mapping() = default;
   shared_mapping(shared_mapping const&) = delete;
   shared_mapping& operator=(shared_mapping const&) = delete;
@@ -31,50 +33,73 @@ class shared_mapping {
   }
 
   std::byte* memory() const { return memory_; }
-  /// Name of the memory that this process created; empty: none.
+  /// What open() or create() found.
+  status const& found() const { return found_; }
+  /// Name that create(bytes) chose, until unlink().
   std::string const& name() const { return name_; }
 
-  /// Creates zeroed memory under a new name; returns 0 or errno. It allocates all pages: otherwise a full file
-  /// system would later end processes by a signal.
+  /// Creates zeroed memory under a new name; returns 0 or errno.
   int create(std::size_t bytes) {
     static std::atomic<unsigned> count{0};
     int problem = EEXIST;
     for (int attempt = 0; attempt < 100 && problem == EEXIST; ++attempt) {
       auto const salt = std::chrono::steady_clock::now().time_since_epoch().count();
-      problem = create("/globalq-" + std::to_string(::getpid()) + "-" + std::to_string(++count) + "-" +
-                           std::to_string(salt),
-                       bytes);
+      std::string const name = "/globalq-" + std::to_string(::getpid()) + "-" + std::to_string(++count) +
+                               "-" + std::to_string(salt);
+      problem = create(name, bytes);
+      if (problem == 0) name_ = name;
     }
     return problem;
   }
-  /// As above under a given name; EEXIST if it is taken.
+  /// As above under a given name, which the caller removes later; EEXIST if it is taken.
   int create(std::string const& name, std::size_t bytes) {
     int const file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
     if (file < 0) return errno;
-    name_ = name;
-    int problem = ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-#if defined(__linux__)
-    while (problem == 0 && (problem = ::posix_fallocate(file, 0, static_cast<off_t>(bytes))) == EINTR)
-      problem = 0;
-#endif
-    return map(file, bytes, problem);
+    int const problem = map(file, bytes, allocate(file, bytes));
+    if (problem != 0) ::shm_unlink(name.c_str());
+    return problem;
   }
 
   /// Maps memory that another process created; returns 0 or errno. ENODATA if it does not have its full size yet.
-  int open(std::string const& name, std::size_t bytes) {
+  /// @param grows  enlarge it to this size
+  int open(std::string const& name, std::size_t bytes, bool grows = false) {
     int const file = ::shm_open(name.c_str(), O_RDWR, 0600);
     if (file < 0) return errno;
-    struct stat found {};
-    int problem = ::fstat(file, &found) == 0 ? 0 : errno;
-    if (problem == 0 && found.st_size < static_cast<off_t>(bytes)) problem = ENODATA;
+    int problem = ::fstat(file, &found_) == 0 ? 0 : errno;
+    if (problem == 0 && grows)
+      problem = allocate(file, bytes);
+    else if (problem == 0 && found_.st_size < static_cast<off_t>(bytes))
+      problem = ENODATA;
     return map(file, bytes, problem);
   }
 
+  /// Removes a name if it is still that of this memory.
+  void remove(std::string const& name) const {
+    int const file = ::shm_open(name.c_str(), O_RDONLY, 0600);
+    if (file < 0) return;
+    status found{};
+    if (::fstat(file, &found) == 0 && found.st_dev == found_.st_dev && found.st_ino == found_.st_ino)
+      ::shm_unlink(name.c_str());
+    ::close(file);
+  }
+
+  /// Removes the name that create(bytes) chose.
   void unlink() {
     if (!name_.empty()) ::shm_unlink(std::exchange(name_, {}).c_str());
   }
 
  private:
+  /// Allocates all pages: otherwise a full file system would later end processes by a signal.
+  static int allocate(int file, std::size_t bytes) {
+    int problem = ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+#if defined(__linux__)
+    while (problem == 0 && (problem = ::posix_fallocate(file, 0, static_cast<off_t>(bytes))) == EINTR)
+      problem = 0;
+#endif
+    return problem;
+  }
+
+  /// Maps the file, and closes it.
   int map(int file, std::size_t bytes, int problem) {
     int flags = MAP_SHARED;
 #if defined(__linux__)
@@ -87,12 +112,14 @@ class shared_mapping {
       else
         memory_ = static_cast<std::byte*>(there), bytes_ = bytes;
     }
+    if (problem == 0 && ::fstat(file, &found_) != 0) problem = errno;
     ::close(file);
     return problem;
   }
 
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
+  status found_{};
   std::string name_;
 };
 
