@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <thread>
@@ -169,6 +170,55 @@ void take(std::string const& name, mode_t mode) {
   if (file < 0 || ::fchmod(file, mode) != 0 || ::ftruncate(file, 1 << 20) != 0) std::abort();
   ::close(file);
 }
+
+std::string refused(std::string const& name) {
+  std::string const text =
+      support::refusal<gq::configuration_error>([&] { named_memory(name, 1, 2, impatient); });
+  EXPECT_TRUE(exists(name)) << "it is not ours to remove";
+  ::shm_unlink(path_of(name).c_str());
+  return text;
+}
+
+TEST(NamedMemory, memory_that_other_users_may_access_is_refused) {
+  std::string const user = std::to_string(::geteuid());
+  for (mode_t const mode : {mode_t{0660}, mode_t{0602}, mode_t{0640}, mode_t{0604}}) {
+    std::string const name = new_name();
+    take(name, mode);
+    char octal[8];
+    std::snprintf(octal, sizeof octal, "%04o", static_cast<unsigned>(mode));
+    EXPECT_THAT(refused(name), HasSubstr("is memory of user " + user + " with mode " + octal +
+                                         ", not of user " + user + " with mode 0600; draw a new name"));
+  }
+}
+
+TEST(NamedMemory, memory_of_another_user_is_refused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can create memory as another user";
+  for (mode_t const mode : {mode_t{0600}, mode_t{0666}}) {
+    std::string const name = new_name();
+    pid_t const child = ::fork();
+    if (child == 0) {
+      if (::setuid(65534) != 0) ::_exit(1);
+      take(name, mode);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    EXPECT_THAT(refused(name), HasSubstr("is memory of user 65534 with mode"));
+  }
+}
+
+#if defined(__linux__)
+TEST(NamedMemory, links_are_not_followed) {
+  std::string const name = new_name(), other = new_name();
+  take(other, 0600);
+  ASSERT_EQ(::symlink(("/dev/shm" + path_of(other)).c_str(), ("/dev/shm" + path_of(name)).c_str()), 0);
+  EXPECT_THAT(support::refusal<gq::configuration_error>([&] { named_memory(name, 1, 2, impatient); }),
+              HasSubstr("is a link, or memory of another user; draw a new name"));
+  ::shm_unlink(path_of(name).c_str());
+  ::shm_unlink(path_of(other).c_str());
+}
+#endif
 
 TEST(NamedMemory, a_rank_0_that_is_killed_while_others_join_leaves_no_memory) {
   std::string const name = new_name();

@@ -112,6 +112,15 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     return transport_error(message("named_memory", "a process stopped while it joined " + quoted,
                                    "see what ended it, and start the job again"));
   };
+  auto const foreign = [&] {
+    auto const& found = front.found();
+    char text[100] = "is a link, or memory of another user";
+    if (found.st_mode != 0)
+      std::snprintf(text, sizeof text, "is memory of user %u with mode %04o, not of user %u with mode 0600",
+                    static_cast<unsigned>(found.st_uid), static_cast<unsigned>(found.st_mode & 07777),
+                    static_cast<unsigned>(::geteuid()));
+    return refusal(quoted + " " + text, "draw a new name at random: another user has taken this one");
+  };
   auto const pause = [&](std::string const& missing) {
     if (std::chrono::steady_clock::now() >= until)
       throw transport_error(message("named_memory",
@@ -150,6 +159,7 @@ GLOBALQ_DECL void named_memory::join(std::string const& name, std::chrono::stead
     first->ready.store(1, std::memory_order_release);
   } else {
     for (int problem; (problem = front.open(path, page::bytes)) != 0; pause("rank 0 to make " + quoted)) {
+      if (problem == EPERM) throw foreign();
       if (problem != ENOENT && problem != ENODATA) throw no_memory(problem);
     }
     first = std::launder(reinterpret_cast<page*>(front.memory()));

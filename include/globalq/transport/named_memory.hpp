@@ -25,7 +25,8 @@ struct shared_problem;
 ///
 /// All of them pass the same name, which must be new for each job, for example a random one that the starting script
 /// passes on. The name is removed once all have joined, so a job that is killed later leaves nothing behind. If a process
-/// is killed while others join, the others remove the name.
+/// is killed while others join, the others remove the name. Memory under this name that another user owns, or that
+/// other users may access, is refused.
 ///
 /// @code
 /// transport::named_memory workers{"job-8f3a", rank, size};
@@ -74,7 +75,7 @@ class named_memory {
   /// @param rank      of this process, in [0, size)
   /// @param settings  the deadline of each wait, and of joining
   /// @throws configuration_error for an invalid name, rank or size, if the system refuses memory, or if the name is that
-  ///         of another job; transport_error if a process has not joined by the deadline
+  ///         of another job or user; transport_error if a process has not joined by the deadline
   named_memory(std::string_view name, int rank, int size, options settings = {});
 
   named_memory(named_memory const&) = delete;

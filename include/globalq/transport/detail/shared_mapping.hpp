@@ -19,7 +19,7 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-/// Memory that several processes map. Its name exists only until all have mapped it.
+/// Memory that several processes of one user map. Its name exists only until all have mapped it.
 class shared_mapping {
  public:
   using status = struct stat;
@@ -33,7 +33,7 @@ class shared_mapping {
   }
 
   std::byte* memory() const { return memory_; }
-  /// What open() or create() found.
+  /// What open() or create() found; all zeros if there is nothing that this process may open.
   status const& found() const { return found_; }
   /// Name that create(bytes) chose, until unlink().
   std::string const& name() const { return name_; }
@@ -60,12 +60,16 @@ class shared_mapping {
     return problem;
   }
 
-  /// Maps memory that another process created; returns 0 or errno. ENODATA if it does not have its full size yet.
+  /// Maps memory that another process created; returns 0 or errno. ENODATA if it does not have its full size yet; EPERM
+  /// if it is not what create() makes: another user could have taken the name first. shm_open() follows no links.
   /// @param grows  enlarge it to this size
   int open(std::string const& name, std::size_t bytes, bool grows = false) {
     int const file = ::shm_open(name.c_str(), O_RDWR, 0600);
-    if (file < 0) return errno;
+    if (file < 0) return errno == ELOOP || errno == EACCES ? EPERM : errno;
     int problem = ::fstat(file, &found_) == 0 ? 0 : errno;
+    bool const is_private =
+        S_ISREG(found_.st_mode) && found_.st_uid == ::geteuid() && (found_.st_mode & 077) == 0;
+    if (problem == 0 && !is_private) problem = EPERM;
     if (problem == 0 && grows)
       problem = allocate(file, bytes);
     else if (problem == 0 && found_.st_size < static_cast<off_t>(bytes))
