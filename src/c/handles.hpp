@@ -5,6 +5,7 @@
 
 #include <globalq/c/globalq.h>
 #include <globalq/call/detail/opening.hpp>
+#include <globalq/core/detail/forced_unwind.hpp>
 #include <globalq/core/dtype.hpp>
 #include <globalq/core/error.hpp>
 #include <globalq/transport/endpoint.hpp>
@@ -57,12 +58,15 @@ globalq_status failed(globalq_status status, char const* text) noexcept;
 /// The status of the exception that is being handled.
 globalq_status status_of_exception() noexcept;
 
-/// Calls f() and returns GLOBALQ_OK, or the status of its exception.
+/// Calls f() and returns GLOBALQ_OK, or the status of its exception. Functions of the caller may end the thread: that
+/// passes through.
 template <class F>
-globalq_status guarded(F const& f) noexcept {
+globalq_status guarded(F const& f) {
   try {
     f();
     return GLOBALQ_OK;
+  } catch (gq::detail::forced_unwind const&) {
+    throw;
   } catch (...) {
     return status_of_exception();
   }

@@ -25,23 +25,35 @@ class messages final : public gq::transport::endpoint {
  private:
   std::uint32_t start_send(int peer, std::span<std::byte const> bytes) override {
     return start("send", peer, bytes.size(), [&](std::uint64_t& ticket) {
-      return by_.send(by_.context, peer, bytes.data(), bytes.size(), &ticket);
+      return outside([&] { return by_.send(by_.context, peer, bytes.data(), bytes.size(), &ticket); });
     });
   }
   std::uint32_t start_recv(int peer, std::span<std::byte> bytes) override {
     return start("recv", peer, bytes.size(), [&](std::uint64_t& ticket) {
-      return by_.receive(by_.context, peer, bytes.data(), bytes.size(), &ticket);
+      return outside([&] { return by_.receive(by_.context, peer, bytes.data(), bytes.size(), &ticket); });
     });
   }
   void finish(std::uint32_t slot) override {
     expect_usable("wait");
-    if (int const code = by_.wait(by_.context, slots_[slot].ticket); code != 0)
+    if (int const code = outside([&] { return by_.wait(by_.context, slots_[slot].ticket); }); code != 0)
       stop(slots_[slot].sends ? "send" : "recv", slots_[slot].peer, slots_[slot].bytes, code);
     free_.push_back(slot);
   }
   void give_up(std::uint32_t slot) noexcept override {
-    by_.abandon(by_.context, slots_[slot].ticket);
+    if (!thread_ended_) by_.abandon(by_.context, slots_[slot].ticket);
     free_.push_back(slot);
+  }
+
+  /// Returns f(), which calls a function of the caller. If that ends the thread, no function is called again: the call's
+  /// transfers are given up while the thread ends, and a function that ended it again (as all of Python do) would abort.
+  template <class F>
+  auto outside(F const& f) -> decltype(f()) {
+    try {
+      return f();
+    } catch (gq::detail::forced_unwind const&) {
+      thread_ended_ = broken_ = true;
+      throw;
+    }
   }
 
   template <class F>
@@ -68,7 +80,7 @@ class messages final : public gq::transport::endpoint {
   }
   [[noreturn]] void stop(char const* operation, int peer, std::size_t bytes, int code) {
     broken_ = true;
-    char const* const why = by_.error == nullptr ? nullptr : by_.error(by_.context);
+    char const* const why = by_.error == nullptr ? nullptr : outside([&] { return by_.error(by_.context); });
     throw gq::transport_error(gq::detail::worker_message(
         operation, rank(), size(),
         "a message of " + std::to_string(bytes) + " bytes " + (*operation == 's' ? "to" : "from") + " rank " +
@@ -88,6 +100,7 @@ class messages final : public gq::transport::endpoint {
   std::vector<transfer> slots_;
   std::vector<std::uint32_t> free_;
   bool broken_ = false;
+  bool thread_ended_ = false;  ///< by a function of the caller
 };
 
 /// @param over  has duplicate()

@@ -25,6 +25,7 @@
 #include <cstring>
 #include <thread>
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -979,6 +980,45 @@ TEST(C, a_killed_process_is_an_error_of_the_other) {
   EXPECT_THAT(globalq_error(), HasSubstr("rank 1 died"));
   globalq_workers_destroy(w);  // before its call
 }
+
+#if defined(__GLIBC__)
+TEST(C, a_body_that_ends_its_thread_is_an_error_of_the_run) {
+  work body = [](globalq_workers* w) {
+    if (globalq_rank(w) == 1) ::pthread_exit(nullptr);
+    return GLOBALQ_OK;
+  };
+  EXPECT_EQ(globalq_threads_run(3, 60, run_work, &body), GLOBALQ_TRANSPORT);
+  EXPECT_THAT(globalq_error(), HasSubstr("rank 1 of 3: its thread was ended by pthread_exit"));
+}
+
+// As functions in Python do when the interpreter has ended.
+TEST(C, a_function_of_messages_may_end_its_thread) {
+  static int abandoned = 0;
+  globalq_messages m{};
+  m.size = sizeof m;
+  m.send = [](void*, int, void const*, std::size_t, std::uint64_t*) { return 0; };
+  m.receive = [](void*, int, void*, std::size_t, std::uint64_t*) { return 0; };
+  m.wait = [](void*, std::uint64_t) -> int { ::pthread_exit(nullptr); };
+  m.abandon = [](void*, std::uint64_t) { ++abandoned; };
+  globalq_workers* w = nullptr;
+  ASSERT_EQ(globalq_messages_create(&m, 0, 2, &w), GLOBALQ_OK) << globalq_error();
+  call_handle mean;
+  globalq_settings const s = settings_of("cgx:4");
+  ASSERT_EQ(globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call), GLOBALQ_OK);
+  auto x = values(1000, 0);
+  globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+  bool returned = false;
+  std::thread([&] {
+    globalq_call_run(mean.call, &v, 1, 0);
+    returned = true;
+  }).join();
+  EXPECT_FALSE(returned);
+  EXPECT_EQ(globalq_call_run(mean.call, &v, 1, 1), GLOBALQ_TRANSPORT);
+  EXPECT_THAT(globalq_error(), HasSubstr("the workers are unusable"));
+  EXPECT_EQ(abandoned, 0);
+  globalq_workers_destroy(w);
+}
+#endif
 
 TEST(C, calls_that_outlive_their_threads_are_refused) {
   static globalq_call* kept = nullptr;

@@ -5,6 +5,8 @@ import copy
 import os
 import pickle
 import queue
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -386,6 +388,47 @@ assert (y == 0.5).all(), y
 
 def test_a_forked_process_leaves_the_job_alone(run_processes):
     run_processes(FORKS, 2, globalq.new_name())
+
+
+def run_alone(script, **environment):
+    return subprocess.run([sys.executable, "-c", script], env=dict(os.environ, **environment), timeout=120, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+DAEMONS = """
+import threading, time
+import numpy as np
+import globalq
+
+started = threading.Event()
+
+def endless(w):
+    mean = globalq.Mean(w, seed=1)
+    for step in range(10**9):
+        mean(np.zeros(1000, "float32"), step)
+        started.set()
+
+class Stuck(globalq.MessageWorkers):
+    def send(self, peer, view):
+        pass
+
+    receive = send
+
+    def wait(self, ticket):
+        started.set()
+        while True:
+            time.sleep(0.001)
+
+threading.Thread(target=run, daemon=True).start()
+started.wait(60)
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("run", ["lambda: globalq.run_threads(3, endless)", "lambda: endless(Stuck(0, 2))"])
+def test_the_interpreter_ends_while_a_daemon_thread_is_in_a_call(run):
+    ended = run_alone(DAEMONS.replace("target=run", f"target={run}"), OMP_NUM_THREADS="1")
+    assert (ended.returncode, ended.stdout) == (0, "")
 
 
 class Post(globalq.MessageWorkers):

@@ -16,6 +16,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <mutex>
 #include <span>
@@ -26,6 +27,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <pthread.h>
 
 #include "suite.hpp"
 #include "tests/support/allocations.hpp"
@@ -492,6 +495,78 @@ TEST(Threads, a_deadline_of_a_collective_names_who_is_missing) {
   EXPECT_TRUE(contains(text, "allreduce_sum of int32: rank ")) << text;
   EXPECT_TRUE(contains(text, "waited 0.3 s for rank 1, rank 3 to take part")) << text;
 }
+
+// glibc unwinds the stack of a thread that ends. ThreadSanitizer's own functions have no cleanup.
+#if defined(__GLIBC__)
+#define GLOBALQ_TEST_UNWINDS 1
+#endif
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef GLOBALQ_TEST_UNWINDS
+#endif
+#endif
+
+#if defined(GLOBALQ_TEST_UNWINDS)
+TEST(Threads, a_body_that_ends_its_thread_is_an_error_of_the_run) {
+  threads cluster{3, patient};
+  std::atomic<int> told{0};
+  auto const text = failure_of<gq::transport_error>(cluster, [&](auto& t) {
+    if (t.rank() == 1) ::pthread_exit(nullptr);
+    std::vector<std::byte> mine(1000), all(3000);
+    told += contains(transport_failure([&] { t.allgather(mine, all); }),
+                     "rank 1 failed: globalq: run: rank 1 of 3: its thread was ended");
+  });
+  EXPECT_EQ(
+      text,
+      "globalq: run: rank 1 of 3: its thread was ended by pthread_exit or pthread_cancel; let the body of "
+      "each worker return");
+  EXPECT_EQ(told, 2);
+  cluster.run([](auto& t) {
+    std::vector<std::byte> mine(1000), all(3000);
+    t.allgather(mine, all);
+  });
+}
+
+TEST(Threads, a_worker_that_is_canceled_while_it_waits_is_an_error_of_the_run) {
+  for (std::size_t const bytes : counts{8, 1000}) {
+    threads cluster{2, patient};
+    std::promise<pthread_t> waits;
+    auto const text = failure_of<gq::transport_error>(cluster, [&](auto& t) {
+      std::vector<std::byte> mine(bytes), all(2 * bytes);
+      if (t.rank() == 1) {
+        waits.set_value(::pthread_self());
+        t.allgather(mine, all);
+      }
+      EXPECT_EQ(::pthread_cancel(waits.get_future().get()), 0);
+      EXPECT_TRUE(contains(transport_failure([&] {
+                             auto incoming = t.recv_async(1, mine);
+                             t.wait(incoming);
+                           }),
+                           "rank 1 failed"));
+    });
+    EXPECT_TRUE(contains(text, "rank 1 of 2: its thread was ended")) << text;
+  }
+}
+
+TEST(Threads, canceling_the_thread_that_runs_them_ends_the_workers) {
+  threads cluster{2, patient};
+  std::promise<void> started;
+  std::string told;
+  std::thread caller([&] {
+    cluster.run([&](auto& t) {
+      if (t.rank() == 0) return;
+      started.set_value();
+      std::vector<std::byte> bytes(8);
+      auto incoming = t.recv_async(1, bytes);
+      told = transport_failure([&] { t.wait(incoming); });
+    });
+  });
+  started.get_future().get();
+  EXPECT_EQ(::pthread_cancel(caller.native_handle()), 0);
+  caller.join();
+  EXPECT_TRUE(contains(told, "the thread that called run() was canceled")) << told;
+}
+#endif
 
 TEST(Threads, everyone_hears_of_collectives_that_differ) {
   for (std::size_t const count : counts{16, 1000}) {

@@ -124,7 +124,8 @@ GLOBALQ_C globalq_status globalq_named_memory_create(char const* name, int rank,
  *
  * Messages from one worker to another must arrive in the order in which they were sent. The functions may access the bytes until wait()
  * has returned for their ticket. Each function returns 0, or another number on failure; the workers are unusable afterwards. wait() must
- * return within a deadline of its own. */
+ * return within a deadline of its own. If a function ends its thread (pthread_exit, pthread_cancel), none of the functions is called again,
+ * abandon() included, and the workers are unusable: let the transfers end before you free vectors and calls. */
 typedef struct globalq_messages {
   size_t size; /**< sizeof(globalq_messages), set by the caller */
   void* context;

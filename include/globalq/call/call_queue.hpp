@@ -3,7 +3,9 @@
 /// @file
 /// @brief call: a thread that runs started calls in order, and handles to wait for them.
 
+#include "../core/detail/forced_unwind.hpp"
 #include "../core/dtype.hpp"
+#include "../core/error.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -32,6 +34,7 @@ struct queue_progress {
   std::condition_variable changed;
   std::uint64_t started = 0, ended = 0;
   std::vector<trouble> errors;
+  bool stopped = false;  ///< a call has ended the thread
 
   /// Writes the errors that no wait() has returned; the queue and all handles are gone.
   ~queue_progress() {
@@ -124,8 +127,10 @@ class call_queue {
   }
 
   /// Appends a call. For the start() functions of collectives.
+  /// @throws transport_error if a call ended the thread of the queue
   started_call start(job const& what) {
     std::unique_lock lock(progress_->mutex);
+    if (progress_->stopped) throw stopped_error();
     if (jobs_.size() == waiting_) {  // the ring is full: use a longer one, oldest job first
       std::vector<job> longer(std::max<std::size_t>(8, 2 * jobs_.size()));
       for (std::size_t k = 0; k < waiting_; ++k) longer[k] = jobs_[(first_ + k) % jobs_.size()];
@@ -157,6 +162,12 @@ class call_queue {
   }
 
  private:
+  static transport_error stopped_error() {
+    return transport_error(
+        "globalq: call_queue: a call ended the thread of the queue (pthread_exit); "
+        "make a new queue and new workers");
+  }
+
   void settle(std::unique_lock<std::mutex>& lock) {
     progress_->changed.wait(lock, [this] { return progress_->ended == progress_->started; });
   }
@@ -173,6 +184,13 @@ class call_queue {
       std::exception_ptr error;
       try {
         next.run(next);
+      } catch (detail::forced_unwind const&) {  // all waits throw, and later calls are refused
+        auto const why = std::make_exception_ptr(stopped_error());
+        lock.lock();
+        progress_->stopped = true;
+        while (progress_->ended != progress_->started) progress_->errors.push_back({++progress_->ended, why});
+        progress_->changed.notify_all();
+        throw;
       } catch (...) {
         error = std::current_exception();
       }

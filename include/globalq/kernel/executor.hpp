@@ -20,6 +20,7 @@
 /// A body for both has `template <int Lanes> GLOBALQ_FUNCTION void tile(std::uint64_t index, int lane) const`; on a
 /// host thread Lanes is 64. All give the same bits.
 
+#include "../core/detail/forced_unwind.hpp"
 #include "../core/error.hpp"
 #include "../core/prefetch.hpp"
 #include "compiled_for.hpp"
@@ -122,6 +123,8 @@ class host_executor {
     auto const guarded = [&error, &failed, context, f](std::uint64_t first, std::uint64_t last) {
       try {
         for (std::uint64_t i = first; i < last; ++i) f(context, i);
+      } catch (globalq::detail::forced_unwind const&) {
+        throw;
       } catch (...) {
         if (!failed.test_and_set()) error = std::current_exception();
       }

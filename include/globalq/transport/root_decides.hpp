@@ -3,6 +3,7 @@
 /// @file
 /// @brief Transport: worker 0 decides, and every worker receives the decision or the error.
 
+#include "../core/detail/forced_unwind.hpp"
 #include "../core/error.hpp"
 #include "collectives.hpp"
 
@@ -44,6 +45,8 @@ Value const& root_decides(T& t, decision<Value>& d, char const* who, Decide cons
       d.value = decide();
     } catch (std::exception const& e) {
       fail(e.what());
+    } catch (globalq::detail::forced_unwind const&) {
+      throw;
     } catch (...) {
       fail(("globalq: " + std::string(who) + " threw an exception that is not a std::exception").c_str());
     }

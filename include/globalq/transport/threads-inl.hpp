@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -127,12 +126,13 @@ GLOBALQ_DECL void threads::endpoint::wait(request& transfer) {
     fail_transfer(*op, result);
 }
 
-/// Calls leave() for exceptions that are not from stop(), for example std::bad_alloc in a message.
+/// Calls leave() unless the collective was completed: also for exceptions that are not from stop(), for example
+/// std::bad_alloc in a message, and if the thread ends, which std::uncaught_exceptions() does not count.
 struct threads::endpoint::leaving {
   endpoint& self;
-  int const exceptions = std::uncaught_exceptions();
+  bool completed;
   ~leaving() {
-    if (std::uncaught_exceptions() > exceptions) self.leave("an exception left a collective");
+    if (!completed) self.leave("it did not complete a collective");
   }
 };
 
@@ -163,11 +163,11 @@ GLOBALQ_DECL void threads::endpoint::collective(char const* call, std::byte* dat
   mine.bytes = bytes;
   mine.data = small ? mine.copy.data() : data;
   if (small && bytes != 0) std::memcpy(mine.copy.data(), data, bytes);
+  leaving on_error{*this, small};  // others read small data from the copy
   meet(call);
   expect_equal_offers(turn);
   shown const data_of{world_, turn};
   if (small) return body(what, data_of, true);
-  leaving const on_error{*this};
   self_.touching.store(true);
   bool const failed =
       world_.failed.load();  // another worker may then be leaving, and its bytes become invalid
@@ -175,6 +175,7 @@ GLOBALQ_DECL void threads::endpoint::collective(char const* call, std::byte* dat
   self_.touching.store(false);
   if (failed) stop_because_of_failure(call);
   meet(call);
+  on_error.completed = true;
 }
 
 GLOBALQ_DECL void threads::endpoint::allgather(std::span<std::byte const> mine, std::span<std::byte> all) {

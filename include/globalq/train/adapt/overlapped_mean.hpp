@@ -3,6 +3,7 @@
 /// @file
 /// @brief adapt: averages gradients while the backward pass still computes those of earlier layers.
 
+#include "../../core/detail/forced_unwind.hpp"
 #include "layered_mean.hpp"
 
 #include <memory>
@@ -124,6 +125,8 @@ class overlapped_mean {
     for (std::size_t g = 0; g < started_; ++g) {
       try {
         groups_[g]->call.wait();
+      } catch (globalq::detail::forced_unwind const&) {
+        throw;
       } catch (...) {
         if (!error) error = std::current_exception();
       }

@@ -4,6 +4,7 @@
 /// @brief adapt: accumulates gradients and chooses a candidate for each layer during training, for any family of
 ///        candidates.
 
+#include "../../core/detail/forced_unwind.hpp"
 #include "../../core/error.hpp"
 #include "agree.hpp"
 #include "error_table.hpp"
@@ -71,6 +72,8 @@ class selector {
     std::exception_ptr failed;
     try {
       if (sum_.steps() != 0) mine = table();
+    } catch (globalq::detail::forced_unwind const&) {
+      throw;
     } catch (...) {  // from a user's family; go on to agree(), because the other workers wait for this one
       failed = std::current_exception();
     }

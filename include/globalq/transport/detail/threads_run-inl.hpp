@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../core/detail/forced_unwind.hpp"
 #include "../collectives.hpp"
 #include "../threads.hpp"
 #include "threads_world.hpp"
@@ -41,7 +42,12 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
   all.reset();
 
   std::vector<std::exception_ptr> errors(all.crew.size());
-  auto const run_one = [&](int rank) noexcept {
+  auto const run_one = [&](int rank) {
+    struct departure {
+      detail::world& from;
+      int rank;
+      ~departure() { from.leave(rank); }
+    } const at_the_end{all, rank};
     auto const failed = [&](char const* message) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();
       all.fail(rank, message);
@@ -54,26 +60,33 @@ GLOBALQ_DECL void threads::run_all(void (*work)(void* what, endpoint& self), voi
     } catch (std::exception const& problem) {
       all.at(rank).blames_another = false;
       failed(problem.what());
+    } catch (globalq::detail::forced_unwind const&) {  // the body called pthread_exit(), or was canceled
+      transport_error const problem{globalq::detail::worker_message(
+          "run", rank, all.size, "its thread was ended by pthread_exit or pthread_cancel",
+          "let the body of each worker return")};
+      errors[static_cast<std::size_t>(rank)] = std::make_exception_ptr(problem);
+      all.at(rank).blames_another = false;
+      all.fail(rank, problem.what());
+      throw;
     } catch (...) {
       all.at(rank).blames_another = false;
       failed("an exception that is not a std::exception");
     }
-    all.leave(rank);
   };
 
   std::vector<std::thread> crew;
   crew.reserve(all.crew.size());
-  auto const join = [&] {
-    for (auto& each : crew) each.join();
-  };
   try {
     for (int rank = 0; rank < all.size; ++rank) crew.emplace_back(run_one, rank);
-  } catch (...) {
-    all.fail(static_cast<int>(crew.size()), "its thread did not start");
-    join();
+    for (auto& each : crew) each.join();
+  } catch (...) {  // a thread did not start, or this one is canceled while it waits
+    bool const started = crew.size() == all.crew.size();
+    all.fail(started ? 0 : static_cast<int>(crew.size()),
+             started ? "the thread that called run() was canceled" : "its thread did not start");
+    for (auto& each : crew)
+      if (each.joinable()) each.join();
     throw;
   }
-  join();
 
   std::exception_ptr first;  // of those caused by another worker, if no other exception is found
   for (auto const& each : all.crew) {
