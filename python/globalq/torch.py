@@ -213,6 +213,8 @@ class Engine:
     def start(self, *job):
         if self._thread is None:
             raise Error("globalq: the hook is closed; make another one")
+        if not self._thread.is_alive():
+            raise Error("globalq: the thread of the hook is in the process that this one was forked from; make another hook after fork")
         self._jobs.put(job)
 
     def close(self):

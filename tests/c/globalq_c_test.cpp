@@ -981,6 +981,34 @@ TEST(C, a_killed_process_is_an_error_of_the_other) {
   globalq_workers_destroy(w);  // before its call
 }
 
+/// A mean of one worker, over memory with a new name.
+std::vector<float> mean_of_one(std::string const& name) {
+  globalq_workers* w = nullptr;
+  call_handle mean;
+  globalq_settings const s = settings_of("cgx:4");
+  auto x = values(1 << 20, 0);
+  globalq_vector const v{x.data(), x.data(), x.size(), GLOBALQ_FLOAT32};
+  bool const good = globalq_named_memory_create(name.c_str(), 0, 1, 60, &w) == GLOBALQ_OK &&
+                    globalq_call_create(w, GLOBALQ_MEAN, &s, nullptr, 0, &mean.call) == GLOBALQ_OK &&
+                    globalq_call_run(mean.call, &v, 1, 0) == GLOBALQ_OK;
+  globalq_workers_destroy(w);
+  return good ? x : std::vector<float>();
+}
+
+TEST(C, a_forked_process_computes_the_same_bits_with_new_handles) {
+  std::string const name = "c-forked-" + std::to_string(::getpid());
+  auto const before = mean_of_one(name);  // the threads of the kernels exist now
+  ASSERT_FALSE(before.empty()) << globalq_error();
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::_exit(mean_of_one(name) == before ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 #if defined(__GLIBC__)
 TEST(C, a_body_that_ends_its_thread_is_an_error_of_the_run) {
   work body = [](globalq_workers* w) {

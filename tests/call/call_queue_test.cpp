@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief Tests of call_queue: what remains of it after a call has ended its thread.
+/// @brief Tests of call_queue: what remains of it in a forked process, and after a call has ended its thread.
 
 #include "globalq/call/call_queue.hpp"
 
@@ -8,8 +8,11 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/refusal.hpp"
 
@@ -25,6 +28,31 @@ job of(void (*run)(job const&), void* object = nullptr) {
   made.run = run;
   made.object = object;
   return made;
+}
+
+TEST(CallQueue, a_forked_process_cannot_use_it_and_does_not_wait) {
+  std::promise<void> ends;
+  std::optional<gq::call_queue> queue(std::in_place);
+  auto const busy =
+      of([](job const& what) { static_cast<std::promise<void>*>(what.object)->get_future().wait(); }, &ends);
+  gq::started_call const call = queue->start(busy);
+  auto const refused = [](auto const& use) {
+    return support::refusal<gq::configuration_error>(use).find("was forked from") != std::string::npos;
+  };
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    queue->settle();
+    bool const all = call.test() && refused([&] { call.wait(); }) && refused([&] { queue->wait(); }) &&
+                     refused([&] { queue->start(busy); });
+    queue.reset();
+    ::_exit(all ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ends.set_value();
+  call.wait();
 }
 
 #if defined(__GLIBC__)

@@ -13,6 +13,9 @@
 #include <tuple>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 namespace {
 
 namespace gq = globalq;
@@ -120,3 +123,34 @@ TEST(FloatEnvironment, is_the_standard_one_inside_and_the_callers_afterwards) {
   EXPECT_EQ(afterwards & all, all);
 }
 #endif
+
+TEST(Executor, a_forked_process_runs_kernels_of_a_host_on_its_only_thread_and_refuses_others) {
+  host_executor const inherited{Kokkos::DefaultHostExecutionSpace()};
+  device_executor<Kokkos::Serial> const stream{Kokkos::Serial()};
+  inherited.items(100, [](std::uint64_t) {});  // the threads exist now
+  pid_t const child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    auto const sum_of = [](host_executor const& on) {
+      std::uint64_t sum = 0;
+      on.items(100, [&sum](std::uint64_t i) { sum += i; });
+      return sum;
+    };
+    auto const refused = [](auto const& use) {
+      try {
+        use();
+      } catch (gq::configuration_error const& e) {
+        return std::string(e.what()).find("was forked while Kokkos was running") != std::string::npos;
+      }
+      return false;
+    };
+    bool const all = sum_of(inherited) == 4950 &&
+                     sum_of(host_executor{Kokkos::DefaultHostExecutionSpace()}) == 4950 &&
+                     refused([] { device_executor<Kokkos::Serial>{Kokkos::Serial()}; }) &&
+                     refused([&] { stream.items(2, [](std::uint64_t) {}); });
+    ::_exit(all ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}

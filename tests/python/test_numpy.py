@@ -390,9 +390,37 @@ def test_a_forked_process_leaves_the_job_alone(run_processes):
     run_processes(FORKS, 2, globalq.new_name())
 
 
+FORKED_KERNELS = """
+import os, signal, sys
+import numpy as np
+import globalq
+
+def mean_of(name, rank=0, size=1):
+    x = ((np.arange(1 << 20) + 7 * rank) % 2001 - 1000).astype("float32")
+    with globalq.NamedMemory(name, rank, size, deadline=60) as w, globalq.Mean(w, "cgx:4", seed=1) as mean:
+        return mean(x, 0)
+
+own, pair = globalq.new_name(), globalq.new_name()
+before = mean_of(globalq.new_name())  # the threads of the kernels exist now
+children = []
+for rank in range(2):
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.alarm(90)
+        right = (mean_of(own + str(rank)) == before).all() and np.isfinite(mean_of(pair, rank, 2)).all()
+        os._exit(0 if right else 1)
+assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+"""
+
+
 def run_alone(script, **environment):
     return subprocess.run([sys.executable, "-c", script], env=dict(os.environ, **environment), timeout=120, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_forked_processes_compute_the_same_bits_with_new_handles():
+    ended = run_alone(FORKED_KERNELS, OMP_NUM_THREADS="4")
+    assert ended.returncode == 0, ended.stdout
 
 
 DAEMONS = """

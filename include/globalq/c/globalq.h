@@ -9,7 +9,8 @@
  * - Functions named _create create a handle and functions named _destroy end it; _destroy accepts NULL.
  * - One thread at a time may use a handle. Several threads may use different handles; calls over the same workers then run one after the
  *   other. All workers must make them in the same order, as with MPI and NCCL: two like calls in opposite order mix their results without
- *   an error. Give each thread workers of its own: globalq_workers_duplicate(). After fork(), create new handles.
+ *   an error. Give each thread workers of its own: globalq_workers_duplicate().
+ * - After fork(), create new handles. If the parent has created handles too, calls of the child use one thread; results do not change.
  * - Sizes count bytes, lengths count values.
  * - Structs that may grow begin with their size: set it to sizeof. Members that the caller does not know keep their defaults.
  * - Settings, layers, lengths, types and steps must be equal on all workers; otherwise all workers get GLOBALQ_DISAGREEMENT.

@@ -4,6 +4,7 @@
 /// @brief call: a thread that runs started calls in order, and handles to wait for them.
 
 #include "../core/detail/forced_unwind.hpp"
+#include "../core/detail/forks.hpp"
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
 
@@ -35,6 +36,16 @@ struct queue_progress {
   std::uint64_t started = 0, ended = 0;
   std::vector<trouble> errors;
   bool stopped = false;  ///< a call has ended the thread
+  std::uint64_t const forked = forks;
+
+  /// Whether this is a forked process, which does not have the thread. The mutex may be locked forever.
+  bool lost() const { return forked != forks; }
+  void expect_own_process() const {
+    if (lost())
+      throw configuration_error(
+          "globalq: call_queue: its thread is in the process that this one was forked from; "
+          "make new calls after fork");
+  }
 
   /// Writes the errors that no wait() has returned; the queue and all handles are gone.
   ~queue_progress() {
@@ -70,15 +81,16 @@ class started_call {
 
   /// Whether the call has ended, with or without an error. Does not block.
   bool test() const {
-    if (!progress_) return true;
+    if (!progress_ || progress_->lost()) return true;
     std::lock_guard const lock(progress_->mutex);
     return progress_->ended >= ticket_;
   }
 
   /// Blocks until the call has ended.
-  /// @throws the exception of the call, once
+  /// @throws the exception of the call, once; configuration_error in a process that was forked after start()
   void wait() const {
     if (!progress_) return;
+    progress_->expect_own_process();
     std::unique_lock lock(progress_->mutex);
     progress_->changed.wait(lock, [this] { return progress_->ended >= ticket_; });
     for (std::size_t k = 0; k < progress_->errors.size(); ++k)
@@ -116,8 +128,13 @@ class call_queue {
   call_queue(call_queue const&) = delete;
   call_queue& operator=(call_queue const&) = delete;
 
-  /// Waits for all calls.
+  /// Waits for all calls. In a forked process it leaks memory instead: a thread that does not exist uses it.
   ~call_queue() {
+    if (progress_->lost()) {
+      static_cast<void>(new std::thread(std::move(thread_)));
+      static_cast<void>(new std::shared_ptr(progress_));
+      return;
+    }
     {
       std::lock_guard const lock(progress_->mutex);
       ends_ = true;
@@ -127,8 +144,9 @@ class call_queue {
   }
 
   /// Appends a call. For the start() functions of collectives.
-  /// @throws transport_error if a call ended the thread of the queue
+  /// @throws configuration_error in a forked process; transport_error if a call ended the thread of the queue
   started_call start(job const& what) {
+    progress_->expect_own_process();
     std::unique_lock lock(progress_->mutex);
     if (progress_->stopped) throw stopped_error();
     if (jobs_.size() == waiting_) {  // the ring is full: use a longer one, oldest job first
@@ -147,8 +165,9 @@ class call_queue {
     return {progress_, ticket};
   }
 
-  /// Blocks until all started calls have ended, with or without errors.
+  /// Blocks until all started calls have ended, with or without errors. Does nothing in a forked process.
   void settle() {
+    if (progress_->lost()) return;
     std::unique_lock lock(progress_->mutex);
     settle(lock);
   }
@@ -156,6 +175,7 @@ class call_queue {
   /// As settle(), then reports errors.
   /// @throws the exception of the earliest failed call, if no wait has thrown it
   void wait() {
+    progress_->expect_own_process();
     std::unique_lock lock(progress_->mutex);
     settle(lock);
     if (!progress_->errors.empty()) progress_->rethrow(lock, 0);

@@ -34,6 +34,8 @@
 #include <memory>
 #include <utility>
 
+#include <pthread.h>
+
 namespace GLOBALQ_ABI::kernel {
 
 using random::tile_values;
@@ -53,6 +55,12 @@ Space const& running(Space const& space) {
         "globalq: Kokkos is not running; keep a Kokkos::ScopeGuard in main while globalq is used");
   return space;
 }
+
+/// Whether this process was forked while Kokkos was running. The threads of Kokkos do not exist here, and other threads
+/// of the parent may have held its locks: a launch could wait forever.
+inline bool forked_from_kokkos = false;
+inline int const detects_forks =
+    ::pthread_atfork(nullptr, nullptr, [] { forked_from_kokkos = Kokkos::is_initialized(); });
 
 /// Runs on any host space. The type of the space is erased, so a body is compiled once for all spaces.
 class host_executor {
@@ -143,9 +151,9 @@ class host_executor {
 
   void each(std::uint64_t count, void const* context, work f) const {
     if (count == 0) return;
-    if (count == 1) {  // a short vector: run here, without waking threads
+    if (count == 1 || forked_from_kokkos) {  // a short vector: run here, without waking threads
       float_environment const exact;
-      f(context, 0);
+      for (std::uint64_t i = 0; i < count; ++i) f(context, i);
       return;
     }
     run_(space_.get(), std::min(count, static_cast<std::uint64_t>(threads_)), count, context, f);
@@ -209,11 +217,19 @@ struct team_of_items {
 
 }  // namespace device
 
+/// @throws configuration_error in a process that was forked while Kokkos was running
+inline void expect_own_device() {
+  if (forked_from_kokkos)
+    throw configuration_error(
+        "globalq: this process was forked while Kokkos was running, so its streams cannot be used here; "
+        "start it with exec (spawn in Python), or make calls in host memory");
+}
+
 /// Runs on a device space, one thread per share of a tile. It never waits for the device, so launches can be captured.
 template <class Space>
 class device_executor {
  public:
-  explicit device_executor(Space const& space) : space_(running(space)) {}
+  explicit device_executor(Space const& space) : space_(running(space)) { expect_own_device(); }
 
   template <class Body>
   void values(std::uint64_t count, Body const& body) const {
@@ -244,6 +260,7 @@ class device_executor {
   template <class Body>
   void teams(std::uint64_t count, Body const& body) const {
     if (count == 0) return;
+    expect_own_device();
     constexpr bool on_host = static_cast<bool>(
         Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible);
     constexpr std::uint64_t most_teams = 1U << 20;
@@ -265,6 +282,7 @@ class device_executor {
   /// @c final is true, the sum before that is the sum of all items before i.
   template <class Body>
   void scan(std::uint64_t count, Body const& body) const {
+    expect_own_device();
     Kokkos::parallel_scan(
         "globalq", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::uint64_t>>(space_, 0, count), body);
   }
@@ -288,6 +306,7 @@ class device_executor {
   template <class Bounds, class F>
   void for_each(std::uint64_t count, F const& f) const {
     static_assert(fits_arguments<F>);
+    expect_own_device();
     // light weight: passed as arguments of the launch, even beyond 512 bytes
     Kokkos::parallel_for(
         "globalq",

@@ -3,6 +3,7 @@
 /// @file
 /// @brief transport: how processes that share a name join, and how their messages fail.
 
+#include "../core/detail/forks.hpp"
 #include "collectives.hpp"
 #include "detail/shared_failure.hpp"
 #include "detail/shared_node-inl.hpp"
@@ -18,7 +19,6 @@
 #include <random>
 #include <thread>
 
-#include <pthread.h>
 #include <unistd.h>
 
 namespace GLOBALQ_ABI::transport {
@@ -47,14 +47,6 @@ struct named_page {
 };
 static_assert(sizeof(named_page) <= named_page::bytes);
 
-/// Number of forks up to this process. A parent's transports are invalid in its children.
-inline std::uint64_t& forks() {
-  static std::uint64_t count = 0;
-  static int const registered = ::pthread_atfork(nullptr, nullptr, [] { ++count; });
-  static_cast<void>(registered);
-  return count;
-}
-
 /// @brief Removes the name of the memory when a process leaves join(): all have joined, or the job cannot start.
 ///
 /// A new job can use the name as soon as it is removed. Therefore one process removes it, and only once.
@@ -74,7 +66,7 @@ GLOBALQ_DECL named_memory::named_memory(std::string_view name, int rank, int siz
     : rank_(rank),
       size_(size),
       deadline_(detail::deadline_of(settings, "named_memory")),
-      forks_(detail::forks()) {
+      forks_(globalq::detail::forks) {
   auto const plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '_' || c == '.';
@@ -222,7 +214,7 @@ GLOBALQ_DECL std::unique_ptr<named_memory> named_memory::duplicate() {
 
 GLOBALQ_DECL named_memory::~named_memory() {
   // In a forked child, do not mark this process as left: only the parent does.
-  if (forks_ != detail::forks()) static_cast<void>(node_.release());
+  if (forks_ != globalq::detail::forks) static_cast<void>(node_.release());
 }
 
 GLOBALQ_DECL named_memory::request named_memory::send_async(int peer, std::span<std::byte const> bytes) {
@@ -278,7 +270,7 @@ GLOBALQ_DECL void named_memory::stop(detail::shared_problem const& why) {
 }
 
 GLOBALQ_DECL void named_memory::expect_usable(char const* operation) const {
-  if (forks_ != detail::forks())
+  if (forks_ != globalq::detail::forks)
     throw transport_error(message(operation,
                                   "the transport belongs to the process that this one was forked from",
                                   "make a new one after fork"));
@@ -288,7 +280,7 @@ GLOBALQ_DECL void named_memory::expect_usable(char const* operation) const {
 }
 
 GLOBALQ_DECL void named_memory::give_up() noexcept {
-  if (broken_ || forks_ != detail::forks()) return;
+  if (broken_ || forks_ != globalq::detail::forks) return;
   broken_ = true;
   node_->fail(rank_, "a transfer was given up");
 }
