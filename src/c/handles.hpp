@@ -6,6 +6,7 @@
 #include <globalq/c/globalq.h>
 #include <globalq/call/detail/opening.hpp>
 #include <globalq/core/detail/forced_unwind.hpp>
+#include <globalq/core/detail/forks.hpp>
 #include <globalq/core/dtype.hpp>
 #include <globalq/core/error.hpp>
 #include <globalq/transport/endpoint.hpp>
@@ -33,8 +34,9 @@ struct link {
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   /// Connects the same workers once more; all workers call it. Empty: only the caller of the library can do so.
   std::function<std::shared_ptr<link>()> duplicate = {};
-  std::mutex busy;                         ///< held by the call that uses the endpoint
-  std::atomic<std::thread::id> user = {};  ///< thread of that call
+  std::uint64_t forks = globalq::detail::forks;  ///< before its creation
+  std::mutex busy;                               ///< held by the call that uses the endpoint
+  std::atomic<std::thread::id> user = {};        ///< thread of that call
 };
 
 }  // namespace globalq_c
@@ -107,8 +109,13 @@ void write(char const* operation, char const* name, T found, T* to) {
 /// The right to use a link, until the object is destroyed. Calls of several threads over one link run one after the other.
 class turn {
  public:
-  /// @throws configuration_error within a call over the link, for example in a function of globalq_messages
+  /// @throws configuration_error within a call over the link, for example in a function of globalq_messages; transport_error in
+  ///         a process that was forked from that of the link, where the lock may be held forever
   turn(char const* operation, link& of) : of_(of) {
+    if (of.forks != gq::detail::forks)
+      throw gq::transport_error(
+          "globalq: " + std::string(operation) +
+          ": the workers belong to the process that this one was forked from; make new ones after fork");
     auto const self = std::this_thread::get_id();
     if (of.user.load() == self)
       refuse(operation, "this thread is already in a call over these workers",
