@@ -6,6 +6,9 @@
 ///
 /// All workers call each of these functions, in the same order, with the same sizes. Nothing is allocated.
 
+#include "../core/error.hpp"
+#include "concept.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -15,9 +18,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/concept.hpp"
 
 namespace GLOBALQ_ABI::transport {
 namespace detail {

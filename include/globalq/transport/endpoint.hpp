@@ -4,6 +4,10 @@
 /// @file
 /// @brief Transport: type-erased endpoint of one worker, which calls and schedules use.
 
+#include "../core/error.hpp"
+#include "collectives.hpp"
+#include "concept.hpp"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +20,6 @@
 #include <vector>
 
 #include <Kokkos_Core.hpp>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/collectives.hpp"
-#include "globalq/transport/concept.hpp"
 
 namespace GLOBALQ_ABI::transport {
 

@@ -4,6 +4,9 @@
 /// @file
 /// @brief Transport: a subset of the workers of a transport, with new ranks.
 
+#include "../core/error.hpp"
+#include "concept.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -12,9 +15,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/concept.hpp"
 
 namespace GLOBALQ_ABI::transport {
 

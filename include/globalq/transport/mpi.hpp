@@ -9,6 +9,11 @@
 #if !__has_include(<mpi.h>)
 #error "globalq: transport/mpi.hpp needs <mpi.h>; link the target globalq::mpi, or compile with mpicxx"
 #endif
+
+#include "../core/error.hpp"
+#include "concept.hpp"
+#include "endpoint.hpp"
+
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>
@@ -21,10 +26,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/concept.hpp"
-#include "globalq/transport/endpoint.hpp"
 
 namespace GLOBALQ_ABI::transport {
 namespace detail {

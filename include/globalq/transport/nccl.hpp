@@ -7,6 +7,14 @@
 #if !__has_include(<nccl.h>)
 #error "globalq: transport/nccl.hpp needs <nccl.h>; link the target globalq::nccl"
 #endif
+
+#include "../core/error.hpp"
+#include "collectives.hpp"
+#include "concept.hpp"
+#include "detail/nccl_communicator.hpp"
+#include "detail/nccl_runtime.hpp"
+#include "endpoint.hpp"
+
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -21,13 +29,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/collectives.hpp"
-#include "globalq/transport/concept.hpp"
-#include "globalq/transport/detail/nccl_communicator.hpp"
-#include "globalq/transport/detail/nccl_runtime.hpp"
-#include "globalq/transport/endpoint.hpp"
 
 namespace GLOBALQ_ABI::transport {
 

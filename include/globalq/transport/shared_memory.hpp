@@ -4,11 +4,11 @@
 /// @file
 /// @brief Transport: processes of one node that share memory.
 
+#include "../core/detail/abi.hpp"
+#include "mpi.hpp"
+
 #include <memory>
 #include <string_view>
-
-#include "../core/detail/abi.hpp"
-#include "globalq/transport/mpi.hpp"
 
 namespace GLOBALQ_ABI::transport {
 

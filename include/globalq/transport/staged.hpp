@@ -4,6 +4,11 @@
 /// @file
 /// @brief Transport: moves device memory over a host-memory transport, through pinned buffers where necessary.
 
+#include "../core/error.hpp"
+#include "../kernel/stream.hpp"
+#include "collectives.hpp"
+#include "concept.hpp"
+
 #include <Kokkos_Core.hpp>
 #include <bit>
 #include <cstddef>
@@ -13,11 +18,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "globalq/core/error.hpp"
-#include "globalq/kernel/stream.hpp"
-#include "globalq/transport/collectives.hpp"
-#include "globalq/transport/concept.hpp"
 
 namespace GLOBALQ_ABI::transport {
 

@@ -7,6 +7,10 @@
 /// A message is copied once: the second of sender and receiver to arrive copies straight from the sender's
 /// bytes to the receiver's.
 
+#include "../core/error.hpp"
+#include "concept.hpp"
+#include "endpoint.hpp"
+
 #include <Kokkos_Core.hpp>
 #include <concepts>
 #include <cstddef>
@@ -18,10 +22,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-
-#include "globalq/core/error.hpp"
-#include "globalq/transport/concept.hpp"
-#include "globalq/transport/endpoint.hpp"
 
 namespace GLOBALQ_ABI::transport {
 namespace detail {

@@ -4,12 +4,12 @@
 /// @file
 /// @brief Transport: whether the MPI library moves CUDA device memory. The MPI standard has no query; libraries do.
 
+#include "../../core/detail/abi.hpp"
+
 #include <mpi.h>
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
-
-#include "globalq/core/detail/abi.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
 

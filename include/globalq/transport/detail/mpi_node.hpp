@@ -4,6 +4,9 @@
 /// @file
 /// @brief Transport: finds the processes of an MPI communicator that run on one node, and joins them by shared memory.
 
+#include "shared_mapping.hpp"
+#include "shared_node.hpp"
+
 #include <mpi.h>
 
 #include <chrono>
@@ -13,9 +16,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "globalq/transport/detail/shared_mapping.hpp"
-#include "globalq/transport/detail/shared_node.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
 

@@ -4,6 +4,10 @@
 /// @file
 /// @brief Transport: an NCCL communicator whose calls end by a deadline.
 
+#include "../../core/detail/abi.hpp"
+#include "nccl_runtime.hpp"
+#include "watchdog.hpp"
+
 #include <nccl.h>
 
 #include <chrono>
@@ -11,10 +15,6 @@
 #include <functional>
 #include <memory>
 #include <utility>
-
-#include "../../core/detail/abi.hpp"
-#include "globalq/transport/detail/nccl_runtime.hpp"
-#include "globalq/transport/detail/watchdog.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
 

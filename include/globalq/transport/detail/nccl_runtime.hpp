@@ -4,6 +4,9 @@
 /// @file
 /// @brief Transport: helpers of transport::nccl for the CUDA runtime and NCCL's error texts.
 
+#include "../../core/detail/abi.hpp"
+#include "../concept.hpp"
+
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -14,9 +17,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-
-#include "../../core/detail/abi.hpp"
-#include "globalq/transport/concept.hpp"
 
 #if NCCL_VERSION_CODE < 21400
 #error "globalq: transport::nccl needs NCCL 2.14 or later (communicators that do not block)"

@@ -13,6 +13,8 @@
 /// that; otherwise the message streams through the ring too. No process writes to another process's private
 /// memory, so buffers may be freed at any time once an error was reported.
 
+#include "../../core/detail/compiled.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -26,8 +28,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "globalq/core/detail/compiled.hpp"
 
 namespace GLOBALQ_ABI::transport::detail {
 
