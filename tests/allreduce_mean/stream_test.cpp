@@ -281,6 +281,23 @@ TEST(Stream, zeros_stay_zeros) {
   for (std::string const& t : spoiled<float>(gq::non_finite::error, spoil)) EXPECT_EQ(t, "");
 }
 
+TEST(Stream, vectors_behind_pointers_give_the_same_bits) {
+  gq::transport::threads cluster{2};
+  cluster.run([&](auto& workers) {
+    staged device{workers, stream_of(workers)};
+    gq::quantizer const op{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+    std::vector<float> const values = values_of<float>(workers.rank(), 1000), zeros(1000);
+    on_device<float> const x(values), expected(zeros), y(zeros);
+    gq::allreduce_mean mean{device, op, gq::schedule::ring{}};
+    mean(x.values(), expected.values(), 3);
+    mean(x.values().data(), y.values().data(), 1000, 3);
+    mean(x.values().data(), 1000, 3);
+    mean.wait();
+    expect_same<float>(y, expected, "from one pointer to another");
+    expect_same<float>(x, expected, "in place");
+  });
+}
+
 TEST(Stream, workers_that_disagree_hear_of_it_before_anything_is_sent) {
   gq::transport::threads cluster{3};
   cluster.run([&](auto& workers) {

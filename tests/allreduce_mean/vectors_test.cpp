@@ -107,6 +107,13 @@ TEST(Vectors, behind_a_pointer_give_the_same_bits) {
     same([&](auto& x) { mean(x, 0); }, [&](auto& x) { mean(x.data(), x.size(), 0); });
     same([&](auto& x) { mean(x, 1); }, [&](auto& x) { mean(x.data(), 1000, 1); });
     same([&](auto& x) { mean.start(x, 2).wait(); }, [&](auto& x) { mean.start(x.data(), length, 2).wait(); });
+    std::vector<float> y(length);
+    same([&](auto& x) { mean(x, y, 4), x = y; },
+         [&](auto& x) { mean(x.data(), y.data(), length, 4), x = y; });
+    same([&](auto& x) { mean.start(x, y, 5).wait(), x = y; },
+         [&](auto& x) { mean.start(std::as_const(x).data(), y.data(), 1000U, 5).wait(), x = y; });
+    same([&](auto& x) { mean(gq::vector_group{}.add(x, y), 6), x = y; },
+         [&](auto& x) { mean(gq::vector_group{}.add(x.data(), y.data(), length), 6), x = y; });
     same([&](auto& x) { scatter(x, 0); }, [&](auto& x) { scatter(x.data(), length, 0); });
     same([&](auto& x) { gather(x, 0); }, [&](auto& x) { gather(x.data(), length, 0); });
     same([&](auto& x) { mean(gq::vector_group{}.add(x), 3); },

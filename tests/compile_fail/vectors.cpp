@@ -30,6 +30,9 @@ void average(gq::transport::threads::endpoint& workers, given& of) {
   mean(of.pointer, 10, 0);
   mean.start(std::span(of.x).first(1), 1);
   mean.start(of.pointer, 10, 1);
+  mean(of.pointer, of.pointer, 10, 0);
+  mean(of.constant.data(), of.pointer, std::size_t{10}, 0);
+  mean.start(of.constant.data(), of.pointer, 10U, 1);
   scatter(of.x, 0);
 
 #ifdef CASE_INTEGERS  // expect-error: globalq: values of this type cannot be averaged
@@ -47,8 +50,29 @@ void average(gq::transport::threads::endpoint& workers, given& of) {
 #ifdef CASE_POINTER  // expect-error: globalq: a pointer is not a vector
   mean(of.pointer, 0);
 #endif
+#ifdef CASE_POINTERS_WITHOUT_NUMBER  // expect-error: globalq: a pointer is not a vector
+  mean(of.pointer, of.pointer, 0);
+#endif
+#ifdef CASE_VOID_POINTER  // expect-error: globalq: a void pointer does not state the type of the values
+  mean(static_cast<void*>(of.pointer), 10, 0);
+#endif
+#ifdef CASE_NUMBER_AFTER_VECTORS  // expect-error: globalq: four arguments are two pointers, the number of values and the step
+  mean(of.x, of.y, 10, 0);
+#endif
+#ifdef CASE_POINTERS_TO_CONSTANT  // expect-error: globalq: the vector is const
+  mean(of.pointer, of.constant.data(), 10, 0);
+#endif
+#ifdef CASE_POINTERS_OF_SHARDS  // expect-error: globalq: only allreduce_mean takes two pointers and one number
+  scatter(of.pointer, of.pointer, 10, 0);
+#endif
+#ifdef CASE_STARTED_POINTERS_OF_SHARDS  // expect-error: globalq: only allreduce_mean takes two pointers and one number
+  scatter.start(of.pointer, of.pointer, 10, 0);
+#endif
 #ifdef CASE_CONSTANT  // expect-error: globalq: the vector is const
   mean(of.constant, 0);
+#endif
+#ifdef CASE_OUTPUT_IS_CONSTANT  // expect-error: globalq: the vector is const
+  mean(of.x, of.constant, 0);
 #endif
 #ifdef CASE_OTHER_TYPE  // expect-error: globalq: input and output have different types
   mean(of.x, of.wide, 0);
@@ -77,7 +101,7 @@ void average(gq::transport::threads::endpoint& workers, given& of) {
 void collect(gq::transport::threads::endpoint& workers, gq::vector_group& group, given& of) {
   gq::allreduce_mean mean{workers, gq::uncompressed{}, gq::schedule::ring{}};
   gq::reduce_scatter_mean scatter{workers, gq::uncompressed{}};
-  group.add(of.x).add(of.pointer, 10);
+  group.add(of.x).add(of.pointer, 10).add(of.constant.data(), of.pointer, 10);
   group.add(std::span(of.x).first(1), Kokkos::View<float*, Kokkos::HostSpace>("y", 1));
   mean(group, 0);
 
@@ -89,6 +113,9 @@ void collect(gq::transport::threads::endpoint& workers, gq::vector_group& group,
 #endif
 #ifdef CASE_GROUP_OF_POINTER  // expect-error: globalq: a pointer is not a vector
   group.add(of.pointer);
+#endif
+#ifdef CASE_GROUP_OF_VECTORS_AND_NUMBER  // expect-error: globalq: four arguments are two pointers
+  group.add(of.x, of.y, 10);
 #endif
 #ifdef CASE_GROUP_OF_TEMPORARY  // expect-error: globalq: the vector is a temporary
   group.add(std::vector<float>(3));

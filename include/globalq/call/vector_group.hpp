@@ -37,12 +37,19 @@ class vector_group {
   template <class X, class Y>
   vector_group& add(X&& x, Y&& y) {
     if constexpr (detail::PointerAndNumber<X, Y>) {
-      std::span const values(x, static_cast<std::size_t>(y));
+      auto const values = detail::values_at<Kokkos::HostSpace>(x, y);
       return add(values, values);
     } else {
       expect_lasting<X, Y>();
       return add_pair(x, y);
     }
+  }
+
+  /// Adds the @p n values at the pointer @p x, which are averaged into those at the pointer @p y.
+  template <class X, class Y, class N>
+  vector_group& add(X&& x, Y&& y, N const& n) {
+    detail::expect_pointers<X, Y, N>();
+    return add(detail::values_at<Kokkos::HostSpace>(x, n), detail::values_at<Kokkos::HostSpace>(y, n));
   }
 
   void clear() { members_.clear(); }

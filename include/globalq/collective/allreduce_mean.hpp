@@ -40,6 +40,19 @@ class allreduce_mean : public detail::collective<Place> {
       : base(std::forward<Transport>(workers), op, std::move(schedule), settings, space) {}
 
   using base::operator();
+  using base::start;
+
+  /// @brief Averages the @p n values at the pointer @p x into those at the pointer @p y, otherwise as the call with two
+  /// vectors. On a stream both point to memory that its space can access.
+  template <class X, class Y, class N, class Step>
+  void operator()(X&& x, Y&& y, N const& n, Step const& step) {
+    this->run(this->at_pointers(x, y, n), base::step_of(step));
+  }
+  /// @brief Starts the same call, as start() with two vectors does.
+  template <class X, class Y, class N, class Step>
+  started_call start(X&& x, Y&& y, N const& n, Step const& step) {
+    return this->start_job(this->at_pointers(x, y, n), base::step_of(step).value);
+  }
 
   /// @brief Averages all vectors of a group in one call: they share the handshake, the exchange of norms and the
   /// messages of the schedule.

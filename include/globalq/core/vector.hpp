@@ -148,6 +148,34 @@ template <class X, class N>
 concept PointerAndNumber =
     std::is_pointer_v<std::remove_cvref_t<X>> && std::is_integral_v<std::remove_cvref_t<N>>;
 
+/// Asserts that values at a pointer have a type.
+template <class Value>
+struct expect_typed {
+  static_assert(
+      !std::is_void_v<Value>,
+      "globalq: a void pointer does not state the type of the values; cast it to float* or another type");
+};
+/// The values at a pointer, as a vector.
+/// @tparam Space  Kokkos::HostSpace, or the execution space that reads them; the caller vouches that it can
+template <class Space, class Value, class N>
+auto values_at(Value* x, N n) {
+  expect_typed<Value>();
+  if constexpr (std::is_same_v<Space, Kokkos::HostSpace>)
+    return std::span(x, static_cast<std::size_t>(n));
+  else
+    return Kokkos::View<Value*, typename Space::memory_space, Kokkos::MemoryUnmanaged>(
+        x, static_cast<std::size_t>(n));
+}
+
+/// Asserts that the arguments before the step are two pointers and a number of values.
+template <class X, class Y, class N>
+struct expect_pointers {
+  static_assert(
+      PointerAndNumber<X, N> && PointerAndNumber<Y, N>,
+      "globalq: four arguments are two pointers, the number of values and the step; vectors have a size, "
+      "so leave out the number: mean(input, output, step)");
+};
+
 /// Input and output of a call, of one type and length, in host memory.
 template <class Value>
 struct vector_pair {

@@ -70,6 +70,11 @@ class collective {
     run(given(x, y), step_of(step));
   }
 
+  template <class X, class Y, class N, class Step>
+  void operator()(X&&, Y&&, N const&, Step const&) {
+    expect_one_length<Step>();
+  }
+
   /// @brief Starts the collective and returns. Another thread runs it, after the calls that were started before.
   ///
   /// Until the call has ended, do not touch the vectors. Declare them before this object, whose destructor waits for
@@ -89,6 +94,11 @@ class collective {
   started_call start(X&& x, Y&& y, Step const& step) {
     if constexpr (!PointerAndNumber<X, Y>) expect_lasting<X, Y>();
     return start_job(given(x, y), step_of(step).value);
+  }
+  template <class X, class Y, class N, class Step>
+  started_call start(X&&, Y&&, N const&, Step const&) {
+    expect_one_length<Step>();
+    return {};
   }
 
   /// @brief Blocks until all calls have ended, enqueued and started ones.
@@ -206,11 +216,20 @@ class collective {
   template <class X, class Y>
   job given(X& x, Y& y) const {
     if constexpr (PointerAndNumber<X, Y>) {
-      std::span const values(x, static_cast<std::size_t>(y));
+      auto const values = values_at<memory>(x, y);
       return in_place(values);
     } else {
       return between(x, y);
     }
+  }
+
+  /// The vectors of @p n values at two pointers.
+  template <class X, class Y, class N>
+  job at_pointers(X const& x, Y const& y, N n) const {
+    expect_pointers<X, Y, N>();
+    auto const in = values_at<memory>(x, n);
+    auto const out = values_at<memory>(y, n);
+    return between(in, out);
   }
 
   template <class X, class Y>
@@ -218,6 +237,8 @@ class collective {
     auto* const in = data_of<memory>(x);
     auto* const out = data_of<memory>(y);
     using value = std::remove_cv_t<std::remove_pointer_t<decltype(out)>>;
+    static_assert(!std::is_const_v<std::remove_pointer_t<decltype(out)>>,
+                  "globalq: the vector is const; pass one that can be written, after the input");
     static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(in)>>, value>,
                   "globalq: input and output have different types; use one type for both");
     constexpr dtype type = dtype_of<value>::value;
@@ -366,6 +387,14 @@ class collective {
     settle();
     if (!why.empty()) refuse(why);
     body_->call.run(schedule(), group.members(), false, step);
+  }
+
+  template <class Step>
+  static constexpr void expect_one_length() {
+    static_assert(
+        std::is_void_v<Step>,
+        "globalq: only allreduce_mean takes two pointers and one number, because the input and the output "
+        "of shards have different lengths; pass std::span(pointer, n) or a Kokkos::View for each");
   }
 
   template <class... V>

@@ -88,8 +88,8 @@ struct expect_step {
   static_assert(
       std::is_convertible_v<Step const&, std::uint64_t> && !std::is_floating_point_v<Step>,
       "globalq: the step is missing. The last argument is the number of the call, which selects the "
-      "random bits: mean(vector, step), mean(input, output, step) or mean(pointer, n, step); count "
-      "from 0, and use each number once");
+      "random bits: mean(vector, step), mean(input, output, step), mean(pointer, n, step) or "
+      "mean(pointer, pointer, n, step); count from 0, and use each number once");
 };
 
 }  // namespace GLOBALQ_ABI::detail
