@@ -14,16 +14,35 @@ namespace gq = globalq;
 gq::levels::uniform<(1U << 24) + 1> const refused;
 #endif
 
+[[maybe_unused]] gq::levels::uniform const of_a_short{short{7}};
+[[maybe_unused]] gq::levels::uniform const of_a_size{std::size_t{7}};
+#ifdef CASE_UNIFORM_OF_A_FRACTION  // expect-error: globalq: levels::uniform takes the number of levels above zero
+gq::levels::uniform const refused{2.5};
+#endif
+
 // 2^-126 is the smallest normal float32.
 [[maybe_unused]] gq::levels::exponential<127> const most_exponential;
 #ifdef CASE_EXPONENTIAL_HAS_A_LIMIT  // expect-error: globalq: levels::exponential has at most 127 levels
 gq::levels::exponential<128> const refused;
 #endif
 
+[[maybe_unused]] gq::levels::exponential const of_a_size_as_well{std::size_t{7}};
+[[maybe_unused]] gq::levels::exponential const of_another_base{7L, 1.5};
+#ifdef CASE_EXPONENTIAL_OF_A_BASE_ALONE  // expect-error: globalq: levels::exponential takes the number of levels above zero
+gq::levels::exponential const refused{1.5};
+#endif
+#ifdef CASE_EXPONENTIAL_OF_THE_BASE_FIRST  // expect-error: globalq: levels::exponential takes the number of levels above zero
+gq::levels::exponential const refused{1.5F, 7};
+#endif
+
 // Longer codes are whole integers.
 [[maybe_unused]] gq::wire::packed<8> const widest;
 #ifdef CASE_PACKED_HAS_A_LIMIT  // expect-error: globalq: wire::packed holds 1 to 8 bits per code
 gq::wire::packed<9> const refused;
+#endif
+
+#ifdef CASE_PACKED_OF_A_FRACTION  // expect-error: globalq: wire::packed holds 1 to 8 bits per code, an integer
+gq::wire::packed const refused{4.0};
 #endif
 
 // Rounding up commutes with a maximum over the workers, not with a sum of powers.

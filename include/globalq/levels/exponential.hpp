@@ -21,7 +21,9 @@ struct binary {};
 /// @source    Xin et al. (Global-QSGD), definition of Global-E_s with its indexing corrected; Horvath et al. 2019
 template <std::uint32_t S = dynamic, class Base = binary>
 class exponential {
-  static_assert(std::is_same_v<Base, binary>, "globalq: levels::exponential takes base 2 (binary) or double");
+  static_assert(std::is_same_v<Base, binary>,
+                "globalq: levels::exponential takes the number of levels above zero, and then a base other "
+                "than 2; pass an integer first: levels::exponential{7} or levels::exponential{7, 1.5}");
 
  public:
   static constexpr bool evenly_spaced = false;
@@ -124,9 +126,13 @@ class exponential<dynamic, double> : public detail::level_table {
   }
 };
 
-exponential(std::uint32_t)->exponential<dynamic, binary>;
-exponential(int)->exponential<dynamic, binary>;
-exponential(std::uint32_t, double)->exponential<dynamic, double>;
-exponential(int, double)->exponential<dynamic, double>;
+template <std::integral Count>
+exponential(Count) -> exponential<dynamic, binary>;
+template <std::integral Count>
+exponential(Count, double) -> exponential<dynamic, double>;
+template <std::floating_point Fraction>
+exponential(Fraction) -> exponential<dynamic, Fraction*>;
+template <std::floating_point Fraction>
+exponential(Fraction, double) -> exponential<dynamic, Fraction*>;
 
 }  // namespace GLOBALQ_ABI::levels

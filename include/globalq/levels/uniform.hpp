@@ -6,6 +6,10 @@
 #include "../core/concepts.hpp"
 
 namespace GLOBALQ_ABI::levels {
+namespace detail {
+/// Number of levels of a scheme that was constructed with a fraction, which is an error.
+inline constexpr std::uint32_t not_a_count = ~std::uint32_t{0};
+}  // namespace detail
 
 /// @brief The levels k/s, k = 0..s; the code of a level is k.
 ///
@@ -21,6 +25,9 @@ class uniform {
   static constexpr bool evenly_spaced = true;
   static constexpr std::uint32_t limit = 1U << 24;
   static constexpr char const* name = "uniform";
+  static_assert(
+      S != detail::not_a_count,
+      "globalq: levels::uniform takes the number of levels above zero; pass an integer: levels::uniform{7}");
   static_assert(
       S <= limit,
       "globalq: levels::uniform has at most 2^24 levels, as float32 has no fraction above; use fewer");
@@ -63,7 +70,9 @@ class uniform {
   std::uint32_t s_ = S;
 };
 
-uniform(std::uint32_t)->uniform<dynamic>;
-uniform(int)->uniform<dynamic>;
+template <std::integral Count>
+uniform(Count) -> uniform<dynamic>;
+template <std::floating_point Fraction>
+uniform(Fraction) -> uniform<detail::not_a_count>;
 
 }  // namespace GLOBALQ_ABI::levels

@@ -282,7 +282,8 @@ class packed {
   /// Bytes of four codes, if that is 1, 2 or 4; else 0.
   static constexpr int quad_bytes = B == 2 || B == 4 || B == 8 ? static_cast<int>(B) / 2 : 0;
   static_assert(B <= 8,
-                "globalq: wire::packed holds 1 to 8 bits per code; use wire::int16 or wire::int32 for more");
+                "globalq: wire::packed holds 1 to 8 bits per code, an integer; use wire::int16 or "
+                "wire::int32 for more");
 
   constexpr packed() requires(B != dynamic) = default;
   explicit packed(std::uint32_t bits) requires(B == dynamic) : bits_(static_cast<std::uint8_t>(bits)) {
@@ -351,5 +352,8 @@ class packed {
 
   std::uint8_t bits_ = static_cast<std::uint8_t>(B);
 };
+
+template <std::floating_point Fraction>
+packed(Fraction) -> packed<~std::uint32_t{0}>;  // refused
 
 }  // namespace GLOBALQ_ABI::wire
