@@ -3,21 +3,17 @@
 /// @file
 /// @brief call: the environment variable that replaces operators by float32.
 
+#include "../../core/detail/environment.hpp"
 #include "../../core/detail/joined.hpp"
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 namespace GLOBALQ_ABI::detail {
 
 inline constexpr char const* float32_variable = "GLOBALQ_FORCE_FLOAT32";
 
 /// Whether the variable is non-empty and not 0. Read when a collective is constructed.
-inline bool float32_forced() {
-  char const* const value = std::getenv(float32_variable);
-  return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
-}
+inline bool float32_forced() { return switched_on(float32_variable); }
 
 /// Hint for errors of workers whose operators differ.
 /// @param forced  whether this worker's operator was replaced

@@ -18,6 +18,7 @@
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 #include "shared_norms.hpp"
+#include "used_steps.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -58,6 +59,10 @@ class host_call {
   /// As above, with the group's own operators.
   void run(schedule::erased const& schedule, std::span<vector_group::member const> members,
            group_operators const& ops, std::uint64_t step) {
+    if (!ops.plain()) {
+      std::string const why = used_.refusal(step, members.size(), ops.reported_step(step));
+      if (!why.empty()) refuse(why);
+    }
     std::uint64_t values = 0;
     for (auto const& m : members) values += m.length;
     meter_.watch(workers_, setup_.operation, ops.reported_step(step), values, ops.plain(), [&] {
@@ -144,6 +149,7 @@ class host_call {
         if (meter_.wants_errors() && !t.ops.plain()) note_zeros(t, brought);
         return fill_results(false);
       default:
+        if (!t.ops.plain()) used_.add(t.step, t.members.size());
         send(t, cut, brought, d);
         if ((group_.faults() & kernel::out_of_range) != 0) not_finite(true);
         if ((group_.faults() & kernel::no_scale) != 0)
@@ -383,6 +389,7 @@ class host_call {
   call_setup setup_;
   executor on_;
   std::unique_ptr<operator_codec> codec_;
+  used_steps used_;
   call_meter meter_;
   entered_vectors entered_;
   std::vector<vector_group::member> inside_;  ///< members of a group, with the vectors to encode

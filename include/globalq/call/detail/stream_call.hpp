@@ -19,6 +19,7 @@
 #include "rounding_errors.hpp"
 #include "setup.hpp"
 #include "stream_decisions.hpp"
+#include "used_steps.hpp"
 
 namespace GLOBALQ_ABI::detail {
 
@@ -67,6 +68,12 @@ class stream_call {
     bool const capturing = on_.capturing();
     // no report of a captured call: that would block
     if (capturing) return enqueue(schedule, x, y, length, step, capturing);
+    if (step.where == nullptr && !setup_.facts.plain) {
+      std::string const why = used_.refusal(step.value, 1, step.value);
+      if (!why.empty())
+        throw configuration_error(worker_message(setup_.operation, workers_.rank(), workers_.size(), why));
+      used_.add(step.value, 1);
+    }
     noting_failure([&] {
       meter_.watch(workers_, setup_.operation, step.where == nullptr ? step.value : 0, length,
                    setup_.facts.plain, [&] {
@@ -334,6 +341,7 @@ class stream_call {
   call_setup setup_;
   executor on_;
   std::unique_ptr<operator_codec> codec_;
+  used_steps used_;
   call_meter meter_;
   std::vector<averaged> seen_;
   stream_report<space> report_{on_};
