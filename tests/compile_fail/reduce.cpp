@@ -70,15 +70,3 @@ struct larger {
 #ifdef CASE_OWN_THAT_CANNOT_ADD  // expect-error: globalq: this reduce operator declares that it cannot add codes of this level scheme
 auto const op = composed(linf{}, levels::exponential<>{}, larger{});
 #endif
-
-// Whether codes of sums fit could not be asked.
-#ifdef CASE_OWN_WITHOUT_LARGEST_CODE  // expect-error: globalq: this reduce operator does not declare how large codes of sums become
-struct boundless {
-  static constexpr char const* name = "boundless";
-  static constexpr bool draws = false, unbiased = false;
-  template <class Levels>
-  static constexpr bool adds = true;
-  static int add(int a, int b, std::uint32_t) { return a + b; }
-};
-auto const op = composed(linf{}, levels::uniform<7>{}, boundless{});
-#endif

@@ -19,17 +19,11 @@
 #include "../wire/packed.hpp"
 #include "../wire/sparse.hpp"
 #include "detail/composition.hpp"
+#include "detail/expect_policies.hpp"
 
 namespace GLOBALQ_ABI {
 
 namespace detail {
-template <class Op>
-inline constexpr bool is_reduce = std::is_same_v<Op, reduce::automatic> || std::is_same_v<Op, reduce::sum> ||
-                                  std::is_same_v<Op, reduce::exponential> ||
-                                  std::is_same_v<Op, reduce::requantize> || std::is_same_v<Op, reduce::any>;
-
-/// In place of a policy that was left out.
-struct missing_policy {};
 /// Whether it adds codes without decoding them.
 template <class Op>
 inline constexpr bool adds_codes =
@@ -69,34 +63,36 @@ requires(!is_reduce<Op> &&
 template <class Norm, class Levels, class Rounding = detail::missing_policy,
           class Wire = detail::missing_policy, class Reduce = reduce::automatic>
 struct quantizer {
-  // Assertions instead of constraints, which compilers report as "deduction failed".
+  // Assertions instead of constraints, which compilers report as "deduction failed". First the order, then the members.
   static_assert(
-      NormScheme<Norm> || HasStatistic<Norm>,
+      detail::in_place<Norm, detail::NormPolicy<Norm>>,
       "globalq: quantizer: the first policy is not a norm (see NormScheme); the order is norm, levels, "
       "rounding, wire, and reduce if any: quantizer{norm::linf{}, levels::uniform<>{}, "
       "rounding::stochastic{}, wire::int8{}}");
+  static_assert(sizeof(detail::expect_norm<Norm>) != 0);
   static_assert(
-      SaysBuckets<Norm>,
-      "globalq: this norm does not declare which values share a scale; give it a std::uint64_t bucket "
-      "and a static constexpr bool is_local; see docs/extending.md");
-  static_assert(
-      LevelScheme<Levels>,
+      detail::in_place<Levels, LevelScheme<Levels>>,
       "globalq: quantizer: the second policy is not a level scheme (see LevelScheme); the order is norm, "
       "levels, rounding, wire, and reduce if any");
+  static_assert(sizeof(detail::expect_levels<Levels>) != 0);
   static_assert(
-      RoundingScheme<Rounding>,
+      detail::in_place<Rounding, RoundingScheme<Rounding>>,
       "globalq: quantizer: the third policy is missing or not a rounding (see RoundingScheme); the order "
       "is norm, levels, rounding, wire, and reduce if any");
+  static_assert(sizeof(detail::expect_rounding<Rounding>) != 0);
   static_assert(!std::is_same_v<Wire, detail::missing_policy>,
                 "globalq: quantizer: the wire is missing; pass a wire format as the fourth policy: "
                 "wire::int8{}, wire::packed<4>{} or another");
   static_assert(
-      WireFormat<Wire> || wire::BlockCode<Wire>,
+      detail::in_place<Wire, detail::WirePolicy<Wire>>,
       "globalq: quantizer: the fourth policy is not a wire format (see WireFormat); the order is norm, "
       "levels, rounding, wire, and reduce if any");
-  static_assert(ReduceOperator<Reduce> || std::is_same_v<Reduce, reduce::any>,
+  static_assert(sizeof(detail::expect_wire<Wire>) != 0);
+  using code_type = typename Wire::code_type;
+  static_assert(detail::in_place<Reduce, detail::ReducePolicy<Reduce>>,
                 "globalq: quantizer: the fifth policy is not a reduce operator (see ReduceOperator); use "
                 "reduce::automatic, sum, exponential or requantize, or leave it out");
+  static_assert(sizeof(detail::expect_reduce<Reduce, Levels, code_type>) != 0);
 
   static constexpr bool evenly_spaced = detail::adds_as_integers<Levels>();
   static constexpr bool binary = detail::base_two<Levels>();
@@ -126,74 +122,12 @@ struct quantizer {
                 "globalq: codes in frames of different lengths cannot be added; use reduce::requantize or "
                 "reduce::automatic, or wire::int8 or wire::packed; see docs/composing.md");
 
-  // a user-defined reduce operator
+  // user-defined policies
   static constexpr bool own_reduce = !detail::is_reduce<Reduce>;
-  using code_type = typename Wire::code_type;
-  static_assert(!own_reduce || AddsPair<Reduce, code_type>,
-                "globalq: this reduce operator does not add codes; give it a static function add(code, code, "
-                "word) for the "
-                "code type of the wire format, or use reduce::automatic; see docs/extending.md");
-  static_assert(!own_reduce || SaysDraws<Reduce>,
-                "globalq: this reduce operator does not declare whether add() uses its random word; give "
-                "it a static constexpr bool draws; see docs/extending.md");
-  static_assert(!own_reduce || SaysUnbiased<Reduce>,
-                "globalq: this reduce operator does not declare whether it is unbiased; give it a static "
-                "constexpr bool unbiased; see docs/extending.md");
-  static_assert(!own_reduce || SaysLargestCode<Reduce>,
-                "globalq: this reduce operator does not declare how large codes of sums become; give it a "
-                "static std::uint64_t largest_code(max_code, terms, height); see docs/extending.md");
-  static_assert(!own_reduce || SaysAdds<Reduce, Levels>,
-                "globalq: this reduce operator does not declare which level schemes it can add; give it a "
-                "template <class Levels> static constexpr bool adds; see docs/extending.md");
-  static_assert(!own_reduce || Described<Reduce>,
-                "globalq: a reduce operator with template arguments must declare a number for them, which "
-                "workers compare; give it std::uint64_t parameters() const; see docs/extending.md");
+  static constexpr bool own_norm = HasStatistic<Norm>;
   static_assert(detail::may_add<Reduce, Levels>,
                 "globalq: this reduce operator declares that it cannot add codes of this level scheme "
                 "(adds<Levels>); use levels that it can add, or reduce::requantize; see docs/extending.md");
-  // a user-defined norm
-  static constexpr bool own_norm = HasStatistic<Norm>;
-  static_assert(
-      !own_norm || HasSmallStatistic<Norm>,
-      "globalq: this norm's statistic cannot be sent; make it trivially copyable, of at most 32 bytes; "
-      "see docs/extending.md");
-  static_assert(
-      !own_norm || MeasuresValues<Norm>,
-      "globalq: this norm does not measure values; give it statistic measure(T const*, int count) const for "
-      "float and double; see docs/extending.md");
-  static_assert(!own_norm || MergesStatistics<Norm>,
-                "globalq: this norm does not merge statistics; give it statistic merge(statistic, statistic) "
-                "const; see docs/extending.md");
-  static_assert(!own_norm || ScalesByStatistic<Norm>,
-                "globalq: this norm does not compute a scale; give it double scale(statistic) const; see "
-                "docs/extending.md");
-  static_assert(
-      !own_norm || SaysBounds<Norm>,
-      "globalq: this norm does not declare whether its scale bounds the largest magnitude; give it a "
-      "static constexpr bool bounds_largest; see docs/extending.md");
-  static_assert(
-      !own_norm || (Named<Norm> && Described<Norm>),
-      "globalq: a norm with a statistic must declare a name, and a number for its members and template "
-      "arguments, which workers compare; give it a static constexpr char const* name and std::uint64_t "
-      "parameters() const; see docs/extending.md");
-  static_assert(
-      !own_norm || std::is_trivially_copyable_v<Norm>,
-      "globalq: this norm is not trivially copyable; use only numbers as members; see docs/extending.md");
-  static_assert(
-      SaysUnbiased<Rounding>,
-      "globalq: this rounding does not declare whether it is unbiased; give it a static constexpr bool "
-      "unbiased; see docs/composing.md");
-  static_assert(
-      wire::BlockCode<Wire> || SaysBits<Wire>,
-      "globalq: this wire format does not declare how many bits a code takes; give it int bits() const; see "
-      "docs/composing.md");
-  static_assert(
-      Named<Levels> && Named<Rounding> && Named<Wire>,
-      "globalq: levels, rounding and wire must each declare a name, which workers compare; give the "
-      "policy a static constexpr char const* name; see docs/composing.md");
-  static_assert(Described<Levels> && Described<Rounding> && Described<Wire>,
-                "globalq: a policy with members or template arguments must declare a number for them, which "
-                "workers compare; give it std::uint64_t parameters() const; see docs/composing.md");
 
   Norm norm;
   Levels levels;

@@ -22,6 +22,7 @@
 /// frame and all others decode the same bytes, so all results are bit-identical.
 
 #include "../core/codec.hpp"
+#include "../core/detail/expect_member.hpp"
 #include "../operator/detail/resolve.hpp"
 #include "../transport/concept.hpp"
 
@@ -88,6 +89,9 @@ namespace schedule::detail {
 /// Name of a schedule, independent of the number of workers: `text()` if its parameters are known only at run time.
 template <Schedule S>
 std::string_view text_of(S const& schedule) {
+  GLOBALQ_EXPECT_MEMBER(
+      "schedule", "static constexpr char const* name",
+      requires { S::name; } || requires { schedule.text(); });
   if constexpr (requires { schedule.text(); })
     return schedule.text();
   else

@@ -10,9 +10,9 @@
 #include "../../call/options.hpp"
 #include "../../call/vector_group.hpp"
 #include "../../operator/any_quantizer.hpp"
-#include "../../schedule/concept.hpp"
+#include "../../schedule/detail/expect_schedule.hpp"
 #include "../../schedule/native.hpp"
-#include "../../transport/concept.hpp"
+#include "../../transport/detail/expect_transport.hpp"
 
 #include <type_traits>
 
@@ -43,9 +43,10 @@ struct expect_parts {
                 "globalq: allreduce_mean: operator and schedule are swapped; the order is workers, operator, "
                 "schedule, options");
   static_assert(
-      globalq::Transport<workers>,
+      transport::detail::meant_as_transport<workers>,
       "globalq: the first argument is not a transport; it needs rank, size, send_async, recv_async and wait "
       "(transport/concept.hpp); for transport::threads pass the endpoint that run() passes to its function");
+  static_assert(sizeof(transport::detail::expect_transport<workers>) != 0);
   static_assert(
       std::is_lvalue_reference_v<Transport>,
       "globalq: the transport is a temporary, which is destroyed before the first call; give it a name");
@@ -57,9 +58,10 @@ struct expect_parts {
       on_stream || !requires { workers::on_stream; },
       "globalq: this transport moves GPU memory, but Kokkos was built without CUDA; "
       "use a Kokkos with CUDA (scripts/bootstrap cuda builds one)");
-  static_assert(globalq::Schedule<Schedule>,
+  static_assert(schedule::detail::meant_as_schedule<Schedule>,
                 "globalq: allreduce_mean: the third argument is not a schedule; use schedule::ring, tree, "
                 "sra, allgather, native or hierarchical. The order is workers, operator, schedule, options");
+  static_assert(sizeof(schedule::detail::expect_schedule<Schedule>) != 0);
   static_assert(std::is_convertible_v<Options const&, options>,
                 "globalq: these are not options; pass them by name, {.seed = 42} for instance, or as a "
                 "globalq::options, after the operator and the schedule if any");
