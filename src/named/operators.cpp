@@ -612,6 +612,7 @@ named_operator read_operator(std::string_view text) {
                                   [&](entry const& e) { return e.name == name_in(text); });
   if (found == std::end(registry)) refuse("operator", text, "is not an operator", "use one of " + names());
   arguments const with = arguments::read(text, found->parameters);
+  globalq::float_environment const exact;
   try {
     named_operator chosen = found->make(with);
     if (with.has("tail")) chosen.words.tail = tails[with.one_of("tail", tails)];

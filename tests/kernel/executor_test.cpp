@@ -4,8 +4,8 @@
 
 #include <globalq/kernel/executor.hpp>
 
+#include <globalq/core/float_environment.hpp>
 #include <globalq/core/prefetch.hpp>
-#include <globalq/kernel/float_environment.hpp>
 
 #include <gtest/gtest.h>
 

@@ -69,7 +69,7 @@ class error_feedback {
   template <class T>
   requires Compressor<C, T> outcome reduce(T& workers, std::span<float const> g, std::span<float> mean,
                                            std::uint64_t step, float carry = 1.0F) {
-    kernel::float_environment const exact;
+    float_environment const exact;
     if (g.size() != error_.size()) {  // the compressor throws, on all workers
       return inner_.reduce(workers, g, mean, {}, step);
     }

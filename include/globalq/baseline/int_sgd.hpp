@@ -63,6 +63,7 @@ class int_sgd {
   /// @param rate     the learning rate of the next step; worker 0's value is used
   /// @throws         configuration_error unless squared >= 0 and rate is above 0 and finite, in float32
   void observe(double squared, double rate) {
+    float_environment const exact;
     float const next = static_cast<float>(rate);
     if (!(squared >= 0 && next > 0 && is_finite(next)))
       throw configuration_error("globalq: int_sgd: observe() received a squared distance of " +

@@ -219,6 +219,7 @@ class power_sgd {
   /// A random row of Q^T: sums of four uniform numbers, exact in a float, instead of normal ones, which need a
   /// logarithm.
   void draw(matrix const& m, int k, std::uint64_t step, std::vector<float>& start) const {
+    float_environment const exact;
     random::stream const bits{caller_.settings().seed, step, 0, random::purpose::start};
     std::uint64_t const first = m.q + static_cast<std::uint64_t>(k) * m.columns;
     for (std::uint64_t j = 0; j < m.columns; ++j) {

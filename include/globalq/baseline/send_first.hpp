@@ -36,8 +36,9 @@ class send_first {
       throw configuration_error("globalq: send_first: gamma is " + std::to_string(how.gamma) +
                                 "; use 1 (all values) or more");
     for (adapt::layer const& l : caller_.layers()) {
-      std::uint64_t const count =
-          std::min(l.size, static_cast<std::uint64_t>(std::ceil(static_cast<double>(l.size) / how.gamma)));
+      double const share =
+          computed_exactly([&] { return std::ceil(static_cast<double>(l.size) / how.gamma); });
+      std::uint64_t const count = std::min(l.size, static_cast<std::uint64_t>(share));
       if (count != 0) sent_.push_back({l.offset, count});
       total_ += count;
     }

@@ -22,9 +22,9 @@
 
 #include "../core/detail/forced_unwind.hpp"
 #include "../core/error.hpp"
+#include "../core/float_environment.hpp"
 #include "../core/prefetch.hpp"
 #include "compiled_for.hpp"
-#include "float_environment.hpp"
 #include "leaf.hpp"
 
 #include <Kokkos_Core.hpp>

@@ -104,6 +104,7 @@ class exponential<dynamic, double> : public detail::level_table {
 
  private:
   static level_table powers(std::uint32_t s, double base) {
+    float_environment const exact;
     std::string const start = "globalq: levels::exponential: base " + std::to_string(base);
     if (!(base > 1.0))
       throw configuration_error(start + " is not above 1; use 2 (fast) or another base above 1");

@@ -43,6 +43,7 @@ class minifloat : public detail::level_table {
     return x;
   }
   static std::array<double, patterns - 1> fractions() {
+    float_environment const exact;
     std::array<double, patterns - 1> l{};
     for (std::uint32_t k = 1; k < patterns; ++k)
       l[k - 1] = static_cast<double>(number(k)) / static_cast<double>(largest);

@@ -5,6 +5,7 @@
 
 #include "../core/concepts.hpp"
 #include "../core/error.hpp"
+#include "../core/float_environment.hpp"
 
 #include <algorithm>
 #include <initializer_list>
@@ -35,6 +36,7 @@ class level_table {
         first_(zero_free ? -1 : 0),
         flip_(reversed ? -1 : 0),
         offset_(reversed ? static_cast<std::int32_t>(magnitudes.size()) + 2 : 0) {
+    float_environment const exact;
     for (std::uint32_t k = 0; k < size_; ++k) level_[k + 1] = static_cast<float>(magnitudes[k]);
     level_[0] = zero_free ? -level_[1] : 0.0F;
     for (std::uint32_t k = 1; k <= size_; ++k)
@@ -176,6 +178,7 @@ class level_table {
 
 /// Checks that levels ascend to 1; the error names the first wrong one.
 inline void check_ascending(std::vector<double> const& levels, double above, char const* who) {
+  float_environment const exact;
   std::string const start = std::string("globalq: levels::") + who + ": ";
   if (levels.empty() || levels.size() > level_table::limit)
     throw configuration_error(start + std::to_string(levels.size()) + " non-zero levels; give 1 to " +

@@ -209,7 +209,7 @@ template <Transport T, class Operator, class Space = Kokkos::DefaultHostExecutio
 operator_model calibrate_operator(T& t, std::string name, Operator const& op,
                                   calibration_settings const& settings = {}, Space const& space = Space()) {
   detail::check(settings);
-  kernel::float_environment const exact;
+  float_environment const exact;
   operator_model m = operator_model::of(std::move(name), op);
   std::size_t chunk_bytes = globalq::detail::default_chunk_bytes;
   if constexpr (transport::OwnChunkBytes<T>) chunk_bytes = t.chunk_bytes();

@@ -4,6 +4,7 @@
 /// @brief named: parses numbers and lists strictly: text that is not used completely is an error.
 
 #include "../core/error.hpp"
+#include "../core/float_environment.hpp"
 
 #include <charconv>
 #include <cmath>
@@ -27,6 +28,7 @@ namespace GLOBALQ_ABI::named {
 /// @brief Whether all of `text` is a number of this type; stores it in `number`.
 template <class Number>
 bool is_number(std::string_view text, Number& number) {
+  globalq::float_environment const exact;  // some versions of from_chars compute in the caller's
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size()) return false;
   if constexpr (std::floating_point<Number>) return std::isfinite(number);

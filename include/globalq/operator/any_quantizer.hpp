@@ -77,6 +77,7 @@ class any_quantizer {
 
   template <class Operator>
   static std::shared_ptr<parts const> hold(Operator const& op) {
+    float_environment const exact;
     if constexpr (std::is_same_v<Operator, uncompressed>) {
       return std::make_shared<model<uncompressed>>(detail::facts_of(op), op);
     } else {

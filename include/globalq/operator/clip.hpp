@@ -61,6 +61,7 @@ void clip(kernel::host_executor const& on, Value* all, std::uint64_t length, dou
   if (!(deviations > 0) || bits_of(deviations) >= double_infinity)
     throw configuration_error("globalq: clip_deviations: " + std::to_string(deviations) +
                               " standard deviations; use a finite number above 0, such as 2.5");
+  float_environment const exact;
   std::uint64_t const width = bucket == 0 ? length : bucket;
   for (std::uint64_t first = 0; first < length; first += width) {
     Value* const part = all + first;

@@ -242,6 +242,7 @@ inline std::vector<double> multiplier_levels(double multiplier, std::uint32_t si
   if (!(multiplier > 0 && multiplier < 1))
     throw configuration_error("globalq: operators::amq: the multiplier is " + std::to_string(multiplier) +
                               "; use a number between 0 and 1");
+  float_environment const exact;
   std::vector<double> levels(size);
   double level = 1;
   for (std::size_t k = levels.size(); k-- > 0;) {

@@ -14,7 +14,7 @@ GLOBALQ_DECL std::size_t vector_codec::frame_bytes(std::uint64_t length, dtype t
 
 GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64_t length, encoding_key key,
                                                      std::span<std::byte> frame) {
-  kernel::float_environment const exact;
+  float_environment const exact;
   expect_size(frame.size(), frame_bytes(length, x.type));
   if (length == 0) return 0;
   std::span<std::byte> const body = frame.first(frame.size() - trailer_);
@@ -74,7 +74,7 @@ GLOBALQ_DECL std::size_t vector_codec::encode_values(const_vector x, std::uint64
 
 GLOBALQ_DECL void vector_codec::read(std::span<source const> frames, encoding_key key, mutable_vector y,
                                      std::uint64_t length, bool add) {
-  kernel::float_environment const exact;
+  float_environment const exact;
   if (frames.empty())
     throw configuration_error(
         "globalq: vector_codec: the mean of no frames is not defined; pass at least one");

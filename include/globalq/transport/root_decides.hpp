@@ -5,6 +5,7 @@
 
 #include "../core/detail/forced_unwind.hpp"
 #include "../core/error.hpp"
+#include "../core/float_environment.hpp"
 #include "collectives.hpp"
 
 #include <cstdint>
@@ -41,6 +42,7 @@ Value const& root_decides(T& t, decision<Value>& d, char const* who, Decide cons
       d.failed = 1;
       std::strncpy(d.text, text, sizeof d.text - 1);
     };
+    float_environment const exact;  // the decision does not depend on worker 0's settings
     try {
       d.value = decide();
     } catch (std::exception const& e) {

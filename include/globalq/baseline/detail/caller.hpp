@@ -125,7 +125,7 @@ class caller {
   template <Transport T, class Measure, class Body>
   outcome call(T& workers, kernel::host_executor const& on, std::span<float const> x, std::span<float> mean,
                std::span<float> rest, std::uint64_t step, Measure const& measure, Body const& body) {
-    kernel::float_environment const exact;
+    float_environment const exact;
     return meter_.watch(workers, name_, step, x.size(), forced_,
                         [&] { return checked(workers, on, x, mean, rest, step, measure, body); });
   }

@@ -3,6 +3,7 @@
 /// @file
 /// @brief compressor: THC's table: the positions on a fine even grid that the indices represent.
 
+#include "../../core/float_environment.hpp"
 #include "../../train/learn/truncated_normal.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace GLOBALQ_ABI::baseline::detail {
 /// The t with P(|Z| > t) = share for a standard normal Z.
 /// @param share  in (0, 1]
 inline double two_sided_quantile(double share) {
+  float_environment const exact;
   double low = 0, high = 40;
   for (int k = 0; k < 100; ++k) {
     double const t = 0.5 * (low + high);
@@ -78,6 +80,7 @@ class position_table {
   static double around(place const& p) { return p.at * p.at * p.below.mass - p.below.second; }
 
   void fill_half(double t) {
+    float_environment const exact;
     std::size_t const half = positions_.size() / 2, places = (granularity_ + 1) / 2;
     std::vector<place> grid(places);
     for (std::size_t k = 0; k < places; ++k) {

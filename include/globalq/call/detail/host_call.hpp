@@ -108,7 +108,7 @@ class host_call {
 
   template <class F>
   void guarded(F const& f) {
-    kernel::float_environment const exact;
+    float_environment const exact;
     transport::keeping_reused(workers_, memory_, f);
   }
 

@@ -302,6 +302,7 @@ class collective {
   collective(Lasting&& workers, Operator const& op, Schedule schedule, Options const& settings,
              Space const& space) {
     using Transport = std::remove_reference_t<Lasting>;
+    float_environment const exact;  // properties of the operator are compared
     expect_parts<Place, Lasting, Operator, Schedule, Options, Space>();
     auto link = transport::make_endpoint(workers);
     // setup may point into the schedule, so move the schedule to its final place first

@@ -125,6 +125,7 @@ table_verdict judge(choice_table const& mine, Solver const& solver, table_memory
 template <Transport T, class Solver>
 std::optional<selection> agree(T& t, choice_table const& mine, Solver const& solver,
                                agreement_facts const& facts = {}) {
+  float_environment const exact;
   auto const memory = std::make_shared<detail::table_memory>();
   detail::table_memory& m = *memory;
   return transport::keeping(t, memory, [&]() -> std::optional<selection> {

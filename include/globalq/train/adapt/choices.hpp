@@ -4,6 +4,7 @@
 /// @brief adapt: the candidates of each layer, with their costs and errors.
 
 #include "../../core/error.hpp"
+#include "../../core/float_environment.hpp"
 #include "detail/exact_sum.hpp"
 
 #include <algorithm>
@@ -192,6 +193,7 @@ inline std::vector<double> around(double reference, std::uint32_t count) {
   if (count < 3 || count % 2 == 0)
     throw configuration_error("globalq: around: " + std::to_string(count) +
                               " parameters; an odd number of at least 3 puts the reference in the middle");
+  float_environment const exact;
   std::vector<double> parameters;
   int const half = static_cast<int>(count / 2);
   for (int k = -half; k <= half; ++k)

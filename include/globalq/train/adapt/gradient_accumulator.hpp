@@ -4,6 +4,7 @@
 /// @brief adapt: the sum of a model's gradients over steps, on which error tables are measured.
 
 #include "../../core/arithmetic.hpp"
+#include "../../core/float_environment.hpp"
 #include "model_layout.hpp"
 
 #include <algorithm>
@@ -112,6 +113,7 @@ class gradient_accumulator {
  private:
   template <class T>
   static bool finite_sums(T const* x, float const* sum, std::size_t n) {
+    float_environment const exact;
     std::uint32_t worst = 0;
     for (std::size_t i = 0; i < n; ++i) {
       std::uint32_t const bits = bits_of(sum[i] + static_cast<float>(x[i])) & float_magnitude;
@@ -121,6 +123,7 @@ class gradient_accumulator {
   }
   template <class T>
   static void add_up(T const* x, float* sum, std::size_t n) {
+    float_environment const exact;
     for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<float>(x[i]);
   }
 

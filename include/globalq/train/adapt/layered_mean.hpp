@@ -252,12 +252,14 @@ class layered_mean {
     slot s(op, *schedule_, workers_.size());
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
+    float_environment const exact;
     s.codec = op.make_codec(s.facts, s.resolved, on_);
     return s;
   }
 
   /// Updates the members that depend on all operators.
   void refresh() {
+    float_environment const exact;  // sizes of chunks are compared
     views_.clear();
     hash_ = model_.size() ^ settings_.alike;
     double bits = 0, values = 0;

@@ -66,7 +66,7 @@ class quantizer_error {
   /// @throws  configuration_error if a value exceeds the scale of norm::fixed; non_finite_error
   double operator()(std::span<float const> x) const {
     if (x.empty()) return 0;
-    kernel::float_environment const exact;
+    float_environment const exact;
     std::size_t const width = facts_.bucket == 0 ? x.size() : std::min<std::size_t>(facts_.bucket, x.size());
     std::vector<norm::statistic> statistics(divide_up(x.size(), width)), parts;
     norm::bucket_statistics(on_, x.size(), facts_.bucket, facts_.q,

@@ -68,6 +68,7 @@ class selector {
   /// @complexity  a pass over the model for each candidate; agree()'s messages
   template <Transport T>
   std::optional<selection> choose(T& workers, std::uint64_t step) {
+    float_environment const exact;
     choice_table mine;  // empty if this worker has no measurements
     std::exception_ptr failed;
     try {

@@ -203,6 +203,7 @@ auto with_memory(T& t, F const& f) {
 ///                workers
 template <Transport T, class Statistics, class Solver>
 agreement agree(T& t, Statistics mine, Solver const& solver, exchange_facts const& facts = {}) {
+  float_environment const exact;
   return detail::with_memory(t, [&](detail::memory& m) {
     detail::opening o = detail::opening_of(facts);
     detail::describe(mine, o);

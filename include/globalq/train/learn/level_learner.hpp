@@ -79,6 +79,7 @@ class level_learner {
   std::optional<solution> update(T& t, V const& gradient, std::uint64_t step,
                                  kernel::host_executor const& on) {
     if (!due(step)) return std::nullopt;
+    float_environment const exact;
     using value = detail_value<V>;
     const_vector const x{globalq::detail::data_of(gradient), dtype_of<value>::value};
     std::uint64_t const length = globalq::detail::size_of_vector(gradient);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: sets rounding to nearest with subnormals, independent of the caller's settings.
+/// @brief core: sets rounding to nearest with subnormals, independent of the caller's settings.
 ///
 /// Trainers enable flush-to-zero (-ffast-math does so for the whole program, torch.set_flush_denormal at run time).
-/// Workers with different settings would compute different bits. Each thread therefore sets the IEEE default before its
-/// share of the work, and restores the caller's setting afterwards. Reading the setting waits for the thread's pending
+/// Workers with different settings would compute different bits. Whatever workers compare or send is therefore computed
+/// with the IEEE default: in calls, by each thread for its share of the work, and where operators, levels, compressors
+/// and candidates are made. The caller's setting is restored afterwards. Reading the setting waits for the thread's pending
 /// instructions, some tens of nanoseconds, so it is done once per share, not per block.
 
-#include "../core/detail/abi.hpp"
+#include "detail/abi.hpp"
 
 #if defined(__SSE2__) || defined(__x86_64__)
 #include <xmmintrin.h>
@@ -16,7 +17,7 @@
 #include <cstdint>
 #endif
 
-namespace GLOBALQ_ABI::kernel {
+namespace GLOBALQ_ABI {
 
 /// Sets the IEEE default floating-point environment of this thread for its lifetime.
 class float_environment {
@@ -24,8 +25,10 @@ class float_environment {
 #if defined(__SSE2__) || defined(__x86_64__)
   float_environment() : saved_(_mm_getcsr()) {
     if (differs()) _mm_setcsr(standard);
+    keep_order();
   }
   ~float_environment() {
+    keep_order();
     if (differs()) _mm_setcsr(saved_);
   }
 
@@ -38,8 +41,12 @@ class float_environment {
   float_environment() {
     asm volatile("mrs %0, fpcr" : "=r"(saved_));
     asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+    keep_order();
   }
-  ~float_environment() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+  ~float_environment() {
+    keep_order();
+    asm volatile("msr fpcr, %0" : : "r"(saved_));
+  }
 
  private:
   std::uint64_t saved_ = 0;
@@ -52,6 +59,21 @@ class float_environment {
  public:
   float_environment(float_environment const&) = delete;
   float_environment& operator=(float_environment const&) = delete;
+
+ private:
+  /// Values in memory are not read before the environment is set, and are written before it is restored.
+  static void keep_order() { asm volatile("" : : : "memory"); }
 };
 
-}  // namespace GLOBALQ_ABI::kernel
+/// Returns f() computed in the default environment: for numbers in registers, which a compiler may otherwise compute
+/// before the environment is set.
+template <class F>
+auto computed_exactly(F const& f) {
+  struct call {
+    [[gnu::noinline]] static auto of(F const& g) { return g(); }
+  };
+  float_environment const exact;
+  return call::of(f);
+}
+
+}  // namespace GLOBALQ_ABI
