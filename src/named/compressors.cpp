@@ -6,6 +6,7 @@
 #include <globalq/named/compressors.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 
 namespace GLOBALQ_ABI::named {
@@ -45,12 +46,12 @@ std::optional<named_compressor> read_compressor(std::string_view text) {
     chosen.how = named_compressor::method::power_sgd;
     chosen.rank = static_cast<int>(with.number("rank", 1, 256));
   }
-  chosen.name = found->name;
-  for (parameter const& p : found->parameters)
-    chosen.name.append(chosen.name == found->name ? ":" : ",")
-        .append(p.name)
-        .append("=")
-        .append(with.text(p.name));
+  chosen.name = std::string{found->name} + ":" + std::string{found->parameters[0].name} + "=";
+  char digits[40];  // equal numbers have equal names, however they were written
+  auto const [end, error] = found->name == "top-k"
+                                ? std::to_chars(digits, digits + sizeof digits, chosen.density)
+                                : std::to_chars(digits, digits + sizeof digits, chosen.rank);
+  chosen.name.append(digits, end);
   return chosen;
 }
 

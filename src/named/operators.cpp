@@ -604,6 +604,12 @@ std::span<entry const> operators() { return registry; }
 globalq::any_quantizer operator_of(named_operator const& asked) {
   globalq::any_quantizer op = make(asked.words);
   if (asked.centered) op = globalq::centered{op};
+  double const clip[] = {asked.clip};
+  if (asked.clip > 0) op = op.after(joined("clip:", clip));
+  if (asked.learns)
+    op = op.after(std::string{"learned "} +
+                  (asked.learns.what == learning::way::levels ? "levels" : "multiplier") +
+                  (asked.learns.normalized ? " normalized" : ""));
   return op;
 }
 

@@ -37,4 +37,15 @@ inline globalq::learn::update_schedule read_learn_at(std::string_view text) {
   return found;
 }
 
+/// @brief The steps as read_learn_at() parses them; the same text for equal schedules.
+inline std::string text_of(globalq::learn::update_schedule when) {
+  std::sort(when.once.begin(), when.once.end());
+  when.once.erase(std::unique(when.once.begin(), when.once.end()), when.once.end());
+  std::string text;
+  for (std::uint64_t const step : when.once)
+    text.append(text.empty() ? "" : ",").append(std::to_string(step));
+  if (when.every != 0) text.append(text.empty() ? "every " : ",every ").append(std::to_string(when.every));
+  return text;
+}
+
 }  // namespace GLOBALQ_ABI::named

@@ -87,7 +87,8 @@ struct named_operator {
   bool only_quantizes() const { return clip == 0 && !learns; }
 };
 
-/// @brief Returns the operator, centered if requested.
+/// @brief Returns the operator, centered if requested. Its name contains clipping and learning, which the caller does,
+/// so that workers compare them.
 globalq::any_quantizer operator_of(named_operator const& asked);
 
 /// @brief The description of a named operator.

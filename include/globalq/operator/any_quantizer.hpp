@@ -7,6 +7,7 @@
 #include "detail/make_codec.hpp"
 
 #include <memory>
+#include <string>
 
 namespace GLOBALQ_ABI {
 
@@ -28,6 +29,15 @@ class any_quantizer {
                                                      detail::resolution const& r,
                                                      kernel::host_executor const& on) const {
     return held_->on_host(*held_, f, r, on);
+  }
+
+  /// @brief The same operator, for vectors that the caller changes before each call, for example by clip_deviations.
+  ///
+  /// Calls change nothing else: workers compare the texts, which the operator's name contains, so that a worker that
+  /// prepares its vectors in another way is reported on all workers.
+  /// @param how  such as "clip 2.5"; empty: returns the operator itself
+  any_quantizer after(std::string const& how) const {
+    return how.empty() ? *this : any_quantizer(std::make_shared<prepared_parts>(held_, how));
   }
 
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -54,6 +64,26 @@ class any_quantizer {
   };
 
   explicit any_quantizer(std::shared_ptr<parts const> held) : held_(std::move(held)) {}
+
+  /// Another operator with a preparation in its facts.
+  struct prepared_parts : parts {
+    prepared_parts(std::shared_ptr<parts const> of, std::string const& how) : inner(std::move(of)) {
+      this->facts = detail::prepared(inner->facts, how);
+      this->on_host = [](parts const& p, detail::operator_facts const& f, detail::resolution const& r,
+                         kernel::host_executor const& on) {
+        parts const& of_inner = *static_cast<prepared_parts const&>(p).inner;
+        return of_inner.on_host(of_inner, f, r, on);
+      };
+#if defined(KOKKOS_ENABLE_CUDA)
+      this->on_stream = [](parts const& p, detail::operator_facts const& f, detail::resolution const& r,
+                           stream_executor const& on) {
+        parts const& of_inner = *static_cast<prepared_parts const&>(p).inner;
+        return of_inner.on_stream(of_inner, f, r, on);
+      };
+#endif
+    }
+    std::shared_ptr<parts const> inner;
+  };
 
  private:
   /// Norm and reduce are data, so operators that differ only in these share a model.

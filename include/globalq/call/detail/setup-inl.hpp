@@ -10,7 +10,7 @@ namespace GLOBALQ_ABI::detail {
 
 /// float32 with the operator's segments, so that shards do not change.
 GLOBALQ_DECL operator_facts float32_instead_of(operator_facts const& op) {
-  operator_facts f = facts_of(uncompressed{});
+  operator_facts f = prepared(facts_of(uncompressed{}), op.before);
   f.bucket = op.bucket;
   f.center = op.center;
   return f;

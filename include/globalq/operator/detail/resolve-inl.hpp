@@ -15,15 +15,16 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {
-  auto const& [name, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size, limit, q, p,
-               bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire, largest_code, wire_bits,
-               most_bytes, wire, reduce, largest_sum, codes_end, policies, levels, magnitudes] = op;
+  auto const& [name, before, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size,
+               limit, q, p, bucket, local, fixed_scale, own_norm, unbiased, shifts, integer_wire,
+               largest_code, wire_bits, most_bytes, wire, reduce, largest_sum, codes_end, policies, levels,
+               magnitudes] = op;
   auto const& [order, quantum, in_byte] = q;
   auto const& [how, resolved_size, headroom, refusal] = r;
   std::uint64_t const h =
-      hash_fields(0, name, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free, size, limit,
-                  order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts, integer_wire,
-                  largest_code, wire_bits, most_bytes, wire, reduce, policies);
+      hash_fields(0, name, before, plain, plain_tail, centered, center, evenly_spaced, binary, zero_free,
+                  size, limit, order, quantum, in_byte, p, bucket, local, fixed_scale, unbiased, shifts,
+                  integer_wire, largest_code, wire_bits, most_bytes, wire, reduce, policies);
   return hash_fields(h, how, resolved_size, headroom, refusal);
 }
 

@@ -88,6 +88,7 @@ GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s);
 /// The properties of an operator, as numbers.
 struct operator_facts {
   std::string name;         ///< for messages: all policies with their parameters
+  std::string before = {};  ///< what callers do with vectors before calls; see any_quantizer::after
   bool plain = false;       ///< uncompressed float32
   bool plain_tail = false;  ///< a short last bucket travels as float32
   /// Subtracts the midpoints of buckets, if the operator is centered; else null. Midpoints travel as float32.
@@ -123,6 +124,14 @@ struct operator_facts {
   std::uint64_t levels = 0;        ///< hash of the values
   std::vector<double> magnitudes;  ///< as fractions of the norm, ascending, without zero
 };
+
+/// Adds what callers do with vectors before calls.
+inline operator_facts prepared(operator_facts f, std::string const& how) {
+  if (how.empty()) return f;
+  f.name += ", " + how;
+  f.before += (f.before.empty() ? "" : ", ") + how;
+  return f;
+}
 
 /// The grain of partitions: segments contain whole buckets and whole random tiles.
 inline std::uint64_t grain_of(operator_facts const& op) {

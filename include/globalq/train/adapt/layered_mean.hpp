@@ -248,7 +248,7 @@ class layered_mean {
   static constexpr std::uint64_t grain = random::tile_values;
 
   slot make(std::size_t k, any_quantizer const& given) const {
-    any_quantizer const op = forced_ ? any_quantizer(uncompressed{}) : given;
+    any_quantizer const op = forced_ ? any_quantizer(uncompressed{}).after(given.facts().before) : given;
     slot s(op, *schedule_, workers_.size());
     if (!s.resolved.fits())
       throw configuration_error(message("layer \"" + model_[k].name + "\": " + s.resolved.refusal));
