@@ -23,6 +23,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 
@@ -350,17 +351,64 @@ TEST(Agreement, of_every_parameter_of_every_call_is_checked_and_both_values_are_
        {layered},
        [](auto& a) { a.of.of = 4; },
        [](auto& a) { a.of.first = 2; },
-       "the step",
-       "9",
-       ""},
-      {"layers of the model", {layered}, same, [](auto& a) { a.of.of = 4; }, "the step", "9", ""},
-      {"warm-up",
+       "in other settings",
+       "layers from 0 of 2",
+       "layers from 2 of 4"},
+      {"layers of the model",
        {layered},
-       same,
+       [](auto& a) { a.step = 0; },
+       [](auto& a) { a.of.of = 4; },
+       "in other settings",
+       "layers from 0 of 2",
+       "layers from 0 of 4"},
+      {"warm-up that has not ended",
+       {layered},
        [](auto& a) { a.of.warm_up = 10; },
-       "in the operator of layer 0, \"a\": ",
+       [](auto& a) { a.of.warm_up = 20; },
+       "in other settings",
+       "warm_up 10, layers from 0 of 2",
+       "warm_up 20, layers from 0 of 2"},
+      {"operator that follows the warm-up",
+       {layered},
+       [](auto& a) { a.of.warm_up = 10; },
+       [](auto& a) { a.second = even(7, gq::wire::int8{}); },
+       "in the operator of layer 1, \"b\": ",
        "",
        ""},
+      {"settings of the caller",
+       {layered},
+       same,
+       [](auto& a) { a.of.others = "every 5"; },
+       "in other settings",
+       "layers from 0 of 2",
+       "layers from 0 of 2, every 5"},
+      {"chunk size", by_schedule, [](auto& a) { a.schedule = "allgather"; },
+       [](auto& a) { a.settings.chunk_values = 256; }, "in the chunk size", "whole segments", "256 values"},
+      {"preparation", one_operator, [](auto& a) { a.op = even(7, gq::wire::int8{}).after("clip:2.5"); },
+       [](auto& a) { a.op = even(7, gq::wire::int8{}).after("clip:3"); }, "in the operator",
+       "linf uniform:7 stochastic int8 auto, clip:2.5", "linf uniform:7 stochastic int8 auto, clip:3"},
+  });
+}
+
+// 600 values in three segments of 256 are whole for any larger chunk.
+TEST(Agreement, of_chunks_compares_the_sizes_that_are_used) {
+  for (kind const& call : {kind(allreduce), kind(grouped), kind(layered)})
+    support::on_threads(3, [&](endpoint& workers) {
+      arguments a;
+      a.length = 600;
+      a.settings.chunk_values =
+          std::array<std::uint64_t, 3>{0, 600, 1 << 20}[static_cast<std::size_t>(workers.rank())];
+      vector y(most, 1.0F);
+      std::vector<double> z(most, 1.0);
+      EXPECT_EQ(outcome_of([&] { call(workers, a, y, z); }), "");
+    });
+  // 5,000 values: in chunks of 256, 257 is rounded up to 512, as is 512
+  support::on_threads(2, [&](endpoint& workers) {
+    arguments a;
+    gq::allreduce_mean mean{workers, a.op, gq::schedule::any{"sra"},
+                            gq::options{.chunk_values = workers.rank() == 0 ? 257U : 512U}};
+    vector y(5000, 1.0F);
+    EXPECT_EQ(outcome_of([&] { mean(y, 1); }), "");
   });
 }
 
@@ -451,6 +499,9 @@ TEST(Agreement, of_every_parameter_of_compressors_is_checked) {
   });
   differ("send_first gamma", the_operator, [](bool d) {
     return cp::send_first<>{two_layers(), {.gamma = d ? 4.0 : 8.0}};
+  });
+  differ("chunk", "the chunk size (rank 0: ", [](bool d) {
+    return cp::send_first<>{two_layers(), {}, {.chunk_values = d ? 256U : 0U}};
   });
   differ("schedule", "the schedule (rank 0: ", [](bool d) {
     using gq::schedule::any;
@@ -683,6 +734,66 @@ class without_allgather {
   endpoint& t_;
   std::vector<std::byte> noise_;
 };
+
+/// A transport with message sizes of its own.
+class sized {
+ public:
+  using request = endpoint::request;
+  using execution_space = endpoint::execution_space;
+  sized(endpoint& t, std::size_t bytes) : t_(t), bytes_(bytes) {}
+  int rank() const { return t_.rank(); }
+  int size() const { return t_.size(); }
+  std::size_t chunk_bytes() const { return bytes_; }
+  decltype(auto) execution() { return t_.execution(); }
+  request send_async(int peer, std::span<std::byte const> bytes) { return t_.send_async(peer, bytes); }
+  request recv_async(int peer, std::span<std::byte> bytes) { return t_.recv_async(peer, bytes); }
+  void wait(request& r) { t_.wait(r); }
+
+ private:
+  endpoint& t_;
+  std::size_t bytes_;
+};
+
+TEST(Agreement, of_message_sizes_of_a_transport_is_checked_where_they_are_used) {
+  using call = std::function<void(sized&, vector&)>;
+  auto const texts_of = [](call const& f) {
+    return support::complaints<gq::disagreement_error>(2, [&](endpoint& t) {
+      sized workers(t, t.rank() == 0 ? 1024 : 2048);
+      vector y(5000, 1.0F);
+      f(workers, y);
+    });
+  };
+  Kokkos::Serial const serial;
+  gq::adapt::model_layout layers;
+  layers.add("a", {5000});
+  std::vector<std::pair<std::string, call>> const used = {
+      {"256 values, rank 1: 512 values",
+       [&](sized& w, vector& y) {
+         gq::allreduce_mean mean{w, gq::uncompressed{}, gq::schedule::allgather{}, {}, serial};
+         mean(y, 1);
+       }},
+      {"whole segments, sums of nodes 256 values, rank 1: whole segments, sums of nodes 512 values",
+       [&](sized& w, vector& y) {
+         using nodes = gq::schedule::hierarchical<gq::schedule::float32_sum, gq::schedule::ring>;
+         gq::allreduce_mean mean{w, even(7, gq::wire::int8{}), nodes{2}, {.chunk_values = 1 << 20}, serial};
+         mean(y, 1);
+       }},
+      {"256 values, rank 1: 512 values",
+       [&](sized& w, vector& y) { cp::send_first<>{layers}.reduce(w, y, y, {}, 1); }},
+      {"128 values, rank 1: 256 values",
+       [&](sized& w, vector& y) { cp::sign_sgd{layers}.reduce(w, y, y, {}, 1); }}};
+  for (auto const& [values, f] : used)
+    for (std::string const& text : texts_of(f))
+      EXPECT_THAT(text, HasSubstr("in the chunk size (rank 0: " + values + ")"));
+  std::vector<call> const unused = {
+      [&](sized& w, vector& y) {
+        gq::allreduce_mean mean{
+            w, gq::uncompressed{}, gq::schedule::allgather{}, {.chunk_values = 256}, serial};
+        mean(y, 1);
+      },
+      [&](sized& w, vector& y) { cp::top_k{layers}.reduce(w, y, y, {}, 1); }};
+  for (call const& f : unused) EXPECT_EQ(texts_of(f), std::vector<std::string>(2));
+}
 
 TEST(Texts, that_arrive_without_an_end_or_with_control_characters_are_printed_without) {
   auto const texts = support::complaints<gq::disagreement_error>(3, [](endpoint& t) {

@@ -48,7 +48,7 @@ class int_sgd {
         how_(how),
         caller_(sizeof(Value) == 1 ? "int_sgd<int8>" : "int_sgd<int32>", std::move(layers), settings,
                 detail::hash_of(detail::hash_of(0, how.beta), how.epsilon),
-                schedule::detail::text_of(schedule_)) {
+                schedule::detail::text_of(schedule_), sizeof(Value)) {
     if (!(how.beta >= 0 && how.beta < 1 && how.epsilon > 0))
       throw configuration_error("globalq: int_sgd: beta is " + std::to_string(how.beta) + " and epsilon " +
                                 std::to_string(how.epsilon) + "; use 0 <= beta < 1 and epsilon > 0");

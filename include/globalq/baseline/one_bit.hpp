@@ -59,8 +59,9 @@ class one_bit {
   /// @throws configuration_error for a layer that is not float32
   explicit one_bit(adapt::model_layout layers, one_bit_options const& how = {}, options const& settings = {})
       : how_(how),
-        caller_("one_bit", std::move(layers), settings,
-                globalq::detail::hash(how.bucket, static_cast<std::uint64_t>(how.exchange))),
+        caller_("one_bit", std::move(layers), detail::without_chunks(settings),
+                globalq::detail::hash(how.bucket, static_cast<std::uint64_t>(how.exchange)), {},
+                how.exchange == one_bit_exchange::stripes ? 8U : 0U),
         buckets_(caller_.layers(), how.bucket) {}
 
   adapt::model_layout const& layers() const { return caller_.layers(); }
@@ -214,8 +215,7 @@ class one_bit {
                                 next_.data(), from_);
     schedule::scatter_reduce_allgather const sum;
     caller_.exchange(workers, sum, frames,
-                     globalq::partition(buckets_.words(), sum.parts(n), 1,
-                                        std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
+                     globalq::partition(buckets_.words(), sum.parts(n), 1, caller_.chunk_values(workers, 8)));
     return frames.within();
   }
 

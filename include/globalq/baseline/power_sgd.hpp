@@ -56,7 +56,8 @@ class power_sgd {
   explicit power_sgd(adapt::model_layout layers, power_sgd_options const& how = {},
                      options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
-        caller_("power_sgd", std::move(layers), settings, 0, schedule::detail::text_of(schedule_)) {
+        caller_("power_sgd", std::move(layers), settings, 0, schedule::detail::text_of(schedule_),
+                sizeof(float)) {
     places first = plan(how);
     std::vector<float> start = random_start(first);
     take(std::move(first), std::move(start));
@@ -216,8 +217,8 @@ class power_sgd {
     }
   }
 
-  /// A random row of Q^T: sums of four uniform numbers, exact in a float, instead of normal ones, which need a
-  /// logarithm.
+  /// A random row of Q^T, the same bits on all workers: sums of four uniform numbers instead of normal ones, which need
+  /// a logarithm.
   void draw(matrix const& m, int k, std::uint64_t step, std::vector<float>& start) const {
     float_environment const exact;
     random::stream const bits{caller_.settings().seed, step, 0, random::purpose::start};

@@ -83,7 +83,7 @@ class rand_k {
                 globalq::detail::hash(detail::hash_of(0, how.density), static_cast<std::uint64_t>(how.scope) |
                                                                            (how.unbiased ? 2U : 0U) |
                                                                            (how.shared ? 4U : 0U)),
-                schedule::detail::text_of(schedule_)) {
+                schedule::detail::text_of(schedule_), how.shared ? sizeof(float) : 0) {
     if (caller_.layers().length() > std::uint64_t{1} << 44)
       throw configuration_error("globalq: rand_k: " + std::to_string(caller_.layers().length()) +
                                 " values are more than 2^44; use one rand_k for each part of the vector");

@@ -31,7 +31,7 @@ class send_first {
                       options const& settings = {}, Schedule schedule = {})
       : schedule_(std::move(schedule)),
         caller_("send_first", std::move(layers), settings, detail::hash_of(0, how.gamma),
-                schedule::detail::text_of(schedule_)) {
+                schedule::detail::text_of(schedule_), sizeof(float)) {
     if (!(how.gamma >= 1))
       throw configuration_error("globalq: send_first: gamma is " + std::to_string(how.gamma) +
                                 "; use 1 (all values) or more");

@@ -85,7 +85,9 @@ class sign_sgd {
   /// @throws configuration_error for a layer that is not float32
   explicit sign_sgd(adapt::model_layout layers, sign_sgd_options const& how = {},
                     options const& settings = {})
-      : how_(how), caller_("sign_sgd", std::move(layers), settings, static_cast<std::uint64_t>(how.scale)) {
+      : how_(how),
+        caller_("sign_sgd", std::move(layers), detail::without_chunks(settings),
+                static_cast<std::uint64_t>(how.scale), {}, 8) {
     for (std::size_t k = 0; k < caller_.layers().size(); ++k) {
       adapt::layer const& l = caller_.layers()[k];
       for (std::uint64_t at = 0; at < l.size; at += detail::block_values) {
@@ -135,9 +137,9 @@ class sign_sgd {
     detail::vote_codec votes(on, bits_, workers.size(),
                              {caller_.settings().seed, step, 0, random::purpose::start});
     schedule::scatter_reduce_allgather const sum;
-    caller_.exchange(workers, sum, votes,
-                     globalq::partition(words_, sum.parts(workers.size()), 1,
-                                        std::max<std::size_t>(detail::message_bytes(workers) / 8, 1)));
+    caller_.exchange(
+        workers, sum, votes,
+        globalq::partition(words_, sum.parts(workers.size()), 1, caller_.chunk_values(workers, 8)));
   }
 
   /// Computes the scale of each layer, of this worker and of the mean.

@@ -196,7 +196,7 @@ class thc {
         how_(checked(how)),
         ends_(detail::two_sided_quantile(*how_.cut > 0 ? *how_.cut : 1 / static_cast<double>(how_.block))),
         table_(how_.bits, how_.granularity, ends_),
-        caller_("thc", std::move(layers), settings, parameters(), schedule::detail::text_of(schedule_)) {
+        caller_("thc", std::move(layers), settings, parameters(), schedule::detail::text_of(schedule_), 1) {
     if (schedule::detail::text_of(schedule_) == schedule::native::name)
       throw configuration_error(
           "globalq: thc: schedule native cannot send sums in more bits than indices; use "
@@ -334,12 +334,10 @@ class thc {
     if (rest != nullptr) own_ = positions_;
 
     if (n > 1 && total_ != 0) {
-      std::uint64_t const chunk = caller_.settings().chunk_values;
       detail::position_codec codes(on, positions_, table_);
-      caller_.exchange(
-          workers, schedule_, codes,
-          globalq::partition(total_, schedule_.parts(workers.size()), detail::position_codec::tile,
-                             chunk != 0 ? chunk : detail::message_bytes(workers)));
+      caller_.exchange(workers, schedule_, codes,
+                       globalq::partition(total_, schedule_.parts(workers.size()),
+                                          detail::position_codec::tile, caller_.chunk_values(workers, 1)));
     }
     auto const timed = caller_.enter(phase::decode);
     decode(on, positions_, static_cast<std::uint32_t>(n), ranges, up);

@@ -21,8 +21,8 @@ enum class non_finite : std::uint8_t {
 struct options {
   std::uint64_t seed = 0;
   globalq::non_finite non_finite = globalq::non_finite::propagate;
-  /// Values per message; 0: the library chooses. The result does not depend on it. If workers differ, message sizes
-  /// differ, and the transport throws an error.
+  /// Values per message; 0: the library chooses. The result does not depend on it. Workers compare the sizes that they
+  /// use.
   std::uint64_t chunk_values = 0;
   /// Receives a report of each call; may be null. It must outlive the object that makes the calls.
   globalq::telemetry* telemetry = nullptr;

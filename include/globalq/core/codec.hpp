@@ -120,6 +120,8 @@ class partition {
   }
 
   std::uint64_t length() const { return length_; }
+  /// Values of a chunk; 0 if no segment is divided.
+  std::uint64_t chunk() const { return rounds_ > 1 ? chunk_ : 0; }
   /// Chunks of the longest segment.
   std::uint64_t rounds() const { return rounds_; }
 

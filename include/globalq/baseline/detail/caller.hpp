@@ -51,6 +51,12 @@ class own_workspace {
   std::shared_ptr<workspace> memory_ = std::make_shared<workspace>();
 };
 
+/// For compressors that send bits in words, whose messages do not depend on chunk_values.
+inline options without_chunks(options settings) {
+  settings.chunk_values = 0;
+  return settings;
+}
+
 /// Adds a real number to a fingerprint.
 inline std::uint64_t hash_of(std::uint64_t h, double x) { return globalq::detail::hash(h, bits_of(x)); }
 
@@ -60,12 +66,15 @@ class caller {
   /// @param name        of the compressor, for errors and the fingerprint
   /// @param parameters  hash of all its parameters
   /// @param schedule    name of the schedule of its sums
+  /// @param summed      bytes of a value of these sums; 0: messages are not divided into chunks
+  /// @throws configuration_error for a layer that is not float32, and more than most_values
   caller(char const* name, adapt::model_layout layers, options const& settings, std::uint64_t parameters,
-         std::string_view schedule = {})
+         std::string_view schedule = {}, std::size_t summed = 0)
       : layers_(std::move(layers)),
         settings_(settings),
         name_(name),
         schedule_(schedule),
+        summed_(forced_ ? sizeof(float) : summed),
         runs_(runs_of(layers_)),
         blocks_(blocks_of(runs_)),
         meter_(settings.telemetry) {
@@ -143,11 +152,16 @@ class caller {
   void sum(T& workers, Schedule const& schedule, kernel::host_executor const& on, std::span<Value> values) {
     if (values.empty() || workers.size() == 1) return;
     sums_codec<Value> numbers(on, values);
-    std::uint64_t const chunk = settings_.chunk_values;
     exchange(workers, schedule, numbers,
-             globalq::partition(
-                 values.size(), schedule.parts(workers.size()), random::tile_values,
-                 chunk != 0 ? chunk : std::max<std::size_t>(message_bytes(workers) / sizeof(Value), 1)));
+             globalq::partition(values.size(), schedule.parts(workers.size()), random::tile_values,
+                                chunk_values(workers, sizeof(Value))));
+  }
+  /// The number of values in a message of sums.
+  /// @param bytes  of a value
+  template <Transport T>
+  std::uint64_t chunk_values(T const& workers, std::size_t bytes) const {
+    return settings_.chunk_values != 0 ? settings_.chunk_values
+                                       : std::max<std::size_t>(message_bytes(workers) / bytes, 1);
   }
   /// @brief Collects every worker's numbers, in order of ranks.
   template <class Number, Transport T>
@@ -260,8 +274,12 @@ class caller {
   opened open(T& workers, std::uint64_t length, std::uint64_t step, std::uint32_t top, double statistic) {
     int const n = workers.size();
     using globalq::detail::agreement;
-    agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n, settings_.seed,
-                     settings_.non_finite, length);
+    globalq::detail::chunk_sizes const sizes{summed_ == 0 ? 0 : chunk_values(workers, summed_)};
+    agreement agreed(dtype::float32, parameters_, globalq::detail::hash(0, schedule_), n, sizes,
+                     settings_.seed, settings_.non_finite, length);
+    if (summed_ == 1)  // the first call of int_sgd adds float32 values
+      agreed.fields[agreement::chunk] =
+          globalq::detail::hash(agreed.fields[agreement::chunk], chunk_values(workers, sizeof(float)));
     agreed.fields[agreement::type] = globalq::detail::hash(agreed.fields[agreement::type], places_);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
@@ -273,6 +291,8 @@ class caller {
       if (field == agreement::type) return std::to_string(layers_.size()) + " layers of float32";
       if (field == agreement::what) return forced_ ? "float32" : name_;
       if (field == agreement::schedule) return schedule_.empty() ? "allgather" : schedule_;
+      if (field == agreement::chunk) return sizes.text();
+      if (field == agreement::settings) return {};
       if (field == agreement::seed) return std::to_string(settings_.seed);
       if (field == agreement::step) return std::to_string(step);
       return globalq::detail::mode_text(settings_.non_finite);
@@ -297,6 +317,8 @@ class caller {
   options settings_;
   char const* name_;
   std::string schedule_;
+  bool forced_ = globalq::detail::float32_forced();
+  std::size_t summed_;
   std::uint64_t parameters_ = 0, places_ = 0;
   std::vector<run> runs_, blocks_;
   std::vector<std::uint64_t> before_;  ///< values of layers before each block
@@ -306,7 +328,6 @@ class caller {
   own_workspace memory_;
   worker_executor executor_;
   globalq::detail::call_meter meter_;
-  bool forced_ = globalq::detail::float32_forced();
 };
 
 }  // namespace GLOBALQ_ABI::baseline::detail

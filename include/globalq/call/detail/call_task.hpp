@@ -65,7 +65,7 @@ struct call_task {
   }
 
   /// A worker's value of a field of the agreement, for errors.
-  std::string text(int field, call_setup const& setup, int workers) const {
+  std::string text(int field, call_setup const& setup, chunk_sizes const& sizes, int workers) const {
     switch (field) {
       case agreement::schedule:
         return schedule.facts(workers).name + (joined({" of ", workers, " workers"}));
@@ -75,6 +75,10 @@ struct call_task {
         return mode_text(setup.settings.non_finite);
       case agreement::step:
         return std::to_string(ops.reported_step(step));
+      case agreement::chunk:
+        return sizes.text();
+      case agreement::settings:
+        return std::string(ops.settings);
       case agreement::what:
         return ops.of.empty() && !ops.slots.empty() ? ops.slots[0].facts->name
                                                     : joined({"those of ", members.size(), " layers"});

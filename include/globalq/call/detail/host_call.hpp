@@ -124,7 +124,7 @@ class host_call {
                         t.schedule.parts(workers_.size()), t.ops.grain, t.ops.chunk_values);
     segment const brought = t.schedule.reads(cut, workers_.rank()),
                   written = t.schedule.writes(cut, workers_.rank());
-    decision const d = open(t, brought);
+    decision const d = open(t, brought, {cut.chunk(), t.schedule.sums_in_nodes ? node_chunk() : 0});
     auto const fill_results = [&](bool nan) {
       for (std::size_t k = 0; k < t.members.size(); ++k) {
         segment const part = t.of(k, written);
@@ -162,7 +162,7 @@ class host_call {
 
   /// Computes statistics and performs the handshake.
   /// @throws disagreement_error; configuration_error if a value exceeds its fixed scale
-  decision open(call_task const& t, segment brought) {
+  decision open(call_task const& t, segment brought, chunk_sizes const& sizes) {
     std::uint64_t const buckets = places_.buckets();
     if (statistics_.size() < buckets) statistics_.resize(buckets);
     std::uint64_t lists = hash(t.ops.grouping, t.members.size()), values = 0;
@@ -181,13 +181,13 @@ class host_call {
       operator_facts const& op = t.ops.facts(0);
       bool const whole = !t.enters_other(op) && buckets == 1 && statistics_[0].max_bits < double_infinity;
       std::uint32_t const q = call_setup::inner_order_of(op);
-      return agree(t, 0, values, whole ? norm::relative_norm(statistics_[0], q) : 0.0, t.rule_of(op));
+      return agree(t, 0, values, sizes, whole ? norm::relative_norm(statistics_[0], q) : 0.0, t.rule_of(op));
     }
     // every vector has a bucket at least; the records carry the share of fixed scales, and no scale is common to all
     // vectors
     scale_rule rule(operator_facts{}, t.type());
     rule.by_bucket = true;
-    decision const d = agree(t, hash(lists, std::uint64_t{1}), values, share, rule);
+    decision const d = agree(t, hash(lists, std::uint64_t{1}), values, sizes, share, rule);
     for (opening_record const& r : memory_->records) share = std::max(share, r.statistic);
     if (d.what == call_status::mean && share > 1)
       throw configuration_error(beyond_scale_text(setup_.operation, share));
@@ -217,6 +217,9 @@ class host_call {
     run_metered(meter_, t.schedule, workers_, frames, cut, memory_->frames);
   }
 
+  /// Values of a chunk of the sums within nodes.
+  std::uint64_t node_chunk() const { return setup_.chunk_bytes / sizeof(float); }
+
   /// Whether this worker encodes its own values.
   bool encodes(schedule::erased const& schedule) const {
     return schedule.leads(workers_.rank(), workers_.size());
@@ -229,8 +232,7 @@ class host_call {
                    t.schedule.sums_in_nodes);
     if (t.schedule.sums_in_nodes) {
       auto const timed = meter_.enter(phase::transfer);
-      entered_.sum_nodes(t.schedule, workers_, c, plain_, setup_.chunk_bytes / sizeof(float),
-                         memory_->frames);
+      entered_.sum_nodes(t.schedule, workers_, c, plain_, node_chunk(), memory_->frames);
     }
     {
       auto const timed = meter_.enter(phase::norm);
@@ -365,23 +367,24 @@ class host_call {
 
   /// The handshake.
   /// @param grouping  0, or a hash of the group's lengths and types
-  decision agree(call_task const& t, std::uint64_t grouping, std::uint64_t values, double relative,
-                 scale_rule const& rule) {
+  decision agree(call_task const& t, std::uint64_t grouping, std::uint64_t values, chunk_sizes const& sizes,
+                 double relative, scale_rule const& rule) {
     int const n = workers_.size();
     auto const timed = meter_.enter(phase::opening);
     std::uint64_t top = 0;
     for (std::uint64_t b = 0; b < places_.buckets(); ++b) top = std::max(top, statistics_[b].max_bits);
-    agreement agreed(t.type(), t.ops.hash, setup_.schedule_hash, n, setup_.settings.seed,
+    agreement agreed(t.type(), t.ops.hash, setup_.schedule_hash, n, sizes, setup_.settings.seed,
                      setup_.settings.non_finite, values);
-    if (grouping != 0) agreed.fields[0] = hash(agreed.fields[0], grouping);
+    if (grouping != 0) agreed.fields[agreement::type] = hash(agreed.fields[agreement::type], grouping);
+    agreed.fields[agreement::settings] = hash(0, t.ops.settings);
     auto& records = memory_->records;
     records.resize(static_cast<std::size_t>(n));
     // in memory that outlives an abandoned call
     auto const mine = std::span(records).subspan(static_cast<std::size_t>(workers_.rank()), 1);
-    mine[0] = agreed.record(t.step, top, relative);
+    mine[0] = agreed.record(t.ops.reported_step(t.step), top, relative);
     transport::allgather(workers_, std::as_bytes(mine), std::as_writable_bytes(std::span(records)));
     check_agreement(workers_, records, setup_.operation, setup_.forced,
-                    [&](int field) { return t.text(field, setup_, n); });
+                    [&](int field) { return t.text(field, setup_, sizes, n); });
     return decide(records.data(), n, rule);
   }
 

@@ -26,15 +26,20 @@ namespace GLOBALQ_ABI::detail {
 
 /// First message of each worker: 64 bytes on every worker, for any call.
 struct opening_record {
+  /// 24 bits of a hash, for the error: the fingerprint finds the difference.
+  struct field_hash {
+    std::uint8_t bytes[3] = {};
+    friend bool operator==(field_hash const&, field_hash const&) = default;
+  };
+
   std::uint64_t fingerprint[2] = {};  ///< of everything that must agree
-  std::uint32_t fields[6] =
-      {};  ///< hashes of: type, operator, schedule and workers, seed, step, modes and version
+  field_hash fields[8] = {};          ///< in the order of field_names
   std::uint64_t length =
       mark;  ///< marked in the high bits, to distinguish records from other 64-byte messages
   std::uint64_t max_bits = 0;  ///< max|x| as the bits of a double; sign bit: contains NaN or infinity
   double statistic = 0;  ///< ||x||_q / 2^exponent of the maximum (not its q-th power, which would overflow)
 
-  static constexpr std::uint64_t lengths = (std::uint64_t{2} << 48) - 1, mark = std::uint64_t{0x6c71} << 49;
+  static constexpr std::uint64_t lengths = (std::uint64_t{2} << 48) - 1, mark = std::uint64_t{0x6c72} << 49;
 
   /// Whether it is a record: another kind of call, or another version, sends different bytes.
   bool known() const { return (length & ~lengths) == mark; }
@@ -61,26 +66,46 @@ struct opening_record {
 };
 static_assert(sizeof(opening_record) == 64);
 
-inline constexpr char const* field_names[6] = {
-    "the type of the values or their grouping", "the operator", "the schedule", "the seed", "the step",
-    "the mode or the library's version"};
+inline constexpr char const* field_names[8] = {"the type of the values or their grouping",
+                                               "the operator",
+                                               "the schedule",
+                                               "the chunk size",
+                                               "other settings",
+                                               "the seed",
+                                               "the step",
+                                               "the mode or the library's version"};
+
+/// Sizes of messages, in values. They follow from options::chunk_values or, if that is 0, from the transport.
+struct chunk_sizes {
+  std::uint64_t chunk = 0;  ///< 0: segments are not divided
+  std::uint64_t node = 0;   ///< of the float32 sums within nodes; 0: there are none
+
+  std::uint64_t hashed() const { return hash(chunk, node); }
+  /// For errors.
+  std::string text() const {
+    std::string const sent = chunk == 0 ? "whole segments" : joined({chunk, " values"});
+    return node == 0 ? sent : joined({sent, ", sums of nodes ", node, " values"});
+  }
+};
 
 /// Hashes of everything that must agree.
 struct agreement {
-  std::uint64_t fields[6] = {};
+  std::uint64_t fields[8] = {};
   std::uint64_t length = 0;
-  enum field : int { type, what, schedule, seed, step, mode };
+  enum field : int { type, what, schedule, chunk, settings, seed, step, mode };
 
   /// @param of       hash of the operator
   /// @param over     hash of the schedule
-  agreement(dtype values, std::uint64_t of, std::uint64_t over, int workers, std::uint64_t seeded,
-            non_finite then, std::uint64_t count)
+  agreement(dtype values, std::uint64_t of, std::uint64_t over, int workers, chunk_sizes const& sizes,
+            std::uint64_t seeded, non_finite then, std::uint64_t count)
       : fields{hash(1, static_cast<std::uint64_t>(values)),
                hash(2, of),
                hash(hash(3, over), static_cast<std::uint64_t>(workers)),
-               hash(4, seeded),
+               hash(4, sizes.hashed()),
+               hash(0, std::string_view()),
+               hash(5, seeded),
                0,
-               hash(hash(6, static_cast<std::uint64_t>(then)), wire::format_version)},
+               hash(hash(7, static_cast<std::uint64_t>(then)), wire::format_version)},
         length(count) {}
 
   /// @param top       bit pattern of max|x|
@@ -88,9 +113,9 @@ struct agreement {
   GLOBALQ_FUNCTION opening_record record(std::uint64_t number, std::uint64_t top, double relative) const {
     opening_record r;
     std::uint64_t a = 0x243F6A8885A308D3ULL, b = 0x13198A2E03707344ULL;
-    for (int i = 0; i < 6; ++i) {
-      std::uint64_t const each = i == step ? hash(5, number) : fields[i];
-      r.fields[i] = static_cast<std::uint32_t>(each >> 32);
+    for (int i = 0; i < 8; ++i) {
+      std::uint64_t const each = i == step ? hash(6, number) : fields[i];
+      for (int k = 0; k < 3; ++k) r.fields[i].bytes[k] = static_cast<std::uint8_t>(each >> (40 + 8 * k));
       a = hash(a, each);
       b = hash(b, ~each);
     }
@@ -131,12 +156,13 @@ void check_agreement(std::span<opening_record const> all, char const* operation,
     if (!known) add("the kind of call or the library's version");
     if (known && a.length != b.length)
       add(joined({"the length (rank 0 has ", a.values(), " values, rank ", i, " has ", b.values(), ")"}));
-    for (int k = 0; known && k < 6; ++k)
-      if (a.fields[k] != b.fields[k]) add(field_names[k] + values(k, static_cast<int>(i)));
+    for (int k = 0; known && k < 8; ++k)
+      if (!(a.fields[k] == b.fields[k])) add(field_names[k] + values(k, static_cast<int>(i)));
+    if (what.empty()) add("other settings");  // the shorter hashes of the fields are equal by chance
     fail<disagreement_error>(
         {"globalq: ", operation, ": rank ", i, " differs from rank 0 in ", what,
          ", nothing was changed; make the same call on every worker",
-         float32_forced_text(forced && a.fields[agreement::what] != b.fields[agreement::what])});
+         float32_forced_text(forced && !(a.fields[agreement::what] == b.fields[agreement::what]))});
   }
 }
 /// As above, if workers cannot exchange more than their records.
@@ -212,7 +238,7 @@ inline bool only_operators_differ(std::span<opening_record const> all) {
   bool differ = false;
   for (opening_record const& b : all) {
     if (a.length != b.length || !a.known()) return false;
-    for (int k = 0; k < 6; ++k) {
+    for (int k = 0; k < 8; ++k) {
       if (a.fields[k] == b.fields[k]) continue;
       if (k != agreement::what) return false;
       differ = true;

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 
 namespace GLOBALQ_ABI::detail {
 
@@ -56,6 +57,7 @@ struct group_operators {
   /// A single vector, not a group of one: frames have the operator's own format, the last segment ends with the vector,
   /// a worker may read or write only a part of it, and the handshake carries its norm.
   bool single_vector = false;
+  std::string_view settings = {};  ///< other settings that must agree, as text for errors
   static constexpr std::uint64_t unnamed = ~std::uint64_t{0};
 
   std::uint64_t reported_step(std::uint64_t random_step) const {

@@ -171,7 +171,7 @@ class stream_call {
     c.wait = [this] { settle(); };
     bool const compares = meter_.wants_errors() && !setup_.facts.plain;
     bool const measured = !compares && measure_first(schedule, c, cut, brought, bucket_scales);
-    open(x, length, brought, step, bucket_scales,
+    open(x, length, brought, cut.chunk(), step, bucket_scales,
          {settles ? &state_->agreed : nullptr, bucket_scales, x.type, extent, sharing}, measured);
     if (!known || workers_.host_driven()) {
       settle_and_check();
@@ -247,15 +247,15 @@ class stream_call {
 
   /// Computes statistics, exchanges records, and decides.
   /// @param measured  the maximum is already known
-  void open(const_vector x, std::uint64_t length, segment brought, call_step step, double* bucket_scales,
-            settle_scales const& scales, bool measured) {
+  void open(const_vector x, std::uint64_t length, segment brought, std::uint64_t chunk, call_step step,
+            double* bucket_scales, settle_scales const& scales, bool measured) {
     int const n = workers_.size();
     std::uint32_t const q = setup_.inner_order();
     std::uint64_t const bucket = setup_.facts.bucket, buckets = setup_.buckets(length);
     statistics_ = statistics_memory_.get_values<norm::statistic>(std::max<std::uint64_t>(buckets, 1));
     if (brought.count != length) on_.items(buckets, no_statistics{statistics_});
     agreement const agreed(x.type, hash(setup_.operator_hash, setup_.facts.levels), setup_.schedule_hash, n,
-                           setup_.settings.seed, setup_.settings.non_finite, length);
+                           {chunk}, setup_.settings.seed, setup_.settings.non_finite, length);
     write_record const record{agreed, step,     state_, !measured && buckets == 1 ? statistics_ : nullptr,
                               q,      records_, n,      workers_.rank()};
     if (measured) {

@@ -52,7 +52,7 @@ class adaptive_mean {
       : workers_(workers),
         every_(settings.every),
         chosen_(model, settings.excluded, settings.choice, globalq::detail::execution_of(workers)),
-        mean_(workers, model, chosen_.operators(), std::move(schedule), settings.layers) {}
+        mean_(workers, model, chosen_.operators(), std::move(schedule), with_period(settings)) {}
 
   /// @brief Averages all layers of a vector in place; see layered_mean.
   /// @param x  model.length() values of float32 or float64
@@ -86,6 +86,13 @@ class adaptive_mean {
   layered_mean<Transport, Schedule> const& mean() const { return mean_; }
 
  private:
+  /// The options of the layers, with the period, which workers compare.
+  static layered_options with_period(adaptive_options const& settings) {
+    layered_options layers = settings.layers;
+    layers.others += (layers.others.empty() ? "" : ", ") + ("every " + std::to_string(settings.every));
+    return layers;
+  }
+
   Transport& workers_;
   std::uint64_t every_, calls_ = 0;
   chooser chosen_;

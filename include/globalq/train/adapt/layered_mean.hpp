@@ -33,6 +33,7 @@ struct layered_options {
   /// layers. Random bits depend on a layer's number in the model, not on the layers that share the call.
   std::uint64_t first = 0, of = 0;
   std::uint64_t alike = 0;  ///< a hash of other settings, which workers compare
+  std::string others = {};  ///< other settings as text, which workers compare and errors contain
 };
 
 /// @brief Averages the layers of a model over the workers of a transport in one call, each layer with its own operator.
@@ -104,6 +105,9 @@ class layered_mean {
     if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers_.chunk_bytes();
     chunk_bytes_ = setup.chunk_bytes;
     names_ = names_of(model_);
+    compared_ = "layers from " + std::to_string(settings_.first) + " of " + std::to_string(steps_of_a_call());
+    if (!settings_.others.empty()) compared_ += ", " + settings_.others;
+    compared_in_warm_up_ = "warm_up " + std::to_string(settings_.warm_up) + ", " + compared_;
     link_ = transport::make_endpoint(workers_);
     call_.emplace(*link_, setup, on_,
                   globalq::detail::make_codec(uncompressed{}, setup.facts, setup.resolved, on_));
@@ -164,7 +168,7 @@ class layered_mean {
   ///         workers' calls then end with an error
   started_call start(vector_group const& tensors, std::uint64_t step) {
     if (std::string const why = refusal_of(step, tensors); !why.empty()) return start_job({}, why);
-    return start_members(tensors.members(), step);
+    return start_job({run_started, this, {}, {}, tensors.size(), step, tensors.members().data()}, {});
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
 
@@ -289,7 +293,9 @@ class layered_mean {
   }
 
   globalq::detail::group_operators own_operators(std::uint64_t step = 0) const {
-    return {views_, of_, hash_, grain, chunk_values_, names_, step};
+    return {views_, of_,           hash_,
+            grain,  chunk_values_, names_,
+            step,   false,         warms_up(step) ? compared_in_warm_up_ : compared_};
   }
 
   void run_flat(const_vector x, mutable_vector y, std::uint64_t step) {
@@ -304,29 +310,28 @@ class layered_mean {
     try {
       if (!warms_up(step)) return call_->run(*schedule_, members, own_operators(step), step * count + first);
       globalq::detail::group_slot const plain{&plain_.facts, call_->codec()};
-      std::uint64_t const chunk =
-          settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
-      call_->run(*schedule_, members, {{&plain, 1}, {}, plain_.hash, grain, chunk, names_, step},
-                 step * count + first);
+      globalq::detail::group_operators ops = own_operators(step);  // compared in the warm-up as well
+      ops.slots = {&plain, 1};
+      ops.of = {};
+      ops.chunk_values = settings_.call.chunk_values != 0 ? settings_.call.chunk_values : chunk_bytes_ / 4;
+      call_->run(*schedule_, members, ops, step * count + first);
     } catch (disagreement_error const&) {
-      if (call_->only_operators_differ()) name_the_layer(warms_up(step));  // on all workers, or on none
+      if (call_->only_operators_differ()) name_the_layer();  // on all workers, or on none
       throw;
     }
   }
 
   /// Throws an error that names the layer in which the operators differ.
-  void name_the_layer(bool warming_up) {
-    auto const of = [&](std::size_t k) -> slot const& { return warming_up ? plain_ : slots_[k]; };
+  void name_the_layer() {
     std::vector<std::uint64_t> hashes;
-    for (std::size_t k = 0; k < slots_.size(); ++k)
-      hashes.push_back(globalq::detail::hash(of(k).hash, of(k).facts.levels));
+    for (slot const& s : slots_) hashes.push_back(globalq::detail::hash(s.hash, s.facts.levels));
     std::string const what = detail::layer_difference(
-        workers_, hashes, [&](std::size_t k) { return of(k).facts.name; },
+        workers_, hashes, [&](std::size_t k) { return slots_[k].facts.name; },
         [&](std::size_t k) { return std::to_string(settings_.first + k) + ", \"" + model_[k].name + "\""; });
     if (what.empty()) return;
     throw disagreement_error("globalq: layered_mean: workers disagree: " + what +
                              "; give layers the same operators on every worker, between the same two "
-                             "calls, and end the warm-up at the same step (nothing was changed)" +
+                             "calls (nothing was changed)" +
                              globalq::detail::float32_forced_text(forced_));
   }
 
@@ -391,6 +396,7 @@ class layered_mean {
   std::vector<globalq::detail::group_slot> views_;
   std::vector<std::uint32_t> of_;
   std::vector<vector_group::member> members_;
+  std::string compared_, compared_in_warm_up_;  ///< settings
   std::uint64_t hash_ = 0, names_ = 0, chunk_values_ = 0;
   std::size_t chunk_bytes_ = globalq::detail::default_chunk_bytes;
   std::unique_ptr<transport::endpoint> link_;
