@@ -221,4 +221,115 @@ TEST(OverlappedMean, an_error_of_a_call_is_thrown_by_wait_and_the_next_step_goes
   });
 }
 
+/// The errors of the workers in a step, and in the step after it; the texts of all.
+struct two_steps {
+  std::vector<std::string> first, second;
+};
+/// @param step_of  step_of(mean, rank, gradients): one step of a worker
+template <class Step>
+two_steps errors_of(int n, std::vector<std::uint64_t> const& group_bytes, Step const& step_of) {
+  gq::adapt::model_layout const model = seven_layers();
+  two_steps all{std::vector<std::string>(static_cast<std::size_t>(n)), {}};
+  all.second = all.first;
+  auto const start = std::chrono::steady_clock::now();
+  on_threads(n, [&](auto& workers) {
+    auto const r = static_cast<std::size_t>(workers.rank());
+    overlapped_mean mean{workers,
+                         model,
+                         int8_operators(model),
+                         gq::schedule::sra{},
+                         {.group_bytes = group_bytes[r % group_bytes.size()]}};
+    auto const text_of = [&](auto const& f) -> std::string {
+      try {
+        f();
+      } catch (gq::disagreement_error const& e) {
+        return std::string("disagreement: ") + e.what();
+      } catch (gq::configuration_error const& e) {
+        return std::string("configuration: ") + e.what();
+      } catch (std::exception const& e) {
+        return std::string("other: ") + e.what();
+      }
+      return "";
+    };
+    vectors g = layer_gradients(model, workers.rank());
+    all.first[r] = text_of([&] { step_of(mean, workers.rank(), g); });
+    all.second[r] = text_of([&] {
+      mean.begin(2);
+      for (std::size_t k = model.size(); k-- != 0;) mean.ready(k, g[k]);
+      mean.wait();
+    });
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{10}) << "no deadline passed";
+  return all;
+}
+
+TEST(OverlappedMean, a_layer_that_is_not_ready_on_one_worker_is_an_error_of_all) {
+  for (int const n : {1, 2, 3})
+    for (std::uint64_t const bytes : {1, 4 * 700, 1 << 20})
+      for (std::size_t const missing : {6U, 2U, 0U}) {
+        SCOPED_TRACE(std::to_string(n) + " workers, groups of " + std::to_string(bytes) + ", layer " +
+                     std::to_string(missing));
+        two_steps const got = errors_of(n, {bytes}, [&](auto& mean, int rank, vectors& g) {
+          mean.begin(1);
+          for (std::size_t k = g.size(); k-- != 0;)
+            if (rank != n - 1 || k != missing) mean.ready(k, g[k]);
+          mean.wait();
+        });
+        for (int r = 0; r < n; ++r) {
+          std::string const& text = got.first[static_cast<std::size_t>(r)];
+          EXPECT_THAT(text, testing::StartsWith(r == n - 1 ? "configuration: " : "disagreement: "));
+          EXPECT_THAT(text, HasSubstr("was not ready at the end of step 1"));
+          if (r != n - 1)
+            EXPECT_THAT(text, HasSubstr("rank " + std::to_string(n - 1) + " refused its arguments"));
+          EXPECT_EQ(got.second[static_cast<std::size_t>(r)], "");
+        }
+      }
+}
+
+// Every worker lacks another layer, and one of them has an error of its own before.
+TEST(OverlappedMean, layers_that_are_not_ready_on_several_workers_are_an_error_of_all) {
+  for (std::uint64_t const bytes : {1, 4 * 700}) {
+    two_steps const got = errors_of(3, {bytes}, [&](auto& mean, int rank, vectors& g) {
+      mean.begin(1);
+      if (rank == 1) EXPECT_THROW(mean.ready(6, g[5]), gq::configuration_error);
+      for (std::size_t k = g.size(); k-- != 0;)
+        if (k != 6U - 3U * static_cast<std::size_t>(rank)) mean.ready(k, g[k]);
+      mean.wait();
+    });
+    for (std::size_t r = 0; r < 3; ++r) {
+      EXPECT_THAT(got.first[r], HasSubstr("was not ready at the end of step 1"));
+      EXPECT_EQ(got.second[r], "");
+    }
+  }
+}
+
+TEST(OverlappedMean, groups_of_other_layers_are_an_error_of_all_in_the_first_group) {
+  for (std::uint64_t const other : {1, 4 * 700}) {
+    two_steps const got = errors_of(3, {1 << 20, 1 << 20, other}, [](auto& mean, int, vectors& g) {
+      mean.begin(1);
+      for (std::size_t k = g.size(); k-- != 0;) mean.ready(k, g[k]);
+      mean.wait();
+    });
+    for (std::size_t r = 0; r < 3; ++r) {
+      EXPECT_THAT(got.first[r], HasSubstr("other settings (rank 0: "));
+      EXPECT_THAT(got.first[r], HasSubstr("groups from layers 0, rank 2: "));
+      EXPECT_EQ(got.first[r], got.first[0]);
+      EXPECT_THAT(got.second[r], testing::StartsWith("disagreement: ")) << "no worker waits for a group";
+    }
+  }
+}
+
+TEST(OverlappedMean, a_step_beyond_the_limit_on_one_worker_is_an_error_of_all) {
+  two_steps const got = errors_of(3, {1}, [](auto& mean, int rank, vectors& g) {
+    mean.begin(rank == 1 ? std::uint64_t{1} << 47 : 1);
+    for (std::size_t k = g.size(); k-- != 0;) mean.ready(k, g[k]);
+    mean.wait();
+  });
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_THAT(got.first[r], testing::StartsWith(r == 1 ? "configuration: " : "disagreement: "));
+    EXPECT_THAT(got.first[r], HasSubstr("is above 2^48 - 1"));
+    EXPECT_EQ(got.second[r], "");
+  }
+}
+
 }  // namespace

@@ -172,9 +172,17 @@ class layered_mean {
   }
   started_call start(vector_group&&, std::uint64_t) = delete;  // it must outlast the call
 
-  /// Starts a call on vectors that the caller keeps, and whose sizes and types the caller has compared with the layers.
-  started_call start_members(std::span<vector_group::member const> members, std::uint64_t step) {
-    return start_job({run_started, this, {}, {}, members.size(), step, members.data()}, step_refusal(step));
+  /// A call on vectors whose sizes and types the caller has compared with the layers.
+  void run_members(std::span<vector_group::member const> members, std::uint64_t step) {
+    if (std::string const why = step_refusal(step); !why.empty()) call_->refuse(why);
+    run(members, step);
+  }
+  /// Why the step is out of range; empty if it is not.
+  std::string step_refusal(std::uint64_t step) const {
+    std::uint64_t const count = steps_of_a_call();
+    if (step <= (random::max_step + 1) / count - 1) return {};
+    return "step " + std::to_string(step) + " with " + std::to_string(count) +
+           " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
   }
 
   /// @brief Waits until all started calls have ended.
@@ -348,13 +356,6 @@ class layered_mean {
       self.run_flat(job.x, job.y, job.step);
   }
 
-  /// Why the step is out of range; empty if it is not.
-  std::string step_refusal(std::uint64_t step) const {
-    std::uint64_t const count = steps_of_a_call();
-    if (step <= (random::max_step + 1) / count - 1) return {};
-    return "step " + std::to_string(step) + " with " + std::to_string(count) +
-           " layers is above 2^48 - 1; count steps from 0 and change the seed instead";
-  }
   /// @param given  a group of vectors, or the length and the type of one vector
   template <class... Given>
   std::string refusal_of(std::uint64_t step, Given const&... given) const {

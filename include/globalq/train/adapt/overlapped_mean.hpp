@@ -35,7 +35,8 @@ struct overlap_options {
 /// backward([&](std::size_t layer, std::span<float> gradient) { mean.ready(layer, gradient); });
 /// mean.wait();                                     // all gradients are now means
 /// @endcode
-/// Only one thread at a time may call an overlapped_mean.
+/// Only one thread at a time may call an overlapped_mean. If workers disagree in a group, or one of them did not have all
+/// gradients at wait(), all workers throw, and the later groups of the step are not sent. The next step works.
 /// @tparam Transport  a host-memory transport; a background thread must be allowed to use it
 /// @determinism       bit-identical on all workers; independent of timing, threads and chunks
 /// @source Li et al. 2020 (PyTorch Distributed: gradient buckets in reverse order of the layers)
@@ -46,7 +47,8 @@ class overlapped_mean {
   /// @throws configuration_error as layered_mean does
   overlapped_mean(Transport& workers, model_layout const& model, std::vector<any_quantizer> const& operators,
                   Schedule const& schedule, overlap_options const& settings = {})
-      : where_("globalq: overlapped_mean: rank " + std::to_string(workers.rank()) + " of " +
+      : workers_(&workers),
+        where_("globalq: overlapped_mean: rank " + std::to_string(workers.rank()) + " of " +
                std::to_string(workers.size()) + ": "),
         model_(model),
         queue_(std::make_shared<call_queue>()),
@@ -55,19 +57,27 @@ class overlapped_mean {
     if (operators.size() != model.size())
       throw configuration_error(where_ + std::to_string(operators.size()) + " operators for " +
                                 std::to_string(model.size()) + " layers; give one for each layer");
-    for (std::size_t end = model.size(); end != 0;) {
+    std::vector<std::size_t> firsts;
+    layered_options of_group = settings.layers;
+    of_group.of = model.size();
+    of_group.others += std::string(of_group.others.empty() ? "" : ", ") + "groups from layers";
+    for (std::size_t end = model.size(); end != 0; end = firsts.back()) {
       std::size_t first = end - 1;
       std::uint64_t bytes = bytes_of(first);
       while (first != 0 && bytes + bytes_of(first - 1) <= settings.group_bytes) bytes += bytes_of(--first);
+      firsts.push_back(first);
+      of_group.others += " " + std::to_string(first);
+    }
+    std::size_t end = model.size();
+    for (std::size_t const first : firsts) {
       model_layout part;
       for (std::size_t k = first; k < end; ++k) part.add(model[k].name, model[k].shape, model[k].type);
-      layered_options of_group = settings.layers;
       of_group.first = first;
-      of_group.of = model.size();
       auto const at = operators.begin() + static_cast<std::ptrdiff_t>(first);
       groups_.push_back(std::make_unique<group>(
           first, end, workers, std::move(part),
-          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule, of_group));
+          std::vector<any_quantizer>(at, at + static_cast<std::ptrdiff_t>(end - first)), schedule, of_group,
+          abandoned_));
       groups_.back()->mean.run_on(queue_);
       end = first;
     }
@@ -85,13 +95,15 @@ class overlapped_mean {
           " has begun and wait() has not ended it; call wait() at the end of each step");
     is_ready_.assign(model_.size(), false);
     running_ = true;
+    *abandoned_ = false;
     step_ = step;
     started_ = 0;
     for (auto& g : groups_) g->missing = g->end - g->first;
   }
 
   /// @brief Reports that the gradient of a layer is ready. It is averaged in place from now on, until wait() returns.
-  /// @throws configuration_error if its size or type differs from its layer's, or if this step has it already
+  /// @throws configuration_error if its size or type differs from its layer's, or if this step has it already; nothing
+  ///         is changed then. The other workers are informed by wait(), unless the layer becomes ready before
   template <Vector V>
   void ready(std::size_t layer, V&& gradient) {
     static_assert(
@@ -106,7 +118,7 @@ class overlapped_mean {
     try {
       for (; started_ < groups_.size() && groups_[started_]->missing == 0; ++started_) {
         group& g = *groups_[started_];
-        g.call = g.mean.start_members(std::span(vectors_).subspan(g.first, g.end - g.first), step_);
+        g.call = queue_->start({run_group, &g, {}, {}, g.end - g.first, step_, &vectors_[g.first]});
       }
     } catch (...) {  // mark the layer as not ready
       is_ready_[layer] = false;
@@ -116,8 +128,8 @@ class overlapped_mean {
   }
 
   /// @brief Waits until all gradients are means, and ends the step.
-  /// @throws configuration_error naming a layer that was never ready, after all started calls have ended (the other
-  ///         workers throw when their deadline expires); the error of a call
+  /// @throws configuration_error naming a layer that was never ready, after all started calls have ended; the other
+  ///         workers' calls then end with disagreement_error. The error of a call
   void wait() {
     if (!running_) return;
     running_ = false;
@@ -131,13 +143,10 @@ class overlapped_mean {
         if (!error) error = std::current_exception();
       }
     }
+    std::string const why = *abandoned_ ? std::string() : missing_layer();
+    if (!why.empty()) globalq::detail::share_refusal(*workers_, why);  // the others wait in this group
     if (error) std::rethrow_exception(error);
-    for (std::size_t k = model_.size(); k-- != 0;)
-      if (!is_ready_[k])
-        throw configuration_error(
-            where_ + "layer \"" + model_[k].name + "\" was not ready at the end of step " +
-            std::to_string(step_) +
-            ", so it and later layers were not averaged; pass zeros for layers that a step does not use");
+    if (!why.empty()) throw configuration_error(where_ + why);
   }
 
   /// The number of groups, that is, of calls in a step.
@@ -161,13 +170,44 @@ class overlapped_mean {
   /// Layers that travel in one call.
   struct group {
     group(std::size_t from, std::size_t to, Transport& workers, model_layout part,
-          std::vector<any_quantizer> ops, Schedule const& schedule, layered_options const& settings)
-        : first(from), end(to), mean(workers, std::move(part), std::move(ops), schedule, settings) {}
+          std::vector<any_quantizer> ops, Schedule const& schedule, layered_options const& settings,
+          std::shared_ptr<bool> over)
+        : first(from),
+          end(to),
+          mean(workers, std::move(part), std::move(ops), schedule, settings),
+          abandoned(std::move(over)) {}
     std::size_t first, end;
     std::size_t missing = 0;
     layered_mean<Transport, Schedule> mean;
+    std::shared_ptr<bool> abandoned;  ///< of the step
     started_call call;
   };
+
+  /// Runs the call of a group, on the thread of the queue. Disagreement and refusals are found in the handshake, on all
+  /// workers in the same group; from then on no worker sends a group, since their numbers may differ.
+  static void run_group(call_queue::job const& job) {
+    group& g = *static_cast<group*>(job.object);
+    if (*g.abandoned) return;
+    *g.abandoned = !g.mean.step_refusal(job.step).empty();
+    try {
+      g.mean.run_members({static_cast<vector_group::member const*>(job.members), job.length}, job.step);
+    } catch (disagreement_error const&) {
+      *g.abandoned = true;
+      throw;
+    } catch (transport_error const&) {
+      *g.abandoned = true;
+      throw;
+    }
+  }
+
+  /// Why this step cannot end; empty if all layers were ready.
+  std::string missing_layer() const {
+    for (std::size_t k = model_.size(); k-- != 0;)
+      if (!is_ready_[k])
+        return "layer \"" + model_[k].name + "\" was not ready at the end of step " + std::to_string(step_) +
+               ", so it and later layers were not averaged; pass zeros for layers that a step does not use";
+    return {};
+  }
 
   std::uint64_t bytes_of(std::size_t layer) const { return model_[layer].size * size_of(model_[layer].type); }
 
@@ -186,9 +226,12 @@ class overlapped_mean {
                                 std::to_string(step_) + "; accumulate gradients first");
   }
 
+  Transport* workers_;
   std::string where_;
   model_layout model_;
   std::shared_ptr<call_queue> queue_;
+  std::shared_ptr<bool> abandoned_ =
+      std::make_shared<bool>(false);  ///< no further group of this step is sent
   std::vector<vector_group::member> vectors_;
   std::vector<bool> is_ready_;
   std::vector<std::unique_ptr<group>> groups_;  ///< in the order in which they are sent
