@@ -630,6 +630,19 @@ TEST(Refusal, of_too_many_values_is_told_to_the_others) {
   });
 }
 
+TEST(Refusal, of_a_group_whose_lengths_wrap_around_is_told_to_the_others) {
+  constexpr std::uint64_t half = std::uint64_t{1} << 63;
+  expect_told("values are more than 2^48", [&](endpoint& workers) {
+    return holding(std::make_unique<gq::allreduce_mean<>>(workers, even(7, gq::wire::int8{})),
+                   [](auto& mean, auto&, auto& y, bool refused) {
+                     // lengths by themselves: nothing is read or written
+                     std::span const all(y.data(), refused ? half : y.size()),
+                         other(y.data(), refused ? half : 0), more(y.data(), refused ? 600U : 0U);
+                     mean(gq::vector_group{}.add(all).add(other).add(more), 9);
+                   });
+  });
+}
+
 TEST(Refusal, of_vectors_that_are_no_layers_is_told_to_the_others) {
   auto const make = [](endpoint& workers) {
     gq::adapt::model_layout model;

@@ -74,7 +74,7 @@ inline void choose(random::stream const& bits, std::uint64_t first, std::uint64_
 template <class Schedule = schedule::scatter_reduce_allgather>
 class rand_k {
  public:
-  /// @throws configuration_error for a density outside (0, 1], a layer that is not float32, and more than 2^44 values
+  /// @throws configuration_error for a density outside (0, 1], a layer that is not float32, and more than 2^40 values
   explicit rand_k(adapt::model_layout layers, rand_k_options const& how = {}, options const& settings = {},
                   Schedule schedule = {})
       : schedule_(std::move(schedule)),
@@ -84,9 +84,6 @@ class rand_k {
                                                                            (how.unbiased ? 2U : 0U) |
                                                                            (how.shared ? 4U : 0U)),
                 schedule::detail::text_of(schedule_), how.shared ? sizeof(float) : 0) {
-    if (caller_.layers().length() > std::uint64_t{1} << 44)
-      throw configuration_error("globalq: rand_k: " + std::to_string(caller_.layers().length()) +
-                                " values are more than 2^44; use one rand_k for each part of the vector");
     std::uint64_t total = 0, longest = 0;
     for (adapt::layer const& l : caller_.layers()) {
       total += l.size;

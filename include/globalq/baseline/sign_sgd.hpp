@@ -88,6 +88,9 @@ class sign_sgd {
       : how_(how),
         caller_("sign_sgd", std::move(layers), detail::without_chunks(settings),
                 static_cast<std::uint64_t>(how.scale), {}, 8) {
+    std::uint64_t pieces = 0;
+    for (adapt::layer const& l : caller_.layers()) pieces += divide_up(l.size, detail::block_values);
+    pieces_.reserve(pieces);
     for (std::size_t k = 0; k < caller_.layers().size(); ++k) {
       adapt::layer const& l = caller_.layers()[k];
       for (std::uint64_t at = 0; at < l.size; at += detail::block_values) {

@@ -201,6 +201,9 @@ class thc {
       throw configuration_error(
           "globalq: thc: schedule native cannot send sums in more bits than indices; use "
           "scatter_reduce_allgather, ring or tree");
+    std::uint64_t blocks = 0;
+    for (detail::run const& r : caller_.runs()) blocks += divide_up(r.count, how_.block);
+    blocks_.reserve(blocks);  // fails at once if there are too many
     for (detail::run const& r : caller_.runs())
       for (std::uint64_t at = 0; at < r.count; at += how_.block) {
         std::uint64_t const count = std::min(how_.block, r.count - at);

@@ -34,13 +34,10 @@ class top_k {
   using parameter = double;
 
   /// @throws configuration_error for a density outside (0, 1], a number of densities that differs from the layers,
-  ///         densities of layers with scope::whole, a layer that is not float32, and 2^32 values or more
+  ///         densities of layers with scope::whole, a layer that is not float32, and 2^32 values or more, because
+  ///         places have 32 bits
   explicit top_k(adapt::model_layout layers, top_k_options const& how = {}, options const& settings = {})
-      : caller_("top_k", std::move(layers), settings, 0) {
-    if (caller_.layers().length() >= selection::most)
-      throw configuration_error("globalq: top_k: the layers have " +
-                                std::to_string(caller_.layers().length()) +
-                                " values, but places have 32 bits; use another top_k for some layers");
+      : caller_("top_k", detail::within_limit("top_k", std::move(layers), selection::most - 1), settings, 0) {
     plan(how);
   }
 

@@ -29,8 +29,14 @@ struct bit_bucket {
 class bit_buckets {
  public:
   bit_buckets(adapt::model_layout const& layers, std::uint64_t bucket) {
+    auto const width_of = [bucket](adapt::layer const& l) {
+      return bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
+    };
+    std::uint64_t buckets = 0;
+    for (adapt::layer const& l : layers) buckets += divide_up(l.size, width_of(l));
+    all_.reserve(buckets);  // fails at once if there are too many
     for (adapt::layer const& l : layers) {
-      std::uint64_t const width = bucket != 0 ? bucket : std::max<std::uint64_t>(l.columns(), 1);
+      std::uint64_t const width = width_of(l);
       for (std::uint64_t at = 0; at < l.size; at += width) {
         std::uint64_t const count = std::min(width, l.size - at);
         all_.push_back({l.offset + at, count, values_, words_});

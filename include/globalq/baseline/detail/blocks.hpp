@@ -45,6 +45,9 @@ inline std::vector<run> runs_of(adapt::model_layout const& layers) {
 /// Divides runs into blocks.
 inline std::vector<run> blocks_of(std::span<run const> runs) {
   std::vector<run> blocks;
+  std::uint64_t count = 0;
+  for (run const& r : runs) count += divide_up(r.count, block_values);
+  blocks.reserve(count);
   for (run const& r : runs)
     for (std::uint64_t at = 0; at < r.count; at += block_values)
       blocks.push_back({r.first + at, std::min(block_values, r.count - at)});

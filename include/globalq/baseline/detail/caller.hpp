@@ -60,6 +60,20 @@ inline options without_chunks(options settings) {
 /// Adds a real number to a fingerprint.
 inline std::uint64_t hash_of(std::uint64_t h, double x) { return globalq::detail::hash(h, bits_of(x)); }
 
+/// The largest number of values of a compressor, 4 TiB of float32: objects keep a few bytes for each block of values.
+inline constexpr std::uint64_t most_values = std::uint64_t{1} << 40;
+
+/// @throws configuration_error if the layers have more values, before anything is allocated for them
+inline adapt::model_layout within_limit(char const* name, adapt::model_layout layers,
+                                        std::uint64_t most = most_values) {
+  if (layers.length() > most)
+    throw configuration_error("globalq: " + std::string(name) + ": the layers have " +
+                              std::to_string(layers.length()) + " values, and the limit is " +
+                              std::to_string(most) +
+                              "; correct the shapes, or use one compressor for each part of the model");
+  return layers;
+}
+
 /// @brief The layers of a compressor, and its calls.
 class caller {
  public:
@@ -70,7 +84,7 @@ class caller {
   /// @throws configuration_error for a layer that is not float32, and more than most_values
   caller(char const* name, adapt::model_layout layers, options const& settings, std::uint64_t parameters,
          std::string_view schedule = {}, std::size_t summed = 0)
-      : layers_(std::move(layers)),
+      : layers_(within_limit(name, std::move(layers))),
         settings_(settings),
         name_(name),
         schedule_(schedule),

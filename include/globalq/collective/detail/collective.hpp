@@ -378,7 +378,10 @@ class collective {
   void run(vector_group const& group, std::uint64_t step) {
     static_assert(!on_stream, "globalq: groups need host memory; on a stream make a call for each vector");
     std::uint64_t values = 0;
-    for (auto const& m : group.members()) values += m.length;
+    for (auto const& m : group.members()) {
+      if (values > random::max_length) break;  // is refused, and more could wrap around
+      values = m.length > random::max_length ? m.length : values + m.length;
+    }
     std::string why = refusal_of(values, step);
     if (why.empty() && !group.empty()) why = refusal_of(values, step + (group.size() - 1));
     if (schedule().facts(workers().size()).native)
