@@ -83,7 +83,7 @@ class mean_of_vectors final : public globalq_call {
       : globalq_call(w, errors), name_(c.name) {
     if (!c.asked.only_quantizes()) before_.emplace(c.asked, learn_at, gq::kernel::host_executor(space));
     o.telemetry = &seen;
-    mean_.emplace(*w.behind->endpoint, c.op, schedule, o, space);
+    mean_.emplace(*w.behind->endpoint, prepared_operator(c.op, c.asked, learn_at), schedule, o, space);
   }
   void run(vectors all, std::uint64_t step) override {
     expect_memory_("globalq_call_run", all);

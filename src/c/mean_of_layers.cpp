@@ -58,10 +58,11 @@ struct layer_choices {
     numbers.clear();
   }
 
-  /// A hash of the compressors, which workers compare in addition to the operators.
+  /// A hash of the compressors and operators. Workers compare it also in calls that use only some of them.
   std::uint64_t hash() const {
     std::uint64_t h = 0;
     for (std::string const& name : names) h = gq::detail::hash(h, std::string_view(name));
+    for (choice const& c : chosen) h = gq::detail::hash(h, std::string_view(c.name));
     return h;
   }
 };
@@ -81,18 +82,18 @@ class layered_call final : public globalq_call {
     o.call.telemetry = &seen;
     o.of = std::max<std::uint64_t>(o.of, what_.model.size());
     if (!what_.compressors.empty()) {
+      o.alike = what_.hash();
       if (o.warm_up != 0 || gq::detail::float32_forced()) {
         std::vector<gq::any_quantizer> const plain(what_.model.size(), gq::uncompressed{});
         plain_.emplace(workers, what_.model, plain, schedule, o, space);
       }
-      o.alike = what_.hash();
       for (compressor_parts& c : what_.compressors)
         compressors_.push_back(make_compressor(std::move(c), workers, on, o.call, schedule));
     }
     std::vector<gq::any_quantizer> operators;
     for (std::size_t k = 0; k < what_.chosen.size(); ++k) {
       choice const& c = what_.chosen[k];
-      operators.push_back(c.op);
+      operators.push_back(prepared_operator(c.op, c.asked, learn_at));
       if (!c.asked.only_quantizes()) before_[k].emplace(c.asked, learn_at, on);
     }
     if (compressors_.size() != 1 || !operators.empty())

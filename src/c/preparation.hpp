@@ -17,6 +17,13 @@
 
 namespace globalq_c {
 
+/// The operator of a mean whose vectors are prepared: workers compare the steps at which levels are learned.
+inline globalq::any_quantizer prepared_operator(globalq::any_quantizer const& op,
+                                                globalq::named::named_operator const& of,
+                                                globalq::learn::update_schedule const& when) {
+  return of.learns ? op.after("at steps " + globalq::named::text_of(when)) : op;
+}
+
 /// Prepares one vector in every step; does nothing for operators that only quantize.
 class preparation {
  public:
