@@ -6,6 +6,7 @@
 /// Not part of an operator, because it changes the vectors that are averaged, and is biased. Each worker clips by
 /// itself without communication, at the place where trainers clip by norm: between the gradient and the mean.
 
+#include "../core/float_environment.hpp"
 #include "../core/vector.hpp"
 #include "../kernel/executor.hpp"
 
