@@ -123,7 +123,7 @@ void handshake(char const* operation, gq::transport::endpoint& workers) {
   using gq::detail::agreement;
   using gq::detail::opening_record;
   int const n = workers.size();
-  agreement const alike(gq::dtype::float32, gq::detail::hash(0, std::string_view(operation)), 0, n, 0,
+  agreement const alike(gq::dtype::float32, gq::detail::hash(0, std::string_view(operation)), 0, n, {}, 0,
                         gq::non_finite::propagate, 0);
   auto const records = std::make_shared<std::vector<opening_record>>(static_cast<std::size_t>(n));
   gq::transport::keeping(workers, records, [&] {
