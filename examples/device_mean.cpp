@@ -9,7 +9,7 @@
 namespace gq = globalq;
 
 int main() {
-  Kokkos::ScopeGuard const kokkos;
+  Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
   gq::transport::threads cluster{2};
   cluster.run([](auto& hosts) {
     //! [device-mean]

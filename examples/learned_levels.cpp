@@ -27,7 +27,7 @@ std::vector<float> gradient_of(int rank) {
 }  // namespace
 
 int main() {
-  Kokkos::ScopeGuard const kokkos;
+  Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
   gq::transport::threads cluster{4};
   bool better = false;
   cluster.run([&](auto& workers) {

@@ -83,7 +83,7 @@ void train(Workers& workers) {
 }  // namespace
 
 int main() {
-  Kokkos::ScopeGuard const kokkos;
+  Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
   gq::transport::threads cluster{4};
   cluster.run([](auto& workers) { train(workers); });
 }

@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
-    Kokkos::ScopeGuard const kokkos(argc, argv);
+    Kokkos::ScopeGuard const kokkos{Kokkos::InitializationSettings{}.set_disable_warnings(true)};
     torch::set_num_threads(1);  // workers share the cores
     return run(s);
   } catch (std::exception const& e) {
