@@ -154,6 +154,22 @@ def test_steps_and_seeds_select_the_random_bits():
     assert first == again and first != next_step and first != other_seed
 
 
+def test_reused_steps_are_refused_while_the_variable_is_set(monkeypatch):
+    monkeypatch.setenv("GLOBALQ_CHECK_STEPS", "1")
+
+    def work(w):
+        x, y = values(1000, w.rank), values(70, w.rank)
+        with globalq.Mean(w, "qsgd:4") as mean:
+            mean(x, 0)
+            mean([x, y], 1)
+            for again in (lambda: mean(x, 2), lambda: mean([x, y], 0)):
+                with pytest.raises(globalq.ConfigurationError, match="draws random bits of an earlier call"):
+                    again()
+            mean(x, 3)
+
+    globalq.run_threads(2, work)
+
+
 def test_outputs_groups_and_layers():
     def work(w):
         mean = globalq.Mean(w, "cgx:8", seed=5)
