@@ -633,7 +633,8 @@ TEST(Refusal, of_too_many_values_is_told_to_the_others) {
 TEST(Refusal, of_a_group_whose_lengths_wrap_around_is_told_to_the_others) {
   constexpr std::uint64_t half = std::uint64_t{1} << 63;
   expect_told("values are more than 2^48", [&](endpoint& workers) {
-    return holding(std::make_unique<gq::allreduce_mean<>>(workers, even(7, gq::wire::int8{})),
+    using call = gq::allreduce_mean<>;
+    return holding(std::make_unique<call>(workers, even(7, gq::wire::int8{}), gq::schedule::any{"ring"}),
                    [](auto& mean, auto&, auto& y, bool refused) {
                      // lengths by themselves: nothing is read or written
                      std::span const all(y.data(), refused ? half : y.size()),
