@@ -158,7 +158,7 @@ TEST(Shards, lie_at_their_place_or_beside_the_vector) {
     EXPECT_THAT(wrong[0], testing::HasSubstr("values 0 to 511"));
   }
   auto const shifted = complaints<gq::configuration_error>(2, [](auto& workers) {
-    gq::allreduce_mean mean{workers, gq::uncompressed{}};
+    gq::allreduce_mean mean{workers, gq::uncompressed{}, gq::schedule::ring{}};
     std::vector<float> x(10);
     mean(std::span(x).first(9), std::span(x).last(9), 0);
   });
