@@ -111,7 +111,7 @@ TEST(FloatEnvironment, is_the_standard_one_inside_and_the_callers_afterwards) {
   _mm_setcsr(set);
   unsigned inside = 0, in_item = 0;
   {
-    float_environment const exact;
+    globalq::float_environment const exact;
     inside = _mm_getcsr();
   }
   host_executor{Kokkos::Serial()}.items(1, [&](std::uint64_t) { in_item = _mm_getcsr(); });

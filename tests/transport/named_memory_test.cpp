@@ -4,6 +4,8 @@
 
 #include "globalq/transport/named_memory.hpp"
 
+#include "globalq/transport/detail/named_page.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

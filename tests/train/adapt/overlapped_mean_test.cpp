@@ -279,8 +279,9 @@ TEST(OverlappedMean, a_layer_that_is_not_ready_on_one_worker_is_an_error_of_all)
           std::string const& text = got.first[static_cast<std::size_t>(r)];
           EXPECT_THAT(text, testing::StartsWith(r == n - 1 ? "configuration: " : "disagreement: "));
           EXPECT_THAT(text, HasSubstr("was not ready at the end of step 1"));
-          if (r != n - 1)
+          if (r != n - 1) {
             EXPECT_THAT(text, HasSubstr("rank " + std::to_string(n - 1) + " refused its arguments"));
+          }
           EXPECT_EQ(got.second[static_cast<std::size_t>(r)], "");
         }
       }
@@ -291,7 +292,9 @@ TEST(OverlappedMean, layers_that_are_not_ready_on_several_workers_are_an_error_o
   for (std::uint64_t const bytes : {1, 4 * 700}) {
     two_steps const got = errors_of(3, {bytes}, [&](auto& mean, int rank, vectors& g) {
       mean.begin(1);
-      if (rank == 1) EXPECT_THROW(mean.ready(6, g[5]), gq::configuration_error);
+      if (rank == 1) {
+        EXPECT_THROW(mean.ready(6, g[5]), gq::configuration_error);
+      }
       for (std::size_t k = g.size(); k-- != 0;)
         if (k != 6U - 3U * static_cast<std::size_t>(rank)) mean.ready(k, g[k]);
       mean.wait();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief transport: progress of messages through shared memory.
+/// @brief transport: progress of messages through shared memory. Inline in the library too, because two of its sources use it.
 
 #include <cerrno>
 #include <cstdio>
@@ -20,14 +20,14 @@
 
 namespace GLOBALQ_ABI::transport::detail {
 
-GLOBALQ_DECL void shared_node::prepare(std::byte* memory, shared_plan const& plan) {
+inline void shared_node::prepare(std::byte* memory, shared_plan const& plan) {
   ::new (memory) shared_failure;
   for (std::size_t i = 0; i < plan.processes(); ++i) ::new (memory + plan.process_at(i)) shared_process;
   for (std::size_t i = 0; i < plan.channels(); ++i) ::new (memory + plan.channel_at(i)) shared_channel;
 }
 
-GLOBALQ_DECL shared_node::shared_node(std::byte* memory, shared_plan const& plan, int rank, bool single_copy,
-                                      std::chrono::nanoseconds longest)
+inline shared_node::shared_node(std::byte* memory, shared_plan const& plan, int rank, bool single_copy,
+                                std::chrono::nanoseconds longest)
     : memory_{memory}, plan_{plan}, rank_{rank}, piece_{std::min<std::size_t>(32768, plan.ring_bytes() / 4)} {
   auto const n = plan_.processes();
   auto const me = static_cast<std::size_t>(rank_);
@@ -50,7 +50,7 @@ GLOBALQ_DECL shared_node::shared_node(std::byte* memory, shared_plan const& plan
   if (complete_) meet_the_others(single_copy);
 }
 
-GLOBALQ_DECL shared_transfer& shared_node::send(int peer, std::span<std::byte const> bytes) {
+inline shared_transfer& shared_node::send(int peer, std::span<std::byte const> bytes) {
   shared_end& to = out_[index(peer)];
   shared_transfer& t = take(const_cast<std::byte*>(bytes.data()), bytes.size());
   to.queue.push(t);
@@ -58,7 +58,7 @@ GLOBALQ_DECL shared_transfer& shared_node::send(int peer, std::span<std::byte co
   return t;
 }
 
-GLOBALQ_DECL shared_transfer& shared_node::receive(int peer, std::span<std::byte> bytes) {
+inline shared_transfer& shared_node::receive(int peer, std::span<std::byte> bytes) {
   shared_transfer& t = take(bytes.data(), bytes.size());
   in_[index(peer)].queue.push(t);  // copied later: a caller that posts receives first usually sends next
   return t;
@@ -101,7 +101,7 @@ wait_result shared_node::allgather(std::span<std::byte const> mine, std::span<st
   return wait_result::done;
 }
 
-GLOBALQ_DECL bool shared_node::advance() {
+inline bool shared_node::advance() {
   if (running_ == 0) return false;
   bool moved = false;
   for (auto& end : out_)
@@ -111,7 +111,7 @@ GLOBALQ_DECL bool shared_node::advance() {
   return moved;
 }
 
-GLOBALQ_DECL void shared_node::fail(int rank, std::string_view text) noexcept {
+inline void shared_node::fail(int rank, std::string_view text) noexcept {
   for (auto* side : {&out_, &in_})
     for (auto& end : *side) end.queue = end.shown = {};
   running_ = 0;
@@ -126,7 +126,7 @@ GLOBALQ_DECL void shared_node::fail(int rank, std::string_view text) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before the caller frees or changes its buffers
 }
 
-GLOBALQ_DECL void shared_node::introduce_myself() {
+inline void shared_node::introduce_myself() {
   shared_process& me = process(rank_);
   me.pid = static_cast<std::uint64_t>(::getpid());
   me.pid_namespace = process_namespace();
@@ -143,7 +143,7 @@ GLOBALQ_DECL void shared_node::introduce_myself() {
   me.joined.store(1, std::memory_order_release);
 }
 
-GLOBALQ_DECL void shared_node::meet_the_others(bool single_copy) {
+inline void shared_node::meet_the_others(bool single_copy) {
   std::uint64_t cpus[16] = {};
   for (int peer = 0; peer < size(); ++peer)
     for (std::size_t i = 0; i < 16; ++i) cpus[i] |= process(peer).cpus[i];
@@ -161,8 +161,8 @@ GLOBALQ_DECL void shared_node::meet_the_others(bool single_copy) {
   }
 }
 
-GLOBALQ_DECL std::int64_t shared_node::read_memory(std::uint64_t pid, std::uint64_t from, void* to,
-                                                   std::size_t bytes) {
+inline std::int64_t shared_node::read_memory(std::uint64_t pid, std::uint64_t from, void* to,
+                                             std::size_t bytes) {
 #if defined(__linux__)
   iovec const here{to, bytes};
   iovec const there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(from)), bytes};
@@ -174,18 +174,18 @@ GLOBALQ_DECL std::int64_t shared_node::read_memory(std::uint64_t pid, std::uint6
 #endif
 }
 
-GLOBALQ_DECL bool shared_node::died(int peer) {
+inline bool shared_node::died(int peer) {
   shared_process const& other = process(peer);
   std::uint64_t const space = process(rank_).pid_namespace;
   return space != 0 && other.pid_namespace == space && has_ended(other.pid);
 }
 
-GLOBALQ_DECL std::uint64_t shared_node::process_namespace() {
+inline std::uint64_t shared_node::process_namespace() {
   struct stat space {};
   return ::stat("/proc/self/ns/pid", &space) == 0 ? static_cast<std::uint64_t>(space.st_ino) : 0;
 }
 
-GLOBALQ_DECL bool shared_node::has_ended(std::uint64_t pid) {
+inline bool shared_node::has_ended(std::uint64_t pid) {
   if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
 #if defined(__linux__)
   char text[512];  // a wait allocates nothing
@@ -227,7 +227,7 @@ wait_result shared_node::await(Ready const& ready, int const& peer, std::chrono:
   }
 }
 
-GLOBALQ_DECL shared_transfer& shared_node::take(std::byte* data, std::size_t bytes) {
+inline shared_transfer& shared_node::take(std::byte* data, std::size_t bytes) {
   if (spare_ == nullptr) spare_ = &transfers_.emplace_back();
   shared_transfer& t = *std::exchange(spare_, spare_->next);
   t = {};
@@ -237,12 +237,12 @@ GLOBALQ_DECL shared_transfer& shared_node::take(std::byte* data, std::size_t byt
   return t;
 }
 
-GLOBALQ_DECL void shared_node::finish(shared_transfer& t, shared_transfer::progress state) {
+inline void shared_node::finish(shared_transfer& t, shared_transfer::progress state) {
   t.state = state;
   --running_;
 }
 
-GLOBALQ_DECL void shared_node::put(shared_end& to, void const* from, std::size_t bytes) {
+inline void shared_node::put(shared_end& to, void const* from, std::size_t bytes) {
   std::size_t const at = to.position % plan_.ring_bytes();
   std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
   std::memcpy(to.ring + at, from, first);
@@ -250,7 +250,7 @@ GLOBALQ_DECL void shared_node::put(shared_end& to, void const* from, std::size_t
   to.position += bytes;
 }
 
-GLOBALQ_DECL void shared_node::get(shared_end& from, void* to, std::size_t bytes) {
+inline void shared_node::get(shared_end& from, void* to, std::size_t bytes) {
   std::size_t const at = from.position % plan_.ring_bytes();
   std::size_t const first = std::min(bytes, plan_.ring_bytes() - at);
   std::memcpy(to, from.ring + at, first);
@@ -258,7 +258,7 @@ GLOBALQ_DECL void shared_node::get(shared_end& from, void* to, std::size_t bytes
   from.position += bytes;
 }
 
-GLOBALQ_DECL bool shared_node::push(shared_end& to) {
+inline bool shared_node::push(shared_end& to) {
   shared_channel& line = *to.channel;
   bool moved = false;
   while (!to.shown.empty() && line.copied.load(std::memory_order_acquire) >= to.shown.front().number) {
@@ -300,7 +300,7 @@ GLOBALQ_DECL bool shared_node::push(shared_end& to) {
   return true;
 }
 
-GLOBALQ_DECL bool shared_node::pull(shared_end& from) {
+inline bool shared_node::pull(shared_end& from) {
   shared_channel& line = *from.channel;
   shared_transfer& t = from.queue.front();
   if (t.address != 0) return read(from, t);
@@ -340,7 +340,7 @@ GLOBALQ_DECL bool shared_node::pull(shared_end& from) {
   return true;
 }
 
-GLOBALQ_DECL bool shared_node::read(shared_end& from, shared_transfer& t) {
+inline bool shared_node::read(shared_end& from, shared_transfer& t) {
   constexpr std::size_t most = std::size_t{1} << 20;
   auto const peer = static_cast<int>(&from - in_.data());
   std::int64_t const got = read_memory(process(peer).pid, t.address + t.moved, t.data + t.moved,
