@@ -5,6 +5,7 @@
 #include "globalq/transport/named_memory.hpp"
 
 #include "globalq/transport/detail/named_page.hpp"
+#include "globalq/transport/detail/shared_node-inl.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
