@@ -352,7 +352,7 @@ TEST(Agreement, of_every_parameter_of_every_call_is_checked_and_both_values_are_
        [](auto& a) { a.of.of = 4; },
        [](auto& a) { a.of.first = 2; },
        "in other settings",
-       "layers from 0 of 2",
+       "layers from 0 of 4",
        "layers from 2 of 4"},
       {"layers of the model",
        {layered},

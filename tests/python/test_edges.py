@@ -36,7 +36,7 @@ WRONG = {
     "strided twice": (lambda mean: mean([(x := np.zeros(100, "float32")), x[::2]], 0), "overlap"),
     "too many outputs": (lambda mean: mean([np.zeros(100, "float32")], 0, out=[np.zeros(100, "float32")] * 2), "1 vectors into"),
     "another length": (lambda mean: mean(np.zeros(100, "float32"), 0, out=np.zeros(99, "float32")), "100 values into 99"),
-    "a step that is no number": (lambda mean: mean(np.zeros(100, "float32"), "first"), "give a whole number"),
+    "a step of another type": (lambda mean: mean(np.zeros(100, "float32"), "first"), "give a whole number"),
     "a closed call": (lambda mean: (mean.close(), mean(np.zeros(100, "float32"), 0)), "closed"),
 }
 

@@ -5,19 +5,7 @@
 
 #include "error.hpp"
 
-#include <algorithm>
-
-namespace GLOBALQ_ABI {
-
-GLOBALQ_DECL error::error(std::string const& text) : std::runtime_error(detail::printable(text)) {}
-
-namespace detail {
-
-GLOBALQ_DECL std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  return text;
-}
+namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, int workers,
                                         std::string_view what) {
@@ -29,5 +17,4 @@ GLOBALQ_DECL std::string worker_message(std::string_view operation, int rank, in
   return joined({"globalq: ", operation, ": rank ", rank, " of ", workers, ": ", what, "; ", remedy});
 }
 
-}  // namespace detail
-}  // namespace GLOBALQ_ABI
+}  // namespace GLOBALQ_ABI::detail

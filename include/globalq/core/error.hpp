@@ -17,13 +17,17 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 /// The text with '?' for control characters.
-GLOBALQ_DECL std::string printable(std::string text);
+inline std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  return text;
+}
 }  // namespace detail
 
 /// @brief Base class of all exceptions of globalq.
 struct error : std::runtime_error {
   /// @param text  control characters become '?', because texts contain names that users chose
-  explicit error(std::string const& text);
+  explicit error(std::string const& text) : std::runtime_error(detail::printable(text)) {}
 };
 
 /// @brief The configuration cannot work. Thrown on the host, in general before any byte is sent.

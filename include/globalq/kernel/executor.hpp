@@ -36,6 +36,16 @@
 
 #include <pthread.h>
 
+namespace GLOBALQ_ABI::detail {
+
+/// Whether this process was forked while Kokkos was running. The threads of Kokkos do not exist here, and other threads
+/// of the parent may have held its locks: a launch could wait forever.
+inline bool forked_from_kokkos = false;
+inline int const detects_forks =
+    ::pthread_atfork(nullptr, nullptr, [] { forked_from_kokkos = Kokkos::is_initialized(); });
+
+}  // namespace GLOBALQ_ABI::detail
+
 namespace GLOBALQ_ABI::kernel {
 
 using random::tile_values;
@@ -55,12 +65,6 @@ Space const& running(Space const& space) {
         "globalq: Kokkos is not running; keep a Kokkos::ScopeGuard in main while globalq is used");
   return space;
 }
-
-/// Whether this process was forked while Kokkos was running. The threads of Kokkos do not exist here, and other threads
-/// of the parent may have held its locks: a launch could wait forever.
-inline bool forked_from_kokkos = false;
-inline int const detects_forks =
-    ::pthread_atfork(nullptr, nullptr, [] { forked_from_kokkos = Kokkos::is_initialized(); });
 
 /// Runs on any host space. The type of the space is erased, so a body is compiled once for all spaces.
 class host_executor {
@@ -151,7 +155,8 @@ class host_executor {
 
   void each(std::uint64_t count, void const* context, work f) const {
     if (count == 0) return;
-    if (count == 1 || forked_from_kokkos) {  // a short vector: run here, without waking threads
+    if (count == 1 ||
+        globalq::detail::forked_from_kokkos) {  // a short vector: run here, without waking threads
       float_environment const exact;
       for (std::uint64_t i = 0; i < count; ++i) f(context, i);
       return;
@@ -219,7 +224,7 @@ struct team_of_items {
 
 /// @throws configuration_error in a process that was forked while Kokkos was running
 inline void expect_own_device() {
-  if (forked_from_kokkos)
+  if (globalq::detail::forked_from_kokkos)
     throw configuration_error(
         "globalq: this process was forked while Kokkos was running, so its streams cannot be used here; "
         "start it with exec (spawn in Python), or make calls in host memory");
