@@ -63,7 +63,7 @@ class recorded {
  private:
   static bool is_opening(std::span<std::byte const> bytes) {
     gq::detail::opening_record r;
-    if (bytes.size() < sizeof r) return false;
+    if (bytes.size() != sizeof r) return false;
     std::memcpy(&r, bytes.data(), sizeof r);
     return r.known();
   }
