@@ -4,6 +4,7 @@
 /// choices.
 
 #include "cases.hpp"
+#include "tests/support/caller_mode.hpp"
 #include "tests/support/on_threads.hpp"
 
 #include <globalq/baseline/adaptive.hpp>
@@ -28,37 +29,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cfenv>
 #include <cstring>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 namespace gq = globalq;
 namespace cp = globalq::baseline;
 
 namespace {
 
+using support::caller_mode;
+using support::mode;
+
 using endpoint = gq::transport::threads::endpoint;
 using vector = std::vector<float>;
-
-enum class mode { standard, upward, flushing };
-
-/// Sets the floating-point settings of this thread for its lifetime.
-struct caller_mode {
-  explicit caller_mode(mode m) {
-    if (m == mode::upward) std::fesetround(FE_UPWARD);
-#if defined(__SSE2__)
-    if (m == mode::flushing) _mm_setcsr(_mm_getcsr() | 0x8040U);
-#endif
-  }
-  ~caller_mode() {
-    std::fesetround(FE_TONEAREST);
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() & ~0x8040U);
-#endif
-  }
-};
 
 /// body(workers, x) -> the worker's result; the same bits with each mode on worker 0 or 1.
 template <class Body>

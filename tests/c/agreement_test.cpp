@@ -3,53 +3,28 @@
 /// @brief libglobalq.so: settings that differ are an error of all workers in the first call; floating-point settings of a
 /// caller change no bit; sizes that no vector has are refused at once.
 
-#include <globalq/c/globalq.h>
+#include "workers.hpp"
+
+#include "tests/support/caller_mode.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cfenv>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 namespace {
 
+using support::caller_mode;
+using support::mode;
+
 using testing::HasSubstr;
-using work = std::function<globalq_status(globalq_workers*)>;
+using namespace support_c;
 
-globalq_status run(int workers, work body) {
-  return globalq_threads_run(
-      workers, 60, [](globalq_workers* w, void* context) -> int { return (*static_cast<work*>(context))(w); },
-      &body);
-}
-
-struct call_handle {
-  globalq_call* call = nullptr;
-  ~call_handle() { globalq_call_destroy(call); }
-};
-
-globalq_settings settings_of(char const* op) {
-  globalq_settings s{};
-  s.size = sizeof s;
-  s.operator_name = op;
-  s.seed = 9;
-  return s;
-}
-
-std::vector<float> values(std::size_t length, int seed) {
-  std::vector<float> x(length);
-  for (std::size_t i = 0; i < length; ++i)
-    x[i] =
-        static_cast<float>(static_cast<std::int32_t>((i + 77U * static_cast<unsigned>(seed)) * 2654435761U)) *
-        0x1p-31F;
-  return x;
-}
+globalq_status run(int workers, work body) { return globalq_threads_run(workers, 60, run_work, &body); }
 
 // ---- settings
 
@@ -168,24 +143,6 @@ TEST(Agreement, of_settings_without_an_effect_is_not_checked) {
 }
 
 // ---- floating-point settings
-
-enum class mode { standard, upward, flushing };
-
-/// Sets the floating-point settings of this thread for its lifetime.
-struct caller_mode {
-  explicit caller_mode(mode m) {
-    if (m == mode::upward) std::fesetround(FE_UPWARD);
-#if defined(__SSE2__)
-    if (m == mode::flushing) _mm_setcsr(_mm_getcsr() | 0x8040U);
-#endif
-  }
-  ~caller_mode() {
-    std::fesetround(FE_TONEAREST);
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() & ~0x8040U);
-#endif
-  }
-};
 
 /// The means of several steps, with a mode on worker 1.
 std::vector<std::vector<float>> means_of(char const* op, mode of_one) {
