@@ -50,6 +50,14 @@ auto uniform_int8() {
 auto exponential_int8() {
   return quantizer{norm::linf{}, levels::exponential<>{}, rounding::stochastic{}, wire::int8{}};
 }
+/// Norms of one's own, as of qsgd and cgx: measured and encoded in one pass.
+auto local_int8_bucket512() {
+  return quantizer{norm::local<2>{.bucket = 512}, levels::uniform<>{}, rounding::stochastic{}, wire::int8{}};
+}
+auto local_packed4_bucket128() {
+  return quantizer{norm::local<infinity>{.bucket = 128}, levels::uniform<>{}, rounding::stochastic{},
+                   wire::packed<4>{}};
+}
 auto uniform_packed4_bucket128() {
   return quantizer{norm::linf{128}, levels::uniform<>{}, rounding::stochastic{}, wire::packed<4>{}};
 }
@@ -76,13 +84,16 @@ void time_norm(benchmark::State& state, std::uint64_t n, std::uint32_t q) {
     norm::enqueue_statistics(on, {x.data(), dtype::float32}, n, 0, q, memory, result.data(), top.data());
   };
   kernel();
-  norm::statistic found;
-  Kokkos::deep_copy(Kokkos::View<norm::statistic, Kokkos::HostSpace>(&found), Kokkos::subview(result, 0));
   norm::statistic const expected = measured(x, q);
-  if (found.max_bits != expected.max_bits ||
-      norm::relative_norm(found, q) != norm::relative_norm(expected, q))
-    return fail(state, "the norm differs from the host's");
+  auto const is_right = [&] {
+    norm::statistic found;
+    Kokkos::deep_copy(Kokkos::View<norm::statistic, Kokkos::HostSpace>(&found), Kokkos::subview(result, 0));
+    return found.max_bits == expected.max_bits &&
+           norm::relative_norm(found, q) == norm::relative_norm(expected, q);
+  };
+  if (!is_right()) return fail(state, "the norm differs from the host's");
   against_copy(state, n, 4 * n, kernel);
+  if (!is_right()) fail(state, "the norm differs from the host's after many launches");
 }
 
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -121,29 +132,30 @@ void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, T
 
 // ---- vectors to frames and back
 
+/// @param passes  how often the vector is read: twice where norms come first, once where they are measured on the way
 template <class Operator>
-void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op) {
+void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op, std::uint64_t passes = 2) {
   stream_vector_codec codec{op, space()};
   auto const x = gradient_there<float>(n, 1);
   device<std::byte> const frame("frame", codec.frame_bytes(n));
   encoding_key const key{1, 0, 0};
   codec.encode(x, key, frame);
   codec.wait();
-  {
-    vector_codec host{op, {}, frame_checksum::none};
-    std::vector<std::byte> expected(frame.size());
-    host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x), key, expected);
+  vector_codec host{op, {}, frame_checksum::none};
+  std::vector<std::byte> expected(frame.size());
+  host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x), key, expected);
+  auto const is_right = [&] {
     auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
-    if (std::memcmp(made.data(), expected.data(), expected.size()) != 0)
-      return fail(state, "the frame differs from the host's");
-  }
-  // reads the vector twice: for the norms, then for the codes
-  against_copy(state, n, 8 * n + frame.size(), [&] { codec.encode(x, key, frame); });
+    return std::memcmp(made.data(), expected.data(), expected.size()) == 0;
+  };
+  if (!is_right()) return fail(state, "the frame differs from the host's");
+  against_copy(state, n, 4 * passes * n + frame.size(), [&] { codec.encode(x, key, frame); });
+  codec.wait();
+  if (!is_right()) fail(state, "the frame differs from the host's after many calls");
 }
 
-template <bool Add>
-void time_decode(benchmark::State& state, std::uint64_t n) {
-  auto const op = uniform_int8();
+template <bool Add, class Operator>
+void time_decode(benchmark::State& state, std::uint64_t n, Operator const& op) {
   stream_vector_codec codec{op, space()};
   device<std::byte> const frame("frame", codec.frame_bytes(n));
   device<float> const y("decoded", n);
@@ -165,7 +177,7 @@ void time_decode(benchmark::State& state, std::uint64_t n) {
     if (std::memcmp(found.data(), expected.data(), n * sizeof(float)) != 0)
       return fail(state, "the values differ from the host's");
   }
-  against_copy(state, n, (Add ? 9 : 5) * n, kernel);
+  against_copy(state, n, (Add ? 8 : 4) * n + frame.size(), kernel);
 }
 
 // ---- codes only, as in the steps of a schedule
@@ -216,6 +228,19 @@ void time_encode_alone(benchmark::State& state, std::uint64_t n, Operator const&
   codec.begin({x.data(), dtype::float32}, {}, 0);
   device<std::byte> const frame("frame", codec.bytes());
   against_copy(state, n, 5 * n, [&] { codec.combine(true, {}, {frame.data(), frame.size()}); });
+}
+
+/// A hop of a ring: own values and a frame become the next frame.
+template <class Operator>
+void time_requantize(benchmark::State& state, std::uint64_t n, Operator const& op) {
+  ring_of_four codec(op, n);
+  device<std::byte> const a("a", codec.bytes()), sum("sum", codec.bytes());
+  auto const x = gradient_there<float>(n, 1);
+  codec.begin({x.data(), dtype::float32}, {}, 0);
+  codec.combine(true, {}, {a.data(), a.size()});
+  source const frame[] = {{{a.data(), a.size()}, 1, 0}};
+  codec.begin({x.data(), dtype::float32}, {}, 1);
+  against_copy(state, n, 6 * n, [&] { codec.combine(true, frame, {sum.data(), sum.size()}); });
 }
 
 struct alignas(16) sixteen_bytes {
@@ -317,8 +342,18 @@ int main(int argc, char** argv) {
       [](state& s, std::uint64_t n) { time_encode(s, n, bench::uniform_int8()); });
   add("norm_and_encode/uniform/packed4/bucket128",
       [](state& s, std::uint64_t n) { time_encode(s, n, uniform_packed4_bucket128()); });
-  add("decode/uniform/int8", [](state& s, std::uint64_t n) { time_decode<false>(s, n); });
-  add("decode_add/uniform/int8", [](state& s, std::uint64_t n) { time_decode<true>(s, n); });
+  add("norm_and_encode/local/int8/bucket512",
+      [](state& s, std::uint64_t n) { time_encode(s, n, local_int8_bucket512(), 1); });
+  add("norm_and_encode/local/packed4/bucket128",
+      [](state& s, std::uint64_t n) { time_encode(s, n, local_packed4_bucket128(), 1); });
+  add("decode/uniform/int8",
+      [](state& s, std::uint64_t n) { time_decode<false>(s, n, bench::uniform_int8()); });
+  add("decode/local/packed4/bucket128",
+      [](state& s, std::uint64_t n) { time_decode<false>(s, n, local_packed4_bucket128()); });
+  add("decode_add/uniform/int8",
+      [](state& s, std::uint64_t n) { time_decode<true>(s, n, bench::uniform_int8()); });
+  add("requantize/uniform/int8",
+      [](state& s, std::uint64_t n) { time_requantize(s, n, bench::uniform_int8()); });
   add("reduce/plain/int8", time_plain_sum);
   add("reduce/uniform/int8", [](state& s, std::uint64_t n) { time_reduce(s, n, bench::uniform_int8()); });
   add("reduce/exponential/int8",

@@ -18,7 +18,7 @@ std::vector<int> worlds() {
     char const* const several = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     bool const shared =
         version >= NCCL_VERSION(2, 30, 0) && several != nullptr && std::string_view{several} == "1";
-    int const most = shared ? std::max(devices, 4) : devices;
+    int const most = shared ? std::max(devices, 2) : devices;  // NCCL says that two on a GPU should work
     std::vector<int> made;
     for (int ranks = 1; ranks <= most; ++ranks) made.push_back(ranks);
     std::printf("NCCL %d, %d devices: worlds of 1 to %d ranks%s\n", version, devices, most,
