@@ -371,7 +371,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   return ncclInProgress;
 }
 
-/// Only of communicators that do not block, and only into one of the same ranks. The new one is there when all have come.
+/// Only of communicators that do not block, and only into one of the same ranks. The new one is there when all have come. Like NCCL it
+/// returns ncclSuccess while only the state of the parent tells that it goes on.
 ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   auto const comm = find(handle);
   std::lock_guard const lock{mutex};
@@ -389,7 +390,7 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ch
     *child = made.get();
     return true;
   });
-  return ncclInProgress;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommUserRank(ncclComm_t handle, int* rank) {

@@ -37,12 +37,14 @@ inline bool splits_share_abort() {
   return allowed && NCCL_VERSION_CODE >= 21800;
 }
 
-/// Starts to split off a blocking communicator of the same ranks.
+/// Starts to split off a blocking communicator of the same ranks. ncclCommSplit returns ncclSuccess though it goes on (seen with
+/// NCCL 2.28.3 and 2.30.7); the state of the parent tells when the child is there.
 inline ncclResult_t split_blocking(ncclComm_t parent, int rank, ncclComm_t* child) {
 #if NCCL_VERSION_CODE >= 21800
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
-  return ncclCommSplit(parent, 0, rank, child, &config);
+  auto const started = ncclCommSplit(parent, 0, rank, child, &config);
+  return started == ncclSuccess ? ncclInProgress : started;
 #else
   static_cast<void>(parent), static_cast<void>(rank), static_cast<void>(child);
   return ncclInvalidUsage;
