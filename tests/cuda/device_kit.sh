@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests and times globalq's kernels on this machine's GPU, with programs that scripts/device-kit made elsewhere.
 #
-#   ./run [RESULTS [first|second|third|all]]    RESULTS: where logs and numbers go (results)
+#   ./run [RESULTS [first|second|third|all [STEP...]]]    RESULTS: where logs and numbers go (results); STEP: only these
 #
 # first   (at most 340 s): does it run, the bits of the host, throughput, memcheck
 # second  (at most 260 s): counters of ncu, other libraries' kernels, several NCCL ranks on one GPU, racecheck, initcheck
@@ -13,7 +13,7 @@
 # *.json of the benchmarks, logs.tar.gz. At most 8 files. Exits with 1 when a step failed.
 set -uo pipefail -f
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-results=${1:-results} part=${2:-all}
+results=${1:-results} part=${2:-all} only=" ${*:3} "
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 case $part in first) all=340 ;; second) all=260 ;; third) all=180 ;; *) all=760 ;; esac
@@ -46,6 +46,7 @@ note() { # NAME SECONDS RESULT
 step() {
   local name=$1 limit=$2 start=$SECONDS left=$((all - SECONDS)) code=0
   shift 2
+  [ "$only" = "  " ] || [[ $only == *" $name "* ]] || return 0
   [ "$left" -ge "$limit" ] || limit=$left
   if [ "$limit" -le 0 ]; then
     note "$name" 0 "no time left"
