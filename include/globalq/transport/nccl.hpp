@@ -62,7 +62,9 @@ namespace GLOBALQ_ABI::transport {
 /// waits. The deadline bounds each wait of the host, also for connections. After a failure, or when a request is
 /// destroyed before wait(), the communicator is aborted: its kernels end, and no message accesses memory
 /// any more; every later call throws the first error again. Other workers detect it through NCCL or at their deadlines.
-/// cudaStreamSynchronize has no deadline; synchronize() has one.
+/// cudaStreamSynchronize has no deadline; synchronize() has one. With two ranks as threads of one process on one GPU (NCCL
+/// 2.30.7), the kernel of an aborted receive ended with an illegal memory access, after which the process cannot use the
+/// GPU: give each rank a process if a run must survive the failure of a worker.
 class nccl {
  public:
   static constexpr bool on_stream = true;
