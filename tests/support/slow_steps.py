@@ -45,6 +45,7 @@ def main() -> int:
         if output.endswith((".o", ".gch", ".pch")) and output in targets:
             seconds[output] = (int(end) - int(start)) / 1000
     slowest = sorted(seconds, key=seconds.get, reverse=True)
+    limit *= slowness()
     print(f"{build}: {len(seconds)} compile steps, {sum(seconds.values()):.0f} s one after the other; the slowest:")
     slow = 0
     for rank, output in enumerate(slowest):
@@ -55,7 +56,7 @@ def main() -> int:
             start = time.monotonic()
             subprocess.run(commands.stdout.splitlines()[-1], shell=True, check=True, cwd=build)
             alone = time.monotonic() - start
-            slow += alone > limit * slowness()
+            slow += alone > limit
         if rank < 10 or alone is not None:
             print(f"{seconds[output]:6.1f} s  {output}" + (f" (alone {alone:.1f} s)" if alone is not None else ""))
     if slow:
