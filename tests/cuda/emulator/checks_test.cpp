@@ -144,6 +144,7 @@ TEST(InterpreterChecks, BarriersAndMasks) {
       @%p1 bra L; bar.sync 0; ret; L: bar.sync 0; => divergent barrier
       @%p2 bra L; bar.sync 0; ret; L: bar.sync 1; => divergent barrier || @%p2 bra L; bar.sync 0; ret; L: bar.sync 0; =>
       bar.sync 1, 32; => 64 of 32 || shfl.sync.bfly.b32 %r2, %r0, 16, 31, -1; =>
+      @%p1 bra L; M: shfl.sync.bfly.b32 %r2, %r0, 16, 31, -1; ret; L: bra M; =>
       @%p1 shfl.sync.bfly.b32 %r2, %r0, 16, 31, %r1; => a shuffle from lane 16
       shfl.sync.idx.b32 %r2, %r0, 0, 31, %r1; => lane 16 is not in its own mask
       @%p3 ret; shfl.sync.idx.b32 %r2, %r0, 31, 31, -1; => lanes 0, 1, which have ended or do not exist

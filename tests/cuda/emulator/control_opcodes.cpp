@@ -13,8 +13,9 @@
 namespace emulator {
 namespace {
 
+/// Lanes that branch back may meet lanes that wait for them.
 void branch(step& s, instruction const& i) {
-  if (s.active == s.mask)
+  if (s.active == s.mask && (s.w.at_warp == 0 || i.target >= s.pc))
     s.pc = i.target;
   else
     s.send(s.active, i.target);
