@@ -8,8 +8,11 @@
 #include "../support/device_shape.hpp"
 #include "../support/float_shape.hpp"
 
+#include <globalq/kernel/reduction.hpp>
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <new>
 
 namespace gq = globalq;
@@ -67,6 +70,36 @@ TEST(DeviceShape, int16_and_one_shift) {
 TEST(DeviceShape, exponential) {
   compare_on(on_device{}, gq::levels::exponential<>{3}.with_headroom(2), stochastic{}, gq::wire::int8{},
              false, "exponential, int8");
+}
+TEST(DeviceShape, statistics) {
+  on_device const device;
+  gq::norm::statistics_memory memory(device.on.memory());
+  auto const compare = [&](gq::dtype type, std::uint64_t off, std::uint64_t count, std::uint64_t bucket,
+                           std::uint32_t q) {
+    std::size_t const size = gq::size_of(type);
+    std::vector<std::byte, pinned_allocator<std::byte>> values(size * (off + count));
+    for (std::uint64_t i = 0; i < off + count; ++i) support::device_shape::put_value(values.data(), type, i);
+    gq::const_vector const x{values.data() + size * off, type};
+    std::vector<gq::norm::statistic> expected(bucket == 0 ? 1 : gq::divide_up(count, bucket)), parts;
+    std::vector<gq::norm::statistic, pinned_allocator<gq::norm::statistic>> found(expected.size());
+    std::vector<std::uint64_t, pinned_allocator<std::uint64_t>> top(1);
+    gq::norm::bucket_statistics(gq::kernel::host_executor(Kokkos::Serial()), count, bucket, q,
+                                gq::norm::input_block{x, q}, std::span(expected), parts);
+    compiled_kernels::measure(device.on, x, count, bucket, q, memory, found.data(), top.data());
+    device.on.fence();
+    std::uint64_t most = 0;
+    for (std::size_t b = 0; b < expected.size(); ++b) {
+      EXPECT_EQ(found[b].max_bits, expected[b].max_bits) << gq::name_of(type) << ", bucket " << b;
+      EXPECT_EQ(gq::bits_of(found[b].sum), gq::bits_of(expected[b].sum))
+          << gq::name_of(type) << ", bucket " << b;
+      most = std::max(most, expected[b].max_bits);
+    }
+    EXPECT_EQ(top[0], most) << gq::name_of(type);
+  };
+  for (gq::dtype type : {gq::dtype::float32, gq::dtype::float64, gq::dtype::float16, gq::dtype::bfloat16})
+    for (std::uint64_t off : {0U, 1U})
+      for (std::uint64_t bucket : {0U, 5000U}) compare(type, off, 12011, bucket, gq::infinity);
+  compare(gq::dtype::float32, 0, (std::uint64_t{1} << 22) + 5003, (std::uint64_t{1} << 21) + 77, 2);
 }
 TEST(DeviceShape, float32_frames) { support::device_shape::compare_floats_on(on_device{}); }
 TEST(DeviceShape, packed4) {

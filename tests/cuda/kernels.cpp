@@ -36,15 +36,22 @@ void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_
                         gq::kernel::device::write_mean<__VA_ARGS__> const&);          \
   template void enqueue(executor const&, __VA_ARGS__ const&, std::byte*, std::size_t, \
                         gq::kernel::device::write_mean<__VA_ARGS__, true> const&)
+/// As well, where four codes are whole bytes.
+#define GLOBALQ_COMPILE_ALL_BODIES(OP, ...)                                           \
+  GLOBALQ_COMPILE_BODIES(OP, __VA_ARGS__);                                            \
+  template void enqueue(executor const&, __VA_ARGS__ const&, std::byte*, std::size_t, \
+                        gq::kernel::device::write_mean_of_one<__VA_ARGS__> const&);   \
+  template void enqueue(executor const&, __VA_ARGS__ const&, std::byte*, std::size_t, \
+                        gq::kernel::device::write_mean_of_one<__VA_ARGS__, true> const&)
 
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::int8>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, shared_draw, gq::wire::int16>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::exponential,
-                       operands<gq::levels::exponential<>, stochastic, gq::wire::int8>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::int8>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, shared_draw, gq::wire::int16>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::exponential,
+                           operands<gq::levels::exponential<>, stochastic, gq::wire::int8>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>);
 GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<3>>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::int8>);
-GLOBALQ_COMPILE_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<4>>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::int8>);
+GLOBALQ_COMPILE_ALL_BODIES(gq::reduce::sum, operands<level_table, stochastic, gq::wire::packed<4>>);
 
 /// Norms of one's own.
 template <class Body>
@@ -52,17 +59,19 @@ void enqueue_teams(executor const& on, std::uint64_t items, Body const& body) {
   on.teams(items, body);
 }
 using measured = operands<gq::levels::uniform<>, stochastic, gq::wire::int8>;
+using packed = operands<gq::levels::uniform<>, stochastic, gq::wire::packed<4>>;
 template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, false> const&);
 template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, true> const&);
+template void enqueue_teams(executor const&, std::uint64_t, gq::kernel::measured_rows<measured> const&);
+template void enqueue_teams(executor const&, std::uint64_t, gq::kernel::measured_rows<packed> const&);
 
 void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body) {
   auto const one = gq::kernel::piece_list::of_one(count, nullptr);
   on.values(count, gq::kernel::framed<gq::kernel::device::add_floats>{body, {0, 1}, 0, one});
 }
 
-/// The statistics of all buckets.
 void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,
              std::uint32_t q, gq::norm::statistics_memory& memory, gq::norm::statistic* result,
              std::uint64_t* top) {

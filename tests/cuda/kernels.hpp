@@ -5,6 +5,7 @@
 
 #include "../support/space.hpp"
 
+#include <globalq/kernel/detail/block_tree.hpp>
 #include <globalq/kernel/device/add_floats.hpp>
 #include <globalq/kernel/device/operands.hpp>
 #include <globalq/kernel/device/write_table.hpp>
@@ -41,5 +42,10 @@ void enqueue(executor const& on, Operands const& o, std::byte* frame, std::size_
 
 /// The body of float32 frames, which writes no header. Headers of its sources say one term and count.
 void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body);
+
+/// The statistics of all buckets.
+void measure(executor const& on, gq::const_vector x, std::uint64_t count, std::uint64_t bucket,
+             std::uint32_t q, gq::norm::statistics_memory& memory, gq::norm::statistic* result,
+             std::uint64_t* top);
 
 }  // namespace compiled_kernels

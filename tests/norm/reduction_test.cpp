@@ -168,6 +168,27 @@ TEST_P(BucketStatistics, have_the_same_bits_on_a_stream_over_several_levels_of_n
       expect_same(found, expected, "stream");
     }
 }
+
+TEST(BucketStatistics, have_the_same_bits_on_a_stream_in_long_vectors) {
+  gq::kernel::stream_executor<Kokkos::Serial> const on{Kokkos::Serial()};
+  gq::norm::statistics_memory memory(on.memory());
+  auto const compare = [&](gq::const_vector x, std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
+    std::vector<statistic> expected(bucket == 0 ? 1 : (count + bucket - 1) / bucket), found = expected, parts;
+    bucket_statistics(in_order{}, count, bucket, q, gq::norm::input_block{x, q}, expected, parts);
+    gq::norm::enqueue_statistics(on, x, count, bucket, q, memory, found.data(), nullptr);
+    expect_same(found, expected, "stream");
+  };
+  std::vector<float> sums((std::uint64_t{1} << 22) + 5003);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    sums[i] = static_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(i) * 2654435761U));
+  for (std::uint64_t bucket : {std::uint64_t{0}, (std::uint64_t{1} << 21) + 77})
+    compare({sums.data(), dtype::float32}, sums.size(), bucket, 2);
+  std::vector<gq::float16> maxima((std::uint64_t{1} << 24) + 5003, gq::float16(1.5F));  // in wide blocks
+  for (std::size_t at : {std::size_t{7}, maxima.size() / 2, maxima.size() - 1}) {
+    maxima[at] = gq::float16(-static_cast<float>(at % 1000 + 2));
+    compare({maxima.data(), dtype::float16}, maxima.size(), 0, gq::infinity);
+  }
+}
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Orders, BucketStatistics, ::testing::Values(1U, 2U, 3U, 7U, gq::infinity));

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -134,6 +135,39 @@ TEST(StreamVectorCodec, both_ends_of_the_range) {
     }
     for (int exponent : {120, -130}) compare<float>(name, op, 3001, exponent);
   }
+}
+
+// Maxima of these buckets are measured in registers on a GPU; their sums of squares and other buckets are not.
+TEST(StreamVectorCodec, short_buckets_of_all_magnitudes) {
+  constexpr std::size_t d = 3001;
+  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
+  std::vector<float> x = values_of<float>(d + 1);
+  for (std::size_t i = 0; i <= d; ++i) {  // buckets of zeros, of subnormal numbers and of large ones
+    int const kind = static_cast<int>(i / 64 % 7);
+    x[i] = kind == 4 || kind == 5 ? (i % 2 == 0 ? -0.0F : 0.0F) : std::ldexp(x[i], kind * 40 - 140);
+  }
+  device<float> const there = on_device(x);
+  for (std::uint64_t bucket : {64U, 128U, 256U, 512U})
+    for (std::size_t off : {0U, 1U}) {
+      support::any_operator const op =
+          gq::quantizer{gq::norm::linf{.bucket = bucket}, gq::levels::uniform<>{}, dice, gq::wire::int8{}};
+      gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
+      gq::stream_vector_codec stream{op, space()};
+      std::vector<float> const mine(x.begin() + static_cast<std::ptrdiff_t>(off),
+                                    x.begin() + static_cast<std::ptrdiff_t>(off + d));
+      std::vector<std::byte> frame(host.frame_bytes(d));
+      host.encode(mine, key, frame);
+      device<std::byte> const made("frame", frame.size());
+      stream.encode(Kokkos::subview(there, std::make_pair(off, off + d)), key, made);
+      std::vector<float> y(d);
+      device<float> const decoded("y", d);
+      host.decode(frame, key, y);
+      stream.decode(made, key, decoded);
+      stream.wait();
+      std::string const what = "buckets of " + std::to_string(bucket) + ", off " + std::to_string(off);
+      expect_same(on_host(made), frame, what + ": frames");
+      expect_same(on_host(decoded), y, what + ": values");
+    }
 }
 
 // With 4 levels up to 6 * 2^-1074 every other level is halfway between two numbers, so a sum has other bits if its product was

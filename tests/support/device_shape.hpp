@@ -37,6 +37,32 @@ inline float value_at(std::uint64_t i) {
   return h % 13 == 0 ? v * 0.0F : (h % 3 == 0 ? v * 0x1p-9F : v);
 }
 
+/// Writes value_at(i) to a vector.
+inline void put_value(std::byte* vector, gq::dtype type, std::uint64_t i) {
+  float const v = value_at(i);
+  switch (type) {
+    case gq::dtype::float64:
+      reinterpret_cast<double*>(vector)[i] = static_cast<double>(v);
+      break;
+    case gq::dtype::float16:
+      reinterpret_cast<gq::float16*>(vector)[i] = gq::float16(v);
+      break;
+    case gq::dtype::bfloat16:
+      reinterpret_cast<gq::bfloat16*>(vector)[i] = gq::bfloat16(v);
+      break;
+    default:
+      reinterpret_cast<float*>(vector)[i] = v;
+  }
+}
+
+/// The scale of bucket b of frame k: among those that travel there are zeros, and numbers near the ends of the range.
+inline double scale_at(std::uint64_t b, int k, bool travels, bool wide) {
+  int const kind = static_cast<int>((b + 3 * static_cast<std::uint64_t>(k)) % 5);
+  if (travels && kind == 1) return 0;
+  double const usual = 1.5 + static_cast<double>(b % 3) / 4 + k;
+  return travels && kind == 2 ? usual * 0x1p-80 : (travels && wide && kind == 3 ? usual * 0x1p70 : usual);
+}
+
 /// Where a vector lies, and how it is scaled.
 struct place {
   std::uint64_t bucket;
@@ -115,22 +141,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
         std::uint64_t const first = at.first, bucket = at.bucket, d = first + count;
         std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::code_type);
         buffer values(d * width, at.off * width);
-        for (std::uint64_t i = 0; i < d; ++i) {
-          float const v = value_at(i);
-          switch (type) {
-            case gq::dtype::float64:
-              reinterpret_cast<double*>(values.data())[i] = static_cast<double>(v);
-              break;
-            case gq::dtype::float16:
-              reinterpret_cast<gq::float16*>(values.data())[i] = gq::float16(v);
-              break;
-            case gq::dtype::bfloat16:
-              reinterpret_cast<gq::bfloat16*>(values.data())[i] = gq::bfloat16(v);
-              break;
-            default:
-              reinterpret_cast<float*>(values.data())[i] = v;
-          }
-        }
+        for (std::uint64_t i = 0; i < d; ++i) put_value(values.data(), type, i);
         std::uint64_t const buckets = bucket == 0 ? 1 : gq::divide_up(d, bucket);
         std::vector<double, typename Device::template allocator<double>> bucket_scales(buckets);
         for (std::uint64_t b = 0; b < buckets; ++b) bucket_scales[b] = 2.0 + static_cast<double>(b % 5) / 8;
@@ -157,7 +168,8 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
           std::uint64_t const words[2] = {std::uint64_t{1} << 32, count};
           std::memcpy(scales[k].frame(), words, header);
           for (std::uint64_t b = bucket == 0 ? 0 : first / bucket; b < buckets; ++b)
-            o.write_scale(scales[k].data(), b, k == 2 ? 6.0 : 1.5 + static_cast<double>(b % 3) / 4 + k);
+            o.write_scale(scales[k].data(), b,
+                          k == 2 ? 6.0 : scale_at(b, k, at.local, type == gq::dtype::float32));
         }
         std::size_t const bytes = wire.bytes(count);
         gq::kernel::host::held_policies<Levels, Rounding, Wire> const held(levels, rounding, wire);
@@ -245,6 +257,18 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
               [&](std::byte* out) {
                 return gq::kernel::device::write_mean<operands, onto>{o, fill(out)};
               });
+          if constexpr (gq::kernel::device::value_lanes<Wire> == 1) {
+            using one = gq::kernel::device::write_mean_of_one<operands, onto>;
+            if (one::suits(o, {nullptr, type}))
+              both(
+                  "mean of one frame at once", d * width, at.off * width,
+                  [&](on_host const& h, std::byte* out) {
+                    return gq::kernel::host::write_mean<code_type>(h, fill(out), onto);
+                  },
+                  [&](std::byte* out) {
+                    return one{o, fill(out)};
+                  });
+          }
         };
         o.workers = 2;
         expect_mean("mean of all frames", std::false_type{});

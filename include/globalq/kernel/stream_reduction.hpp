@@ -4,7 +4,7 @@
 /// @brief kernel: the statistics of buckets in one kernel on a stream; gives the same bits as kernel/reduction.hpp.
 ///
 /// A team copies the values of a block, or of several short buckets, to shared memory, so that all loads are in flight
-/// at once. Value i of a block belongs to partial sum i % 16, which one thread adds in the order of the values. The
+/// at once; maxima and sums of squares of long vectors need no copy. Value i of a block belongs to partial sum i % 16, which one thread adds in the order of the values. The
 /// last team to reach a node of the tree over the blocks merges the statistics below it. The last team of all calls the
 /// continuation, so no other launch is needed.
 
@@ -12,6 +12,7 @@
 #include "detail/block_tree.hpp"
 #include "detail/team_statistics.hpp"
 #include "device/registers.hpp"
+#include "device/team_collectives.hpp"
 #include "executor.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -111,13 +112,21 @@ struct block_statistics {
         [&](int threads, auto const& f) { for_values(team, begin, values, blocks, threads, scratch, f); },
         found);
     if (is_part && !tree.climb(team, bucket, i, q, found)) return;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks),
+    conclude(team, bucket, blocks, found, is_part ? buckets : items);
+  }
+
+ protected:
+  /// Writes the results of some buckets, and ends one of @p all items or buckets.
+  template <class Team>
+  KOKKOS_FUNCTION void conclude(Team const& team, std::uint64_t bucket, int number, statistic const* found,
+                                std::uint64_t all) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, number),
                          [&](int g) { result[bucket + static_cast<std::uint64_t>(g)] = found[g]; });
     team.team_barrier();
     Kokkos::single(Kokkos::PerTeam(team), [&] {
       std::uint64_t most = 0;
-      for (int g = 0; g < blocks; ++g) most = most < found[g].max_bits ? found[g].max_bits : most;
-      finish(most, is_part ? buckets : items);
+      for (int g = 0; g < number; ++g) most = most < found[g].max_bits ? found[g].max_bits : most;
+      finish(most, all);
     });
   }
 
@@ -154,6 +163,73 @@ struct block_statistics {
   }
 };
 
+/// block_statistics of buckets of several blocks, where suits() allows it: values go to registers, not through shared
+/// memory.
+///
+/// An item is a block, of which all threads find the maximum, or some blocks, of which 16 threads each add the squares. A
+/// team needs little shared memory and few barriers, so many teams are under way.
+template <class Then>
+struct long_block_statistics : block_statistics<Then> {
+  using base = block_statistics<Then>;
+  using base::count;
+  using base::q;
+  using base::team_threads;
+  using base::tree;
+  using base::width;
+  using base::x;
+  static constexpr int teams = 7;
+  static constexpr std::size_t found_bytes = detail::block_tree::fan * sizeof(statistic),
+                               scratch_bytes = found_bytes + detail::shared_sums::bytes;
+  /// Blocks of an item of sums. They are below the same node.
+  static constexpr int side_by_side = team_threads / 16;
+  static_assert(detail::block_tree::fan % side_by_side == 0);
+
+  explicit long_block_statistics(base const& all) : base(all) {
+    this->group = q == infinity ? 1 : side_by_side;
+    this->items = this->buckets * items_of_bucket();
+  }
+
+  /// Sums of short vectors have too few items to occupy all multiprocessors.
+  static bool suits(const_vector x, std::uint64_t count, detail::block_tree const& tree, std::uint32_t q) {
+    constexpr std::uint64_t least_sum = std::uint64_t{1} << 22;
+    return tree.blocks > 1 && (q == infinity || (q == 2 && x.type != dtype::float64 && count >= least_sum));
+  }
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* scratch) const {
+    std::uint64_t const each = static_cast<std::uint64_t>(this->group), bucket = item / items_of_bucket(),
+                        i = (item - bucket * items_of_bucket()) * each, left = tree.blocks - i,
+                        blocks = left < each ? left : each, begin = bucket * width + i * tree.width,
+                        bucket_end = (bucket + 1) * width, block_end = begin + blocks * tree.width,
+                        planned = block_end < bucket_end ? block_end : bucket_end,
+                        end = planned < count ? planned : count;
+    int const values = begin < end ? static_cast<int>(end - begin) : 0;
+    std::byte const* const from =
+        kernel::device::global(static_cast<std::byte const*>(x.data)) + begin * size_of(x.type);
+    auto* const found = reinterpret_cast<statistic*>(scratch);
+    detail::team_statistics<detail::any_type> const of{x.type, q};
+    if (q == infinity) {
+      std::uint64_t most = 0;
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, team_threads), [&](int k) {
+        std::uint64_t const m = of.max_in_memory(from, values, k, team_threads);
+        most = most < m ? m : most;
+      });
+      most = kernel::device::largest_of_all<team_threads>(team, most);
+      Kokkos::single(Kokkos::PerTeam(team), [&] { found[0] = statistic{most, 0}; });
+      team.team_barrier();
+    } else {
+      of.add_squares_in_memory(team, static_cast<int>(blocks), from, values, {scratch + found_bytes}, found);
+    }
+    if (tree.climb(team, bucket, i, q, found, static_cast<int>(blocks)))
+      base::conclude(team, bucket, 1, found, this->buckets);
+  }
+
+ private:
+  GLOBALQ_FUNCTION std::uint64_t items_of_bucket() const {
+    return divide_up<std::uint64_t>(tree.blocks, static_cast<std::uint64_t>(this->group));
+  }
+};
+
 /// Enqueues the computation of the statistics of consecutive buckets of x, in one launch.
 ///
 /// @param on      kernel::stream_executor
@@ -177,7 +253,11 @@ void enqueue_statistics(Executor const& on, const_vector x, std::uint64_t count,
                       group = std::clamp<std::uint64_t>(staged / width, 1, body::most_blocks);
   detail::block_tree const tree = memory.get(on, count, bucket, q);
   std::uint64_t const buckets = divide_up(count, width), items = divide_up(buckets * tree.blocks, group);
-  on.teams(items, body{x, result, top, tree, count, width, buckets, items, q, static_cast<int>(group), then});
+  body const all{x, result, top, tree, count, width, buckets, items, q, static_cast<int>(group), then};
+  using long_body = long_block_statistics<Then>;
+  if (!long_body::suits(x, count, tree, q)) return on.teams(items, all);
+  long_body const direct(all);
+  on.teams(direct.items, direct);
 }
 
 }  // namespace GLOBALQ_ABI::norm

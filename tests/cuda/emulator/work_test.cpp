@@ -164,7 +164,8 @@ void expect_cheap(steps const& s, steps const& whole, double code, double gather
   EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
   EXPECT_EQ(s.encode.launches, 1);
   EXPECT_EQ(s.hop.launches, 1);
-  EXPECT_LE(s.encode.loaded, 4.01 + gathered);
+  EXPECT_LE(s.encode.loaded,
+            4.51 + gathered);  // a thread may read the largest magnitude so far, from a cache
   EXPECT_LE(s.encode.stored, code + 0.1);
   EXPECT_LE(s.hop.loaded + s.hop.stored, 4.4 + 2 * code + 4.0 / 3 * gathered);
 }

@@ -25,10 +25,15 @@ struct block_tree {
   std::uint64_t blocks = 1;            ///< per bucket
   std::uint64_t width = block_values;  ///< values per block
 
-  /// Values per block. For a maximum there may be fewer, so that shorter vectors also occupy all multiprocessors.
+  /// Values per block. For a maximum there may be fewer, so that shorter vectors also occupy all multiprocessors, or
+  /// more, so that long vectors have few blocks.
   static std::uint64_t values_of_block(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
-    constexpr std::uint64_t occupies_all = std::uint64_t{1} << 20;
-    return q == infinity && count < occupies_all && bucket > block_values ? block_values / 4 : block_values;
+    constexpr std::uint64_t occupies_all = std::uint64_t{1} << 20, most_blocks = 4096;
+    if (q != infinity || bucket <= block_values) return block_values;
+    if (count < occupies_all) return block_values / 4;
+    std::uint64_t width = block_values;
+    while (bucket >= count && count / width > most_blocks) width *= 2;  // each block costs a turn in the tree
+    return width;
   }
 
   /// The number of nodes over the blocks of a bucket.
@@ -41,22 +46,23 @@ struct block_tree {
     return sum;
   }
 
-  /// Whether the caller, a single thread, is the last of @p number callers. If so, it sees all writes of the others
-  /// before it.
-  KOKKOS_FUNCTION static bool is_last(std::uint32_t* counter, std::uint64_t number) {
+  /// Whether the caller, a single thread that ends @p mine of @p number parts, ends the last. If so, it sees all writes
+  /// of the others before it.
+  KOKKOS_FUNCTION static bool is_last(std::uint32_t* counter, std::uint64_t number, std::uint32_t mine = 1) {
     Kokkos::memory_fence();
-    if (Kokkos::atomic_fetch_add(counter, 1U) + 1 != number) return false;
+    if (Kokkos::atomic_fetch_add(counter, mine) + mine != number) return false;
     *counter = 0;
     Kokkos::memory_fence();
     return true;
   }
 
-  /// Stores the statistic of block @p i of a bucket, and merges up the tree while this team is the last at a node.
-  /// @param found  shared by the team: the statistic, and room for @c fan of them
+  /// Stores the statistics of @p mine blocks of a bucket, from block @p i on, and merges up the tree while this team is
+  /// the last at a node. They are below one node.
+  /// @param found  shared by the team: the statistics, and room for @c fan of them
   /// @returns whether found[0] is the statistic of the bucket
   template <class Team>
   KOKKOS_FUNCTION bool climb(Team const& team, std::uint64_t bucket, std::uint64_t i, std::uint32_t q,
-                             statistic* found) const {
+                             statistic* found, int mine = 1) const {
     statistic* const bucket_parts = parts + bucket * blocks;
     std::uint32_t* node_counters = counters + 1 + bucket * nodes(blocks);
     std::uint64_t stride = 1;
@@ -67,8 +73,9 @@ struct block_tree {
       Kokkos::single(
           Kokkos::PerTeam(team),
           [&](bool& is) {
-            bucket_parts[i * stride] = found[0];
-            is = is_last(node_counters + node, members);
+            for (int k = 0; k < mine; ++k)
+              bucket_parts[(i + static_cast<std::uint64_t>(k)) * stride] = found[k];
+            is = is_last(node_counters + node, members, static_cast<std::uint32_t>(mine));
           },
           last);
       if (!last) return false;
@@ -88,6 +95,7 @@ struct block_tree {
       node_counters += level;
       stride *= fan;
       i = node;
+      mine = 1;
     }
     return true;
   }

@@ -112,6 +112,44 @@ GLOBALQ_FUNCTION std::uint64_t find_max_of_quads(std::byte const* values, int co
   return found < rest ? rest : found;
 }
 
+/// find_max() for values in global memory: every step-th unit of 16 bytes, and every step-th of the values after the last
+/// unit. Loads many units before it uses the first.
+template <dtype Type>
+GLOBALQ_FUNCTION std::uint64_t find_max_in_memory(std::byte const* values, int count, int thread, int step) {
+  namespace device = kernel::device;
+  using patterns = patterns_of<Type>;
+  using magnitude = typename patterns::magnitude;
+  constexpr int ahead = 8, each = 16 / patterns::size;
+  int const units = device::aligned<16>(values) ? count / each : 0;
+  magnitude top = 0;
+  auto const see = [&](magnitude m) { top = top < m ? m : top; };
+  GLOBALQ_NO_UNROLL
+  for (int at = thread; at < units; at += ahead * step) {
+    std::uint32_t words[ahead][4] = {};
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r)
+      if (at + r * step < units) device::load_whole<16>(values + 16 * (at + r * step), words[r]);
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r) {
+      GLOBALQ_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        std::uint32_t const w = words[r][k];
+        if constexpr (patterns::size == 2) {
+          see(w & 0x7fffU);
+          see((w >> 16) & 0x7fffU);
+        } else if constexpr (patterns::size == 4) {
+          see(w & float_magnitude);
+        } else if (k % 2 != 0) {
+          see(((static_cast<std::uint64_t>(w) << 32) | words[r][k - 1]) & double_magnitude);
+        }
+      }
+    }
+  }
+  std::uint64_t const found = patterns::max_bits(top),
+                      rest = find_max<Type>(values + 16 * units, count - each * units, thread, step);
+  return found < rest ? rest : found;
+}
+
 /// The values of add_powers(): loaded times 2^loaded, then times a factor.
 struct scaled_powers {
   int loaded;
@@ -144,6 +182,46 @@ GLOBALQ_FUNCTION std::uint64_t find_powers(std::byte const* values, int count, i
       partial += power(static_cast<double>(seen(patterns{}, m)));
     }
   });
+  sum = partial;
+  return patterns::max_bits(top);
+}
+
+/// find_powers() of order 2 for values in global memory: loads many values before it adds the first.
+template <dtype Type>
+GLOBALQ_FUNCTION std::uint64_t find_squares_in_memory(std::byte const* values, int count, int thread,
+                                                      double& sum) {
+  using patterns = patterns_of<Type>;
+  using magnitude = typename patterns::magnitude;
+  constexpr int ahead = 16;
+  magnitude top = 0;
+  double partial = 0;
+  auto const see = [&](magnitude m) {
+    top = top < m ? m : top;
+    double const v = static_cast<double>(patterns::exact(m));
+    partial += v * v;  // 24 bits each: exact
+  };
+  auto const load = [&](int at) { return patterns::pattern(values + at * patterns::size); };
+  int at = thread;
+  magnitude next[ahead] = {};
+  bool more = at + 16 * (ahead - 1) < count;
+  GLOBALQ_UNROLL
+  for (int r = 0; r < ahead; ++r)
+    if (more) next[r] = load(at + 16 * r);
+  GLOBALQ_NO_UNROLL
+  while (more) {
+    magnitude now[ahead];
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r) now[r] = next[r];
+    at += 16 * ahead;
+    more = at + 16 * (ahead - 1) < count;
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r)
+      if (more) next[r] = load(at + 16 * r);
+    GLOBALQ_UNROLL
+    for (int r = 0; r < ahead; ++r) see(now[r]);
+  }
+  GLOBALQ_NO_UNROLL
+  for (; at < count; at += 16) see(load(at));
   sum = partial;
   return patterns::max_bits(top);
 }
@@ -240,6 +318,38 @@ struct team_statistics {
       found[g] = put_together(max_of(s.most() + g * threads, threads), s.sums() + g * 16, unscaled);
     });
     team.team_barrier();
+  }
+
+  /// measure() of consecutive blocks of block_values values in global memory, for sums of squares. There are
+  /// statistics_threads / 16 blocks at most.
+  /// @pre q is 2, and values are not float64
+  template <class Team>
+  KOKKOS_FUNCTION void add_squares_in_memory(Team const& team, int blocks, std::byte const* values, int count,
+                                             shared_sums const& s, statistic* found) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks * 16), [&](int k) {
+      int const first = k / 16 * block_values, left = count - first,
+                n = left < block_values ? left : block_values;
+      Types::with_type(type, [&](auto is) {
+        constexpr dtype of = decltype(is)::value;
+        if constexpr (of != dtype::float64)
+          s.most()[k] = find_squares_in_memory<of>(values + first * static_cast<int>(size_of(of)), n, k % 16,
+                                                   s.sums()[k]);
+      });
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, blocks), [&](int g) {
+      found[g] = put_together(max_of(s.most() + g * 16, 16), s.sums() + g * 16, true);
+    });
+    team.team_barrier();
+  }
+
+  /// The largest magnitude of values in global memory, for one thread of @p step.
+  GLOBALQ_FUNCTION std::uint64_t max_in_memory(std::byte const* values, int count, int thread,
+                                               int step) const {
+    std::uint64_t most = 0;
+    Types::with_type(
+        type, [&](auto is) { most = find_max_in_memory<decltype(is)::value>(values, count, thread, step); });
+    return most;
   }
 
  private:

@@ -45,7 +45,7 @@ struct write_mean {
         o, index, lane, [&](auto const& part) { write_rows(part); }, source);
   }
 
- private:
+ protected:
   /// Processes one or all rows of a GPU thread.
   template <class Share>
   GLOBALQ_FUNCTION void write_rows(Share const& part) const {
@@ -175,6 +175,97 @@ struct write_mean {
     if (o.bucket != 0 || o.local) return o.mean_scale_of(b, reference);
     if (o.agreed == nullptr) return whole;
     return o.one_encoded_sum() ? o.agreed->single : o.agreed->mean;
+  }
+};
+
+/// write_mean of a single frame where suits() allows it: every value is the level of a code times two factors. The bits
+/// are the same.
+///
+/// It has no sums, computes the factors in float32, and therefore needs fewer registers and instructions. A thread whose
+/// rows are not whole, or whose scales are near the ends of the range, processes its rows one by one as write_mean does.
+template <class Operands, bool Add = false>
+struct write_mean_of_one : write_mean<Operands, Add> {
+  using base = write_mean<Operands, Add>;
+  using base::o;
+  using base::y;
+  static constexpr int blocks(int /*lanes*/, int /*rows*/) {
+    return sizeof(typename Operands::code_type) * (Add ? 2 : 1) > 2 ? 2 : 3;
+  }
+  static constexpr bool fits_registers() { return true; }
+
+  float share_of_mean;  ///< local norms: weight / workers
+
+  write_mean_of_one(Operands const& operands, mutable_vector to)
+      : base(operands, to), share_of_mean(o.local ? static_cast<float>(share_of(o)) : 0.0F) {}
+
+  static bool suits(Operands const& o, mutable_vector y) {
+    if (base::device_lanes != 1 || !device::fits_registers(o) || y.type != dtype::float32) return false;
+    if (o.sources.count != 1 || o.rounding.shifts()) return false;
+    return o.local ? o.scale_form.in_a_word() && share_of(o) > 0x1p-29 && share_of(o) < 0x1p30
+                   : o.bucket == 0;
+  }
+
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
+    share_of_piece<Lanes, Rows>(index, lane, nullptr, 0);
+  }
+  template <int Lanes, int Rows>
+  GLOBALQ_FUNCTION void share_of_piece(std::uint64_t index, int lane, std::byte*, int source) const {
+    if (o.agreed != nullptr && !o.agreed->writes) return;
+    if (write_at_once(device::share<Operands, Lanes, 4>(o, index, lane, 0, source))) return;
+    device::share<Operands, Lanes, 1>::for_each(
+        o, index, lane, [&](auto const& part) { this->write_rows(part); }, source);
+  }
+
+ private:
+  static double share_of(Operands const& o) { return o.weight / static_cast<double>(o.workers); }
+
+  /// A value is level * factor * times.
+  struct decoding {
+    float factor, times;
+    bool usual;  ///< false: the scale is near the ends of the range, and write_mean has a third factor
+  };
+  GLOBALQ_FUNCTION decoding decoding_of(source_view const& s, std::uint64_t b) const {
+    if (!o.local) {
+      auto const end = base::end_of(0, 0);
+      return {o.factor_of(s, 0, !o.one_encoded_sum(), 0), end.factor, end.post == 1.0F};
+    }
+    // as factor_of() and mean_scale_of(): products with these powers of two are exact
+    std::uint32_t const word = o.word_of(s, b);
+    if (word >> 23 == 0) return {0.0F, share_of_mean, true};
+    int const e = exponent_of_word(word);
+    if (e < -60 || e > 60) return {0.0F, 0.0F, false};
+    return {quotient(float_of(0x3f800000U | (word & 0x7fffffU)), o.extent),
+            multiply(share_of_mean, power_of_two_float(e)), true};
+  }
+
+  /// Processes all rows of a thread, or returns false.
+  template <class Share>
+  GLOBALQ_FUNCTION bool write_at_once(Share const& part) const {
+    if (!part.whole()) return false;
+    source_view const s = o.sources[part.source()];
+    typename Share::codes c;
+    part.fetch(s.codes, c);
+    typename Share::floats there;
+    if (Add) part.load_narrow({y.data, y.type}, there);
+    decoding d[Share::R];
+    part.for_each_row(
+        !o.local, [&](std::uint64_t b, int) { return decoding_of(s, b); }, d);
+    bool usual = true;
+    GLOBALQ_UNROLL
+    for (int r = 0; r < Share::R; ++r) usual = usual && d[r].usual;
+    if (!usual) return false;
+    part.unpack(c, o.limit_of(s));
+    typename Share::words raw;
+    base::template each_value<Share>([&](int r, int i) {
+      float const v = value_of(o.levels, c.row[r].get(i), 0.0F, d[r].factor),
+                  mean = with_sign(multiply(v, d[r].times), bits_of(v));
+      raw[r][i] =
+          base::quiet(bits_of(Add ? there[r][i] + mean : mean), float_magnitude, float_infinity, float_nan);
+    });
+    part.template store_elements<4>(y.data, raw);
+    base::report_beyond(part, float_infinity, [&](int r, int i) { return raw[r][i] & float_magnitude; });
+    return true;
   }
 };
 

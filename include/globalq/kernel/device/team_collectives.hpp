@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief kernel: sums and bitwise ORs of the integers of a team's threads.
+/// @brief kernel: sums, bitwise ORs and maxima of the integers of a team's threads.
 ///
 /// In CUDA kernels they are CUB's, which take fewer instructions than those of Kokkos' teams; elsewhere they are those of
 /// the team. Integers make the order of the operands irrelevant. Sums of floating-point values have a fixed order and do
@@ -17,6 +17,7 @@
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
+#include <cuda/functional>
 #include <cuda/std/functional>
 #endif
 
@@ -81,6 +82,18 @@ GLOBALQ_FUNCTION std::uint32_t bits_of_all(Team const& team, std::uint32_t own) 
   return reduce_block<Threads>(own, ::cuda::std::bit_or<>{});
 #else
   team.team_reduce(Kokkos::BOr<std::uint32_t>(own));
+  return own;
+#endif
+}
+
+/// @returns the largest number of all threads
+template <int Threads, class Team>
+GLOBALQ_FUNCTION std::uint64_t largest_of_all(Team const& team, std::uint64_t own) {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
+  (void)team;
+  return reduce_block<Threads>(own, ::cuda::maximum<>{});
+#else
+  team.team_reduce(Kokkos::Max<std::uint64_t>(own));
   return own;
 #endif
 }

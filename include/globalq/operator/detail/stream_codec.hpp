@@ -182,8 +182,9 @@ class stream_codec final : public composition {
       }
       o.sources = {views_.data(), views_.size()};
       o.sources.count = 1;  // of each segment
-      launch(std::uint64_t{b.tiles} * random::tile_values, wire::header_bytes, 0, b.pieces,
-             kernel::device::write_mean<operands, false>{o, call_.y});
+      with_mean<false>(o, [&](auto const& body) {
+        launch(std::uint64_t{b.tiles} * random::tile_values, wire::header_bytes, 0, b.pieces, body);
+      });
     });
   }
 
@@ -232,7 +233,17 @@ class stream_codec final : public composition {
   void write(segment part, std::span<source const> sources) {
     if (part.empty()) return;
     operands const o = prepare(part, false, sources, call_.workers);
-    enqueue(o, part, nullptr, 0, kernel::device::write_mean<operands, Add>{o, call_.y});
+    with_mean<Add>(o, [&](auto const& body) { enqueue(o, part, nullptr, 0, body); });
+  }
+
+  /// Calls f with the body that decodes and writes the mean.
+  template <bool Add, class F>
+  void with_mean(operands const& o, F const& f) const {
+    if constexpr (kernel::device::value_lanes<Wire> == 1) {
+      using one = kernel::device::write_mean_of_one<operands, Add>;
+      if (one::suits(o, call_.y)) return f(one(o, call_.y));
+    }
+    f(kernel::device::write_mean<operands, Add>(o, call_.y));
   }
 
   operands prepare(segment part, bool own, std::span<source const> sources, int terms) {
@@ -280,9 +291,13 @@ class stream_codec final : public composition {
       pieces.all[p].start = items;
       items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(pieces.all[p].values), most));
     }
-    on_.teams(items,
-              kernel::measured_codes<operands, Sum>{
-                  o, {header_word(policies_.identifier), terms}, pieces, q_, bucket_scales, top, group_});
+    kernel::measured_codes<operands, Sum> const body{
+        o, {header_word(policies_.identifier), terms}, pieces, q_, bucket_scales, top, group_};
+    if constexpr (!Sum && kernel::has_shuffles<Space> && kernel::device::value_lanes<Wire> == 1) {
+      using rows = kernel::measured_rows<operands>;
+      if (rows::suits(o, q_)) return on_.teams(items, rows{body});
+    }
+    on_.teams(items, body);
   }
 
   static std::uint32_t tiles_of(std::uint64_t values) {
