@@ -140,15 +140,15 @@ struct measured_codes {
     int const count = left < static_cast<std::uint64_t>(most) ? static_cast<int>(left) : most,
               buckets = divide_up(count, width), shares = divide_up(count, tile_values) * threads_of_tile;
     place const at_item{tile, bucket, buckets, shares};
+    std::uint64_t const top_before = Sum ? 0 : top_so_far();  // with the values: nothing waits for it
     if constexpr (Sum)
       stage_sums(team, at_item, s);
     else
       stage_values(team, at_item, s);
     measure(team, s, count, width);
-    if constexpr (!Sum) raise_top(team, buckets, s);
     std::byte* const scales = scales_of(at);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, buckets), [&](int g) {
-      s.encodings()[g] = settle(g, bucket + static_cast<std::uint64_t>(g), scales, s);
+      s.encodings()[g] = settle(g, bucket + static_cast<std::uint64_t>(g), scales, top_before, s);
       if (g == 0 && item == at.start) begin(at, p);
     });
     team.team_barrier();
@@ -302,7 +302,9 @@ struct measured_codes {
 
   /// Computes and writes the scale of a bucket, and returns its factors for values.
   /// @param g  index of the bucket within the item
-  GLOBALQ_FUNCTION encoding settle(int g, std::uint64_t b, std::byte* scales, shared const& s) const {
+  /// @param before  top_so_far()
+  GLOBALQ_FUNCTION encoding settle(int g, std::uint64_t b, std::byte* scales,
+                                   [[maybe_unused]] std::uint64_t before, shared const& s) const {
     norm::statistic const found = s.statistics()[g];
     std::uint32_t const word = o.shared_word(b, o.rank, Sum);
     if constexpr (Sum) {
@@ -310,6 +312,7 @@ struct measured_codes {
       o.write_scale(scales, b, norm::local_scale(found, q, o.x.type, -reference));
       return {1, o.gain_of_sum(b, scales, reference), word};
     } else {
+      raise_top(found.max_bits, before);
       double const bucket_scale = found.finite() ? norm::local_scale(found, q, o.x.type, 0) : 0.0;
       if (bucket_scales != nullptr) bucket_scales[b] = bucket_scale;
       if (scales != nullptr) o.write_scale(scales, b, bucket_scale);
@@ -318,24 +321,13 @@ struct measured_codes {
     }
   }
 
-  /// Raises the largest magnitude of all buckets to those of an item, once: an address takes about one atomic operation a
-  /// cycle.
-  template <class Team>
-  KOKKOS_FUNCTION void raise_top(Team const& team, int buckets, shared const& s) const {
-    Kokkos::single(Kokkos::PerTeam(team), [&] {
-      std::uint64_t most = 0;
-      for (int g = 0; g < buckets; ++g) {
-        std::uint64_t const m = s.statistics()[g].max_bits;
-        most = most < m ? m : most;
-      }
-      raise_top(most, top_so_far());
-    });
-  }
+  /// Raises the largest magnitude of all buckets. A read comes first, because an address takes about one atomic operation
+  /// a cycle, and most buckets do not raise it.
   /// @param before  top_so_far()
   GLOBALQ_FUNCTION void raise_top(std::uint64_t most, std::uint64_t before) const {
     if (most > before) Kokkos::atomic_max(top, most);
   }
-  /// A lower bound of the largest magnitude, which most others do not exceed.
+  /// A lower bound of the largest magnitude.
   GLOBALQ_FUNCTION std::uint64_t top_so_far() const {
 #if defined(__CUDA_ARCH__)
     return *const_cast<std::uint64_t const volatile*>(

@@ -4,9 +4,9 @@
 /// @brief kernel: the statistics of buckets in one kernel on a stream; gives the same bits as kernel/reduction.hpp.
 ///
 /// A team copies the values of a block, or of several short buckets, to shared memory, so that all loads are in flight
-/// at once; maxima and sums of squares of long vectors need no copy. Value i of a block belongs to partial sum i % 16, which one thread adds in the order of the values. The
-/// last team to reach a node of the tree over the blocks merges the statistics below it. The last team of all calls the
-/// continuation, so no other launch is needed.
+/// at once; maxima and sums of squares of long vectors need no copy. Value i of a block belongs to partial sum i % 16,
+/// which one thread adds in the order of the values. The last team to reach a node of the tree over the blocks merges the
+/// statistics below it. The last team of all calls the continuation, so no other launch is needed.
 
 #include "block_statistic.hpp"
 #include "detail/block_tree.hpp"
