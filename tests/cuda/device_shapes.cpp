@@ -78,7 +78,8 @@ TEST(DeviceShape, statistics) {
                            std::uint32_t q) {
     std::size_t const size = gq::size_of(type);
     std::vector<std::byte, pinned_allocator<std::byte>> values(size * (off + count));
-    for (std::uint64_t i = 0; i < off + count; ++i) support::device_shape::put_value(values.data(), type, i);
+    for (std::uint64_t i = 0; i < off + count; ++i)
+      support::device_shape::set_value(type, values.data(), i, support::device_shape::value_at(i));
     gq::const_vector const x{values.data() + size * off, type};
     std::vector<gq::norm::statistic> expected(bucket == 0 ? 1 : gq::divide_up(count, bucket)), parts;
     std::vector<gq::norm::statistic, pinned_allocator<gq::norm::statistic>> found(expected.size());

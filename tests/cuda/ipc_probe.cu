@@ -4,7 +4,7 @@
 // Each process opens the windows of all others (cudaIpcOpenMemHandle), writes codes into its own, passes a barrier of flags with system
 // scope, and adds the codes of all. Processes on one GPU take turns (time slices), so times say nothing about NVLink; that the protocol
 // ends and the sums are right says that the transport can be tested on one GPU. Forks before CUDA is initialized.
-#include <cuda_runtime.h>
+#include "probe.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -22,14 +22,6 @@ struct window {
 struct pointers {
   window* of[most];
 };
-#define OK(call)                                                                             \
-  do {                                                                                       \
-    cudaError_t const code = (call);                                                         \
-    if (code != cudaSuccess) {                                                               \
-      std::fprintf(stderr, "rank %d: %s: %s\n", rank, #call, cudaGetErrorString(code));      \
-      std::exit(1);                                                                          \
-    }                                                                                        \
-  } while (0)
 
 __device__ void barrier(pointers const& p, int rank, int size, unsigned round) {
   __syncthreads();

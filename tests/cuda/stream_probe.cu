@@ -5,8 +5,9 @@
 // Two processes register the same memory (cudaHostRegister). Each round: a kernel writes a value, the stream writes the round's number into
 // its own flag, waits for the other's flag, and a kernel reads the other's value. Prints one line of JSON for each fact. The child is
 // forked before CUDA is initialized.
+#include "probe.hpp"
+
 #include <cuda.h>
-#include <cuda_runtime.h>
 
 #include <chrono>
 #include <csignal>
@@ -23,17 +24,9 @@ struct alignas(128) line {
 };
 struct page {
   line of[2];
-  alignas(128) volatile int ready[2], killed_may_start, wrong[2];
+  alignas(128) volatile int ready[2], wrong[2];
 };
 
-#define OK(call)                                                                        \
-  do {                                                                                  \
-    cudaError_t const code = (call);                                                    \
-    if (code != cudaSuccess) {                                                          \
-      std::fprintf(stderr, "rank %d: %s: %s\n", rank, #call, cudaGetErrorString(code)); \
-      std::exit(1);                                                                     \
-    }                                                                                   \
-  } while (0)
 #define DRIVER(call)                                                            \
   do {                                                                          \
     CUresult const code = (call);                                               \

@@ -37,21 +37,19 @@ inline float value_at(std::uint64_t i) {
   return h % 13 == 0 ? v * 0.0F : (h % 3 == 0 ? v * 0x1p-9F : v);
 }
 
-/// Writes value_at(i) to a vector.
-inline void put_value(std::byte* vector, gq::dtype type, std::uint64_t i) {
-  float const v = value_at(i);
+inline void set_value(gq::dtype type, std::byte* to, std::uint64_t i, float v) {
   switch (type) {
     case gq::dtype::float64:
-      reinterpret_cast<double*>(vector)[i] = static_cast<double>(v);
+      reinterpret_cast<double*>(to)[i] = static_cast<double>(v);
       break;
     case gq::dtype::float16:
-      reinterpret_cast<gq::float16*>(vector)[i] = gq::float16(v);
+      reinterpret_cast<gq::float16*>(to)[i] = gq::float16(v);
       break;
     case gq::dtype::bfloat16:
-      reinterpret_cast<gq::bfloat16*>(vector)[i] = gq::bfloat16(v);
+      reinterpret_cast<gq::bfloat16*>(to)[i] = gq::bfloat16(v);
       break;
     default:
-      reinterpret_cast<float*>(vector)[i] = v;
+      reinterpret_cast<float*>(to)[i] = v;
   }
 }
 
@@ -141,7 +139,7 @@ void compare_on(Device const& device, Levels const& levels, Rounding const& roun
         std::uint64_t const first = at.first, bucket = at.bucket, d = first + count;
         std::size_t const width = gq::size_of(type), code_off = at.off * sizeof(typename Wire::code_type);
         buffer values(d * width, at.off * width);
-        for (std::uint64_t i = 0; i < d; ++i) put_value(values.data(), type, i);
+        for (std::uint64_t i = 0; i < d; ++i) set_value(type, values.data(), i, value_at(i));
         std::uint64_t const buckets = bucket == 0 ? 1 : gq::divide_up(d, bucket);
         std::vector<double, typename Device::template allocator<double>> bucket_scales(buckets);
         for (std::uint64_t b = 0; b < buckets; ++b) bucket_scales[b] = 2.0 + static_cast<double>(b % 5) / 8;

@@ -13,22 +13,6 @@
 
 namespace support::device_shape {
 
-inline void set_value(gq::dtype type, std::byte* to, std::uint64_t i, float v) {
-  switch (type) {
-    case gq::dtype::float64:
-      reinterpret_cast<double*>(to)[i] = static_cast<double>(v);
-      break;
-    case gq::dtype::float16:
-      reinterpret_cast<gq::float16*>(to)[i] = gq::float16(v);
-      break;
-    case gq::dtype::bfloat16:
-      reinterpret_cast<gq::bfloat16*>(to)[i] = gq::bfloat16(v);
-      break;
-    default:
-      reinterpret_cast<float*>(to)[i] = v;
-  }
-}
-
 /// One call of both bodies.
 /// @tparam Device  runs bodies, and has memory for them
 template <class Device>
