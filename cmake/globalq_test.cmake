@@ -10,8 +10,11 @@
 #       suite, with MPI
 #   globalq_computing(file...)
 #       optimizes files whose tests compute for seconds
-#   globalq_sanitize(address|thread regex...)
-#       the files that the presets asan and tsan build; GLOBALQ_SANITIZER_FILES overrides it
+#   globalq_compile_apart(NAME...)
+#       suites that compile each file alone; the others compile four files together, which takes half of the time
+#   globalq_sanitize(address|thread regex... [IN_FULL regex...])
+#       the files that the presets asan and tsan build, and those that they also build with GLOBALQ_TESTS_IN_FULL;
+#       GLOBALQ_SANITIZER_FILES overrides it
 #
 # All suites except header-only ones share one precompiled header and one set of flags. They are not optimized, because the
 # kernels are in the library, and tests then compile in 60 % of the time.
@@ -129,6 +132,10 @@ function(globalq_add_suite name)
     target_link_libraries(${executable} PRIVATE globalq_test_compiled)
     target_precompile_headers(${executable} REUSE_FROM globalq_test_precompiled)
   endif()
+  get_property(apart GLOBAL PROPERTY GLOBALQ_COMPILED_APART)
+  if(NOT name IN_LIST apart)
+    set_target_properties(${executable} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  endif()
   if(SUITE_MPI)
     target_link_libraries(${executable} PRIVATE globalq_test_mpi_main)
     foreach(ranks IN LISTS GLOBALQ_TEST_WORLDS)
@@ -174,9 +181,17 @@ function(globalq_computing)
   endif()
 endfunction()
 
-# globalq_sanitize(address|thread regex...): the files below tests/ that a sanitizer preset builds
+function(globalq_compile_apart)
+  set_property(GLOBAL PROPERTY GLOBALQ_COMPILED_APART ${ARGN})
+endfunction()
+
 function(globalq_sanitize sanitizer)
-  set_property(GLOBAL PROPERTY GLOBALQ_FILES_FOR_${sanitizer} ${ARGN})
+  cmake_parse_arguments(SANITIZE "" "" "IN_FULL" ${ARGN})
+  set(files ${SANITIZE_UNPARSED_ARGUMENTS})
+  if(GLOBALQ_TESTS_IN_FULL)
+    list(APPEND files ${SANITIZE_IN_FULL})
+  endif()
+  set_property(GLOBAL PROPERTY GLOBALQ_FILES_FOR_${sanitizer} ${files})
 endfunction()
 
 function(globalq_add_folders)
