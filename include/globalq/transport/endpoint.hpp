@@ -8,6 +8,7 @@
 #include "collectives.hpp"
 #include "concept.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -60,11 +61,13 @@ class endpoint {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes) {
     request started(*this, start_send(peer, bytes));
-    count_sent(bytes.size());
+    count(bytes.size());
     return started;
   }
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes) {
-    return {*this, start_recv(peer, bytes)};
+    request started(*this, start_recv(peer, bytes));
+    count(0);
+    return started;
   }
   void wait(request& r) {
     if (r.of_ == nullptr) return;
@@ -75,7 +78,7 @@ class endpoint {
   /// @brief allgather of OwnAllgather, if the transport has it. @returns false if it does not; then nothing was done
   bool own_allgather(std::span<std::byte const> mine, std::span<std::byte> all) {
     if (!gather(mine, all)) return false;
-    count_sent(mine.size() * static_cast<std::uint64_t>(size_ - 1));
+    count(mine.size() * static_cast<std::uint64_t>(size_ - 1));
     return true;
   }
 
@@ -86,7 +89,7 @@ class endpoint {
   template <Summand Value>
   void allreduce_sum(std::span<Value> values) {
     add(values);
-    if (size_ > 1) count_sent(values.size_bytes());
+    count(size_ > 1 ? values.size_bytes() : 0);
   }
 
   /// @brief chunk_bytes of OwnChunkBytes.
@@ -98,6 +101,10 @@ class endpoint {
   ///        allgather, and once the bytes of an allreduce_sum (0 with one worker). Any thread may ask.
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept {
     return bytes_sent_.load(std::memory_order_relaxed);
+  }
+  /// @brief Transfers that this endpoint has started: sends, receives, allgathers and sums.
+  [[nodiscard]] std::uint64_t transfers() const noexcept {
+    return transfers_.load(std::memory_order_relaxed);
   }
   /// @brief retain of OwnRetain; does nothing if the transport has none.
   virtual void retain(std::shared_ptr<void> /*buffers*/) {}
@@ -125,13 +132,14 @@ class endpoint {
   virtual void finish(std::uint32_t slot) = 0;
   virtual void give_up(std::uint32_t slot) noexcept = 0;
 
-  /// One thread at a time sends.
-  void count_sent(std::uint64_t bytes) noexcept {
+  /// A transfer has started. One thread at a time starts them.
+  void count(std::uint64_t bytes) noexcept {
     bytes_sent_.store(bytes_sent() + bytes, std::memory_order_relaxed);
+    transfers_.store(transfers() + 1, std::memory_order_relaxed);
   }
 
   int rank_, size_;
-  std::atomic<std::uint64_t> bytes_sent_ = 0;
+  std::atomic<std::uint64_t> bytes_sent_ = 0, transfers_ = 0;
 };
 
 /// @brief Endpoint of a transport that moves memory of an execution space, ordered with enqueued work; see OnStream.
@@ -219,10 +227,12 @@ class endpoint_of final : public Base {
   template <class Start>
   std::uint32_t start(Start const& transfer) {
     if (free_.empty()) {
-      if (free_.capacity() == slots_.size())
-        free_.reserve(2 * slots_.size() + 1);  // room for returning all slots
-      slots_.emplace_back();
-      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+      // at least two, so that memory for a send is there before the receive beside it is started
+      std::size_t const more = std::max<std::size_t>(slots_.size(), 2);
+      free_.reserve(slots_.size() + more);  // room for returning all slots
+      slots_.resize(slots_.size() + more);
+      for (std::size_t k = slots_.size(); k-- != slots_.size() - more;)
+        free_.push_back(static_cast<std::uint32_t>(k));
     }
     std::uint32_t const slot = free_.back();
     slots_[slot].emplace(transfer());

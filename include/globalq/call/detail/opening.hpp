@@ -210,13 +210,14 @@ void share_refusal(T& t, std::string const& why) {
   }
 }
 
-/// @brief Runs f(), which makes a call. If it throws before its first message, because of an argument or for lack of
-/// memory, this worker takes part in the handshake all the same, so that the others receive the reason.
+/// @brief Runs f(), which makes a call. If it throws before its first transfer, because of an argument or for lack of
+/// memory, this worker takes part in the handshake all the same, so that the others receive the reason. After a receive
+/// that was started in vain, a second handshake would wait for what the others have sent to the first.
 inline void informing(transport::endpoint& workers, std::invocable auto const& f) {
-  std::uint64_t const before = workers.bytes_sent();
+  std::uint64_t const before = workers.transfers();
   auto const inform = [&](std::string_view why) {
     constexpr std::string_view prefix = "globalq: ";
-    if (workers.bytes_sent() == before)
+    if (workers.transfers() == before)
       share_refusal(workers, std::string(why.substr(why.starts_with(prefix) ? prefix.size() : 0)));
   };
   try {
