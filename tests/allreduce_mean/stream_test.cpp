@@ -291,10 +291,15 @@ TEST(Stream, vectors_behind_pointers_give_the_same_bits) {
     gq::allreduce_mean mean{device, op, gq::schedule::ring{}};
     mean(x.values(), expected.values(), 3);
     mean(x.values().data(), y.values().data(), 1000, 3);
-    mean(x.values().data(), 1000, 3);
+    Kokkos::View<std::uint64_t, support::space> const step("step");
+    Kokkos::deep_copy(step, 3);
+    mean(x.values().data(), 1000, step.data());
     mean.wait();
     expect_same<float>(y, expected, "from one pointer to another");
-    expect_same<float>(x, expected, "in place");
+    expect_same<float>(x, expected, "in place, with the step at a pointer");
+    std::uint64_t next = 0;
+    Kokkos::deep_copy(next, step);
+    EXPECT_EQ(next, 4U);
   });
 }
 

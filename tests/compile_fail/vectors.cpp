@@ -89,6 +89,10 @@ void average(gq::transport::threads::endpoint& workers, given& of) {
 #ifdef CASE_FRACTION_AS_STEP  // expect-error: globalq: the step is missing
   mean(of.x, 0.5);
 #endif
+#ifdef CASE_POINTER_AS_STEP  // expect-error: globalq: in host memory the step is a number
+  std::uint64_t step = 0;
+  mean(of.x, &step);
+#endif
 #ifdef CASE_VIEW_AS_STEP  // expect-error: globalq: in host memory the step is a number
   mean(of.x, Kokkos::View<std::uint64_t, Kokkos::HostSpace>("step"));
 #endif

@@ -9,6 +9,9 @@
 #include <globalq/globalq.hpp>
 #include <globalq/transport/nccl.hpp>
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -88,6 +91,34 @@ TEST(MeanOnDevice, has_the_bits_of_the_host) {
     mean.wait();
     EXPECT_EQ(on_host(x), expected(op, d, 4)) << d;
   }
+}
+
+/// Values of a type of CUDA's own, at a pointer, give the bits of the same values of the library's type.
+template <class Own, class T>
+void expect_bits_of() {
+  static_assert(gq::dtype_of<Own>::value == gq::dtype_of<T>::value && sizeof(Own) == sizeof(T));
+  std::size_t const d = 5003;
+  std::vector<T> values;
+  for (float const v : input(d)) values.emplace_back(v);
+  Kokkos::View<T*, Kokkos::CudaSpace> const x("values", d), y("the same values", d);
+  Kokkos::View<T const*, Kokkos::HostSpace> const from(values.data(), d);
+  Kokkos::deep_copy(x, from);
+  Kokkos::deep_copy(y, from);
+  alone here;
+  gq::allreduce_mean mean{here.workers(), op, gq::schedule::ring{}, {.seed = 9}};
+  mean(x, 4);
+  mean(reinterpret_cast<Own*>(y.data()), d, 4);
+  mean.wait();
+  std::vector<T> one(d), other(d);
+  Kokkos::deep_copy(Kokkos::View<T*, Kokkos::HostSpace>(one.data(), d), x);
+  Kokkos::deep_copy(Kokkos::View<T*, Kokkos::HostSpace>(other.data(), d), y);
+  EXPECT_EQ(std::memcmp(one.data(), other.data(), d * sizeof(T)), 0);
+  EXPECT_NE(std::memcmp(one.data(), values.data(), d * sizeof(T)), 0);
+}
+
+TEST(MeanOnDevice, takes_the_short_floats_of_cuda) {
+  expect_bits_of<__half, gq::float16>();
+  expect_bits_of<__nv_bfloat16, gq::bfloat16>();
 }
 
 TEST(MeanOnDevice, a_graph_draws_fresh_bits_at_every_replay) {

@@ -359,6 +359,7 @@ TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_ano
   std::size_t const d = 5003;
   auto const right = expected(op, "sra", 1, d, 4);
   vector const elsewhere("on the first", d);
+  counter const step_elsewhere("on the first");
   std::thread([&] {
     ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
     ncclUniqueId id;
@@ -372,9 +373,15 @@ TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_ano
     mean(x, 4);
     mean.wait();
     EXPECT_EQ(w.on_host(x), right);
-    auto const text = told<gq::configuration_error>([&] { mean(elsewhere, 5); });
-    EXPECT_TRUE(contains(text, "globalq: allreduce_mean: the vector is on GPU 0 and the stream on GPU 1; "))
-        << text;
+    auto const refused = [&](auto const& values, auto const& step, std::string const& why) {
+      auto const text = told<gq::configuration_error>([&] { mean(values, step); });
+      EXPECT_TRUE(contains(text, "globalq: allreduce_mean: the " + why)) << text;
+    };
+    refused(elsewhere, 5, "vector is on GPU 0 and the stream on GPU 1; ");
+    refused(x, step_elsewhere, "step is on GPU 0 and the stream on GPU 1; ");
+    std::vector<float> host(d);
+    Kokkos::View<float*, Kokkos::CudaSpace, Kokkos::MemoryUnmanaged> const not_there(host.data(), d);
+    refused(not_there, 5, "vector is in host memory that GPU 1 cannot access; ");
   }).join();
 }
 

@@ -87,6 +87,16 @@ struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bfloat16> {};
 template <>
 struct dtype_of<_Float16> : std::integral_constant<dtype, dtype::float16> {};
 #endif
+#if defined(__CUDACC__)
+}  // namespace GLOBALQ_ABI
+struct __half;
+struct __nv_bfloat16;
+namespace GLOBALQ_ABI {
+template <>
+struct dtype_of<::__half> : std::integral_constant<dtype, dtype::float16> {};
+template <>
+struct dtype_of<::__nv_bfloat16> : std::integral_constant<dtype, dtype::bfloat16> {};
+#endif
 
 /// A type whose vectors globalq averages.
 template <class T>

@@ -136,6 +136,11 @@ template <class V>
 concept StepView =
     KokkosView<V> && std::is_same_v<typename std::remove_cvref_t<V>::value_type, std::uint64_t>;
 
+/// A pointer to the step of a call, for reading on a stream. CUDA's own code names 64 bits `unsigned long long`.
+template <class P>
+concept StepPointer = std::is_same_v<std::remove_cvref_t<P>, std::uint64_t*> ||
+                      std::is_same_v<std::remove_cvref_t<P>, unsigned long long*>;
+
 /// Whether the values outlive an argument of type V&&: false for a temporary that owns them. Views pass, because their
 /// values may have another owner.
 template <class V>

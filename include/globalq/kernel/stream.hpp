@@ -194,17 +194,29 @@ class stream_executor : public device_executor<Space> {
     return false;
   }
 
-  /// @throws configuration_error if data is on another device than the stream
-  void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data) const {
+  /// @param what  what the data is, for errors
+  /// @throws configuration_error if data is on another device than the stream, or in host memory that it cannot access
+  void expect_own_device([[maybe_unused]] char const* operation, [[maybe_unused]] void const* data,
+                         [[maybe_unused]] char const* what = "vector") const {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
     if constexpr (std::is_same_v<Space, Kokkos::Cuda>) {
       if (data == nullptr) return;
       cudaPointerAttributes of{};
       detail::expect_success(cudaPointerGetAttributes(&of, data), "cudaPointerGetAttributes");
+      std::string const gpu = std::to_string(instance_.cuda_device());
+      int accessible = 1;
+      if (of.type == cudaMemoryTypeUnregistered)
+        detail::expect_success(
+            cudaDeviceGetAttribute(&accessible, cudaDevAttrPageableMemoryAccess, instance_.cuda_device()),
+            "cudaDeviceGetAttribute");
+      if (accessible == 0)
+        throw configuration_error(
+            std::string("globalq: ") + operation + ": the " + what + " is in host memory that GPU " + gpu +
+            " cannot access; copy it to device memory, or allocate it with cudaMallocHost");
       if (of.type == cudaMemoryTypeDevice && of.device != instance_.cuda_device())
         throw configuration_error(
-            std::string("globalq: ") + operation + ": the vector is on GPU " + std::to_string(of.device) +
-            " and the stream on GPU " + std::to_string(instance_.cuda_device()) +
+            std::string("globalq: ") + operation + ": the " + what + " is on GPU " +
+            std::to_string(of.device) + " and the stream on GPU " + gpu +
             "; let each process initialize Kokkos with the GPU of its rank (pass device_id in "
             "Kokkos::InitializationSettings; Kokkos does not read LOCAL_RANK), or allocate the View with the "
             "instance of that stream");

@@ -371,6 +371,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   return ncclInProgress;
 }
 
+ncclResult_t ncclCommInitRank(ncclComm_t* handle, int size, ncclUniqueId id, int rank) {
+  ncclConfig_t blocking = NCCL_CONFIG_INITIALIZER;
+  return ncclCommInitRankConfig(handle, size, id, rank, &blocking);
+}
+
 /// Only of communicators that do not block, and only into one of the same ranks. The new one is there when all have come. Like NCCL it
 /// returns ncclSuccess while only the state of the parent tells that it goes on.
 ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* child, ncclConfig_t* config) {

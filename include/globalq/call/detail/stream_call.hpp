@@ -136,7 +136,8 @@ class stream_call {
       fail<configuration_error>(
           {"globalq: ", setup_.operation,
            ": a graph is being captured with a step number of the host, so every replay would draw the same "
-           "random bits; pass a view of one std::uint64_t in the memory of the stream"});
+           "random bits; pass a view of one std::uint64_t, or a pointer to one, in the memory of the "
+           "stream"});
     if (capturing && codec_->head_bytes() != 0)
       fail<configuration_error>({"globalq: ", setup_.operation,
                                  ": a graph is being captured, and frames of this wire format differ in "
@@ -148,6 +149,7 @@ class stream_call {
     segment const written = schedule.writes(cut, workers_.rank());
     segment const brought = schedule.reads(cut, workers_.rank());
     if (brought.count != 0) on_.expect_own_device(setup_.operation, at(x, brought.first).data);
+    if (step.where != nullptr) on_.expect_own_device(setup_.operation, step.where, "step");
     if (written.count != 0) on_.expect_own_device(setup_.operation, at(y, written.first).data);
     if (!known) settle();  // growing frees memory, for which CUDA waits without a deadline
     if (!known) on_.items(1, reset_state{state_});

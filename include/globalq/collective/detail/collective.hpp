@@ -49,8 +49,8 @@ class collective {
   /// @param x     this worker's vector; the same length and type on all workers
   /// @param step  number of the call, below 2^48, the same on every worker. With the seed it selects the random bits,
   ///              so use each number once. On a stream it may be a view of one std::uint64_t in the memory of its
-  ///              space; the call increments it at its end, so a call can be captured in a graph and every replay draws
-  ///              fresh random bits.
+  ///              space, or a pointer to one; the call increments it at its end, so a call can be captured in a graph and
+  ///              every replay draws fresh random bits.
   /// @throws disagreement_error if workers disagree or another worker refused its arguments; configuration_error if
   ///         this worker's arguments are refused; non_finite_error if so configured; transport_error
   template <class V, class Step = missing_step>
@@ -272,6 +272,9 @@ class collective {
         fail<configuration_error>(
             {"globalq: the step is a view of ", step.size(), " values; pass one of a single value"});
       return {0, step.data()};
+    } else if constexpr (StepPointer<Step>) {
+      static_assert(on_stream, "globalq: in host memory the step is a number; pass the value at the pointer");
+      return {0, reinterpret_cast<std::uint64_t*>(step)};
     } else {
       expect_step<Step>();
       return {static_cast<std::uint64_t>(step), nullptr};
