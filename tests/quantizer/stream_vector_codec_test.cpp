@@ -527,6 +527,41 @@ class capturing_stream {
   std::vector<cudaGraphExec_t> graphs_;
 };
 
+#if !defined(KOKKOS_ENABLE_CUDA)
+int launches = 0;
+
+// Norm, scale, frame, and errors; with norms of one's own the frame and errors. Decoding: values, and errors.
+TEST(StreamVectorCodec, a_later_call_is_few_launches) {
+  using namespace Kokkos::Tools::Experimental;
+  set_begin_parallel_for_callback([](char const* name, std::uint32_t, std::uint64_t*) {
+    launches += std::string_view(name) == "globalq" ? 1 : 0;
+  });
+  struct expected {
+    support::any_operator op;
+    int encode;
+  };
+  for (auto const& [op, encode] :
+       {expected{gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 4},
+        expected{gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
+                               gq::wire::packed<4>{}},
+                 2}}) {
+    gq::stream_vector_codec codec{op, space()};
+    auto const x = on_device(values_of<float>(5000));
+    device<std::byte> const frame("frame", codec.frame_bytes(5000));
+    for (int call = 0; call < 2; ++call) {
+      launches = 0;
+      codec.encode(x, {.seed = 1, .step = 2}, frame);
+      EXPECT_EQ(launches, encode + (call == 0 ? 1 : 0));
+      launches = 0;
+      codec.decode(frame, {.seed = 1, .step = 2}, x);
+      EXPECT_EQ(launches, 2);
+    }
+    codec.wait();
+  }
+  set_begin_parallel_for_callback(nullptr);
+}
+#endif
+
 }  // namespace
 
 TEST(StreamVectorCodec, a_graph_keeps_the_levels_that_it_was_captured_with) {

@@ -13,18 +13,19 @@ namespace GLOBALQ_ABI {
 
 namespace detail {
 
-/// The start of a call of stream_vector_codec.
-struct begin_single_worker {
+/// What the kernels of a call of stream_vector_codec start from. The last kernel of a call leaves it for the next one.
+struct reset_single_worker {
   stream_state* state;
-  call_step step;
   double* bucket_scales;
   double fixed_scale;
-  stream_word* word;
+  GLOBALQ_FUNCTION static stream_state initial() {
+    stream_state s;
+    s.agreed.writes = true;
+    return s;
+  }
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    *state = stream_state{};
-    state->agreed.writes = true;
+    *state = initial();
     bucket_scales[0] = fixed_scale;
-    if (step() > random::max_step) word->note(stream_word::bad_step);
   }
 };
 
@@ -41,14 +42,18 @@ struct scale_single_worker {
 
 /// Invalidates a frame whose values have no valid scale.
 struct conclude_encode {
-  stream_state const* state;
+  stream_state* state;
+  call_step step;
   double fixed_scale;
   std::uint64_t* header;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
     double const top = double_of(state->top);
     std::uint32_t trouble = stream_word::fine;
-    if (state->top >= double_infinity)
+    bool const finite = state->top < double_infinity;
+    *state = reset_single_worker::initial();
+    if (step() > random::max_step) word->note(stream_word::bad_step);
+    if (!finite)
       trouble = stream_word::not_finite;
     else if (fixed_scale > 0 && top > fixed_scale)
       trouble = stream_word::beyond_scale;
@@ -61,12 +66,16 @@ struct conclude_encode {
 
 /// Reports a bad frame, or values beyond the type's range, to the host.
 struct conclude_decode {
-  stream_state const* state;
+  stream_state* state;
+  call_step step;
   stream_word* word;
   GLOBALQ_FUNCTION void operator()(std::uint64_t) const {
-    if ((state->agreed.faults & (kernel::bad_code | kernel::bad_frame)) != 0)
+    std::uint32_t const faults = state->agreed.faults;
+    *state = reset_single_worker::initial();
+    if (step() > random::max_step) word->note(stream_word::bad_step);
+    if ((faults & (kernel::bad_code | kernel::bad_frame)) != 0)
       word->note(stream_word::bad_frame);
-    else if ((state->agreed.faults & kernel::out_of_range) != 0)
+    else if ((faults & kernel::out_of_range) != 0)
       word->note(stream_word::beyond_range);
   }
 };
@@ -249,8 +258,9 @@ class stream_vector_codec {
       codec_->begin(call_);
       codec_->combine(all, true, {}, out);
     }
-    on_.items(1, detail::conclude_encode{state_, facts_.fixed_scale,
+    on_.items(1, detail::conclude_encode{state_, step, facts_.fixed_scale,
                                          reinterpret_cast<std::uint64_t*>(out.data()), report_.word()});
+    reset_ = bucket_scales_;
   }
 
   template <class Frame, class V>
@@ -276,7 +286,8 @@ class stream_vector_codec {
       codec_->add_decoded({0, length}, {&one, 1});
     else
       codec_->finish({0, length}, {&one, 1});
-    on_.items(1, detail::conclude_decode{state_, report_.word()});
+    on_.items(1, detail::conclude_decode{state_, step, report_.word()});
+    reset_ = bucket_scales_;
   }
 
   void begin(const_vector x, mutable_vector y, std::uint64_t length, encoding_key key, detail::call_step step,
@@ -294,8 +305,8 @@ class stream_vector_codec {
     if (on_.capturing() && buckets > prepared_) kernel::refuse_unprepared_capture(on_.operation());
     prepared_ = std::max(prepared_, buckets);
     bucket_scales_ = scales_memory_.get_values<double>(buckets);
-    on_.items(1,
-              detail::begin_single_worker{state_, step, bucket_scales_, facts_.fixed_scale, report_.word()});
+    if (std::exchange(reset_, nullptr) != bucket_scales_)
+      on_.items(1, detail::reset_single_worker{state_, bucket_scales_, facts_.fixed_scale});
     call_ = {};
     call_.x = x;
     call_.y = y;
@@ -390,6 +401,8 @@ class stream_vector_codec {
   norm::statistics_memory tree_{on_.memory()};
   detail::stream_state* state_ = nullptr;
   double* bucket_scales_ = nullptr;
+  double* reset_ =
+      nullptr;  ///< scales of the last call, if all of its kernels were enqueued: they left state and scale for the next
 };
 
 template <class Operator, class Space>
