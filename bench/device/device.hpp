@@ -8,6 +8,8 @@
 #include <benchmark/benchmark.h>
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,30 @@ using device = Kokkos::View<T*, memory>;
 /// The lengths to time, or with --check the single length to check.
 inline std::vector<std::uint64_t> lengths = {1U << 20, 1U << 24, 1U << 28};
 inline bool only_checks = false;
+
+/// Vectors of the same values, which calls take in turn. Together they are larger than the caches of today's GPUs (50 MiB), so that
+/// each call reads from memory and writes to it.
+template <class T>
+class in_turn {
+ public:
+  explicit in_turn(device<T> const& first) : all_{first} {
+    std::uint64_t const bytes = first.size() * sizeof(T);
+    std::uint64_t const vectors = only_checks ? 1 : 1 + (std::uint64_t{256} << 20) / (bytes + 1);
+    while (all_.size() < std::min<std::uint64_t>(vectors, 64)) {
+      all_.emplace_back(Kokkos::view_alloc("one of several", Kokkos::WithoutInitializing), first.size());
+      Kokkos::deep_copy(all_.back(), first);
+    }
+  }
+  device<T> const& first() const { return all_.front(); }
+  device<T> const& next() { return all_[at_ = (at_ + 1) % all_.size()]; }
+  /// What next() returned last.
+  device<T> const& last() const { return all_[at_]; }
+  std::vector<device<T>> const& all() const { return all_; }
+
+ private:
+  std::vector<device<T>> all_;
+  std::size_t at_ = 0;
+};
 
 /// Times a kernel and its floor; with --check, runs the kernel once without timing.
 /// @returns floor_ratio
@@ -38,11 +64,9 @@ double against(benchmark::State& state, amount const& each, Kernel const& kernel
 /// @param bytes  read and written in a call
 template <class Kernel>
 double against_copy(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Kernel const& kernel) {
-  using bytes_view = device<unsigned char>;
-  bytes_view const from("from", bytes / 2);
-  bytes_view const to(Kokkos::view_alloc("to", Kokkos::WithoutInitializing), bytes / 2);
+  in_turn<unsigned char> from(device<unsigned char>("from", bytes / 2)), to(from.first());
   space const stream;
-  return against(state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to, from); });
+  return against(state, {n, bytes}, kernel, [&] { Kokkos::deep_copy(stream, to.next(), from.next()); });
 }
 
 template <class Run>

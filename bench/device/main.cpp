@@ -8,7 +8,7 @@
 /// The second form only compares the results for vectors of that length with the host's.
 ///
 /// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes, because a copy
-/// moves each byte twice. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself
+/// moves each byte twice. Both take their vectors in turn from 256 MiB, so that no cache holds them. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself
 /// compared with the copy); its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result
 /// is wrong or nothing ran.
 
@@ -76,15 +76,16 @@ norm::statistic measured(device<float> const& x, std::uint32_t q) {
 
 void time_norm(benchmark::State& state, std::uint64_t n, std::uint32_t q) {
   kernel::stream_executor<space> const on{space()};
-  auto const x = gradient_there<float>(n, 1);
+  in_turn<float> x(gradient_there<float>(n, 1));
   norm::statistics_memory memory(on.memory());
   device<norm::statistic> const result("result", 1);
   device<std::uint64_t> const top("top", 1);
   auto const kernel = [&] {
-    norm::enqueue_statistics(on, {x.data(), dtype::float32}, n, 0, q, memory, result.data(), top.data());
+    norm::enqueue_statistics(on, {x.next().data(), dtype::float32}, n, 0, q, memory, result.data(),
+                             top.data());
   };
   kernel();
-  norm::statistic const expected = measured(x, q);
+  norm::statistic const expected = measured(x.first(), q);
   auto const is_right = [&] {
     norm::statistic found;
     Kokkos::deep_copy(Kokkos::View<norm::statistic, Kokkos::HostSpace>(&found), Kokkos::subview(result, 0));
@@ -115,12 +116,12 @@ struct sum_of {
 /// The same by CUB, whose bits may differ between machines and which does not detect NaN.
 template <class Result, class Reduce, class Transform>
 void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, Transform transform) {
-  auto const x = gradient_there<float>(n, 1);
+  in_turn<float> x(gradient_there<float>(n, 1));
   device<Result> const result("result", 1);
   cudaStream_t const stream = space().cuda_stream();
   std::size_t room = 0;
   auto const call = [&](void* temporary) {
-    return cub::DeviceReduce::TransformReduce(temporary, room, x.data(), result.data(),
+    return cub::DeviceReduce::TransformReduce(temporary, room, x.next().data(), result.data(),
                                               static_cast<std::int64_t>(n), reduce, transform, Result(0),
                                               stream);
   };
@@ -136,20 +137,21 @@ void time_norm_by_cub(benchmark::State& state, std::uint64_t n, Reduce reduce, T
 template <class Operator>
 void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op, std::uint64_t passes = 2) {
   stream_vector_codec codec{op, space()};
-  auto const x = gradient_there<float>(n, 1);
-  device<std::byte> const frame("frame", codec.frame_bytes(n));
+  in_turn<float> x(gradient_there<float>(n, 1));
+  in_turn<std::byte> frame(device<std::byte>("frame", codec.frame_bytes(n)));
   encoding_key const key{1, 0, 0};
-  codec.encode(x, key, frame);
+  auto const kernel = [&] { codec.encode(x.next(), key, frame.next()); };
+  kernel();
   codec.wait();
   vector_codec host{op, {}, frame_checksum::none};
-  std::vector<std::byte> expected(frame.size());
-  host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x), key, expected);
+  std::vector<std::byte> expected(frame.first().size());
+  host.encode(Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x.first()), key, expected);
   auto const is_right = [&] {
-    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
+    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame.last());
     return std::memcmp(made.data(), expected.data(), expected.size()) == 0;
   };
   if (!is_right()) return fail(state, "the frame differs from the host's");
-  against_copy(state, n, 4 * passes * n + frame.size(), [&] { codec.encode(x, key, frame); });
+  against_copy(state, n, 4 * passes * n + expected.size(), kernel);
   codec.wait();
   if (!is_right()) fail(state, "the frame differs from the host's after many calls");
 }
@@ -157,27 +159,31 @@ void time_encode(benchmark::State& state, std::uint64_t n, Operator const& op, s
 template <bool Add, class Operator>
 void time_decode(benchmark::State& state, std::uint64_t n, Operator const& op) {
   stream_vector_codec codec{op, space()};
-  device<std::byte> const frame("frame", codec.frame_bytes(n));
-  device<float> const y("decoded", n);
+  device<std::byte> const encoded("frame", codec.frame_bytes(n));
   encoding_key const key{1, 0, 0};
-  codec.encode(gradient_there<float>(n, 1), key, frame);
+  codec.encode(gradient_there<float>(n, 1), key, encoded);
+  codec.wait();
+  in_turn<std::byte> frame(encoded);
+  in_turn<float> y(device<float>("decoded", n));
   auto const kernel = [&] {
     if constexpr (Add)
-      codec.decode_add(frame, key, y);
+      codec.decode_add(frame.next(), key, y.next());
     else
-      codec.decode(frame, key, y);
+      codec.decode(frame.next(), key, y.next());
   };
-  kernel();
-  codec.wait();
-  {
-    std::vector<float> expected(n);
-    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
-    vector_codec{op}.decode(std::span<std::byte const>(made.data(), made.size()), key, expected);
-    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), y);
-    if (std::memcmp(found.data(), expected.data(), n * sizeof(float)) != 0)
-      return fail(state, "the values differ from the host's");
-  }
-  against_copy(state, n, (Add ? 8 : 4) * n + frame.size(), kernel);
+  std::vector<float> expected(n);
+  auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), encoded);
+  vector_codec{op}.decode(std::span<std::byte const>(made.data(), made.size()), key, expected);
+  auto const is_right = [&] {
+    for (auto const& each : y.all()) Kokkos::deep_copy(each, 0.0F);
+    kernel();
+    codec.wait();
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), y.last());
+    return std::memcmp(found.data(), expected.data(), n * sizeof(float)) == 0;
+  };
+  if (!is_right()) return fail(state, "the values differ from the host's");
+  against_copy(state, n, (Add ? 8 : 4) * n + encoded.size(), kernel);
+  if (!is_right()) fail(state, "the values differ from the host's after many calls");
 }
 
 // ---- codes only, as in the steps of a schedule
@@ -221,26 +227,64 @@ class ring_of_four {
   device<double> scale_;
 };
 
+/// Codecs, each with a vector of its own, that take turns.
+template <class Operator>
+class rings_in_turn {
+ public:
+  rings_in_turn(Operator const& op, std::uint64_t n, int rank)
+      : x_(gradient_there<float>(n, 1)), frame_(device<std::byte>("frame", ring_of_four(op, n).bytes())) {
+    for (auto const& each : x_.all()) {
+      codecs_.push_back(std::make_unique<ring_of_four>(op, n));
+      codecs_.back()->begin({each.data(), dtype::float32}, {}, rank);
+    }
+  }
+  std::uint64_t bytes() const { return frame_.first().size(); }
+  /// The next codec adds its values to the sources.
+  device<std::byte> const& combine(std::span<source const> sources) {
+    auto const& out = frame_.next();
+    codecs_[at_++ % codecs_.size()]->combine(true, sources, {out.data(), out.size()});
+    return out;
+  }
+
+ private:
+  in_turn<float> x_;
+  in_turn<std::byte> frame_;
+  std::vector<std::unique_ptr<ring_of_four>> codecs_;
+  std::size_t at_ = 0;
+};
+
+/// The bytes of a frame on the host.
+std::vector<std::byte> copied(device<std::byte> const& frame) {
+  auto const here = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), frame);
+  return {here.data(), here.data() + here.size()};
+}
+
+/// Times combine(), and fails unless its last result is that of its first call.
+template <class Combine>
+void time_combine(benchmark::State& state, std::uint64_t n, std::uint64_t bytes, Combine const& combine) {
+  std::vector<std::byte> const expected = copied(combine());
+  against_copy(state, n, bytes, combine);
+  if (copied(combine()) != expected) fail(state, "the frame differs after many launches");
+}
+
 template <class Operator>
 void time_encode_alone(benchmark::State& state, std::uint64_t n, Operator const& op) {
-  ring_of_four codec(op, n);
-  auto const x = gradient_there<float>(n, 1);
-  codec.begin({x.data(), dtype::float32}, {}, 0);
-  device<std::byte> const frame("frame", codec.bytes());
-  against_copy(state, n, 5 * n, [&] { codec.combine(true, {}, {frame.data(), frame.size()}); });
+  rings_in_turn<Operator> rings(op, n, 0);
+  time_combine(
+      state, n, 5 * n, [&]() -> auto const& { return rings.combine({}); });
 }
 
 /// A hop of a ring: own values and a frame become the next frame.
 template <class Operator>
 void time_requantize(benchmark::State& state, std::uint64_t n, Operator const& op) {
-  ring_of_four codec(op, n);
-  device<std::byte> const a("a", codec.bytes()), sum("sum", codec.bytes());
-  auto const x = gradient_there<float>(n, 1);
-  codec.begin({x.data(), dtype::float32}, {}, 0);
-  codec.combine(true, {}, {a.data(), a.size()});
-  source const frame[] = {{{a.data(), a.size()}, 1, 0}};
-  codec.begin({x.data(), dtype::float32}, {}, 1);
-  against_copy(state, n, 6 * n, [&] { codec.combine(true, frame, {sum.data(), sum.size()}); });
+  rings_in_turn<Operator> first(op, n, 0), second(op, n, 1);
+  in_turn<std::byte> received(first.combine({}));
+  time_combine(
+      state, n, 6 * n, [&]() -> auto const& {
+        auto const& from = received.next();
+        source const frame[] = {{{from.data(), from.size()}, 1, 0}};
+        return second.combine(frame);
+      });
 }
 
 struct alignas(16) sixteen_bytes {
@@ -270,27 +314,26 @@ void launch(plain_sum const& body, std::uint64_t n) {
 
 template <class Operator>
 void time_reduce(benchmark::State& state, std::uint64_t n, Operator const& op) {
+  in_turn<std::byte> a(rings_in_turn<Operator>(op, n, 0).combine({})),
+      b(rings_in_turn<Operator>(op, n, 1).combine({})), sum(device<std::byte>("sum", a.first().size()));
   ring_of_four codec(op, n);
-  device<std::byte> const a("a", codec.bytes()), b("b", codec.bytes()), sum("sum", codec.bytes());
-  int rank = 0;
-  for (auto const& frame : {a, b}) {
-    auto const x = gradient_there<float>(n, static_cast<std::uint64_t>(rank) + 1);
-    codec.begin({x.data(), dtype::float32}, {}, rank++);
-    codec.combine(true, {}, {frame.data(), frame.size()});
-    space().fence();
-  }
-  source const frames[] = {{{a.data(), a.size()}, 1, 0}, {{b.data(), b.size()}, 1, 1}};
   codec.begin({nullptr, dtype::float32}, {}, 2);
-  auto const kernel = [&] { codec.combine(false, frames, {sum.data(), sum.size()}); };
-  plain_sum const plain = sum_of_codes(a, b, sum);
-  state.counters["omega"] = against(state, {n, 3 * n}, kernel, [&] { launch(plain, n); });
+  auto const kernel = [&]() -> auto const& {
+    auto const &one = a.next(), &other = b.next(), &out = sum.next();
+    source const frames[] = {{{one.data(), one.size()}, 1, 0}, {{other.data(), other.size()}, 1, 1}};
+    codec.combine(false, frames, {out.data(), out.size()});
+    return out;
+  };
+  std::vector<std::byte> const expected = copied(kernel());
+  state.counters["omega"] =
+      against(state, {n, 3 * n}, kernel, [&] { launch(sum_of_codes(a.next(), b.next(), sum.next()), n); });
+  if (copied(kernel()) != expected) fail(state, "the frame differs after many launches");
 }
 
 /// The floor of reduces.
 void time_plain_sum(benchmark::State& state, std::uint64_t n) {
-  device<std::byte> const a("a", n + 16), b("b", n + 16), sum("sum", n + 16);
-  plain_sum const body = sum_of_codes(a, b, sum);
-  against_copy(state, n, 3 * n, [&] { launch(body, n); });
+  in_turn<std::byte> a(device<std::byte>("a", n + 16)), b(a.first()), sum(a.first());
+  against_copy(state, n, 3 * n, [&] { launch(sum_of_codes(a.next(), b.next(), sum.next()), n); });
 }
 
 /// Removes `--check N` from the arguments. @returns false unless N is a positive multiple of 16, as all benchmarks need
@@ -321,6 +364,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("space", space::name());
+  if (!only_checks) benchmark::AddCustomContext("vectors", "taken in turn from 256 MiB");
 #if defined(KOKKOS_ENABLE_CUDA)
   cudaDeviceProp const device = space().cuda_device_prop();
   benchmark::AddCustomContext("device", device.name);

@@ -39,36 +39,40 @@ void time_sparse(benchmark::State& state, std::uint64_t n, share of, direction w
   constexpr std::uint32_t max_code = 7;
   kernel::stream_executor<space> const on{space()};
   wire::stream_sparse<std::int8_t, space> coder(max_code);
-  auto const codes = codes_there(n, of);
-  device<std::int8_t> const back("codes", n);
-  device<std::byte> const body("body", coder.capacity(n));
+  in_turn<std::int8_t> codes(codes_there(n, of)), back(codes.first());
+  in_turn<std::byte> body(device<std::byte>("body", coder.capacity(n)));
   device<std::uint64_t> const bytes("bytes", 1);
   device<std::uint32_t> const faults("faults", 1);
-  auto const encode = [&] { coder.encode(on, codes.data(), n, body.data(), bytes.data(), 0); };
-  auto const decode = [&] { coder.decode(on, body.data(), bytes.data(), n, back.data(), faults.data()); };
-  encode();
-  decode();
-  on.fence();
-
-  auto const here = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), codes);
-  auto const returned = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), back);
-  auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), body);
-  auto const length = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes);
-  auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), faults);
-  if (found(0) != 0 || std::memcmp(here.data(), returned.data(), n) != 0)
-    return fail(state, "decoded codes differ");
+  auto const encode = [&] { coder.encode(on, codes.next().data(), n, body.next().data(), bytes.data(), 0); };
+  auto const decode = [&] {
+    coder.decode(on, body.next().data(), bytes.data(), n, back.next().data(), faults.data());
+  };
+  for (std::size_t k = 0; k < body.all().size(); ++k) encode();
+  auto const here = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), codes.first());
   wire::coded<wire::sparse<>> host({}, max_code);
   std::vector<std::byte> expected(host.capacity(n));
   expected.resize(
       host.encode(kernel::host_executor(Kokkos::DefaultHostExecutionSpace()), here.data(), n, expected));
-  if (expected.size() != length(0) || std::memcmp(expected.data(), made.data(), expected.size()) != 0)
-    return fail(state, "the body differs from the host's");
+  auto const are_right = [&] {
+    for (auto const& each : back.all()) Kokkos::deep_copy(each, std::int8_t{0});
+    decode();
+    on.fence();
+    auto const returned = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), back.last());
+    auto const made = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), body.last());
+    auto const length = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes);
+    auto const found = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), faults);
+    return found(0) == 0 && std::memcmp(here.data(), returned.data(), n) == 0 &&
+           expected.size() == length(0) && std::memcmp(expected.data(), made.data(), expected.size()) == 0;
+  };
+  if (!are_right()) return fail(state, "the body or the decoded codes differ from the host's");
 
   std::uint64_t const moved = n + expected.size();
   if (way == direction::encode)
     against_copy(state, n, moved, encode);
   else
     against_copy(state, n, moved, decode);
+  if (!are_right())
+    return fail(state, "the body or the decoded codes differ from the host's after many calls");
   state.counters["bits_per_value"] = 8.0 * static_cast<double>(expected.size()) / static_cast<double>(n);
 }
 

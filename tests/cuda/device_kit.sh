@@ -97,6 +97,7 @@ first() {
   bench 16777216 40
   # correctness: programs side by side
   step capture 90 $(tests 'MeanOnDevice.*:MeanOfRanks.*') &
+  step processes 60 $(tests 'MeanOfProcesses.*') &
   step lengths 170 $(tests 'Stream.same_bits_at_every_awkward*') &
   step schedules 170 $(tests 'Stream.*:-Stream.same_bits_at_every_awkward*') &
   step codecs 170 $(tests 'StreamVectorCodec.*:StreamSparse.*') &

@@ -20,7 +20,7 @@ LIBRARIES = pathlib.Path(sys.argv[2])
 PROGRAMS = [pathlib.Path(program) for program in sys.argv[3:]]
 REASONS = ("libcuda.so.1: cannot open shared object file", "No such file or directory", "no CUDA-capable device", "not found",
            "CUDA driver version is insufficient", "No module named")
-STEPS = {"first": "libraries smoke bench_16777216 capture lengths schedules codecs nccl bench_268435456 bench_1048576",
+STEPS = {"first": "libraries smoke bench_16777216 capture processes lengths schedules codecs nccl bench_268435456 bench_1048576",
          "second": "ncu peers racecheck", "third": "other_form_bench_1"}
 
 

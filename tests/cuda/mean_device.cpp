@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +23,10 @@
 #include <vector>
 
 namespace gq = globalq;
+
+namespace globalq_test {
+int be_rank(char const* name, int rank, int ranks);
+}
 
 namespace {
 
@@ -217,5 +222,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   Kokkos::ScopeGuard const kokkos{argc, argv};
+  if (argc == 5 && std::string(argv[1]) == "--rank")
+    return globalq_test::be_rank(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
   return RUN_ALL_TESTS();
 }

@@ -10,11 +10,18 @@
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/transport/named_memory.hpp>
 #include <globalq/transport/nccl.hpp>
+#include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>
 
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <barrier>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -385,5 +392,57 @@ TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_ano
   }).join();
 }
 
+// ---- ranks that are processes and share a GPU, over memory of the host
+
+/// More values than a launch has threads; fewer where kernels are interpreted.
+std::size_t length_for_processes() { return support::executed() ? 5003 : (std::size_t{1} << 24) + 5; }
+
+TEST(MeanOfProcesses, has_the_bits_of_the_host_on_one_gpu) {
+  constexpr int ranks = 3;
+  std::string name = "globalq-mean-" + std::to_string(::getpid());
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::string arguments[] = {"mean_device_test", "--rank", name, std::to_string(rank),
+                               std::to_string(ranks)};
+    char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
+                    arguments[3].data(), arguments[4].data(), nullptr};
+    pid_t child = 0;
+    ASSERT_EQ(::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, argv, environ), 0);
+    children.push_back(child);
+  }
+  for (pid_t const child : children) {
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 }  // namespace
+
+/// One rank of MeanOfProcesses. @returns the exit status of its process
+int be_rank(char const* name, int rank, int ranks) {
+  try {
+    gq::transport::named_memory hosts{name, rank, ranks, {.deadline = patient}};
+    gq::transport::staged workers{hosts, Kokkos::Cuda{}};
+    std::size_t const d = length_for_processes();
+    for (auto const& [what, op] : subjects()) {
+      std::vector<float> x = input(d, rank);
+      Kokkos::View<float*, Kokkos::HostSpace> const here(x.data(), d);
+      vector const there("values", d);
+      Kokkos::deep_copy(there, here);
+      gq::allreduce_mean mean{workers, op, gq::schedule::any("sra"), {.seed = 9}};
+      mean(there, 4);
+      mean.wait();
+      Kokkos::deep_copy(here, there);
+      if (x == expected(op, "sra", ranks, d, 4)) continue;
+      std::fprintf(stderr, "rank %d, %s: the mean differs from the host's\n", rank, what);
+      return 1;
+    }
+    return 0;
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
+    return 1;
+  }
+}
+
 }  // namespace globalq_test
