@@ -203,7 +203,6 @@ class stream_executor : public device_executor<Space> {
       if (data == nullptr) return;
       cudaPointerAttributes of{};
       detail::expect_success(cudaPointerGetAttributes(&of, data), "cudaPointerGetAttributes");
-      std::string const gpu = std::to_string(instance_.cuda_device());
       int accessible = 1;
       if (of.type == cudaMemoryTypeUnregistered)
         detail::expect_success(
@@ -211,12 +210,13 @@ class stream_executor : public device_executor<Space> {
             "cudaDeviceGetAttribute");
       if (accessible == 0)
         throw configuration_error(
-            std::string("globalq: ") + operation + ": the " + what + " is in host memory that GPU " + gpu +
+            std::string("globalq: ") + operation + ": the " + what + " is in host memory that GPU " +
+            std::to_string(instance_.cuda_device()) +
             " cannot access; copy it to device memory, or allocate it with cudaMallocHost");
       if (of.type == cudaMemoryTypeDevice && of.device != instance_.cuda_device())
         throw configuration_error(
             std::string("globalq: ") + operation + ": the " + what + " is on GPU " +
-            std::to_string(of.device) + " and the stream on GPU " + gpu +
+            std::to_string(of.device) + " and the stream on GPU " + std::to_string(instance_.cuda_device()) +
             "; let each process initialize Kokkos with the GPU of its rank (pass device_id in "
             "Kokkos::InitializationSettings; Kokkos does not read LOCAL_RANK), or allocate the View with the "
             "instance of that stream");
