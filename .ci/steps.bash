@@ -4,7 +4,7 @@
 # With GLOBALQ_TESTS_IN_FULL=ON in the environment each check includes what only scripts/check-all runs.
 
 record=.ci/record.tsv  # script, step, result, seconds, date, commit, machine
-full=${GLOBALQ_TESTS_IN_FULL:-OFF}
+export GLOBALQ_TESTS_IN_FULL=${GLOBALQ_TESTS_IN_FULL:-OFF}  # scripts/test reads it
 jobs=$(nproc 2>/dev/null || echo 2)
 log=$(mktemp)
 background=$(mktemp -d)
@@ -84,10 +84,7 @@ write_record() {
   rm "$rows"
 }
 
-run_tests() { GLOBALQ_TESTS_IN_FULL=$full scripts/test 2>&1 | tee "$log"; }
-
-# run_sanitized PRESET
-run_sanitized() { GLOBALQ_TESTS_IN_FULL=$full scripts/test --preset "$1"; }
+run_tests() { scripts/test 2>&1 | tee "$log"; }
 
 build_docs() { cmake --preset docs >/dev/null && cmake --build --preset docs; }
 
@@ -96,7 +93,7 @@ compile_for_cuda() {
     echo "No nvcc on the PATH: the kernels are not compiled for CUDA."
     return 0
   fi
-  scripts/bootstrap cuda && cmake --preset cuda -DGLOBALQ_TESTS_IN_FULL="$full" >/dev/null &&
+  scripts/bootstrap cuda && cmake --preset cuda -DGLOBALQ_TESTS_IN_FULL="$GLOBALQ_TESTS_IN_FULL" >/dev/null &&
     cmake --build --preset cuda --parallel "$jobs" &&
     ctest --test-dir build/cuda --parallel "$jobs" --output-on-failure --no-tests=error --timeout 900
 }

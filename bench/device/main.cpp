@@ -8,9 +8,9 @@
 /// The second form only compares the results for vectors of that length with the host's.
 ///
 /// The floor of a kernel is a device-to-device copy of half the bytes that the kernel reads and writes, because a copy
-/// moves each byte twice. Both take their vectors in turn from 256 MiB, so that no cache holds them. The floor of a reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself
-/// compared with the copy); its ratio is `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result
-/// is wrong or nothing ran.
+/// moves each byte twice. Both take their vectors in turn from 256 MiB, so that no cache holds them. The floor of a
+/// reduce is a plain sum of bytes, sixteen at a time (`reduce/plain/int8`, itself compared with the copy); its ratio is
+/// `omega`. norm/.../cub are the same reductions by CUB. Exits with 1 if a result is wrong or nothing ran.
 
 #include "../support/data.hpp"
 #include "device.hpp"
@@ -238,7 +238,6 @@ class rings_in_turn {
       codecs_.back()->begin({each.data(), dtype::float32}, {}, rank);
     }
   }
-  std::uint64_t bytes() const { return frame_.first().size(); }
   /// The next codec adds its values to the sources.
   device<std::byte> const& combine(std::span<source const> sources) {
     auto const& out = frame_.next();

@@ -5,7 +5,8 @@
 usage: slow_steps.py BUILD_FOLDER LIMIT_SECONDS
 
 Ninja logs the wall time of a step among other steps, which may be half as long again as alone. The slowest three above that are run once
-more, alone, and that time counts. On a machine that takes longer than the one that the limit was set on for headers of the standard library, the limit is longer too.
+more, alone, and that time counts. On a machine that takes longer than the one that the limit was set on for headers of the standard
+library, the limit is longer too.
 """
 
 import pathlib
