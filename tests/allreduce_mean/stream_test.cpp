@@ -606,6 +606,7 @@ TEST(Stream, the_step_can_be_where_the_stream_is_and_is_counted) {
     EXPECT_EQ(now(), 14U);
     Kokkos::View<std::uint64_t*, memory> const two("step", 2);
     EXPECT_THROW(counting(x.values(), two), gq::configuration_error);
+    EXPECT_THROW(counting(x.values(), static_cast<std::uint64_t*>(nullptr)), gq::configuration_error);
     Kokkos::deep_copy(step, std::uint64_t{1} << 48);
     EXPECT_THROW(counting(x.values(), step), gq::configuration_error);
     EXPECT_THROW(numbered(x.values(), std::uint64_t{1} << 48), gq::configuration_error);

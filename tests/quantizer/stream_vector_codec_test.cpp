@@ -626,12 +626,20 @@ TEST(StreamVectorCodec, the_step_can_be_where_the_stream_is) {
     codec.decode(a, {.seed = 1, .step = s}, y);
     codec.decode(b, {.seed = 1}, step, z);
     codec.decode_add(a, {.seed = 1, .step = s}, y);
-    codec.decode_add(b, {.seed = 1}, step, z);
+    codec.decode_add(b, {.seed = 1}, step.data(), z);
     codec.wait();
     expect_same(on_host(a), on_host(b), "frames");
     expect_same(on_host(y), on_host(z), "values");
+    codec.encode(x, {.seed = 1}, reinterpret_cast<unsigned long long*>(step.data()), b);
+    codec.decode(b, {.seed = 1}, step.data(), z);
+    codec.decode_add(b, {.seed = 1}, step.data(), z);
+    codec.wait();
+    expect_same(on_host(a), on_host(b), "frames, by a pointer");
+    expect_same(on_host(y), on_host(z), "values, by a pointer");
   }
   Kokkos::deep_copy(step, std::uint64_t{1} << 48);
   codec.encode(x, {.seed = 1}, step, b);
   EXPECT_THROW(codec.wait(), gq::configuration_error);
+  EXPECT_THROW(codec.encode(x, {.seed = 1}, static_cast<std::uint64_t*>(nullptr), b),
+               gq::configuration_error);
 }

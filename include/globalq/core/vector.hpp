@@ -141,6 +141,9 @@ template <class P>
 concept StepPointer = std::is_same_v<std::remove_cvref_t<P>, std::uint64_t*> ||
                       std::is_same_v<std::remove_cvref_t<P>, unsigned long long*>;
 
+template <class Step>
+concept StepPlace = StepView<Step> || StepPointer<Step>;
+
 /// Whether the values outlive an argument of type V&&: false for a temporary that owns them. Views pass, because their
 /// values may have another owner.
 template <class V>

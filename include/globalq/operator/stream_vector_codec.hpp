@@ -173,14 +173,13 @@ class stream_vector_codec {
     encode_at(x, key, {key.step, nullptr}, frame);
   }
 
-  /// The same with a step in the memory of the stream, which is read when the stream runs the call and not incremented.
-  /// A graph may capture it. The step of @p key is ignored.
+  /// The same with a step in the memory of the stream, a view or a pointer, which is read when the stream runs the call
+  /// and not incremented. A graph may capture it. The step of @p key is ignored.
   /// @shape  step: one value
   /// @throws configuration_error also when the view has another size. If the step is above 2^48 - 1, a later call throws
-  template <Vector V, class Frame, class Step>
-  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void encode(V const& x, encoding_key key,
-                                                                           Step const& step,
-                                                                           Frame const& frame) {
+  template <Vector V, class Frame, detail::StepPlace Step>
+  requires detail::KokkosView<Frame>
+  void encode(V const& x, encoding_key key, Step const& step, Frame const& frame) {
     encode_at(x, key, step_at(step), frame);
   }
 
@@ -194,10 +193,9 @@ class stream_vector_codec {
   }
   /// The same with a step in the memory of the stream, as of encode(): the step with which the frame was encoded.
   /// @shape  step: one value
-  template <class Frame, Vector V, class Step>
-  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode(Frame const& frame,
-                                                                           encoding_key key, Step const& step,
-                                                                           V const& y) {
+  template <class Frame, Vector V, detail::StepPlace Step>
+  requires detail::KokkosView<Frame>
+  void decode(Frame const& frame, encoding_key key, Step const& step, V const& y) {
     read(frame, key, step_at(step), y, false);
   }
 
@@ -209,10 +207,9 @@ class stream_vector_codec {
   }
   /// The same with a step in the memory of the stream, as of encode(): the step with which the frame was encoded.
   /// @shape  step: one value
-  template <class Frame, Vector V, class Step>
-  requires(detail::KokkosView<Frame>&& detail::StepView<Step>) void decode_add(Frame const& frame,
-                                                                               encoding_key key,
-                                                                               Step const& step, V const& y) {
+  template <class Frame, Vector V, detail::StepPlace Step>
+  requires detail::KokkosView<Frame>
+  void decode_add(Frame const& frame, encoding_key key, Step const& step, V const& y) {
     read(frame, key, step_at(step), y, true);
   }
 
@@ -297,6 +294,7 @@ class stream_vector_codec {
       detail::fail<configuration_error>(
           {"globalq: stream_vector_codec: step ", key.step,
            " is above 2^48 - 1; count steps from 0 and change the seed instead"});
+    if (step.where != nullptr) on_.expect_own_device("stream_vector_codec", step.where, "step");
     if (std::size_t const need = frame_bytes(length, x.type); bytes != need)
       detail::fail<configuration_error>({"globalq: stream_vector_codec: the frame has ", bytes,
                                          " bytes and needs ", need, "; pass frame_bytes() bytes"});
@@ -325,13 +323,20 @@ class stream_vector_codec {
 
   template <class Step>
   static detail::call_step step_at(Step const& step) {
-    static_assert(detail::reaches<Step, memory_space>,
-                  "globalq: stream_vector_codec: the step is in memory that the stream cannot access; use a "
-                  "view of the stream's space");
-    if (step.size() != 1)
-      detail::fail<configuration_error>({"globalq: stream_vector_codec: the step is a view of ", step.size(),
-                                         " values; pass one of a single value"});
-    return {0, const_cast<std::uint64_t*>(step.data())};
+    if constexpr (detail::StepPointer<Step>) {
+      if (step == nullptr)
+        throw configuration_error("globalq: stream_vector_codec: the step is a null pointer");
+      return {0, reinterpret_cast<std::uint64_t*>(step)};
+    } else {
+      static_assert(
+          detail::reaches<Step, memory_space>,
+          "globalq: stream_vector_codec: the step is in memory that the stream cannot access; use a "
+          "view of the stream's space");
+      if (step.size() != 1)
+        detail::fail<configuration_error>({"globalq: stream_vector_codec: the step is a view of ",
+                                           step.size(), " values; pass one of a single value"});
+      return {0, const_cast<std::uint64_t*>(step.data())};
+    }
   }
 
   template <class Frame>

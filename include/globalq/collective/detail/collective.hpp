@@ -274,6 +274,7 @@ class collective {
       return {0, step.data()};
     } else if constexpr (StepPointer<Step>) {
       static_assert(on_stream, "globalq: in host memory the step is a number; pass the value at the pointer");
+      if (step == nullptr) throw configuration_error("globalq: the step is a null pointer");
       return {0, reinterpret_cast<std::uint64_t*>(step)};
     } else {
       expect_step<Step>();
