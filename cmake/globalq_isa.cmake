@@ -39,8 +39,9 @@ foreach(set IN LISTS GLOBALQ_ISA_SETS)
     message(FATAL_ERROR "globalq: GLOBALQ_ISA_SETS names '${set}' twice")
   endif()
   set(source ${PROJECT_SOURCE_DIR}/src/isa/${set}.cpp)
-  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${globalq_isa_flags_${set}}"
-                                                   SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(
+    ${source} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3>;${globalq_isa_flags_${set}}"
+                         SKIP_UNITY_BUILD_INCLUSION ON)
   list(APPEND GLOBALQ_ISA_SOURCES ${source})
   if(set STREQUAL "avx512vbmi")
     if(NOT globalq_isa_list MATCHES "set\\(avx512\\)")

@@ -41,7 +41,10 @@ foreach(part IN LISTS GLOBALQ_PARTS)
 endforeach()
 
 # The same library with all non-template code and the kernels of built-in policies compiled once. Optimized in every build type, so
-# that debug builds of users have fast kernels.
+# that debug builds of users have fast kernels; the preset dev optimizes only the kernels in full.
+set(globalq_optimization
+    $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:$<IF:$<CONFIG:Dev>,-O1,-O3>>
+    $<$<AND:$<CONFIG:Dev>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>) # gcc 12, of alternatives that a variant does not have
 file(GLOB GLOBALQ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
 include(globalq_isa)
 add_library(globalq_compiled STATIC ${GLOBALQ_SOURCES} ${GLOBALQ_ISA_SOURCES})
@@ -49,18 +52,23 @@ add_library(globalq::compiled ALIAS globalq_compiled)
 set_target_properties(globalq_compiled PROPERTIES EXPORT_NAME compiled POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(globalq_compiled PUBLIC globalq)
 target_compile_definitions(globalq_compiled PUBLIC GLOBALQ_COMPILED)
-target_compile_options(globalq_compiled PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
+target_compile_options(globalq_compiled PRIVATE ${globalq_optimization} -ffp-contract=off -fno-fast-math)
 # Operators by name: every composition that a name can select, compiled once.
 file(GLOB GLOBALQ_NAMED_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/named/*.cpp)
 add_library(globalq_named STATIC ${GLOBALQ_NAMED_SOURCES})
 add_library(globalq::named ALIAS globalq_named)
 set_target_properties(globalq_named PROPERTIES EXPORT_NAME named POSITION_INDEPENDENT_CODE ON)
+# Several sources compiled as one take half of the time, but a program would link all of them for a function of one.
+if(CMAKE_BUILD_TYPE STREQUAL "Dev" OR GLOBALQ_SANITIZER OR SKBUILD)
+  set_target_properties(globalq_compiled globalq_named PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+endif()
 target_link_libraries(globalq_named PUBLIC globalq_compiled globalq_part_train)
 target_sources(globalq_named PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${headers_named})
 # Chooses operators for a machine: part of libglobalq.so and of the program globalq_advise.
 file(GLOB GLOBALQ_ADVISE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/advise/*.cpp)
 add_library(globalq_advisor STATIC EXCLUDE_FROM_ALL ${GLOBALQ_ADVISE_SOURCES})
-set_target_properties(globalq_advisor PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+set_target_properties(
+  globalq_advisor PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD ON)
 target_link_libraries(globalq_advisor PUBLIC globalq_named globalq_part_model)
 target_compile_options(globalq_advisor PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O2> -ffp-contract=off -fno-fast-math)
 # The C interface, libglobalq.so: its users need no Kokkos, and it exports only the functions of globalq.h.
@@ -74,10 +82,12 @@ set_target_properties(
              VERSION ${PROJECT_VERSION}
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
              CXX_VISIBILITY_PRESET hidden
-             VISIBILITY_INLINES_HIDDEN ON)
+             VISIBILITY_INLINES_HIDDEN ON
+             UNITY_BUILD ON
+             UNITY_BUILD_BATCH_SIZE 4)
 target_link_libraries(globalq_c PRIVATE globalq_named globalq_advisor)
 target_compile_definitions(globalq_c PRIVATE GLOBALQ_BUILDS_C)
-target_compile_options(globalq_c PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3> -ffp-contract=off -fno-fast-math)
+target_compile_options(globalq_c PRIVATE ${globalq_optimization} -ffp-contract=off -fno-fast-math)
 target_link_libraries(globalq_c PRIVATE globalq_part_baseline) # and Eigen, if found, for PowerSGD
 target_sources(globalq_c PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES
                                 ${PROJECT_SOURCE_DIR}/include/globalq/c/globalq.h)

@@ -14,16 +14,16 @@
 namespace globalq_c {
 namespace {
 
-constexpr char const* operation = "globalq_advise";
+constexpr char const* advise_operation = "globalq_advise";
 
 /// Owns the texts of the last advice of each thread.
 thread_local globalq_advisor::answer last_answer;
 
 std::vector<float> values_of(globalq_vector const& v) {
   if (v.length != 0 && v.input == nullptr)
-    refuse(operation, std::to_string(v.length) + " values of a gradient at NULL", "pass input");
+    refuse(advise_operation, std::to_string(v.length) + " values of a gradient at NULL", "pass input");
   std::vector<float> values;
-  with_type(operation, v.type, [&]<class T>(T) {
+  with_type(advise_operation, v.type, [&]<class T>(T) {
     for (T const x : std::span(static_cast<T const*>(v.input), static_cast<std::size_t>(v.length)))
       values.push_back(static_cast<float>(x));
   });
@@ -33,9 +33,9 @@ std::vector<float> values_of(globalq_vector const& v) {
 std::vector<globalq_advisor::layer> layers_of(globalq_layer const* layers, std::size_t count) {
   std::vector<globalq_advisor::layer> found;
   for (globalq_layer const& l :
-       std::span(count == 0 ? nullptr : &expect(operation, "layers", layers), count)) {
-    globalq_advisor::layer added{&expect(operation, "name of a layer", l.name), 1};
-    if (l.dimensions != 0) expect(operation, "shape of a layer", l.shape);
+       std::span(count == 0 ? nullptr : &expect(advise_operation, "layers", layers), count)) {
+    globalq_advisor::layer added{&expect(advise_operation, "name of a layer", l.name), 1};
+    if (l.dimensions != 0) expect(advise_operation, "shape of a layer", l.shape);
     for (std::size_t d = 0; d < l.dimensions; ++d)
       if (__builtin_mul_overflow(added.length, l.shape[d], &added.length)) added.length = ~std::uint64_t{0};
     found.push_back(std::move(added));
@@ -69,18 +69,18 @@ globalq_status globalq_advise(globalq_workers* workers, globalq_advice_settings 
                               globalq_layer const* layers, size_t count, globalq_vector const* gradient,
                               globalq_advice* advice) {
   return guarded([&] {
-    globalq_advice_settings const s = read(operation, "settings", settings);
-    read(operation, "advice", advice);
+    globalq_advice_settings const s = read(advise_operation, "settings", settings);
+    read(advise_operation, "advice", advice);
     auto const ask = [&](int size) { return request_of(s, layers, count, gradient, size); };
     if (workers == nullptr) {
       start_kokkos();
       last_answer = globalq_advisor::advise_here(s.count, ask(0));
     } else {
-      communicate(operation, *workers->behind,
+      communicate(advise_operation, *workers->behind,
                   [&](gq::transport::endpoint& link) { last_answer = globalq_advisor::advise(link, ask); });
     }
     globalq_advisor::answer const& a = last_answer;
-    write(operation, "advice",
+    write(advise_operation, "advice",
           globalq_advice{0, a.operator_name.c_str(), a.schedule.c_str(), a.chunk_values, a.seconds,
                          a.float32_seconds, a.error, a.text.c_str(), a.json.c_str()},
           advice);

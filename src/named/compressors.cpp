@@ -18,7 +18,7 @@ constexpr parameter top_k_parameters[] = {
 constexpr parameter power_sgd_parameters[] = {
     {"rank", "4", "1 to 256", "number of columns of each of the two matrices that represent a layer"}};
 
-constexpr compressor_entry registry[] = {
+constexpr compressor_entry compressor_registry[] = {
     {"top-k", "Sends the values of largest magnitude of each layer with their positions; uses error feedback",
      "Aji and Heafield 2017; Stich et al. 2018",
      "biased; the squared error is at most (1 - density) times the squared length", top_k_parameters},
@@ -31,12 +31,12 @@ constexpr compressor_entry registry[] = {
 
 }  // namespace
 
-std::span<compressor_entry const> compressors() { return registry; }
+std::span<compressor_entry const> compressors() { return compressor_registry; }
 
 std::optional<named_compressor> read_compressor(std::string_view text) {
-  auto const found = std::find_if(std::begin(registry), std::end(registry),
+  auto const found = std::find_if(std::begin(compressor_registry), std::end(compressor_registry),
                                   [&](compressor_entry const& e) { return e.name == name_in(text); });
-  if (found == std::end(registry)) return {};
+  if (found == std::end(compressor_registry)) return {};
   arguments const with = arguments::read(text, found->parameters);
   named_compressor chosen;
   if (found->name == "top-k") {
