@@ -101,10 +101,13 @@ compile_for_cuda() {
 # Compiles every header on its own.
 compile_headers() { cmake --build --preset dev --parallel "$jobs" --target globalq_headers; }
 
-# Runs the examples, their tests, the tests of documents, and the benchmarks at their smallest sizes.
+# Runs the examples, their tests, the tests of documents, and benchmarks at their smallest sizes: in full those of papers and models too.
 run_programs() {
-  cmake --preset dev -DGLOBALQ_BUILD_EXAMPLES=ON -DGLOBALQ_BUILD_BENCH=ON >/dev/null && cmake --build --preset dev --parallel "$jobs" &&
-    ctest --test-dir build/dev --parallel "$jobs" --output-on-failure --no-tests=error -L '^(bench|examples|docs)$'
+  local targets=(examples/all tests/all globalq_bench globalq_collectives) without='^bench/(evidence|layers|levels|model|peers)'
+  [ "$GLOBALQ_TESTS_IN_FULL" = OFF ] || { targets=(all) && without='^$'; }
+  cmake --preset dev -DGLOBALQ_BUILD_EXAMPLES=ON -DGLOBALQ_BUILD_BENCH=ON >/dev/null &&
+    cmake --build --preset dev --parallel "$jobs" --target "${targets[@]}" &&
+    ctest --test-dir build/dev --parallel "$jobs" --output-on-failure --no-tests=error -L '^(bench|examples|docs)$' -E "$without"
 }
 
 # Fails if a compile step takes longer than its limit, which is higher for nvcc.

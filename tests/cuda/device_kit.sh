@@ -79,7 +79,11 @@ has() {
   for name; do ! wanted "$name" || note "$name" 0 "no $program"; done
   return 1
 }
-tests() { echo "./mean_device_test --gtest_filter=$1"; }
+tests() { # FILTER
+  local program=stream_device_test
+  [[ $1 != *OnDevice* && $1 != MeanOf* ]] || program=mean_device_test
+  echo "./$program --gtest_filter=$1"
+}
 bench() { # N SECONDS: one invocation of each benchmark: nine samples of at least 2 ms, set up once
   step "bench_$1" "$2" ./globalq_device_bench "--benchmark_filter=/n:$1/" --benchmark_min_time=1e-9 --benchmark_out_format=json \
     "--benchmark_out=$results/device_$1.json"
@@ -89,7 +93,7 @@ first() {
   step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw --format=csv
   step libraries 20 bash -c 'ldd --version | head -n 1; cat /etc/os-release | head -n 2; for p in ./*_test ./*_bench; do echo $p; ldd $p; done; df -h /dev/shm; nproc; free -g;
     ! ldd *_test *_bench | grep "not found"'
-  step smoke 60 $(tests 'StreamVectorCodec.frames*:Stream.zeros*')
+  step smoke 60 $(tests 'CodecOnDevice.*:MeanOnDevice.has*')
   if [ "$only" = "  " ] && [ -e "$work/failed" ]; then # the rest would only spend the machine's time: mend it and run this again
     note stopped 0 "gpu, libraries or smoke failed"
     return

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// @brief allreduce_mean over transport::nccl on a GPU: the bits of the host, and fresh ones at every replay of a graph.
-///        Its main() says so and returns 77 where there is no GPU.
 
 #include "tests/support/compositions.hpp"
 #include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/transport/nccl.hpp>
 
 #include <cuda_bf16.h>
@@ -14,8 +14,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -23,10 +21,6 @@
 #include <vector>
 
 namespace gq = globalq;
-
-namespace globalq_test {
-int be_rank(char const* name, int rank, int ranks);
-}
 
 namespace {
 
@@ -96,6 +90,28 @@ TEST(MeanOnDevice, has_the_bits_of_the_host) {
     mean.wait();
     EXPECT_EQ(on_host(x), expected(op, d, 4)) << d;
   }
+}
+
+// The suite of stream_vector_codec.hpp is in another program, which .ci/run does not build.
+TEST(CodecOnDevice, has_the_frames_and_values_of_the_host) {
+  std::size_t const d = 5003;
+  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
+  gq::vector_codec host{op, Kokkos::Serial(), gq::frame_checksum::none};
+  gq::stream_vector_codec stream{op, Kokkos::Cuda()};
+  std::vector<float> const x = input(d);
+  std::vector<std::byte> frame(host.frame_bytes(d)), found(frame.size());
+  host.encode(x, key, frame);
+  std::vector<float> values(d);
+  host.decode(frame, key, values);
+
+  Kokkos::View<std::byte*, Kokkos::CudaSpace> const made("frame", frame.size());
+  vector const decoded("values", d);
+  stream.encode(on_device(x), key, made);
+  stream.decode(made, key, decoded);
+  stream.wait();
+  Kokkos::deep_copy(Kokkos::View<std::byte*, Kokkos::HostSpace>(found.data(), found.size()), made);
+  EXPECT_EQ(found, frame);
+  EXPECT_EQ(on_host(decoded), values);
 }
 
 /// Values of a type of CUDA's own, at a pointer, give the bits of the same values of the library's type.
@@ -213,16 +229,3 @@ TEST(MeanOnDevice, another_error_of_the_stream_is_thrown) {
 }
 
 }  // namespace
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: there is no GPU here");
-    return 77;
-  }
-  Kokkos::ScopeGuard const kokkos{argc, argv};
-  if (argc == 5 && std::string(argv[1]) == "--rank")
-    return globalq_test::be_rank(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
-  return RUN_ALL_TESTS();
-}

@@ -4,12 +4,14 @@
 /// graphs, workers that do not come, GPUs that are not the first. Each rank needs a GPU of its own: while one frees
 /// memory, CUDA waits for all work of the device, and so for other ranks.
 
+#include "tests/cuda/main.hpp"
 #include "tests/support/compositions.hpp"
 #include "tests/support/emulated_counts.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/globalq.hpp>
+#include <globalq/operator/stream_vector_codec.hpp>
 #include <globalq/transport/named_memory.hpp>
 #include <globalq/transport/nccl.hpp>
 #include <globalq/transport/staged.hpp>
@@ -389,6 +391,14 @@ TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_ano
     std::vector<float> host(d);
     Kokkos::View<float*, Kokkos::CudaSpace, Kokkos::MemoryUnmanaged> const not_there(host.data(), d);
     refused(not_there, 5, "vector is in host memory that GPU 1 cannot access; ");
+    gq::stream_vector_codec codec{op, w.cuda};
+    Kokkos::View<std::byte*, Kokkos::CudaSpace> const frame(Kokkos::view_alloc(w.cuda, std::string("frame")),
+                                                            codec.frame_bytes(d, gq::dtype::float32));
+    auto const text =
+        told<gq::configuration_error>([&] { codec.encode(x, {.seed = 9}, step_elsewhere, frame); });
+    EXPECT_TRUE(
+        contains(text, "globalq: stream_vector_codec: the step is on GPU 0 and the stream on GPU 1; "))
+        << text;
   }).join();
 }
 
@@ -417,8 +427,6 @@ TEST(MeanOfProcesses, has_the_bits_of_the_host_on_one_gpu) {
   }
 }
 
-}  // namespace
-
 /// One rank of MeanOfProcesses. @returns the exit status of its process
 int be_rank(char const* name, int rank, int ranks) {
   try {
@@ -445,4 +453,13 @@ int be_rank(char const* name, int rank, int ranks) {
   }
 }
 
+[[maybe_unused]] bool const is_set = [] {
+  instead_of_tests = [](int argc, char** argv) -> std::optional<int> {
+    if (argc != 5 || std::string(argv[1]) != "--rank") return std::nullopt;
+    return be_rank(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
+  };
+  return true;
+}();
+
+}  // namespace
 }  // namespace globalq_test
