@@ -507,7 +507,7 @@ TEST(StreamVectorCodec, a_later_call_is_few_launches) {
     int first, encode, decode;
   };
   for (auto const& [op, first, encode, decode] :
-       {expected{gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 8, 6, 3},
+       {expected{gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}}, 5, 3, 2},
         expected{gq::quantizer{gq::norm::local<2>{.bucket = 128}, gq::levels::uniform<7>{}, dice,
                                gq::wire::packed<4>{}},
                  3, 2, 2}}) {

@@ -40,6 +40,22 @@ struct scale_single_worker {
   }
 };
 
+/// Follows the statistics of a vector with one scale: computes what depends on it, and writes it to the frame.
+struct settle_single_worker {
+  scale_single_worker scale;
+  settle_scales settle;
+  std::byte* scales;  ///< of the frame; null: not written here
+  scale_format form;
+  std::uint64_t places;  ///< of scales in the frame
+  GLOBALQ_FUNCTION void operator()() const {
+    scale(0);
+    settle(0);
+    if (scales == nullptr) return;
+    write_scale(scales, 0, form, settle.bucket_scales[0]);
+    for (std::uint64_t i = 1; i < places; ++i) write_scale(scales, i, form, 0);
+  }
+};
+
 /// Invalidates a frame whose values have no valid scale.
 struct conclude_encode {
   stream_state* state;
@@ -247,11 +263,26 @@ class stream_vector_codec {
       codec_->measure_all({&one, 1}, nullptr, &state_->top);
     } else {
       auto* const statistics = statistics_memory_.get_values<norm::statistic>(buckets);
-      norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
-                               &state_->top);
-      norm::statistic const* const measured = facts_.fixed_scale > 0 ? nullptr : statistics;
-      on_.items(buckets,
-                detail::scale_single_worker{{state_, measured, facts_.q, type, bucket_scales_}, state_});
+      auto const enqueue_statistics = [&](auto const& then) {
+        norm::enqueue_statistics(on_, {data, type}, length, facts_.bucket, facts_.q, tree_, statistics,
+                                 &state_->top, then);
+      };
+      detail::scale_single_worker const scale{
+          {state_, facts_.local ? statistics : nullptr, facts_.q, type, bucket_scales_}, state_};
+      if (buckets == 1) {
+        call_.settled = true;
+        call_.scales_written = facts_.local && codec_->head_bytes() == 0;
+        scale_format const form = norm::order(facts_.q).format(type);
+        enqueue_statistics(
+            detail::settle_single_worker{scale,
+                                         {&state_->agreed, bucket_scales_, type, codec_->extent(), 1},
+                                         call_.scales_written ? out.data() + wire::header_bytes : nullptr,
+                                         form,
+                                         wire::scale_section(1, form) / scale_bytes(form)});
+      } else {
+        enqueue_statistics(norm::detail::nothing_follows{});
+        on_.items(buckets, scale);
+      }
       codec_->begin(call_);
       codec_->combine(all, true, {}, out);
     }
@@ -277,6 +308,7 @@ class stream_vector_codec {
     if (length == 0) return;
     if (std::uint64_t const buckets = buckets_of(length); facts_.fixed_scale > 0 && buckets > 1)
       on_.items(buckets, detail::find_bucket_scales{state_, nullptr, facts_.q, type, bucket_scales_});
+    call_.settled = facts_.local;  // scales come with the frame
     codec_->begin(call_);
     source const one{in, 1, static_cast<int>(key.worker)};
     if (adds)

@@ -33,7 +33,8 @@ struct call {
   int plain_wide = 0;
   kernel::agreed_call* agreed = nullptr;  ///< on a stream: contains wide when the kernels run
   bool settled = false;                   ///< on a stream: agreed contains the scales of the whole vector too
-  std::function<void()> wait;             ///< on a stream: waits for the enqueued work
+  bool scales_written = false;  ///< on a stream: a kernel before combine() writes local scales to the frame
+  std::function<void()> wait;   ///< on a stream: waits for the enqueued work
 };
 
 /// A codec that is reused for many calls.

@@ -137,7 +137,7 @@ class stream_codec final : public composition {
     std::byte* const scales = out.data() + wire::header_bytes;
     std::byte* const codes = scales + scale_bytes_of(part);
     bool const leaf = sources.empty();
-    if (leaf && local_)
+    if (leaf && local_ && !call_.scales_written)
       enqueue_scales(write_scales<operands>{o, scales, base::first_bucket(part), scales_of(part)});
     if (leaf || base::adds_codes()) {
       auto const enqueue_with = [&]<class Op>(Op) {
