@@ -110,7 +110,7 @@ function(globalq_compile_transport name)
   set_target_properties(globalq_compiled_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(globalq_compiled_${name} PRIVATE globalq_${name})
   target_compile_definitions(globalq_compiled_${name} PRIVATE GLOBALQ_COMPILED)
-  target_compile_options(globalq_compiled_${name} PRIVATE $<$<NOT:$<BOOL:${GLOBALQ_SANITIZER}>>:-O3>)
+  target_compile_options(globalq_compiled_${name} PRIVATE ${globalq_optimization})
   target_sources(globalq_compiled PRIVATE $<TARGET_OBJECTS:globalq_compiled_${name}>)
 endfunction()
 # Sources compiled for a GPU instantiate their own kernels.
