@@ -130,6 +130,13 @@ struct block_statistics {
     });
   }
 
+  /// Ends one of @p all items or buckets.
+  KOKKOS_FUNCTION void finish(std::uint64_t most, std::uint64_t all) const {
+    if (top != nullptr && most != 0) Kokkos::atomic_max(top, most);
+    if constexpr (!std::is_same_v<Then, detail::nothing_follows>)
+      if (detail::block_tree::is_last(tree.counters, all)) then();
+  }
+
  private:
   /// Calls f(block, thread, staged values, count) for each of @p threads threads of each block, after staging the
   /// values. Repeats in parts if a block is larger than the stage.
@@ -153,13 +160,6 @@ struct block_statistics {
       });
     }
     team.team_barrier();
-  }
-
-  /// Ends one of @p all items or buckets.
-  KOKKOS_FUNCTION void finish(std::uint64_t most, std::uint64_t all) const {
-    if (top != nullptr && most != 0) Kokkos::atomic_max(top, most);
-    if constexpr (!std::is_same_v<Then, detail::nothing_follows>)
-      if (detail::block_tree::is_last(tree.counters, all)) then();
   }
 };
 
@@ -197,6 +197,7 @@ struct long_block_statistics : block_statistics<Then> {
 
   template <class Team>
   KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* scratch) const {
+    if (q == infinity && this->buckets == 1) return find_maximum(team, item);
     std::uint64_t const each = static_cast<std::uint64_t>(this->group), bucket = item / items_of_bucket(),
                         i = (item - bucket * items_of_bucket()) * each, left = tree.blocks - i,
                         blocks = left < each ? left : each, begin = bucket * width + i * tree.width,
@@ -209,13 +210,8 @@ struct long_block_statistics : block_statistics<Then> {
     auto* const found = reinterpret_cast<statistic*>(scratch);
     detail::team_statistics<detail::any_type> const of{x.type, q};
     if (q == infinity) {
-      std::uint64_t most = 0;
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, team_threads), [&](int k) {
-        std::uint64_t const m = of.max_in_memory(from, values, k, team_threads);
-        most = most < m ? m : most;
-      });
-      most = kernel::device::largest_of_all<team_threads>(team, most);
-      Kokkos::single(Kokkos::PerTeam(team), [&] { found[0] = statistic{most, 0}; });
+      std::uint64_t const pattern = of.max_pattern(team, from, values);
+      Kokkos::single(Kokkos::PerTeam(team), [&] { found[0] = statistic{of.max_bits(pattern), 0}; });
       team.team_barrier();
     } else {
       of.add_squares_in_memory(team, static_cast<int>(blocks), from, values, {scratch + found_bytes}, found);
@@ -225,6 +221,24 @@ struct long_block_statistics : block_statistics<Then> {
   }
 
  private:
+  /// An item of the maximum of the whole vector, which needs no tree.
+  template <class Team>
+  KOKKOS_FUNCTION void find_maximum(Team const& team, std::uint64_t item) const {
+    std::uint64_t const begin = item * tree.width, left = count - begin;
+    detail::team_statistics<detail::any_type> const of{x.type, q};
+    std::uint64_t const pattern = of.max_pattern(
+        team, kernel::device::global(static_cast<std::byte const*>(x.data)) + begin * size_of(x.type),
+        static_cast<int>(left < tree.width ? left : tree.width));
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      if (pattern != 0) Kokkos::atomic_max(tree.most, of.max_bits(pattern));
+      if (!detail::block_tree::is_last(tree.counters, this->items)) return;
+      std::uint64_t const all = *tree.most;
+      *tree.most = 0;
+      this->result[0] = statistic{all, 0};
+      this->finish(all, 1);
+    });
+  }
+
   GLOBALQ_FUNCTION std::uint64_t items_of_bucket() const {
     return divide_up<std::uint64_t>(tree.blocks, static_cast<std::uint64_t>(this->group));
   }

@@ -24,6 +24,7 @@ struct block_tree {
   std::uint32_t* counters = nullptr;   ///< one for finished items, and one per node of each bucket
   std::uint64_t blocks = 1;            ///< per bucket
   std::uint64_t width = block_values;  ///< values per block
+  std::uint64_t* most = nullptr;  ///< the largest magnitude so far of the only bucket; zero between launches
 
   /// Values per block. For a maximum there may be fewer, so that shorter vectors also occupy all multiprocessors, or
   /// more, so that long vectors have few blocks.
@@ -32,7 +33,8 @@ struct block_tree {
     if (q != infinity || bucket <= block_values) return block_values;
     if (count < occupies_all) return block_values / 4;
     std::uint64_t width = block_values;
-    while (bucket >= count && count / width > most_blocks) width *= 2;  // each block costs a turn in the tree
+    while (bucket >= count && count / width > most_blocks)
+      width *= 2;  // each block ends with atomic operations on one address
     return width;
   }
 
@@ -101,9 +103,9 @@ struct block_tree {
   }
 };
 
-struct clear_counters {
-  std::uint32_t* counters;
-  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const { counters[i] = 0; }
+struct clear_words {
+  std::uint32_t* words;
+  GLOBALQ_FUNCTION void operator()(std::uint64_t i) const { words[i] = 0; }
 };
 
 }  // namespace detail
@@ -111,30 +113,30 @@ struct clear_counters {
 /// The workspace for statistics of buckets; belongs to one stream and is reused.
 class statistics_memory {
  public:
-  explicit statistics_memory(std::shared_ptr<byte_memory> const& memory)
-      : parts_(memory), counters_(memory) {}
+  explicit statistics_memory(std::shared_ptr<byte_memory> const& memory) : parts_(memory), words_(memory) {}
 
   /// Whether the workspace is large enough for these buckets.
   bool holds(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) const {
     sizes const s(count, bucket, q);
     return s.parts * sizeof(statistic) <= parts_.capacity() &&
-           s.counters * sizeof(std::uint32_t) <= counters_.capacity();
+           s.words * sizeof(std::uint32_t) <= words_.capacity();
   }
 
   /// @param on  used to clear new counters
   template <class Executor>
   detail::block_tree get(Executor const& on, std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
     sizes const s(count, bucket, q);
-    bool const grows = s.counters * sizeof(std::uint32_t) > counters_.capacity();
-    detail::block_tree const tree{parts_.get_values<statistic>(s.parts),
-                                  counters_.get_values<std::uint32_t>(s.counters), s.blocks, s.width};
-    if (grows) on.items(s.counters, detail::clear_counters{tree.counters});
-    return tree;
+    bool const grows = s.words * sizeof(std::uint32_t) > words_.capacity();
+    auto* const words = words_.get_values<std::uint32_t>(s.words);
+    if (grows) on.items(s.words, detail::clear_words{words});
+    return {parts_.get_values<statistic>(s.parts), words + sizes::before_counters, s.blocks, s.width,
+            reinterpret_cast<std::uint64_t*>(words)};
   }
 
  private:
   struct sizes {
-    std::uint64_t width = block_values, blocks = 1, parts = 0, counters = 1;
+    static constexpr std::uint64_t before_counters = 2;  // block_tree::most
+    std::uint64_t width = block_values, blocks = 1, parts = 0, words = before_counters + 1;
     sizes(std::uint64_t count, std::uint64_t bucket, std::uint32_t q) {
       if (count == 0) return;
       std::uint64_t const values = bucket == 0 ? count : std::min(bucket, count),
@@ -142,11 +144,11 @@ class statistics_memory {
       width = detail::block_tree::values_of_block(count, values, q);
       blocks = divide_up(values, width);
       if (blocks > 1) parts = buckets * blocks;
-      counters += buckets * detail::block_tree::nodes(blocks);
+      words += buckets * detail::block_tree::nodes(blocks);
     }
   };
 
-  byte_buffer parts_, counters_;
+  byte_buffer parts_, words_;
 };
 
 }  // namespace GLOBALQ_ABI::norm

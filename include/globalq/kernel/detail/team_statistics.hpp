@@ -8,6 +8,7 @@
 
 #include "../block_statistic.hpp"
 #include "../device/registers.hpp"
+#include "../device/team_collectives.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -112,25 +113,28 @@ GLOBALQ_FUNCTION std::uint64_t find_max_of_quads(std::byte const* values, int co
   return found < rest ? rest : found;
 }
 
-/// find_max() for values in global memory: every step-th unit of 16 bytes, and every step-th of the values after the last
-/// unit. Loads many units before it uses the first.
+/// The largest pattern of values in global memory: every step-th unit of 16 bytes, and every step-th of the values after the
+/// last unit.
 template <dtype Type>
-GLOBALQ_FUNCTION std::uint64_t find_max_in_memory(std::byte const* values, int count, int thread, int step) {
-  namespace device = kernel::device;
+struct max_in_memory {
   using patterns = patterns_of<Type>;
   using magnitude = typename patterns::magnitude;
-  constexpr int ahead = 8, each = 16 / patterns::size;
-  int const units = device::aligned<16>(values) ? count / each : 0;
+  static constexpr int each = 16 / patterns::size;
+
+  std::byte const* values;
+  int step;
   magnitude top = 0;
-  auto const see = [&](magnitude m) { top = top < m ? m : top; };
-  GLOBALQ_NO_UNROLL
-  for (int at = thread; at < units; at += ahead * step) {
-    std::uint32_t words[ahead][4] = {};
+
+  GLOBALQ_FUNCTION void see(magnitude m) { top = top < m ? m : top; }
+
+  /// Loads Units units before it uses the first.
+  template <int Units>
+  GLOBALQ_FUNCTION void see_units(int at) {
+    std::uint32_t words[Units][4];
     GLOBALQ_UNROLL
-    for (int r = 0; r < ahead; ++r)
-      if (at + r * step < units) device::load_whole<16>(values + 16 * (at + r * step), words[r]);
+    for (int r = 0; r < Units; ++r) kernel::device::load_whole<16>(values + 16 * (at + r * step), words[r]);
     GLOBALQ_UNROLL
-    for (int r = 0; r < ahead; ++r) {
+    for (int r = 0; r < Units; ++r) {
       GLOBALQ_UNROLL
       for (int k = 0; k < 4; ++k) {
         std::uint32_t const w = words[r][k];
@@ -145,10 +149,26 @@ GLOBALQ_FUNCTION std::uint64_t find_max_in_memory(std::byte const* values, int c
       }
     }
   }
-  std::uint64_t const found = patterns::max_bits(top),
-                      rest = find_max<Type>(values + 16 * units, count - each * units, thread, step);
-  return found < rest ? rest : found;
-}
+
+  GLOBALQ_FUNCTION void see_all(int count, int thread) {
+    int const units = kernel::device::aligned<16>(values) ? count / each : 0;
+    int at = thread;
+    GLOBALQ_NO_UNROLL
+    for (; at + 7 * step < units; at += 8 * step) see_units<8>(at);
+    if (at + 3 * step < units) {
+      see_units<4>(at);
+      at += 4 * step;
+    }
+    if (at + step < units) {
+      see_units<2>(at);
+      at += 2 * step;
+    }
+    if (at < units) see_units<1>(at);
+    GLOBALQ_NO_UNROLL
+    for (int i = each * units + thread; i < count; i += step)
+      see(patterns::pattern(values + i * patterns::size));
+  }
+};
 
 /// The values of add_powers(): loaded times 2^loaded, then times a factor.
 struct scaled_powers {
@@ -344,12 +364,29 @@ struct team_statistics {
   }
 
   /// The largest magnitude of values in global memory, for one thread of @p step.
-  GLOBALQ_FUNCTION std::uint64_t max_in_memory(std::byte const* values, int count, int thread,
-                                               int step) const {
-    std::uint64_t most = 0;
-    Types::with_type(
-        type, [&](auto is) { most = find_max_in_memory<decltype(is)::value>(values, count, thread, step); });
-    return most;
+  /// The largest pattern of a block in global memory, found by all threads.
+  template <class Team>
+  KOKKOS_FUNCTION std::uint64_t max_pattern(Team const& team, std::byte const* values, int count) const {
+    std::uint64_t top = 0;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, statistics_threads), [&](int k) {
+      Types::with_type(type, [&](auto is) {
+        max_in_memory<decltype(is)::value> found{values, statistics_threads};
+        found.see_all(count, k);
+        top = top < found.top ? found.top : top;
+      });
+    });
+    if (type == dtype::float64) return kernel::device::largest_of_all<statistics_threads>(team, top);
+    return kernel::device::largest_of_all<statistics_threads>(team, static_cast<std::uint32_t>(top));
+  }
+
+  /// max_bits() of a pattern.
+  GLOBALQ_FUNCTION std::uint64_t max_bits(std::uint64_t pattern) const {
+    std::uint64_t bits = 0;
+    Types::with_type(type, [&](auto is) {
+      using patterns = patterns_of<decltype(is)::value>;
+      bits = patterns::max_bits(static_cast<typename patterns::magnitude>(pattern));
+    });
+    return bits;
   }
 
  private:

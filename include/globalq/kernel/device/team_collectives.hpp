@@ -87,13 +87,13 @@ GLOBALQ_FUNCTION std::uint32_t bits_of_all(Team const& team, std::uint32_t own) 
 }
 
 /// @returns the largest number of all threads
-template <int Threads, class Team>
-GLOBALQ_FUNCTION std::uint64_t largest_of_all(Team const& team, std::uint64_t own) {
+template <int Threads, class Team, class Word>
+GLOBALQ_FUNCTION Word largest_of_all(Team const& team, Word own) {
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDA_ARCH__)
   (void)team;
   return reduce_block<Threads>(own, ::cuda::maximum<>{});
 #else
-  team.team_reduce(Kokkos::Max<std::uint64_t>(own));
+  team.team_reduce(Kokkos::Max<Word>(own));
   return own;
 #endif
 }
