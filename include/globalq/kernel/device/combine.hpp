@@ -131,9 +131,10 @@ struct check_codes {
   template <int Lanes, int Rows>
   GLOBALQ_FUNCTION void share(std::uint64_t index, int lane) const {
     device::share<Operands, Lanes, Rows>::for_each(o, index, lane, [&](auto const& part) {
-      typename std::remove_cvref_t<decltype(part)>::codes codes;
       GLOBALQ_NO_UNROLL
       for (int k = 0; k < o.sources.count; ++k) {
+        typename std::remove_cvref_t<decltype(part)>::codes
+            codes{};  // zeros, or nvcc unpacks codes for the next round
         part.fetch(o.sources[k].codes, codes);
         part.unpack(codes, o.limit_of(o.sources[k]));
       }
