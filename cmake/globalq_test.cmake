@@ -10,8 +10,8 @@
 #       suite, with MPI
 #   globalq_computing(file...)
 #       optimizes files whose tests compute for seconds
-#   globalq_compile_apart(NAME...)
-#       suites that compile each file alone; the others compile four files together, which takes half of the time
+#   globalq_compile_apart(suite... file...)
+#       files that are compiled alone, and suites of such files; others are compiled four at a time, which takes half of the time
 #   globalq_sanitize(address|thread regex... [IN_FULL regex...])
 #       the files that the presets asan and tsan build, and those that they also build with GLOBALQ_TESTS_IN_FULL;
 #       GLOBALQ_SANITIZER_FILES overrides it
@@ -138,6 +138,7 @@ function(globalq_add_suite name)
   get_property(apart GLOBAL PROPERTY GLOBALQ_COMPILED_APART)
   if(NOT name IN_LIST apart)
     set_target_properties(${executable} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    target_compile_options(${executable} PRIVATE -Wno-shadow) # names of one file hide those of another
   endif()
   if(SUITE_MPI)
     target_link_libraries(${executable} PRIVATE globalq_test_mpi_main)
@@ -186,6 +187,9 @@ endfunction()
 
 function(globalq_compile_apart)
   set_property(GLOBAL PROPERTY GLOBALQ_COMPILED_APART ${ARGN})
+  set(files ${ARGN})
+  list(FILTER files INCLUDE REGEX "\\.cpp$")
+  set_source_files_properties(${files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 function(globalq_sanitize sanitizer)

@@ -28,7 +28,7 @@ using support::values;
 
 namespace {
 
-std::vector<gq::any_quantizer> operators() {
+std::vector<gq::any_quantizer> operators_in_nodes() {
   gq::rounding::stochastic const dice;
   return {
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
@@ -64,7 +64,7 @@ std::vector<double> exact_mean(int n, std::size_t d) {
 }  // namespace
 
 TEST(Float32Sum, has_the_same_bits_on_all_workers_for_every_split) {
-  for (gq::any_quantizer const& op : operators())
+  for (gq::any_quantizer const& op : operators_in_nodes())
     for (char const* schedule : {"ring", "sra", "allgather"})
       for (int n : {1, 2, 3, 5, 8})
         for (auto const& nodes : splits(n))
@@ -93,7 +93,7 @@ TEST(Float32Sum, has_the_same_bits_on_all_workers_for_every_split) {
 
 TEST(Float32Sum, of_nodes_of_one_is_the_mean_of_allreduce_mean) {
   on_threads(4, [](auto& workers) {
-    gq::any_quantizer const op = operators()[0];
+    gq::any_quantizer const op = operators_in_nodes()[0];
     gq::allreduce_mean mean{workers, op, sums_in(1), {.seed = 5}};
     gq::allreduce_mean flat{workers, op, gq::schedule::any{"ring"}, {.seed = 5}};
     std::vector<float> x = values(3000, workers.rank()), y = x;
@@ -146,7 +146,7 @@ TEST(Float32Sum, is_unbiased_and_rounds_once_a_node) {
 TEST(Float32Sum, takes_every_type_of_values) {
   on_threads(3, [](auto& workers) {
     auto const run = [&]<class Value>(Value) {
-      gq::allreduce_mean mean{workers, operators()[0], sums_in(2)};
+      gq::allreduce_mean mean{workers, operators_in_nodes()[0], sums_in(2)};
       std::vector<float> const from = values(700, workers.rank());
       std::vector<double> const exact = exact_mean(3, 700);
       std::vector<Value> x(700), y(700);
@@ -169,7 +169,8 @@ TEST(Float32Sum, errors_reach_every_worker_and_leave_the_vector_alone) {
   on_threads(5, [&](auto& workers) {
     auto const rank = static_cast<std::size_t>(workers.rank());
     std::vector<int> const nodes{2, 2, 1};
-    gq::allreduce_mean mean{workers, operators()[0], sums_in(nodes), {.non_finite = gq::non_finite::error}};
+    gq::allreduce_mean mean{
+        workers, operators_in_nodes()[0], sums_in(nodes), {.non_finite = gq::non_finite::error}};
     // a member of the second node brings infinity
     std::vector<float> x = values(500, workers.rank());
     if (workers.rank() == 3) x[7] = std::numeric_limits<float>::infinity();
@@ -184,7 +185,7 @@ TEST(Float32Sum, errors_reach_every_worker_and_leave_the_vector_alone) {
     std::vector<float> y(workers.rank() == 4 ? 10 : 11);
     EXPECT_THROW(mean(y, 1), gq::disagreement_error);
     mean(x = values(500, workers.rank()), 2);
-    gq::allreduce_mean gentle{workers, operators()[0], sums_in(nodes)};
+    gq::allreduce_mean gentle{workers, operators_in_nodes()[0], sums_in(nodes)};
     x = before;
     gentle(x, 3);
     EXPECT_TRUE(std::isnan(x[0]) && std::isnan(x[499]));
@@ -222,8 +223,8 @@ TEST(Float32Sum, what_does_not_fit_is_refused_on_every_worker) {
       }
       return {};
     };
-    EXPECT_THAT(refusal(0, operators()[0]), testing::HasSubstr("0 workers of a node"));
-    EXPECT_THAT(refusal(std::vector<int>{3, 2}, operators()[0]),
+    EXPECT_THAT(refusal(0, operators_in_nodes()[0]), testing::HasSubstr("0 workers of a node"));
+    EXPECT_THAT(refusal(std::vector<int>{3, 2}, operators_in_nodes()[0]),
                 testing::HasSubstr("nodes of 3+2 workers, and there are 4"));
     gq::any_quantizer const many = gq::quantizer{gq::norm::linf{}, gq::levels::uniform{100},
                                                  gq::rounding::stochastic{}, gq::wire::int8{}};
@@ -236,7 +237,7 @@ TEST(Float32Sum, what_does_not_fit_is_refused_on_every_worker) {
 TEST(Float32Sum, values_near_the_largest_of_their_type_are_averaged) {
   auto const run = []<class Value>(Value most) {
     for (Value value : {most, most / 3 * 2})
-      for (gq::any_quantizer const& op : operators()) {
+      for (gq::any_quantizer const& op : operators_in_nodes()) {
         if (op.facts().local || op.facts().binary) continue;  // rounding up goes beyond the largest number
         for (auto const& nodes : {std::vector<int>{3, 1}, std::vector<int>{1, 3}, std::vector<int>{2, 2}})
           on_threads(4, [&](auto& workers) {
@@ -263,7 +264,8 @@ TEST(Float32Sum, rounding_modes_of_the_caller_change_no_bit) {
     for (int odd : {0, 1}) {
       results[odd].resize(4);
       on_threads(4, [&](auto& workers) {
-        gq::allreduce_mean mean{workers, operators()[1], sums_in(std::vector<int>{3, 1}), {.seed = 5}};
+        gq::allreduce_mean mean{
+            workers, operators_in_nodes()[1], sums_in(std::vector<int>{3, 1}), {.seed = 5}};
         std::vector<float> x = values(700, workers.rank());
         for (float& v : x) v *= scale;
         if (odd == 1 && workers.rank() == 1) std::fesetround(FE_UPWARD);
@@ -286,7 +288,7 @@ TEST(Float32Sum, rounding_modes_of_the_caller_change_no_bit) {
 
 TEST(Float32Sum, groups_and_centered_operators_go_through_it) {
   on_threads(5, [](auto& workers) {
-    gq::any_quantizer const op = operators()[1];
+    gq::any_quantizer const op = operators_in_nodes()[1];
     auto const nodes = sums_in(std::vector<int>{3, 2}, "allgather");
     gq::allreduce_mean mean{workers, op, nodes, {.seed = 5}};
     std::vector<float> a = values(700, workers.rank()), a2 = a;

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 namespace {
 
-std::vector<gq::any_quantizer> operators() {
+std::vector<gq::any_quantizer> operators_of_nodes() {
   gq::rounding::stochastic const dice;
   return {
       gq::quantizer{gq::norm::linf{}, gq::levels::uniform<>{}, dice, gq::wire::int8{}},
@@ -79,7 +79,7 @@ TYPED_TEST(HierarchicalOver, any_nodes_and_chunks_gives_every_worker_the_same_bi
   for (int n : {1, 2, 3, 4, 6, 9})
     for (std::vector<int> const& split : splits(n)) {
       typename TypeParam::schedule const schedule{split};
-      for (gq::any_quantizer const& op : operators())
+      for (gq::any_quantizer const& op : operators_of_nodes())
         // of the segments some are empty, some shorter than others
         for (std::size_t d : {std::size_t{1}, std::size_t{300}, std::size_t{256} * 13 - 100}) {
           auto const whole = means(op, schedule, n, d, 0);
@@ -126,7 +126,7 @@ TYPED_TEST(HierarchicalOver, ten_and_more_nodes_sum_everyone_once_in_many_chunks
 
 // Integer sums are exact in any order, so nodes change nothing: the bits are those of a ring.
 TYPED_TEST(HierarchicalOver, any_nodes_gives_the_bits_of_a_ring_where_sums_are_exact) {
-  gq::any_quantizer const op = operators()[0];
+  gq::any_quantizer const op = operators_of_nodes()[0];
   for (int n : {4, 7}) {
     auto const expected = means(op, gq::schedule::ring{}, n, 2000, 0);
     for (std::vector<int> const& split : splits(n))
@@ -140,7 +140,7 @@ TYPED_TEST(HierarchicalOver, any_nodes_is_unbiased_with_at_most_the_planned_vari
   std::size_t const d = 256;
   typename TypeParam::schedule const schedule{std::vector<int>{1, 3, 2}};
   for (gq::any_quantizer const& op :
-       {operators()[1],
+       {operators_of_nodes()[1],
         gq::any_quantizer(gq::quantizer{gq::norm::linf{}, gq::levels::uniform{3}, gq::rounding::stochastic{},
                                         gq::wire::packed<4>{}})}) {
     std::vector<double> exact(d, 0.0), sum(d, 0.0);
@@ -175,7 +175,7 @@ TEST(Hierarchical, sends_nothing_between_nodes_but_by_leaders) {
   for (int n : {6, 7}) {
     std::vector<std::uint64_t> sent(static_cast<std::size_t>(n));
     std::size_t const d = 256 * 64;
-    gq::any_quantizer const op = operators()[0];
+    gq::any_quantizer const op = operators_of_nodes()[0];
     gq::transport::threads cluster{n, {.deadline = std::chrono::seconds{20}}};
     hierarchical<> const schedule{3};
     cluster.run([&](auto& workers) {
@@ -208,7 +208,7 @@ TEST(Hierarchical, sends_nothing_between_nodes_but_by_leaders) {
 }
 
 TEST(Hierarchical, plans_roundings_and_headroom_by_nodes) {
-  auto const exponential = operators()[1];
+  auto const exponential = operators_of_nodes()[1];
   // star of 4: 3 additions; sra between 4 leaders: 3
   gq::plan const p = gq::plan_for(exponential, hierarchical<>{4}, 16, 1 << 16);
   EXPECT_EQ(p.reduce, gq::method::exponential);
@@ -255,7 +255,7 @@ TEST(Hierarchical, workers_with_other_nodes_are_told_so) {
   std::vector<std::string> errors(4);
   cluster.run([&](auto& workers) {
     std::vector<float> x(10, 1.0F);
-    gq::allreduce_mean mean{workers, operators()[0], hierarchical<>{workers.rank() == 2 ? 4 : 2}};
+    gq::allreduce_mean mean{workers, operators_of_nodes()[0], hierarchical<>{workers.rank() == 2 ? 4 : 2}};
     try {
       mean(x, 0);
     } catch (gq::disagreement_error const& e) {

@@ -19,7 +19,7 @@ using learn::histogram;
 using learn::histogram_shape;
 using learn::weighting;
 
-gq::kernel::host_executor serial() { return gq::kernel::host_executor(Kokkos::Serial()); }
+gq::kernel::host_executor one_thread() { return gq::kernel::host_executor(Kokkos::Serial()); }
 
 template <class Value>
 gq::const_vector view(std::vector<Value> const& x, std::size_t from = 0) {
@@ -78,7 +78,7 @@ TEST(Histogram, holds_mass_and_mean_of_each_bin) {
       std::vector<float> const x = values(3, 150001);
       std::vector<double> const norms = largest_of_buckets(x, bucket);
       histogram h({}, weights);
-      h.add(serial(), view(x), x.size(), bucket, norms);
+      h.add(one_thread(), view(x), x.size(), bucket, norms);
       learn::bins const b = h.result();
       plain_count const expected(h, x, bucket, norms);
       // A float32 ratio is off by 2^-24 of itself, and so is r + 2^-16: values next to an edge may be counted next door.
@@ -111,7 +111,7 @@ TEST(Histogram, bins_are_exact_for_values_inside_them) {
       x.push_back(static_cast<float>(edge[k] + share * (edge[k + 1] - edge[k])));
       in.push_back(k);
     }
-  h.add(serial(), view(x), x.size(), 0, std::vector<double>{1.0});
+  h.add(one_thread(), view(x), x.size(), 0, std::vector<double>{1.0});
   learn::bins const b = h.result();
   double const each = 1.0 / static_cast<double>(x.size());
   for (std::size_t k = 0; k < b.size(); ++k) {
@@ -145,7 +145,7 @@ TEST(Histogram, is_the_same_for_any_number_of_threads) {
   std::vector<float> const x = values(8, 1 << 20);
   for (std::uint64_t bucket : {64ULL, 1000ULL, 100000ULL, 0ULL}) {
     histogram one, all;
-    one.add(serial(), view(x), x.size(), bucket, 2U);
+    one.add(one_thread(), view(x), x.size(), bucket, 2U);
     for (int k = 0; k < 3; ++k) {
       all.clear();
       all.add(gq::kernel::host_executor(Kokkos::DefaultHostExecutionSpace()), view(x), x.size(), bucket, 2U);
@@ -160,8 +160,9 @@ TEST(Histogram, parts_of_equal_exponents_add_up_to_the_whole_in_any_order) {
   for (std::size_t i = 0; i < x.size(); i += 10000) x[i] = 1.5e6F;
   std::vector<histogram> parts(4);
   histogram whole;
-  whole.add(serial(), view(x), x.size(), 100, gq::infinity);
-  for (std::size_t k = 0; k < 4; ++k) parts[k].add(serial(), view(x, k * 10000), 10000, 100, gq::infinity);
+  whole.add(one_thread(), view(x), x.size(), 100, gq::infinity);
+  for (std::size_t k = 0; k < 4; ++k)
+    parts[k].add(one_thread(), view(x, k * 10000), 10000, 100, gq::infinity);
   for (auto const& order : std::vector<std::vector<std::size_t>>{{0, 1, 2, 3}, {3, 1, 0, 2}, {2, 3, 1, 0}}) {
     histogram sum;
     for (std::size_t k : order) sum += parts[k];
@@ -172,10 +173,10 @@ TEST(Histogram, parts_of_equal_exponents_add_up_to_the_whole_in_any_order) {
 TEST(Histogram, larger_norms_that_come_later_only_round_what_is_there) {
   std::vector<float> const small = values(1, 5000, 0x1p-9F), large = values(2, 5000);
   histogram first, second;
-  first.add(serial(), view(small), small.size(), 100, gq::infinity);
-  first.add(serial(), view(large), large.size(), 100, gq::infinity);
-  second.add(serial(), view(large), large.size(), 100, gq::infinity);
-  second.add(serial(), view(small), small.size(), 100, gq::infinity);
+  first.add(one_thread(), view(small), small.size(), 100, gq::infinity);
+  first.add(one_thread(), view(large), large.size(), 100, gq::infinity);
+  second.add(one_thread(), view(large), large.size(), 100, gq::infinity);
+  second.add(one_thread(), view(small), small.size(), 100, gq::infinity);
   EXPECT_EQ(first.exponent(), second.exponent());
   learn::bins const a = first.result(), b = second.result();
   // 50 buckets a part; each weight is rounded to 2^-32 of the largest, each bin once more
@@ -191,8 +192,8 @@ TEST(Histogram, takes_every_type_and_unaligned_starts) {
     for (std::size_t from : {0U, 1U, 3U}) {
       std::vector<float> const rest(as_float.begin() + static_cast<std::ptrdiff_t>(from), as_float.end());
       histogram a, b;
-      a.add(serial(), view(x, from), rest.size(), 256, gq::infinity);
-      b.add(serial(), view(rest), rest.size(), 256, gq::infinity);
+      a.add(one_thread(), view(x, from), rest.size(), 256, gq::infinity);
+      b.add(one_thread(), view(rest), rest.size(), 256, gq::infinity);
       learn::bins const p = a.result(), q = b.result();
       // scaled by another power of two before the ratio is taken: a value near an edge may move by a bin
       double mass = 0;
@@ -214,7 +215,7 @@ TEST(Histogram, works_at_both_ends_of_the_range) {
     std::vector<decltype(scale)> x;
     for (int k = 1; k <= 1024; ++k) x.push_back(scale * static_cast<decltype(scale)>(k));
     histogram h;
-    h.add(serial(), view(x), x.size(), 0, gq::infinity);
+    h.add(one_thread(), view(x), x.size(), 0, gq::infinity);
     return h.result();
   };
   learn::bins const usual = shape_of(1.0F);
@@ -230,21 +231,21 @@ TEST(Histogram, works_at_both_ends_of_the_range) {
 TEST(Histogram, leaves_out_what_is_zero_or_not_finite) {
   std::vector<float> x(300, 0.0F);
   histogram h;
-  h.add(serial(), view(x), 0, 100, gq::infinity);
+  h.add(one_thread(), view(x), 0, 100, gq::infinity);
   EXPECT_TRUE(h.empty());
-  h.add(serial(), view(x), x.size(), 100, gq::infinity);
+  h.add(one_thread(), view(x), x.size(), 100, gq::infinity);
   EXPECT_TRUE(h.empty());
   EXPECT_FALSE(h.non_finite());
   EXPECT_THROW(h.result(), gq::configuration_error);
   for (std::size_t i = 100; i < 200; ++i) x[i] = 0.25F;
   x[250] = std::numeric_limits<float>::quiet_NaN();
-  h.add(serial(), view(x), x.size(), 100, gq::infinity);
+  h.add(one_thread(), view(x), x.size(), 100, gq::infinity);
   EXPECT_TRUE(h.non_finite());
   learn::bins const b = h.result();
   EXPECT_EQ(b.mass.back(), 1);  // the bucket of equal values, each as large as its norm
   h.clear();
   x[250] = std::numeric_limits<float>::infinity();
-  h.add(serial(), view(x), x.size(), 100, 2U);
+  h.add(one_thread(), view(x), x.size(), 100, 2U);
   EXPECT_TRUE(h.non_finite());
 }
 
@@ -255,7 +256,7 @@ TEST(Histogram, levels_of_its_bins_are_within_the_bound_of_the_best_for_the_valu
     for (std::uint32_t size : {3U, 15U, 40U}) {
       std::vector<float> const x = values(seed, 3000);
       histogram h;
-      h.add(serial(), view(x), x.size(), 0, 2U);
+      h.add(one_thread(), view(x), x.size(), 0, 2U);
       learn::bins const b = h.result();
       double norm = 0;
       for (float v : x) norm += static_cast<double>(v) * static_cast<double>(v);
@@ -296,7 +297,7 @@ TEST(Histogram, refuses_shapes_and_norms_that_do_not_fit) {
   EXPECT_THROW(histogram(histogram_shape{.fraction_bits = 13}), gq::configuration_error);
   std::vector<float> const x(10, 1.0F);
   histogram h;
-  EXPECT_THROW(h.add(serial(), view(x), 10, 4, std::vector<double>{1, 1}), gq::configuration_error);
+  EXPECT_THROW(h.add(one_thread(), view(x), 10, 4, std::vector<double>{1, 1}), gq::configuration_error);
   histogram equal({}, weighting::equal), fine(histogram_shape{.fraction_bits = 8});
   EXPECT_THROW(h += equal, gq::configuration_error);
   EXPECT_THROW(h += fine, gq::configuration_error);
@@ -306,7 +307,7 @@ TEST(Histogram, cells_hold_their_largest_sums) {
   // 2^17 equal values at the top of a bin with the largest weight: the sums of a block come within a bit of 2^64
   std::vector<float> const x(1 << 17, 1.0F);
   histogram h(histogram_shape{.octaves = 2, .fraction_bits = 6});
-  h.add(serial(), view(x), x.size(), 0,
+  h.add(one_thread(), view(x), x.size(), 0,
         std::vector<double>{std::nextafter(2.0, 0.0)});  // ratio 1/2, weight 2^31
   learn::bins const b = h.result();
   double mean = 0;
@@ -342,7 +343,7 @@ TEST(Normals, find_mean_and_deviation_of_sampled_buckets) {
   for (std::size_t i = 500; i < 1000; ++i) x[i] *= 2;
   learn::normals s(20);
   std::vector<double> const norms{1, 1, 2, 2};
-  s.measure(serial(), view(x), x.size(), 250, norms);
+  s.measure(one_thread(), view(x), x.size(), 250, norms);
   ASSERT_EQ(s.parts().size(), 4U);
   for (std::size_t k = 0; k < 4; ++k) {
     EXPECT_NEAR(s.parts()[k].mean, 0.75, 1e-12);
@@ -350,7 +351,7 @@ TEST(Normals, find_mean_and_deviation_of_sampled_buckets) {
     EXPECT_EQ(s.parts()[k].norm, norms[k]);
   }
   learn::normals two(2);
-  two.measure(serial(), view(x), x.size(), 250, norms);
+  two.measure(one_thread(), view(x), x.size(), 250, norms);
   ASSERT_EQ(two.parts().size(), 2U);
   EXPECT_EQ(two.parts()[0].norm, 1);
   EXPECT_EQ(two.parts()[1].norm, 2);
@@ -359,12 +360,12 @@ TEST(Normals, find_mean_and_deviation_of_sampled_buckets) {
   learn::bins const expected = learn::discretize(learn::truncated_normal(0.75, 0.25), edge);
   for (auto const weights : {weighting::squared_norms, weighting::equal}) {
     learn::normals n(20, weights);
-    n.measure(serial(), view(x), x.size(), 250, norms);
+    n.measure(one_thread(), view(x), x.size(), 250, norms);
     learn::bins const b = n.result(edge);
     for (std::size_t k = 0; k < b.size(); ++k) ASSERT_NEAR(b.mass[k], expected.mass[k], 1e-12);
   }
   std::vector<float> const flat(100, 1.0F);
-  s.measure(serial(), view(flat), 100, 10, std::vector<double>(10, 1.0));
+  s.measure(one_thread(), view(flat), 100, 10, std::vector<double>(10, 1.0));
   EXPECT_TRUE(s.empty());
   EXPECT_THROW(s.result(edge), gq::configuration_error);
   EXPECT_THROW(learn::normals(0), gq::configuration_error);
