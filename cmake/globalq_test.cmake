@@ -73,6 +73,10 @@ if(TARGET globalq::mpi)
   target_link_libraries(globalq_test_mpi_main PRIVATE globalq_test_base globalq::globalq)
 endif()
 
+# Suites whose files share translation units also link this: names of one file may hide those of another.
+add_library(globalq_test_units INTERFACE)
+target_compile_options(globalq_test_units INTERFACE -Wno-shadow)
+
 # Suites that are not header-only also link this: the library, operators by name, and compositions on streams that many suites use.
 add_library(globalq_test_compiled INTERFACE)
 target_link_libraries(globalq_test_compiled INTERFACE globalq_test_base)
@@ -138,7 +142,7 @@ function(globalq_add_suite name)
   get_property(apart GLOBAL PROPERTY GLOBALQ_COMPILED_APART)
   if(NOT name IN_LIST apart)
     set_target_properties(${executable} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
-    target_compile_options(${executable} PRIVATE -Wno-shadow) # names of one file hide those of another
+    target_link_libraries(${executable} PRIVATE globalq_test_units) # last: its options come after those of the others
   endif()
   if(SUITE_MPI)
     target_link_libraries(${executable} PRIVATE globalq_test_mpi_main)
