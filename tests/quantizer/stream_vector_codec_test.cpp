@@ -626,7 +626,7 @@ TEST(StreamVectorCodec, the_step_can_be_where_the_stream_is) {
     codec.decode(a, {.seed = 1, .step = s}, y);
     codec.decode(b, {.seed = 1}, step, z);
     codec.decode_add(a, {.seed = 1, .step = s}, y);
-    codec.decode_add(b, {.seed = 1}, step.data(), z);
+    codec.decode_add(b, {.seed = 1}, step, z);
     codec.wait();
     expect_same(on_host(a), on_host(b), "frames");
     expect_same(on_host(y), on_host(z), "values");

@@ -278,7 +278,7 @@ class stream_vector_codec {
                                          {&state_->agreed, bucket_scales_, type, codec_->extent(), 1},
                                          call_.scales_written ? out.data() + wire::header_bytes : nullptr,
                                          form,
-                                         wire::scale_section(1, form) / scale_bytes(form)});
+                                         wire::scale_places(1, form)});
       } else {
         enqueue_statistics(norm::detail::nothing_follows{});
         on_.items(buckets, scale);
@@ -355,20 +355,12 @@ class stream_vector_codec {
 
   template <class Step>
   static detail::call_step step_at(Step const& step) {
-    if constexpr (detail::StepPointer<Step>) {
-      if (step == nullptr)
-        throw configuration_error("globalq: stream_vector_codec: the step is a null pointer");
-      return {0, reinterpret_cast<std::uint64_t*>(step)};
-    } else {
+    if constexpr (detail::StepView<Step>)
       static_assert(
           detail::reaches<Step, memory_space>,
           "globalq: stream_vector_codec: the step is in memory that the stream cannot access; use a "
           "view of the stream's space");
-      if (step.size() != 1)
-        detail::fail<configuration_error>({"globalq: stream_vector_codec: the step is a view of ",
-                                           step.size(), " values; pass one of a single value"});
-      return {0, const_cast<std::uint64_t*>(step.data())};
-    }
+    return {0, detail::address_of_step("globalq: stream_vector_codec: ", step)};
   }
 
   template <class Frame>

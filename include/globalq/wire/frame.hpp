@@ -80,6 +80,11 @@ GLOBALQ_FUNCTION constexpr std::size_t scale_section(std::uint64_t scales, scale
   return divide_up<std::size_t>(scales * scale_bytes(format), 16) * 16;
 }
 
+/// Scales that fit into that section.
+GLOBALQ_FUNCTION constexpr std::uint64_t scale_places(std::uint64_t scales, scale_format format) {
+  return scale_section(scales, format) / scale_bytes(format);
+}
+
 /// Bytes that a frame occupies inside another one.
 constexpr std::size_t padded(std::size_t bytes) { return divide_up<std::size_t>(bytes, 16) * 16; }
 /// Zeros the padding after such a frame, so that old contents of memory are not sent.

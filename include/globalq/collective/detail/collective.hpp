@@ -268,14 +268,10 @@ class collective {
       static_assert(reaches<Step, memory>,
                     "globalq: the step is in memory that the stream does not reach; use a view of the "
                     "transport's execution space");
-      if (step.size() != 1)
-        fail<configuration_error>(
-            {"globalq: the step is a view of ", step.size(), " values; pass one of a single value"});
-      return {0, step.data()};
+      return {0, address_of_step("globalq: ", step)};
     } else if constexpr (StepPointer<Step>) {
       static_assert(on_stream, "globalq: in host memory the step is a number; pass the value at the pointer");
-      if (step == nullptr) throw configuration_error("globalq: the step is a null pointer");
-      return {0, reinterpret_cast<std::uint64_t*>(step)};
+      return {0, address_of_step("globalq: ", step)};
     } else {
       expect_step<Step>();
       return {static_cast<std::uint64_t>(step), nullptr};

@@ -363,7 +363,6 @@ struct team_statistics {
     team.team_barrier();
   }
 
-  /// The largest magnitude of values in global memory, for one thread of @p step.
   /// The largest pattern of a block in global memory, found by all threads.
   template <class Team>
   KOKKOS_FUNCTION std::uint64_t max_pattern(Team const& team, std::byte const* values, int count) const {

@@ -341,8 +341,7 @@ class stream_codec final : public composition {
   }
 
   void enqueue_scales(write_scales<operands> const& scales) const {
-    scale_format const f = q_.format(call_.x.type);
-    on_.items(wire::scale_section(scales.count, f) / scale_bytes(f), scales);
+    on_.items(wire::scale_places(scales.count, q_.format(call_.x.type)), scales);
   }
 
   /// For local norms: computes the norm of the sum, and writes the scales.

@@ -4,6 +4,8 @@
 /// @brief operator: the state that kernels of a call on a stream share with each other and with the host.
 
 #include "../../core/detail/call_status.hpp"
+#include "../../core/error.hpp"
+#include "../../core/vector.hpp"
 #include "../../kernel/stream.hpp"
 #include "../../kernel/stream_reduction.hpp"
 
@@ -18,6 +20,21 @@ struct call_step {
   std::uint64_t* where = nullptr;  ///< in the memory of the stream; null: value is the step
   GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
 };
+
+/// The address of a step in memory that the stream can access.
+/// @param who  the start of errors
+template <StepPlace Step>
+std::uint64_t* address_of_step(char const* who, Step const& step) {
+  if constexpr (StepPointer<Step>) {
+    if (step == nullptr) fail<configuration_error>({who, "the step is a null pointer"});
+    return reinterpret_cast<std::uint64_t*>(step);
+  } else {
+    if (step.size() != 1)
+      fail<configuration_error>(
+          {who, "the step is a view of ", step.size(), " values; pass one of a single value"});
+    return step.data();
+  }
+}
 
 /// The errors of calls on a stream, for the host, in pinned memory. The first error stays until it is thrown.
 struct stream_word {
