@@ -9,7 +9,7 @@
 
 #include <globalq/kernel/device/combine.hpp>
 #include <globalq/kernel/device/mean.hpp>
-#include <globalq/kernel/stream_measured.hpp>
+#include <globalq/kernel/stream_measured_rows.hpp>
 #include <globalq/kernel/stream_reduction.hpp>
 #include <globalq/reduce/exponential.hpp>
 #include <globalq/reduce/reduce.hpp>
@@ -64,8 +64,13 @@ template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, false> const&);
 template void enqueue_teams(executor const&, std::uint64_t,
                             gq::kernel::measured_codes<measured, true> const&);
-template void enqueue_teams(executor const&, std::uint64_t, gq::kernel::measured_rows<measured> const&);
-template void enqueue_teams(executor const&, std::uint64_t, gq::kernel::measured_rows<packed> const&);
+template <class Operands, std::uint32_t Order, bool Long>
+using rows = gq::kernel::measured_rows<Operands, Order, Long>;
+template void enqueue_teams(executor const&, std::uint64_t, rows<measured, gq::infinity, false> const&);
+template void enqueue_teams(executor const&, std::uint64_t, rows<measured, gq::infinity, true> const&);
+template void enqueue_teams(executor const&, std::uint64_t, rows<measured, 2, false> const&);
+template void enqueue_teams(executor const&, std::uint64_t, rows<measured, 2, true> const&);
+template void enqueue_teams(executor const&, std::uint64_t, rows<packed, gq::infinity, false> const&);
 
 void enqueue(executor const& on, std::uint64_t count, gq::kernel::device::add_floats const& body) {
   auto const one = gq::kernel::piece_list::of_one(count, nullptr);

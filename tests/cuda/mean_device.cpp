@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -78,6 +79,7 @@ class alone {
   std::optional<gq::transport::nccl> workers_;
 };
 
+inline constexpr gq::rounding::stochastic dice;
 auto const op = gq::quantizer{gq::norm::linf{}, gq::levels::exponential<>{}, gq::rounding::stochastic{},
                               gq::wire::int8{}};
 
@@ -112,6 +114,104 @@ TEST(CodecOnDevice, has_the_frames_and_values_of_the_host) {
   Kokkos::deep_copy(Kokkos::View<std::byte*, Kokkos::HostSpace>(found.data(), found.size()), made);
   EXPECT_EQ(found, frame);
   EXPECT_EQ(on_host(decoded), values);
+}
+
+/// Compares frames of a vector with norms of one's own, encoded by the host and on a stream.
+template <class T, class Op>
+void expect_frames_of_the_host(Op const& by_bucket, std::vector<T> const& x, std::string const& what) {
+  gq::vector_codec host{by_bucket, Kokkos::Serial(), gq::frame_checksum::none};
+  gq::stream_vector_codec stream{by_bucket, Kokkos::Cuda()};
+  gq::encoding_key const key{.seed = 5, .step = 9, .worker = 3};
+  std::size_t const bytes = stream.frame_bytes(x.size(), gq::dtype_of<T>::value);
+  std::vector<std::byte> frame(bytes), found(bytes);
+  ASSERT_EQ(host.frame_bytes(x.size()), bytes);
+  host.encode(x, key, frame);
+  Kokkos::View<T*, Kokkos::CudaSpace> const there("values", x.size());
+  Kokkos::deep_copy(there, Kokkos::View<T const*, Kokkos::HostSpace>(x.data(), x.size()));
+  Kokkos::View<std::byte*, Kokkos::CudaSpace> const made("frame", bytes);
+  stream.encode(there, key, made);
+  stream.wait();
+  Kokkos::deep_copy(Kokkos::View<std::byte*, Kokkos::HostSpace>(found.data(), bytes), made);
+  EXPECT_EQ(found, frame) << what;
+}
+
+/// A vector whose buckets have ordinary values, zeros, a single value, tiny ones and huge ones.
+template <class T>
+std::vector<T> mixed_input(std::size_t d, std::size_t bucket) {
+  std::vector<T> x;
+  for (std::size_t i = 0; i < d; ++i) {
+    float const v = static_cast<float>(static_cast<int>(i * 2654435761U % 2001U) - 1000) * 0x1p-9F;
+    switch (i / bucket % 7) {
+      case 2:
+        x.emplace_back(0.0F);
+        break;
+      case 3:
+        x.emplace_back(i % bucket == bucket - 1 ? -3.0F : 0.0F);
+        break;
+      case 4:
+        x.emplace_back(v * (sizeof(T) == 4 ? 0x1p-130F : 0x1p-15F));
+        break;
+      case 5:
+        x.emplace_back(v * (sizeof(T) == 4 ? 0x1p120F : 0x1p8F));
+        break;
+      default:
+        x.emplace_back(v);
+    }
+  }
+  return x;
+}
+
+template <class T, class Levels, class Rounding>
+void expect_widths(Levels const& levels, Rounding const& rounding) {
+  for (std::uint64_t const bucket : {32U, 64U, 128U, 256U, 512U, 1024U, 2048U})
+    for (std::size_t const d :
+         {20011U, 4096U, 31U}) {  // more than two items of a team, whole ones, less than a bucket
+      auto const what = std::to_string(bucket) + " of " + std::to_string(d);
+      auto const x = mixed_input<T>(d, bucket);
+      expect_frames_of_the_host(
+          gq::quantizer{gq::norm::local<2>{.bucket = bucket}, levels, rounding, gq::wire::int8{}}, x,
+          "l2, " + what);
+      expect_frames_of_the_host(
+          gq::quantizer{gq::norm::local<gq::infinity>{.bucket = bucket}, levels, rounding, gq::wire::int8{}},
+          x, "linf, " + what);
+    }
+}
+
+TEST(CodecOnDevice, buckets_of_any_width_have_the_frames_of_the_host) {
+  expect_widths<float>(gq::levels::exponential<>{}, dice);
+  expect_widths<gq::bfloat16>(gq::levels::exponential<>{}, dice);
+  expect_widths<gq::float16>(gq::levels::exponential<>{}, dice);
+  expect_widths<float>(gq::levels::uniform<>{}, gq::rounding::random_shift{});
+}
+
+TEST(CodecOnDevice, scales_that_are_rounded_up_have_the_frames_of_the_host) {
+  for (std::uint64_t const bucket : {32U, 512U}) {
+    auto const x = mixed_input<float>(5003, bucket);
+    auto const expect = [&](auto const& norm) {
+      expect_frames_of_the_host(gq::quantizer{norm, gq::levels::exponential<>{}, dice, gq::wire::int8{}}, x,
+                                std::to_string(bucket));
+    };
+    expect(gq::norm::power_of_two{gq::norm::local<gq::infinity>{.bucket = bucket}});
+    expect(gq::norm::power_of_two{gq::norm::local<2>{.bucket = bucket}});
+  }
+}
+
+TEST(MeanOnDevice, a_value_that_is_not_finite_makes_the_mean_nan_with_norms_of_buckets) {
+  for (std::uint64_t const bucket : {64U, 512U})
+    for (float const bad : {HUGE_VALF, NAN}) {
+      std::vector<float> x = input(5003);
+      x[3001] = bad;
+      alone here;
+      gq::allreduce_mean mean{here.workers(),
+                              gq::quantizer{gq::norm::local<2>{.bucket = bucket}, gq::levels::exponential<>{},
+                                            dice, gq::wire::int8{}},
+                              gq::schedule::ring{},
+                              {.seed = 9}};
+      vector const there = on_device(x);
+      mean(there, 1);
+      mean.wait();
+      for (float const v : on_host(there)) ASSERT_TRUE(std::isnan(v));
+    }
 }
 
 /// Values of a type of CUDA's own, at a pointer, give the bits of the same values of the library's type.

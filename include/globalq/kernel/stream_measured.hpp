@@ -15,14 +15,6 @@
 
 namespace GLOBALQ_ABI::kernel {
 
-/// Whether the threads of a warp exchange values by shuffles in kernels of a space.
-template <class Space>
-inline constexpr bool has_shuffles = false;
-#if defined(KOKKOS_ENABLE_CUDA)
-template <>
-inline constexpr bool has_shuffles<Kokkos::Cuda> = true;
-#endif
-
 /// The number of buckets that a team processes at a time, and whether it can.
 struct measured_buckets {
   /// The longest bucket; the most values if a team takes several buckets; the most buckets.
@@ -162,7 +154,7 @@ struct measured_codes {
 
  protected:
   GLOBALQ_FUNCTION std::uint64_t buckets_of(piece_list::piece const& at) const {
-    return divide_up<std::uint64_t>(wire::values_of_word(at.values), o.bucket);
+    return o.bucket.quotient(wire::values_of_word(at.values) + (o.bucket - 1));
   }
   /// Where the scale of the operands' first bucket, and the code of their first value, would be in a frame.
   GLOBALQ_FUNCTION std::byte* scales_of(piece_list::piece const& at) const {
@@ -360,133 +352,6 @@ struct measured_codes {
                            Sum ? random::purpose::requantize : random::purpose::encode),
                 c);
     part.write(c, codes);
-  }
-};
-
-/// measured_codes of own values for maxima of buckets of one, two or four rows of 16 threads, where suits() allows it and
-/// warps have shuffles. The bits are the same.
-///
-/// A bucket stays in the registers of these threads, which exchange maxima by shuffles, and the maximum is the scale. So
-/// there is no shared memory, no barrier and no arithmetic in float64.
-template <class Operands>
-struct measured_rows : measured_codes<Operands, false> {
-  using base = measured_codes<Operands, false>;
-  using base::group;
-  using base::lanes;
-  using base::o;
-  using base::threads_of_tile;
-  using typename base::encoding;
-  using typename base::rows;
-  static_assert(lanes == 1 && rows::R == 4);
-  static constexpr int teams = 6;
-  static constexpr std::size_t scratch_bytes = 16;
-
-  static bool suits(Operands const& o, norm::order q) {
-    std::uint64_t const width = o.bucket;
-    return q == infinity && !q.rounds_up() && o.x.type != dtype::float64 &&
-           (width == 64 || width == 128 || width == 256);
-  }
-
-  template <class Team>
-  KOKKOS_FUNCTION void operator()(Team const& team, std::uint64_t item, std::byte* /*scratch*/) const {
-    int const p = this->pieces.of(item);
-    piece_list::piece const& at = this->pieces.all[p];
-    std::uint64_t const tiles_of_item = static_cast<std::uint64_t>(group) * o.bucket / tile_values,
-                        first = (item - at.start) * tiles_of_item,
-                        tiles = divide_up<std::uint64_t>(wire::values_of_word(at.values), tile_values);
-    if (item == at.start && team.team_rank() == 0) this->begin(at, p);
-    // all threads of a warp take part in a shuffle, even without values
-    int const shares = static_cast<int>(tiles_of_item) * threads_of_tile;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, shares), [&](int k) {
-      std::uint64_t const tile = first + static_cast<std::uint64_t>(k / threads_of_tile);
-      encode_rows(at, tile < tiles ? at.tile + tile : 0, tile < tiles, base::lane_of(k));
-    });
-  }
-
- private:
-  GLOBALQ_FUNCTION static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
-
-  /// Measures and encodes the rows of a thread.
-  /// @param exists  false: the thread only takes part in shuffles
-  GLOBALQ_FUNCTION void encode_rows(piece_list::piece const& at, std::uint64_t tile, bool exists,
-                                    int lane) const {
-    rows const part(o, tile, lane);
-    std::uint64_t const before = base::top_so_far();  // with the values: nothing waits for it
-    typename rows::floats z;
-    part.load_narrow(o.x, z);
-    auto const drawn = rows::draw(o, tile, lane, o.rank, random::purpose::encode);
-    std::uint32_t most[rows::R];
-    find_maxima(z, most);
-    if (!exists || part.count(0) == 0) return;
-    bool const leads = lane == 0;
-    std::uint32_t const largest = larger(larger(most[0], most[1]), larger(most[2], most[3]));
-    if (leads) base::raise_top(norm::detail::as_double_bits(float_of(largest)), before);
-    std::byte* const scales = base::scales_of(at);
-    encoding ways[rows::R] = {};
-    part.for_each_row(
-        false,
-        [&](std::uint64_t b, int row) {
-          std::uint32_t const m = row < 2 ? (row == 0 ? most[0] : most[1]) : (row == 2 ? most[2] : most[3]);
-          return settle(b, m, leads && part.count(row) > 0, scales);
-        },
-        ways);
-    if (at.frame == nullptr) return;
-    typename rows::words words;
-    GLOBALQ_UNROLL
-    for (int r = 0; r < rows::R; ++r) {
-      GLOBALQ_UNROLL
-      for (int i = 0; i < rows::N; ++i) {
-        z[r][i] = multiply(multiply(z[r][i], ways[r].power), ways[r].gain);
-        words[r][i] = ways[r].word;
-      }
-    }
-    typename rows::codes c;
-    part.encode(z, words, drawn, c);
-    part.write(c, base::codes_of(at));
-  }
-
-  /// The largest magnitude of the bucket of each row.
-  GLOBALQ_FUNCTION void find_maxima(typename rows::floats const& z, std::uint32_t (&most)[rows::R]) const {
-    std::uint64_t const width = o.bucket;
-    GLOBALQ_UNROLL
-    for (int r = 0; r < rows::R; ++r) {
-      most[r] = 0;
-      GLOBALQ_UNROLL
-      for (int i = 0; i < rows::N; ++i) most[r] = larger(most[r], bits_of(z[r][i]) & float_magnitude);
-    }
-    if (width > 64) {
-      most[0] = larger(most[0], most[1]);
-      most[2] = larger(most[2], most[3]);
-    }
-    if (width > 128) most[0] = most[2] = larger(most[0], most[2]);
-    most[0] = largest_of_row(most[0]);
-    most[2] = largest_of_row(most[2]);
-    most[1] = width > 64 ? most[0] : largest_of_row(most[1]);
-    most[3] = width > 64 ? most[2] : largest_of_row(most[3]);
-  }
-  /// The largest number of the 16 threads of a row.
-  GLOBALQ_FUNCTION static std::uint32_t largest_of_row(std::uint32_t m) {
-#if defined(__CUDA_ARCH__)
-    GLOBALQ_UNROLL
-    for (int far = threads_of_tile / 2; far > 0; far /= 2) m = larger(m, __shfl_xor_sync(~0U, m, far));
-#endif
-    return m;
-  }
-
-  /// Computes the factors of a bucket from its maximum; one thread writes the scale.
-  GLOBALQ_FUNCTION encoding settle(std::uint64_t b, std::uint32_t most, bool writes,
-                                   std::byte* scales) const {
-    float const scale = float_of(most < float_infinity ? most : 0U);
-    if (writes) {
-      if (this->bucket_scales != nullptr) this->bucket_scales[b] = static_cast<double>(scale);
-      if (scales != nullptr) o.write_scale(scales, b, static_cast<double>(scale));
-    }
-    std::uint32_t const word = o.shared_word(b, o.rank, false);
-    int const e = static_cast<int>(bits_of(scale) >> 23) - 127;
-    if (e >= -20 && e <= 20) return {1.0F, quotient(o.extent, scale), word};  // as input_scale_of()
-    input_scale const in =
-        input_scale_of(o.x.type, static_cast<double>(scale), 0, static_cast<double>(o.extent));
-    return {power_of_two_float(in.exponent), in.gain, word};
   }
 };
 

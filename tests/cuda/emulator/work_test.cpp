@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <string>
 
 namespace gq = globalq;
 namespace inside = globalq::detail;
@@ -157,15 +158,16 @@ steps count(char const* name, Norm norm, bool local, Levels levels = {}, Wire wi
 using l2 = gq::norm::local<2>;
 using linf = gq::norm::local<gq::infinity>;
 
-/// Local norms cost at most 1.3 times what one norm of all values does; values are read once.
+/// Local norms cost at most 1.3 times what one norm of all values does; values are read once, or again from a cache.
 /// @param code      bytes of a code
 /// @param gathered  bytes of a table that finding and reading a level takes
-void expect_cheap(steps const& s, steps const& whole, double code, double gathered = 0) {
+/// @param again     bytes that buckets of several tiles are read again
+void expect_cheap(steps const& s, steps const& whole, double code, double gathered = 0, double again = 0) {
   EXPECT_LE(s.instructions(), 1.3 * whole.instructions());
   EXPECT_EQ(s.encode.launches, 1);
   EXPECT_EQ(s.hop.launches, 1);
   EXPECT_LE(s.encode.loaded,
-            4.51 + gathered);  // a thread may read the largest magnitude so far, from a cache
+            4.51 + gathered + again);  // a thread may read the largest magnitude so far, from a cache
   EXPECT_LE(s.encode.stored, code + 0.1);
   EXPECT_LE(s.hop.loaded + s.hop.stored, 4.4 + 2 * code + 4.0 / 3 * gathered);
 }
@@ -174,10 +176,22 @@ void expect_cheap(steps const& s, steps const& whole, double code, double gather
 
 TEST_F(Work, qsgd_and_qsdp) {
   steps const whole = count("l2", l2{}, false);
-  expect_cheap(count("l2, buckets of 512", l2{.bucket = 512}, true), whole, 1);
+  expect_cheap(count("l2, buckets of 512", l2{.bucket = 512}, true), whole, 1, 0, 2);
   expect_cheap(count("l2, buckets of 8192", l2{.bucket = 8192}, true), whole, 1);
   expect_cheap(count("linf, buckets of 128", linf{.bucket = 128}, true), whole, 1);
-  expect_cheap(count("linf, buckets of 1024", linf{.bucket = 1024}, true), whole, 1);
+  expect_cheap(count("linf, buckets of 1024", linf{.bucket = 1024}, true), whole, 1, 0, 3);
+}
+
+/// A bucket in the registers of 16 threads takes about what the norm of all values and encoding with it take.
+TEST_F(Work, buckets_in_registers) {
+  auto const own = [](steps const& s) { return s.norm.instructions + s.encode.instructions; };
+  double const one_l2 = own(count("l2", l2{}, false)), one_maximum = own(count("linf", linf{}, false));
+  for (std::uint64_t const bucket : {32U, 64U, 128U, 256U, 512U, 1024U}) {
+    auto const name = ", buckets of " + std::to_string(bucket);
+    EXPECT_LE(own(count(("l2" + name).c_str(), l2{.bucket = bucket}, true)),
+              (bucket <= 64 ? 1.25 : 1.15) * one_l2);
+    EXPECT_LE(own(count(("linf" + name).c_str(), linf{.bucket = bucket}, true)), 1.15 * one_maximum);
+  }
 }
 
 TEST_F(Work, cgx) {
@@ -190,7 +204,7 @@ TEST_F(Work, cgx) {
 TEST_F(Work, nuqsgd) {
   gq::levels::exponential<> const levels{};
   steps const whole = count("l2, exponential", l2{}, false, levels);
-  expect_cheap(count("l2, exponential, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1);
+  expect_cheap(count("l2, exponential, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1, 0, 2);
 }
 
 /// A table of levels costs at most 1.5 times what uniform levels do.
@@ -198,7 +212,7 @@ TEST_F(Work, alq) {
   gq::levels::table const levels{0, 0.05, 0.1, 0.2, 0.4, 0.7, 1};
   steps const uniform = count("l2", l2{}, false), whole = count("l2, table", l2{}, false, levels);
   EXPECT_LE(whole.instructions(), 1.5 * uniform.instructions());
-  expect_cheap(count("l2, table, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1, 12);
+  expect_cheap(count("l2, table, buckets of 512", l2{.bucket = 512}, true, levels), whole, 1, 12, 2);
 }
 
 /// Sparse frames, a fifth of whose codes are not zero. With the collectives of Kokkos' teams instead of CUB's, encoding

@@ -7,7 +7,7 @@
 #include "../../kernel/device/combine.hpp"
 #include "../../kernel/device/mean.hpp"
 #include "../../kernel/stream.hpp"
-#include "../../kernel/stream_measured.hpp"
+#include "../../kernel/stream_measured_rows.hpp"
 #include "../../kernel/stream_reduction.hpp"
 #include "../../reduce/exponential.hpp"
 #include "../../reduce/reduce.hpp"
@@ -283,21 +283,39 @@ class stream_codec final : public composition {
 
   /// Launches a kernel that measures and encodes the buckets of segments.
   template <bool Sum>
-  void launch_measured(operands const& o, int terms, kernel::piece_list pieces, double* bucket_scales,
+  void launch_measured(operands const& o, int terms, kernel::piece_list const& pieces, double* bucket_scales,
                        std::uint64_t* top) const {
-    std::uint64_t const most = static_cast<std::uint64_t>(group_) * bucket_;
-    std::uint32_t items = 0;
-    for (int p = 0; p < pieces.count; ++p) {
-      pieces.all[p].start = items;
-      items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(pieces.all[p].values), most));
-    }
-    kernel::measured_codes<operands, Sum> const body{
+    kernel::measured_codes<operands, Sum> body{
         o, {header_word(policies_.identifier), terms}, pieces, q_, bucket_scales, top, group_};
     if constexpr (!Sum && kernel::has_shuffles<Space> && kernel::device::value_lanes<Wire> == 1) {
-      using rows = kernel::measured_rows<operands>;
-      if (rows::suits(o, q_)) return on_.teams(items, rows{body});
+      using kernel::measured_rows;
+      if (launched<measured_rows<operands, infinity, false>>(body)) return;
+      if (launched<measured_rows<operands, infinity, true>>(body)) return;
+      if (launched<measured_rows<operands, 2, false>>(body)) return;
+      if (launched<measured_rows<operands, 2, true>>(body)) return;
     }
+    std::uint32_t const items = items_of(body);
     on_.teams(items, body);
+  }
+  /// Launches the kernel Rows instead, if it suits.
+  template <class Rows>
+  bool launched(kernel::measured_codes<operands, false>& body) const {
+    if (!Rows::suits(body.o, q_)) return false;
+    body.group = Rows::group_of(bucket_);
+    std::uint32_t const items = items_of(body);
+    on_.teams(items, Rows{body});
+    return true;
+  }
+  /// Numbers the items of each piece. @returns how many there are
+  template <bool Sum>
+  std::uint32_t items_of(kernel::measured_codes<operands, Sum>& body) const {
+    std::uint64_t const most = static_cast<std::uint64_t>(body.group) * bucket_;
+    std::uint32_t items = 0;
+    for (int p = 0; p < body.pieces.count; ++p) {
+      body.pieces.all[p].start = items;
+      items += static_cast<std::uint32_t>(divide_up(wire::values_of_word(body.pieces.all[p].values), most));
+    }
+    return items;
   }
 
   static std::uint32_t tiles_of(std::uint64_t values) {
