@@ -170,6 +170,52 @@ TEST(MeanOfRanks, has_the_bits_of_the_host) {
   }
 }
 
+/// A call in chunks of 256 KiB, whose transfers overlap with kernels, directly and from a graph: the order of streams must not matter.
+void expect_overlapping_chunks(gq::any_quantizer const& op, std::uint64_t chunk, char const* schedule,
+                               int ranks) {
+  std::size_t const d = static_cast<std::size_t>(ranks) * chunk * 5 / 2 + 77;
+  std::vector<std::vector<float>> right;
+  for (std::uint64_t step = 0; step < 2; ++step) right.push_back(expected(op, schedule, ranks, d, step));
+  run(ranks, [&](worker& w) {
+    gq::allreduce_mean mean{w.nccl, op, gq::schedule::any(schedule), {.seed = 9, .chunk_values = chunk}};
+    vector const x = w.on_device(input(d, w.nccl.rank())), y = w.on_device(input(d, 0));
+    counter const step(Kokkos::view_alloc(w.cuda, std::string("step")));
+    w.cuda.fence();
+    mean(x, y, step);
+    mean.wait();
+    EXPECT_EQ(w.on_host(y), right[0]) << schedule;
+    cudaGraphExec_t const graph = w.capture([&] { mean(x, y, step); });
+    EXPECT_EQ(cudaGraphLaunch(graph, w.stream), cudaSuccess);
+    mean.wait();
+    EXPECT_EQ(w.on_host(y), right[1]) << schedule << ", replayed";
+    EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  });
+}
+
+TEST(MeanOfRanks, chunks_that_overlap_with_kernels_have_the_bits_of_the_host) {
+  if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";
+  for (char const* const schedule : {"ring", "sra", "allgather"})
+    expect_overlapping_chunks(gq::uncompressed{}, 1U << 16, schedule, std::min(most_ranks(), 3));
+  expect_overlapping_chunks(subjects()[2].op, 1U << 18, "sra", std::min(most_ranks(), 2));
+}
+
+// Only memory tells the length of chunks. Those of a ring cost more exchanges, and those of a tree would wait for each other.
+TEST(MeanOfRanks, long_vectors_are_sent_in_chunks_where_that_pays) {
+  if (most_ranks() < 2) GTEST_SKIP() << "needs two ranks";
+  std::uint64_t const d = std::uint64_t{1} << 28;
+  run(2, [&](worker& w) {
+    auto const workspace_bytes = [&](char const* schedule) {
+      gq::allreduce_mean const mean{w.nccl, gq::uncompressed{}, gq::schedule::any(schedule), {.seed = 9}};
+      return mean.plan(d).workspace_bytes;
+    };
+    for (char const* const schedule : {"sra", "allgather"})
+      EXPECT_LT(workspace_bytes(schedule), d) << schedule;
+    for (char const* const schedule : {"ring", "tree"}) EXPECT_GE(workspace_bytes(schedule), d) << schedule;
+    gq::reduce_scatter_mean const scatter{w.nccl, gq::uncompressed{}, {.seed = 9}};
+    EXPECT_LT(scatter.plan(d).workspace_bytes, d);
+  });
+}
+
 // An output of its own begins where its shard does: the vector that it is a part of is nobody's memory.
 TEST(MeanOfRanks, shards_have_the_bits_of_the_host) {
   int const ranks = std::min(most_ranks(), 3);

@@ -5,6 +5,8 @@
 #include "emulator/nccl.hpp"
 #include "nccl_suite.hpp"
 
+#include <barrier>
+
 namespace globalq_test {
 
 std::vector<int> worlds() { return {1, 2, 3, 4, 5, 8}; }
@@ -77,6 +79,124 @@ TEST(NcclEmulated, a_wait_does_not_pause_the_host) {
     t.synchronize();
     self.memory().give_back();
   });
+}
+
+/// Copies host memory to a worker's memory or back, on its stream.
+void enqueue_copy(nccl const& t, void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind) {
+  expect_success(cudaMemcpyAsync(to, from, bytes, kind, t.stream()));
+}
+
+// Worker 0 sends, and makes its stream wait for worker 1 to have received: without overlap that takes for ever.
+TEST(NcclEmulated, a_long_message_overlaps_with_the_work_between_its_post_and_its_wait) {
+  for (std::size_t const bytes : {nccl::overlap_bytes, nccl::overlap_bytes - 1}) {
+    cudaEvent_t received = nullptr;
+    expect_success(cudaEventCreateWithFlags(&received, cudaEventDisableTiming));
+    std::barrier together(2);
+    nccl_harness::run(2, impatient, [&](staged& self) {
+      nccl& t = self.inner();
+      auto const memory = self.memory().take(bytes);
+      auto const sent = pattern(0, 0, bytes), before = pattern(1, 1, bytes);
+      std::byte* const pinned = self.memory().pinned(memory);
+      std::memcpy(pinned, (t.rank() == 0 ? sent : before).data(), bytes);
+      enqueue_copy(t, memory.data(), pinned, bytes, cudaMemcpyHostToDevice);
+      if (t.rank() == 0) {
+        auto outgoing = t.send_async(1, memory);
+        together.arrive_and_wait();
+        expect_success(cudaStreamWaitEvent(t.stream(), received, 0));
+        t.wait(outgoing);
+      } else {
+        auto const spare = self.memory().take(bytes);
+        std::byte* const read = self.memory().pinned(spare);
+        enqueue_copy(t, read, memory.data(), bytes, cudaMemcpyDeviceToHost);  // before it is received
+        auto incoming = t.recv_async(0, memory);
+        t.wait(incoming);
+        expect_success(cudaEventRecord(received, t.stream()));
+        together.arrive_and_wait();
+        enqueue_copy(t, pinned, memory.data(), bytes, cudaMemcpyDeviceToHost);
+        if (bytes < nccl::overlap_bytes) return;
+        t.synchronize();
+        EXPECT_EQ(std::memcmp(read, before.data(), bytes), 0);
+        EXPECT_EQ(std::memcmp(pinned, sent.data(), bytes), 0);
+        return;
+      }
+      if (bytes >= nccl::overlap_bytes)
+        t.synchronize();
+      else
+        EXPECT_NE(transport_failure([&] { t.synchronize(); }), "");
+    });
+    expect_success(cudaEventDestroy(received));
+  }
+}
+
+// The caller's stream and the transport's own carry groups in turn: a short message, then a long one posted with it, and so on.
+TEST(NcclEmulated, short_and_long_messages_arrive_in_order) {
+  nccl_harness::run(3, patient, [](staged& self) {
+    std::vector<std::size_t> const sizes{64, nccl::overlap_bytes, 100, nccl::overlap_bytes + 3, 0, 7};
+    int const next = (self.rank() + 1) % 3, from = (self.rank() + 2) % 3;
+    nccl& t = self.inner();
+    std::vector<std::span<std::byte>> in;
+    std::vector<nccl::request> requests;
+    for (std::size_t const bytes : sizes) {
+      in.push_back(self.memory().take(bytes));
+      requests.push_back(t.recv_async(from, in.back()));
+    }
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      auto const out = self.memory().take(sizes[k]);
+      auto const bytes = pattern(self.rank(), static_cast<int>(k), sizes[k]);
+      if (!out.empty()) std::memcpy(self.memory().pinned(out), bytes.data(), out.size());
+      enqueue_copy(t, out.data(), self.memory().pinned(out), out.size(), cudaMemcpyHostToDevice);
+      requests.push_back(t.send_async(next, out));
+    }
+    for (auto& each : requests) t.wait(each);
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      auto const bytes = pattern(from, static_cast<int>(k), sizes[k]);
+      enqueue_copy(t, self.memory().pinned(in[k]), in[k].data(), sizes[k], cudaMemcpyDeviceToHost);
+      t.synchronize();
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), self.memory().pinned(in[k]))) << k;
+    }
+  });
+}
+
+// The bytes of a send are written after the receive of its group was posted. A graph takes both streams along.
+TEST(NcclEmulated, a_group_of_long_messages_waits_for_the_last_post) {
+  nccl_harness::run(2, patient, [](staged& self) {
+    nccl& t = self.inner();
+    auto const out = self.memory().take(nccl::overlap_bytes), in = self.memory().take(nccl::overlap_bytes);
+    std::byte *const to_send = self.memory().pinned(out), *const received = self.memory().pinned(in);
+    auto const exchange = [&] {
+      auto incoming = t.recv_async(1 - t.rank(), in);
+      enqueue_copy(t, out.data(), to_send, out.size(), cudaMemcpyHostToDevice);
+      auto outgoing = t.send_async(1 - t.rank(), out);
+      t.wait(incoming);
+      t.wait(outgoing);
+      enqueue_copy(t, received, in.data(), in.size(), cudaMemcpyDeviceToHost);
+    };
+    auto const expect = [&](int message, auto const& action) {
+      auto const bytes = pattern(t.rank(), message, out.size()),
+                 theirs = pattern(1 - t.rank(), message, out.size());
+      std::memcpy(to_send, bytes.data(), bytes.size());
+      action();
+      t.synchronize();
+      EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), received)) << message;
+    };
+    for (int message = 2; message < 12; ++message) expect(message, exchange);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t runnable = nullptr;
+    expect_success(cudaStreamBeginCapture(t.stream(), cudaStreamCaptureModeThreadLocal));
+    exchange();
+    expect_success(cudaStreamEndCapture(t.stream(), &graph));  // fails if a stream has not joined
+    expect_success(cudaGraphInstantiate(&runnable, graph, 0));
+    expect(1, [&] { expect_success(cudaGraphLaunch(runnable, t.stream())); });
+    expect_success(cudaGraphExecDestroy(runnable));
+    expect_success(cudaGraphDestroy(graph));
+  });
+}
+
+TEST(NcclEmulated, the_messages_of_a_chunk_have_16_mib_together) {
+  for (int const workers : {1, 3, 8})
+    nccl_harness::run(workers, patient, [](staged& self) {
+      EXPECT_EQ(self.inner().chunk_bytes(), (std::size_t{16} << 20) / static_cast<std::size_t>(self.size()));
+    });
 }
 
 TEST(NcclEmulated, a_missing_message_is_told_with_its_rank_and_bytes) {

@@ -12,7 +12,11 @@ namespace GLOBALQ_ABI::schedule {
 /// @complexity bytes sent: S (n-1); height 0
 struct allgather {
   static constexpr char const* name = "allgather";
-  static globalq::detail::schedule_facts facts(int) { return {name, 0, false, false, false, 0, true}; }
+  static globalq::detail::schedule_facts facts(int) {
+    globalq::detail::schedule_facts f{name, 0, false, false, false, 0, true};
+    f.chunks_overlap = true;
+    return f;
+  }
   static int parts(int) { return 1; }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
 

@@ -16,7 +16,9 @@ struct scatter_reduce_allgather {
   static constexpr char const* name = "sra";
   static constexpr char const* long_name = "scatter_reduce_allgather";  ///< schedule::any accepts it too
   static globalq::detail::schedule_facts facts(int workers) {
-    return {name, workers - 1, true, false, true, 0, true};
+    globalq::detail::schedule_facts f{name, workers - 1, true, false, true, 0, true};
+    f.chunks_overlap = true;
+    return f;
   }
   static int parts(int workers) { return workers; }
   static std::vector<std::pair<int, int>> additions(int workers) { return detail::chain(workers); }

@@ -147,6 +147,14 @@ GLOBALQ_DECL void nccl::prepare(ncclComm_t communicator) {
   staging_.reset(static_cast<std::byte*>(memory));
   // After an abandoned collective, staging holds old bytes; zeros ensure that they are not another allocation's.
   check(cudaMemsetAsync(memory, 0, bytes, stream_), "cudaMemsetAsync");
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t beside = nullptr;
+  // Without priority NCCL's kernels would start only after the last block of a kernel that was launched before.
+  check(cudaStreamCreateWithPriority(&beside, cudaStreamNonBlocking, greatest),
+        "cudaStreamCreateWithPriority");
+  beside_.reset(beside);
+  mark_ = make_event();
   prepared_ = true;
 }
 
@@ -164,7 +172,7 @@ GLOBALQ_DECL nccl::request nccl::post(bool sends, int peer, std::byte* data, std
   detail::expect_peer(*this, operation, peer);
   expect_usable();
   expect_device_memory(operation, data, bytes);
-  pending_.push_back({data, bytes, peer, sends, posted_});
+  pending_.push_back({data, bytes, peer, sends, posted_, bytes < overlap_bytes ? nullptr : record()});
   return request{*this, posted_++};
 }
 
@@ -184,7 +192,48 @@ GLOBALQ_DECL void nccl::start_group() {
   choose_group();
   last_ = {operation_of(group_), "ncclGroupStart"};
   expect_messages_to_itself();
-  check(communicator_.call([this] { return enqueue(group_); }));
+  detail::on_device const here{device_};  // for the null stream
+  cudaStream_t const stream = stream_of_group();
+  check(communicator_.call([&] { return enqueue(group_, stream); }));
+  if (stream == stream_) return;
+  check(cudaEventRecord(mark_.get(), stream), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, mark_.get(), 0), "cudaStreamWaitEvent");
+}
+
+GLOBALQ_DECL detail::own_event nccl::make_event() {
+  cudaEvent_t made = nullptr;
+  check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return detail::own_event{made};
+}
+
+GLOBALQ_DECL cudaEvent_t nccl::record() {
+  detail::on_device const here{device_};
+  if (idle_events_.empty()) {
+    events_.push_back(make_event());
+    idle_events_.reserve(events_.size());  // nothing throws when one is given back
+    idle_events_.push_back(events_.back().get());
+  }
+  check(cudaEventRecord(idle_events_.back(), stream_), "cudaEventRecord");
+  auto const recorded = idle_events_.back();
+  idle_events_.pop_back();
+  return recorded;
+}
+
+GLOBALQ_DECL cudaStream_t nccl::stream_of_group() {
+  transfer const& last = group_.back();
+  bool const overlaps = std::any_of(group_.begin(), group_.end(), [](auto const& t) { return t.ready; });
+  if (!overlaps) {
+    posted_before_ = posted_;
+    return stream_;
+  }
+  // The work at the last post includes that at the others. The groups of both streams stay in order.
+  bool const known = last.ready != nullptr && last.number >= posted_before_;
+  cudaEvent_t const ready = known ? last.ready : mark_.get();
+  if (!known) check(cudaEventRecord(ready, stream_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(beside_.get(), ready, 0), "cudaStreamWaitEvent");
+  for (transfer const& each : group_)
+    if (each.ready != nullptr) idle_events_.push_back(each.ready);
+  return beside_.get();
 }
 
 GLOBALQ_DECL void nccl::greet_all() {
@@ -192,18 +241,18 @@ GLOBALQ_DECL void nccl::greet_all() {
   std::vector<transfer> greetings;
   for (int peer = 0; peer < size_; ++peer)
     for (bool const sends : {true, false})
-      if (peer != rank_) greetings.push_back({staging_.get(), 0, peer, sends, 0});
-  if (!greetings.empty()) check(communicator_.call([&] { return enqueue(greetings); }));
+      if (peer != rank_) greetings.push_back({staging_.get(), 0, peer, sends, 0, nullptr});
+  if (!greetings.empty()) check(communicator_.call([&] { return enqueue(greetings, stream_); }));
 }
 
-GLOBALQ_DECL ncclResult_t nccl::enqueue(std::vector<transfer> const& group) {
+GLOBALQ_DECL ncclResult_t nccl::enqueue(std::vector<transfer> const& group, cudaStream_t stream) {
   ncclComm_t const comm = communicator_.get();
   auto result = ncclGroupStart();
   if (result != ncclSuccess) return result;
   for (auto const& each : group) {
     last_.call = each.sends ? "ncclSend" : "ncclRecv";
-    result = each.sends ? ncclSend(each.data, each.bytes, ncclUint8, each.peer, comm, stream_)
-                        : ncclRecv(each.data, each.bytes, ncclUint8, each.peer, comm, stream_);
+    result = each.sends ? ncclSend(each.data, each.bytes, ncclUint8, each.peer, comm, stream)
+                        : ncclRecv(each.data, each.bytes, ncclUint8, each.peer, comm, stream);
     if (result != ncclSuccess && result != ncclInProgress) break;
   }
   auto const ended = ncclGroupEnd();  // after a failure too: it closes the group of this thread
@@ -376,8 +425,10 @@ GLOBALQ_DECL void nccl::abort() noexcept {
   pending_.clear();
   // NCCL's kernels end soon after the abort; the caller frees its buffers when this returns.
   auto const until = std::chrono::steady_clock::now() + std::chrono::seconds{1};
-  for (unsigned turn = 0; !detail::capturing(stream_) && detail::state_of(stream_) == cudaErrorNotReady &&
-                          std::chrono::steady_clock::now() < until;
+  auto const runs = [](cudaStream_t stream) { return detail::state_of(stream) == cudaErrorNotReady; };
+  for (unsigned turn = 0;
+       !detail::capturing(stream_) && (runs(stream_) || (beside_ && runs(beside_.get()))) &&
+       std::chrono::steady_clock::now() < until;
        ++turn)
     detail::pause(turn);
 }

@@ -19,6 +19,7 @@
 #include <nccl.h>
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -32,7 +33,7 @@
 
 namespace GLOBALQ_ABI::transport {
 
-/// @brief One rank of an NCCL communicator. Messages are in device memory; all work runs on the caller's stream.
+/// @brief One rank of an NCCL communicator. Messages are in device memory; work is ordered with the caller's stream.
 ///
 /// A wait does not block the host; it orders the stream: `wait(request)` returns when the transfer is enqueued,
 /// and work that is enqueued afterwards runs after it. Only allgather() of host memory and synchronize() block
@@ -42,9 +43,14 @@ namespace GLOBALQ_ABI::transport {
 /// A stream runs its work in order, so transfers are collected, and a wait starts the pending ones that it needs in
 /// NCCL groups; transfers of a group progress together. A group takes the first pending send to each peer and the first
 /// pending receive from each: the k-th messages of all workers travel together, and receives may be posted early. That
-/// suits schedules whose workers proceed in lockstep, as globalq's do with whole segments (chunk_bytes()). It deadlocks
-/// if a wait ends only after a peer received a later message in the same direction; schedule::tree in chunks does that,
-/// so allreduce_mean refuses globalq::options::chunk_values there. A collective first starts all pending transfers.
+/// suits schedules whose workers proceed in lockstep. It deadlocks if a wait ends only after a peer received a later
+/// message in the same direction; schedule::tree in chunks does that, so allreduce_mean refuses
+/// globalq::options::chunk_values there. A collective first starts all pending transfers.
+///
+/// A group with a message of at least overlap_bytes runs on a stream of the transport's own, with the highest priority:
+/// after the work that was on the caller's stream when the group's last transfer was posted (if that one is short, or a
+/// group of short messages came in between: when it was awaited), and before work that is enqueued after the wait. Kernels
+/// enqueued between post and wait run at the same time. In a capture, wait for what was posted in it, and for nothing else.
 ///
 /// Do not make calls between your own ncclGroupStart and ncclGroupEnd: NCCL starts nothing before the outer group
 /// ends, and later work on the stream would read bytes that have not arrived. Each transport of a
@@ -68,6 +74,10 @@ namespace GLOBALQ_ABI::transport {
 class nccl {
  public:
   static constexpr bool on_stream = true;
+
+  /// @brief Messages of this length overlap with kernels. For shorter ones the two events of a group cost more than they
+  ///        save.
+  static constexpr std::size_t overlap_bytes = std::size_t{256} << 10;
 
   /// @brief A posted send or receive. It refers to its transport, which must outlive it. Destroying it before
   ///        wait() breaks the transport.
@@ -136,8 +146,11 @@ class nccl {
   /// @brief The communicator of the messages; null after a failure.
   [[nodiscard]] ncclComm_t communicator() const noexcept { return communicator_.get(); }
 
-  /// @brief Recommends whole segments as messages: on one stream nothing overlaps with them.
-  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return std::size_t{1} << 48; }
+  /// @brief Recommends messages that together, one to each worker, have 16 MiB, for schedules whose chunks overlap: a chunk
+  ///        costs about 40 us of launches and exchanges, and hides its kernels or its transfers, whichever take less.
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept {
+    return std::max(overlap_bytes, (std::size_t{16} << 20) / static_cast<std::size_t>(size_));
+  }
 
   /// @brief Bytes that this worker has sent: those of each send, n - 1 times its bytes of an
   ///        allgather, and once the bytes of an allreduce_sum (0 with one worker).
@@ -155,12 +168,12 @@ class nccl {
   }
 #endif
 
-  /// @brief Posts a send; `bytes` are read on the stream, between this call and wait().
+  /// @brief Posts a send; `bytes` are read between this call and wait(), in the order of the stream.
   /// @param bytes  device memory, written by work that is already on the stream
   /// @throws       configuration_error if there is no such peer or the bytes are not device memory; transport_error
   [[nodiscard]] request send_async(int peer, std::span<std::byte const> bytes);
 
-  /// @brief Posts a receive; `bytes` are written on the stream, between this call and wait().
+  /// @brief Posts a receive; `bytes` are written between this call and wait(), in the order of the stream.
   /// @param bytes  device memory
   /// @throws       configuration_error if there is no such peer or the bytes are not device memory; transport_error
   [[nodiscard]] request recv_async(int peer, std::span<std::byte> bytes);
@@ -207,6 +220,7 @@ class nccl {
     int peer;
     bool sends;
     std::uint64_t number;
+    cudaEvent_t ready;  // recorded when it was posted, if it overlaps; else null
   };
 
   /// The last enqueued work, for messages: transfers, or a collective.
@@ -250,7 +264,15 @@ class nccl {
   /// Starts the first pending transfer of each peer and direction concurrently.
   void start_group();
 
-  ncclResult_t enqueue(std::vector<transfer> const& group);
+  ncclResult_t enqueue(std::vector<transfer> const& group, cudaStream_t stream);
+
+  detail::own_event make_event();
+
+  /// Marks the work that is on the stream now.
+  cudaEvent_t record();
+
+  /// The stream of the group: the caller's, or the own one, which then waits for what the group needs.
+  cudaStream_t stream_of_group();
 
   /// Moves the first transfers of each peer and direction from pending_ to group_.
   void choose_group();
@@ -323,6 +345,12 @@ class nccl {
   std::uint64_t posted_ = 0;
   std::uint64_t groups_ = 0;
   std::vector<std::uint64_t> group_of_;  // the last group that took a receive from, or a send to, each peer
+  detail::own_stream beside_;            // of groups that overlap
+  detail::own_event mark_;               // their end, or their start if no post has marked it
+  std::vector<detail::own_event> events_;
+  std::vector<cudaEvent_t> idle_events_;
+  std::uint64_t posted_before_ =
+      0;  // transfers that were posted before the last group on the caller's stream
   work last_;
   std::uint64_t bytes_sent_ = 0;
   std::size_t piece_bytes_ = 0;

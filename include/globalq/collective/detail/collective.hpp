@@ -301,7 +301,6 @@ class collective {
   template <class Lasting, class Operator, class Schedule, class Options, class Space>
   collective(Lasting&& workers, Operator const& op, Schedule schedule, Options const& settings,
              Space const& space) {
-    using Transport = std::remove_reference_t<Lasting>;
     float_environment const exact;  // properties of the operator are compared
     expect_parts<Place, Lasting, Operator, Schedule, Options, Space>();
     auto link = transport::make_endpoint(workers);
@@ -309,7 +308,6 @@ class collective {
     auto what = globalq::schedule::erase(std::move(schedule));
     call_setup setup = set_up(*link, facts_of(op), *what, settings);
     if constexpr (!on_stream && may_have_own_norm<Operator>) setup.make_own_scales = make_own_scales;
-    if constexpr (transport::OwnChunkBytes<Transport>) setup.chunk_bytes = workers.chunk_bytes();
     auto const on = executor_of(workers, space, setup.operation);
     body_ = std::make_unique<body>(std::move(link), std::move(what), setup, on,
                                    setup.forced ? make_codec(uncompressed{}, setup.facts, setup.resolved, on)

@@ -9,9 +9,9 @@ namespace GLOBALQ_ABI::detail {
 
 GLOBALQ_DECL std::uint64_t fingerprint(schedule_facts const& s) {
   auto const& [name, height, combines, native, one_addition, roundings, varying, operation, most_terms,
-               encoders, largest_node, chunks_wait] = s;
+               encoders, largest_node, chunks_wait, chunks_overlap] = s;
   return hash_fields(0, name, height, combines, native, one_addition, roundings, varying, operation,
-                     most_terms, encoders, largest_node, chunks_wait);
+                     most_terms, encoders, largest_node, chunks_wait, chunks_overlap);
 }
 
 GLOBALQ_DECL std::uint64_t fingerprint(operator_facts const& op, resolution const& r) {

@@ -165,6 +165,7 @@ class reduce_scatter : public over_nodes {
     node_map const& nodes = nodes_of(workers);
     int const largest = nodes.most[1];
     globalq::detail::schedule_facts f{name(), 0, false, false, false, 0, true, "reduce_scatter_mean"};
+    f.chunks_overlap = true;
     if (nodes.count() == 1 || largest == 1) return f;  // no sum is sent
     f.combines = true;
     f.height = largest - 1;
@@ -335,7 +336,9 @@ class gather : public over_nodes {
 
   globalq::detail::schedule_facts facts(int workers) const {
     nodes_of(workers);
-    return {name(), 0, false, false, false, 0, true, "all_gather"};
+    globalq::detail::schedule_facts f{name(), 0, false, false, false, 0, true, "all_gather"};
+    f.chunks_overlap = true;
+    return f;
   }
   static std::vector<std::pair<int, int>> additions(int) { return {}; }
   static segment reads(partition const& cut, int rank) { return cut.part(rank); }

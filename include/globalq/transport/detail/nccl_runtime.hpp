@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 
 #if NCCL_VERSION_CODE < 21400
 #error "globalq: transport::nccl needs NCCL 2.14 or later (communicators that do not block)"
@@ -49,6 +50,14 @@ struct free_device_memory {
 struct free_pinned_memory {
   void operator()(std::byte* memory) const noexcept { cudaFreeHost(memory); }
 };
+struct destroy_stream {
+  void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
+};
+struct destroy_event {
+  void operator()(cudaEvent_t event) const noexcept { cudaEventDestroy(event); }
+};
+using own_stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, destroy_stream>;
+using own_event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, destroy_event>;
 using device_memory = std::unique_ptr<std::byte, free_device_memory>;
 using pinned_memory = std::unique_ptr<std::byte, free_pinned_memory>;
 
