@@ -110,8 +110,8 @@ struct measured_rows : measured_codes<Operands, false> {
     if constexpr (Long) {
       found = measure_long(p, z);
     } else {
-      part.load_narrow(
-          o.x, z);  // all threads of a warp take part in shuffles, also for a tile that does not exist
+      // all threads of a warp take part in shuffles, also for a tile that does not exist
+      part.load_narrow(o.x, z);
       found = measure_short(z, p.lane);
     }
     // bits 2, 1 and 8 of the lane, from the highest, are the number of its bucket in the tile

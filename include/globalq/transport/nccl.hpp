@@ -349,8 +349,7 @@ class nccl {
   detail::own_event mark_;               // their end, or their start if no post has marked it
   std::vector<detail::own_event> events_;
   std::vector<cudaEvent_t> idle_events_;
-  std::uint64_t posted_before_ =
-      0;  // transfers that were posted before the last group on the caller's stream
+  std::uint64_t posted_before_ = 0;  // of transfers, at the last group on the caller's stream
   work last_;
   std::uint64_t bytes_sent_ = 0;
   std::size_t piece_bytes_ = 0;

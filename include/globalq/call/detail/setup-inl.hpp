@@ -42,6 +42,7 @@ GLOBALQ_DECL call_setup set_up(transport::endpoint const& workers, operator_fact
   setup.resolved = resolve(setup.facts, s, n);
   if (!setup.resolved.fits()) throw configuration_error(setup.resolved.refusal);
   setup.operation = s.operation;
+  // 2^48 bytes: whole segments
   setup.chunk_bytes =
       workers.host_driven() || s.chunks_overlap ? workers.chunk_bytes() : std::size_t{1} << 48;
   setup.operator_hash = fingerprint(setup.facts, setup.resolved);

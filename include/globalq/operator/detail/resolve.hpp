@@ -73,8 +73,8 @@ struct schedule_facts {
       0;  ///< nodes, if each adds its values in float32 and one worker encodes the sum; 0: all encode
   int largest_node = 1;      ///< workers of the largest of these nodes
   bool chunks_wait = false;  ///< workers wait for each other's chunks: several chunks deadlock on a stream
-  bool chunks_overlap =
-      false;  ///< on a stream, kernels of a chunk overlap with transfers of others, at no further cost
+  /// On a stream, kernels of a chunk overlap with transfers of others, and a chunk takes one or two exchanges.
+  bool chunks_overlap = false;
 
   /// The number of vectors that are encoded.
   int vectors(int workers) const { return encoders != 0 ? encoders : workers; }
