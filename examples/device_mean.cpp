@@ -3,6 +3,7 @@
 /// @brief Vectors in device memory, over a transport of host memory. Runs on any Kokkos backend.
 
 #include <globalq/globalq.hpp>
+#include <globalq/transport/staged.hpp>
 
 #include <iostream>
 

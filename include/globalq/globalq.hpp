@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief The main header: collectives, operators, schedules, plans; transports threads, staged and, if enabled, mpi.
+/// @brief The main header: collectives, operators, schedules, plans; transports threads and, if enabled, mpi. Streams have stream.hpp.
 
 #include "call/vector_group.hpp"
 #include "collective/all_gather.hpp"
@@ -14,13 +14,11 @@
 #include "operator/kernels.hpp"
 #include "operator/operators.hpp"
 #include "operator/quantizer.hpp"
-#include "operator/stream_vector_codec.hpp"
 #include "operator/vector_codec.hpp"
 #include "plan/plan.hpp"
 #include "schedule/any.hpp"
 #include "telemetry/telemetry.hpp"
 #include "transport/detail/not_linked.hpp"
-#include "transport/staged.hpp"
 #include "transport/threads.hpp"
 #if __has_include(<globalq/version.hpp>)
 #include <globalq/version.hpp>

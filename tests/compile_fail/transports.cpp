@@ -46,3 +46,18 @@ void worker() { gq::transport::shared_memory const workers{MPI_COMM_WORLD}; }
 #ifdef CASE_NCCL  // expect-error: globalq: transport::nccl is not linked; link the target globalq::nccl
 void worker() { gq::transport::nccl const workers{nullptr, nullptr}; }
 #endif
+
+#ifdef CASE_STREAM_WITHOUT_ITS_HEADER  // expect-error: globalq: a call over a stream transport needs #include <globalq/stream.hpp>
+struct own_stream {
+  using request = int;
+  using execution_space = Kokkos::DefaultHostExecutionSpace;
+  static constexpr bool on_stream = true;
+  int rank() const { return 0; }
+  int size() const { return 1; }
+  request send_async(int, std::span<std::byte const>) { return 0; }
+  request recv_async(int, std::span<std::byte>) { return 0; }
+  void wait(request&) {}
+  execution_space execution() { return {}; }
+};
+void call(own_stream& workers) { gq::allreduce_mean mean{workers, gq::uncompressed{}, gq::schedule::ring{}}; }
+#endif

@@ -40,6 +40,9 @@ named
 SCALARS = ("core", "random", "levels", "rounding", "wire", "reduce", "norm")
 VIEWS = "core/vector.hpp"
 
+# A transport over streams brings the calls over streams with it: users need no other header.
+BROUGHT = {("transport/nccl.hpp", "stream.hpp"), ("transport/staged.hpp", "stream.hpp")}
+
 # CMake writes this header; it includes nothing, so all may include it.
 GENERATED = "globalq/version.hpp"
 
@@ -75,6 +78,8 @@ def problems_in(include_dir: pathlib.Path) -> list:
                 wrong.append(f"{name_here} includes {name}, which is no header of the library")
                 continue
             other = station(found.resolve().relative_to(root), place)
+            if (name_here, other) in BROUGHT:
+                continue
             if not umbrella and other != folder and place.get(other, len(place)) >= place[folder]:
                 wrong.append(f"{name_here} includes {name}, and {other}{'/' if other in place else ''} is not above {folder}/")
     return list(dict.fromkeys(wrong))

@@ -8,6 +8,7 @@
 #include "tests/support/space.hpp"
 
 #include <globalq/operator/any_quantizer.hpp>
+#include <globalq/operator/detail/make_stream_codec.hpp>
 
 #include <functional>
 

@@ -6,7 +6,7 @@
 
 #include "tests/support/space.hpp"
 
-#include <globalq/operator/detail/make_codec.hpp>
+#include <globalq/operator/detail/make_stream_codec.hpp>
 
 // instantiate(levels, rounding, wire) for each composition; each list is compiled in a source of its own.
 #define GLOBALQ_TEST_STREAMS_OF_INTEGERS(instantiate)               \

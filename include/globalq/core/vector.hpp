@@ -144,6 +144,13 @@ concept StepPointer = std::is_same_v<std::remove_cvref_t<P>, std::uint64_t*> ||
 template <class Step>
 concept StepPlace = StepView<Step> || StepPointer<Step>;
 
+/// The step of a call, or its address.
+struct call_step {
+  std::uint64_t value = 0;
+  std::uint64_t* where = nullptr;  ///< in the memory of the stream; null: value is the step
+  GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
+};
+
 /// Whether the values outlive an argument of type V&&: false for a temporary that owns them. Views pass, because their
 /// values may have another owner.
 template <class V>

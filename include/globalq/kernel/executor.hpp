@@ -48,6 +48,9 @@ inline int const detects_forks =
 
 namespace GLOBALQ_ABI::kernel {
 
+template <class Space>
+class stream_executor;  // stream.hpp
+
 using random::tile_values;
 
 /// Whether the values that a host thread processes at a time are whole buckets, so that it can measure and encode them

@@ -5,6 +5,9 @@
 
 #include "detail/facts_of.hpp"
 #include "detail/make_codec.hpp"
+#if defined(KOKKOS_ENABLE_CUDA)
+#include "detail/make_stream_codec.hpp"
+#endif
 
 #include <memory>
 #include <string>

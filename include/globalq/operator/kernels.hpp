@@ -5,7 +5,6 @@
 
 #include "built_in.hpp"
 #include "detail/host_policies.hpp"
-#include "detail/stream_codec.hpp"
 #if !defined(GLOBALQ_COMPILED)
 #include "detail/composed_codec.hpp"
 #endif
@@ -60,27 +59,5 @@ GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::exponential<>
 GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::detail::level_table)
 #undef GLOBALQ_DECLARE_COMPOSITION
 #endif
-
-/// @brief The same for vectors in the memory of a stream of @p Space.
-template <class Levels, class Rounding, WireFormat Wire, class Space>
-struct stream_kernels {
-  static_assert(std::is_same_v<Levels, kernel_levels<Levels>> &&
-                    std::is_same_v<Rounding, kernel_rounding<Rounding>>,
-                "globalq: these levels or this rounding share their kernels with others; use "
-                "stream_kernels<kernel_levels<Levels>, kernel_rounding<Rounding>, Wire, Space>; see "
-                "docs/composing.md");
-
-  static std::unique_ptr<detail::operator_codec> make(Levels const& levels, Rounding const& rounding,
-                                                      Wire const& wire, detail::operator_facts const& facts,
-                                                      method how, kernel::stream_executor<Space> const& on);
-};
-
-template <class Levels, class Rounding, WireFormat Wire, class Space>
-std::unique_ptr<detail::operator_codec> stream_kernels<Levels, Rounding, Wire, Space>::make(
-    Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
-    method how, kernel::stream_executor<Space> const& on) {
-  return std::make_unique<detail::stream_codec<Levels, Rounding, Wire, Space>>(levels, rounding, wire, facts,
-                                                                               how, on);
-}
 
 }  // namespace GLOBALQ_ABI

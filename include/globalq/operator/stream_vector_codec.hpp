@@ -5,6 +5,7 @@
 
 #include "../core/vector.hpp"
 #include "any_quantizer.hpp"
+#include "detail/make_stream_codec.hpp"
 #include "detail/single_worker.hpp"
 #include "detail/stream_state.hpp"
 #include "vector_codec.hpp"

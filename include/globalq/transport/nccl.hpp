@@ -9,6 +9,7 @@
 #endif
 
 #include "../core/error.hpp"
+#include "../stream.hpp"
 #include "collectives.hpp"
 #include "concept.hpp"
 #include "detail/nccl_communicator.hpp"

@@ -6,6 +6,7 @@
 
 #include "../core/error.hpp"
 #include "../kernel/stream.hpp"
+#include "../stream.hpp"
 #include "collectives.hpp"
 #include "concept.hpp"
 

@@ -51,3 +51,19 @@ class host_engine {
 
 }  // namespace GLOBALQ_ABI::detail
 #endif
+
+namespace GLOBALQ_ABI::detail {
+
+/// The engine for vectors in a place. stream_call.hpp has that of streams.
+template <class Place>
+struct engine_at {
+  static_assert(std::is_void_v<Place>,
+                "globalq: a call over a stream transport needs #include <globalq/stream.hpp>, which "
+                "transport/nccl.hpp and transport/staged.hpp include");
+};
+template <>
+struct engine_at<Kokkos::HostSpace> {
+  using type = host_engine;
+};
+
+}  // namespace GLOBALQ_ABI::detail

@@ -15,6 +15,7 @@
 #include "../../telemetry/detail/metered_codec.hpp"
 #include "../../telemetry/detail/value_errors.hpp"
 #include "../../transport/endpoint.hpp"
+#include "engine.hpp"
 #include "opening.hpp"
 #include "rounding_errors.hpp"
 #include "setup.hpp"
@@ -360,6 +361,11 @@ class stream_call {
   stream_state* state_ = nullptr;
   norm::statistic* statistics_ = nullptr;
   bool broken_ = false;  ///< whether the transport failed and that was thrown
+};
+
+template <class Place>
+requires(!std::is_same_v<Place, Kokkos::HostSpace>) struct engine_at<Place> {
+  using type = stream_call<Place>;
 };
 
 }  // namespace GLOBALQ_ABI::detail

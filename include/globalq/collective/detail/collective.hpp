@@ -5,7 +5,6 @@
 
 #include "../../call/call_queue.hpp"
 #include "../../call/detail/engine.hpp"
-#include "../../call/detail/stream_call.hpp"
 #include "../../call/options.hpp"
 #include "../../core/vector.hpp"
 #include "../../operator/any_quantizer.hpp"
@@ -18,16 +17,6 @@
 #include <optional>
 
 namespace GLOBALQ_ABI::detail {
-
-/// The engine for vectors in a place.
-template <class Place>
-struct engine_at {
-  using type = stream_call<Place>;
-};
-template <>
-struct engine_at<Kokkos::HostSpace> {
-  using type = host_engine;
-};
 
 /// @tparam Place  Kokkos::HostSpace, or the execution space of a stream
 template <class Place>

@@ -14,13 +14,6 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// The step of a call, or its address.
-struct call_step {
-  std::uint64_t value = 0;
-  std::uint64_t* where = nullptr;  ///< in the memory of the stream; null: value is the step
-  GLOBALQ_FUNCTION std::uint64_t operator()() const { return where != nullptr ? *where : value; }
-};
-
 /// The address of a step in memory that the stream can access.
 /// @param who  the start of errors
 template <StepPlace Step>
