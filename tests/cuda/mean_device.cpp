@@ -3,7 +3,6 @@
 /// @brief allreduce_mean over transport::nccl on a GPU: the bits of the host, and fresh ones at every replay of a graph.
 
 #include "tests/support/compositions.hpp"
-#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
@@ -11,6 +10,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_emulator/counts.hpp>
 
 #include <gtest/gtest.h>
 
@@ -313,7 +313,7 @@ TEST(MeanOnDevice, an_invalidated_capture_is_an_error) {
 }
 
 TEST(MeanOnDevice, another_error_of_the_stream_is_thrown) {
-  if (!support::executed()) GTEST_SKIP() << "a destroyed stream is an error on emulated devices only";
+  if (!emulator::executed()) GTEST_SKIP() << "a destroyed stream is an error on emulated devices only";
   cudaStream_t gone = nullptr;
   ASSERT_EQ(cudaStreamCreate(&gone), cudaSuccess);
   ASSERT_EQ(cudaStreamDestroy(gone), cudaSuccess);

@@ -6,7 +6,6 @@
 
 #include "tests/cuda/main.hpp"
 #include "tests/support/compositions.hpp"
-#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/collective/all_gather.hpp>
 #include <globalq/collective/reduce_scatter_mean.hpp>
@@ -17,6 +16,7 @@
 #include <globalq/transport/staged.hpp>
 
 #include <gtest/gtest.h>
+#include <cuda_emulator/counts.hpp>
 
 #include <spawn.h>
 #include <sys/wait.h>
@@ -299,7 +299,7 @@ TEST(MeanOfRanks, a_graph_of_ten_ranks_outlives_calls_with_longer_vectors) {
 // With EMULATED_SEED=0 no kernel runs before the host waits. Kernels are counted for all ranks together.
 TEST(MeanOfRanks, calls_with_vectors_at_new_addresses_do_not_wait) {
   char const* const seed = std::getenv("EMULATED_SEED");
-  if (!support::executed() || seed == nullptr || std::string(seed) != "0")
+  if (!emulator::executed() || seed == nullptr || std::string(seed) != "0")
     GTEST_SKIP() << "needs an emulated device that runs as late as possible";
   int const ranks = std::min(most_ranks(), 10);
   constexpr std::uint64_t calls = 20;
@@ -312,18 +312,18 @@ TEST(MeanOfRanks, calls_with_vectors_at_new_addresses_do_not_wait) {
       mean(x[calls], 0);
       mean.wait();
       together.arrive_and_wait();
-      auto const before = support::executed()->launches;
+      auto const before = emulator::executed()->launches;
       together.arrive_and_wait();
       auto const error = told<std::exception>([&] {
         for (std::uint64_t k = 0; k < calls; ++k) mean(x[k], k);
       });
       together.arrive_and_wait();
-      auto const after = support::executed()->launches;
+      auto const after = emulator::executed()->launches;
       together.arrive_and_wait();
       EXPECT_EQ(error, "nothing") << name;
       EXPECT_EQ(after, before) << name;
       mean.wait();
-      EXPECT_GT(support::executed()->launches, before + calls) << name;
+      EXPECT_GT(emulator::executed()->launches, before + calls) << name;
     });
   }
 }
@@ -451,7 +451,7 @@ TEST(MeanOfRanks, runs_on_a_gpu_that_is_not_the_first_and_refuses_vectors_of_ano
 // ---- ranks that are processes and share a GPU, over memory of the host
 
 /// More values than a launch has threads; fewer where kernels are interpreted.
-std::size_t length_for_processes() { return support::executed() ? 5003 : (std::size_t{1} << 24) + 5; }
+std::size_t length_for_processes() { return emulator::executed() ? 5003 : (std::size_t{1} << 24) + 5; }
 
 TEST(MeanOfProcesses, has_the_bits_of_the_host_on_one_gpu) {
   constexpr int ranks = 3;

@@ -2,8 +2,9 @@
 /// @file
 /// @brief Tests of transport::nccl on the emulated CUDA and NCCL: many ranks, and failures, without a GPU.
 
-#include "emulator/nccl.hpp"
 #include "nccl_suite.hpp"
+
+#include <cuda_emulator/nccl.hpp>
 
 #include <barrier>
 

@@ -28,7 +28,7 @@ problems = []
 
 def documents():
     yield from root.glob("*.md")
-    for folder in ("docs", "python", "examples", "bench", "tests"):
+    for folder in ("docs", "python", "examples", "bench", "tests", "tools"):
         yield from (root / folder).rglob("*.md")
 
 

@@ -7,9 +7,8 @@
 #include "fat_binary.hpp"
 #include "machine.hpp"
 
-#include "../../support/emulated_counts.hpp"
-
 #include <cuda_runtime_api.h>
+#include <cuda_emulator/counts.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -138,7 +137,7 @@ struct runtime {
       pinned;  ///< By their begin. None is forgotten: its addresses are not used again.
   std::map<cudaStream_t, std::unique_ptr<CUstream_st>> streams;
   std::uint64_t issued = 0;
-  support::emulated_counts executed;
+  executed_counts executed;
   std::atomic<cudaError_t> sticky = cudaSuccess;
 
   /// The pinned memory that an address lies in, or nullptr.

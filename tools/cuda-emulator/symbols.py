@@ -32,7 +32,7 @@ def main() -> int:
     print(f"{len(needed)} functions: {len(needed - registration - driver - nccl)} of the runtime, {len(registration)} of registration, "
           f"{len(driver)} of the driver, {len(nccl)} of NCCL")
     for name in sorted(needed):
-        print(f"  {name}" + ("" if name in there else ": missing, write it in tests/cuda/emulator"))
+        print(f"  {name}" + ("" if name in there else ": missing"))
     if not needed:
         print("no function at all: the programs are not linked to a shared runtime")
     return 0 if needed and needed <= there else 1

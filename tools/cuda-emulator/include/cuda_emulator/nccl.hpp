@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @brief What a test can ask of the emulated NCCL, and do to it. Needs libnccl.so.2 of this folder.
+/// @brief What a test can ask of the emulated NCCL, and do to it. Link cuda_emulator::nccl.
 
 #pragma once
 

@@ -318,7 +318,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, void const* p) {
 
 // ---- What no other device tells
 
-void emulatedCounts(support::emulated_counts* to) {
+void emulatedCounts(emulator::executed_counts* to) {
   runtime& r = the_runtime();
   std::lock_guard const lock(r.mutex);
   *to = r.executed;

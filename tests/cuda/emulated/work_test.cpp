@@ -4,13 +4,13 @@
 /// docs/performance-gpu.md, and bounds on them.
 
 #include "tests/support/compositions.hpp"
-#include "tests/support/emulated_counts.hpp"
 
 #include <globalq/globalq.hpp>
 #include <globalq/kernel/stream_sparse.hpp>
 #include <globalq/operator/stream_vector_codec.hpp>
 
 #include <gtest/gtest.h>
+#include <cuda_emulator/counts.hpp>
 
 #include <cstdio>
 #include <string>
@@ -33,19 +33,19 @@ using executor = gq::kernel::stream_executor<space>;
 /// On hardware nothing is counted.
 struct Work : testing::Test {
   void SetUp() override {
-    if (!support::executed()) GTEST_SKIP() << "the device does not count";
+    if (!emulator::executed()) GTEST_SKIP() << "the device does not count";
   }
 };
 
 /// What the second run of an action executes: memory that the first one allocates is cleared by launches.
 template <class Action>
-support::emulated_counts executed_by(executor const& on, Action const& action) {
+emulator::executed_counts executed_by(executor const& on, Action const& action) {
   action();
   on.fence();
-  auto const before = support::executed();
+  auto const before = emulator::executed();
   action();
   on.fence();
-  return *support::executed() - *before;
+  return *emulator::executed() - *before;
 }
 
 struct work {
@@ -124,7 +124,7 @@ class worker {
 
   template <class F>
   work tell(char const* what, F const& f) {
-    support::emulated_counts const n = executed_by(on_, [&] {
+    emulator::executed_counts const n = executed_by(on_, [&] {
       codec_->begin(call_);
       f();
     });

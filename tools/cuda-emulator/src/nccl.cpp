@@ -8,9 +8,9 @@
 /// waits on the host for the other ranks: in the call where a communicator blocks. Aborting a communicator while a call
 /// blocks on it is a fault: NCCL frees what the call uses.
 
-#include "nccl.hpp"
-
 #include "device.hpp"
+
+#include <cuda_emulator/nccl.hpp>
 
 #include <atomic>
 #include <condition_variable>

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
+#include <cuda_emulator/counts.hpp>
 
 #include <cstdlib>
 #include <functional>
@@ -297,6 +298,19 @@ TEST(Kernels, without_machine_code_run) {
   void* arguments[] = {&p};
   expect(cudaLaunchKernel(kernel_without_machine_code(), dim3(1), dim3(1), arguments, 0, nullptr));
   EXPECT_EQ(first_of(a), 7);
+}
+
+TEST(Kernels, are_counted_when_they_have_run) {
+  auto const a = on_device(1), b = on_device(2);
+  auto const before = emulator::executed();
+  ASSERT_TRUE(before);
+  stream const s;
+  enqueue_add(a, b, s);
+  expect(cudaStreamSynchronize(s));
+  auto const done = *emulator::executed() - *before;
+  EXPECT_EQ(done.launches, 1U);
+  EXPECT_EQ(done.loaded_bytes, 2 * bytes);
+  EXPECT_EQ(done.stored_bytes, bytes);
 }
 
 TEST(Kernels, with_machine_code_have_registers_and_an_occupancy) {
