@@ -2,7 +2,6 @@
 /// @file
 /// @brief globalq::compiled: codecs of compositions with sums of codes in 16 bits.
 
-#include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
 GLOBALQ_DEFINE_CODE_TYPE(std::int16_t)

@@ -2,7 +2,6 @@
 /// @file
 /// @brief globalq::compiled: codecs of compositions with sums of codes in 8 bits.
 
-#include <globalq/operator/built_in-inl.hpp>
 #include <globalq/operator/detail/composed_codec.hpp>
 
 GLOBALQ_DEFINE_CODE_TYPE(std::int8_t)

@@ -6,7 +6,7 @@
 #include "../custom_policy/minifloat.hpp"
 
 #include <globalq/bench/operator.hpp>
-#include <globalq/operator/quantizer.hpp>
+#include <globalq/policies.hpp>
 
 namespace gq = globalq;
 

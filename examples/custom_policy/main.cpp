@@ -11,7 +11,7 @@
 #include "take_turns.hpp"
 #include "three_halves.hpp"
 
-#include <globalq/globalq.hpp>
+#include <globalq/policies.hpp>
 
 #include <cmath>
 #include <cstdlib>

@@ -29,11 +29,6 @@ namespace GLOBALQ_ABI::kernel::isa::native {
 constinit leaf_set const all = host::detail::make_set();
 }  // namespace GLOBALQ_ABI::kernel::isa::native
 
-GLOBALQ_DEFINE_LEAVES
-GLOBALQ_DEFINE_COMPOSITIONS(levels::uniform<>)
-GLOBALQ_DEFINE_COMPOSITIONS(levels::exponential<>)
-GLOBALQ_DEFINE_COMPOSITIONS(levels::detail::level_table)
-GLOBALQ_DEFINE_CODES
 GLOBALQ_DEFINE_CODE_TYPE(std::int8_t)
 GLOBALQ_DEFINE_CODE_TYPE(std::int16_t)
 GLOBALQ_DEFINE_CODE_TYPE(std::int32_t)

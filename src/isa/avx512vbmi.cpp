@@ -11,12 +11,9 @@ namespace GLOBALQ_ABI {
 template <class Int>
 static void improve_integers(integer_set<Int>& s) {
   auto const better = kernel::host::detail::make_integers<Int>();
-  for (int levels = 0; levels < 3; ++levels)
-    for (int words = 0; words < 2; ++words) s.coding[levels][words] = better.coding[levels][words];
-  s.exponential = better.exponential;
-  s.elias = better.elias;
-  s.huffman = better.huffman;
-  s.sparse = better.sparse;
+  s.coding = better.coding;
+  s.adding = better.adding;
+  s.codes = better.codes;
 }
 
 void improve(leaf_set& s);

@@ -16,6 +16,7 @@
 #include <globalq/collective/reduce_scatter_mean.hpp>
 #include <globalq/model/bypass.hpp>
 #include <globalq/operator/float32_tail.hpp>
+#include <globalq/policies.hpp>
 #include <globalq/train/adapt/layered_mean.hpp>
 #include <globalq/train/learn/agree.hpp>
 #include <globalq/train/learn/optimal.hpp>

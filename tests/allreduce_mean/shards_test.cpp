@@ -6,6 +6,8 @@
 #include "tests/support/any_operator.hpp"
 #include "tests/support/on_threads.hpp"
 
+#include <globalq/transport/staged.hpp>
+
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles SOURCE with COMPILER, the flags in the file FLAGS and the header COMMON, once without a case and once for each of its
-# cases; see CMakeLists.txt.
+# Compiles SOURCE with COMPILER, the flags in the file FLAGS and in MORE and the header COMMON, once without a case and once for each of
+# its cases; see CMakeLists.txt.
 
-set(command ${COMPILER} @${FLAGS} -include ${COMMON} -fsyntax-only -Wfatal-errors ${SOURCE})
+set(command ${COMPILER} @${FLAGS} ${MORE} -include ${COMMON} -fsyntax-only -Wfatal-errors ${SOURCE})
 set(wrong "")
 
 execute_process(

@@ -125,13 +125,13 @@ std::vector<double> magnitudes(int count) {
 /// Codes of runs of different lengths; whole tiles too, by the loop for them where a set has one.
 template <class Int, class Levels>
 void code(digests& all, std::string const& name, isa::leaf_set const& set,
-          isa::integer_set<Int> const& leaves, int kind, Levels const& levels, bool tiles) {
+          isa::integer_set<Int> const& leaves, std::size_t kind, Levels const& levels, bool tiles) {
   gq::rounding::stochastic const stochastic{};
   gq::rounding::detail::shared_draw const shift{true, false}, nearest{false, true};
   struct {
     char const* name;
     void const* policy;
-    int words;
+    std::size_t words;
   } const roundings[] = {{"stochastic", &stochastic, 0}, {"shift", &shift, 1}, {"nearest", &nearest, 1}};
   for (auto const& r : roundings) {
     generator next;
@@ -236,22 +236,22 @@ void codes(digests& all, std::string const& name, isa::leaf_set const& set,
     for (std::uint32_t& w : words)
       w = static_cast<std::uint32_t>(next()) & (next.below(4) == 0 ? 0xff00ff00U : ~0U);
     out = a;
-    leaves.sum.add(out.data(), b.data(), count, words.data(), out.data());  // in place
+    leaves.adding[0].add(out.data(), b.data(), count, words.data(), out.data());  // in place
     sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     out = b;
-    leaves.exponential.add(a.data(), out.data(), count, words.data(), out.data());
+    leaves.adding[1].add(a.data(), out.data(), count, words.data(), out.data());
     exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-    leaves.sum.add(a.data(), b.data(), count, words.data(), out.data());
+    leaves.adding[0].add(a.data(), b.data(), count, words.data(), out.data());
     sum.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
-    leaves.exponential.add(a.data(), b.data(), count, words.data(), out.data());
+    leaves.adding[1].add(a.data(), b.data(), count, words.data(), out.data());
     exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     if (count % 256 == 0) {
       gq::random::stream const s{next(), 3, 1, gq::random::purpose::reduce};
-      if (leaves.exponential.add_tiles != nullptr) {
-        leaves.exponential.add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
+      if (leaves.adding[1].add_tiles != nullptr) {
+        leaves.adding[1].add_tiles(a.data(), b.data(), s, 9, count / 256, out.data(), 0);
       } else {
         set.values.words(s, 9, count, words.data());
-        leaves.exponential.add(a.data(), b.data(), count, words.data(), out.data());
+        leaves.adding[1].add(a.data(), b.data(), count, words.data(), out.data());
       }
       exponential.add(out.data(), static_cast<std::size_t>(count) * sizeof(Int));
     }
@@ -430,12 +430,12 @@ digests digests_of(isa::leaf_set const& set) {
   codes(all, "int16", set, set.int16);
   codes(all, "int32", set, set.int32);
   packing(all, set);
-  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8.elias);
-  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16.elias);
-  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.int8.huffman);
-  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.int16.huffman);
-  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8.sparse);
-  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16.sparse);
+  blocks<gq::wire::elias<std::int8_t>>(all, "elias8", set.int8.codes[0]);
+  blocks<gq::wire::elias<std::int16_t>>(all, "elias16", set.int16.codes[0]);
+  blocks<gq::wire::huffman<std::int8_t>>(all, "huffman8", set.int8.codes[1]);
+  blocks<gq::wire::huffman<std::int16_t>>(all, "huffman16", set.int16.codes[1]);
+  blocks<gq::wire::sparse<std::int8_t>>(all, "sparse8", set.int8.codes[2]);
+  blocks<gq::wire::sparse<std::int16_t>>(all, "sparse16", set.int16.codes[2]);
   values(all, set.values);
   halves<gq::float16>(all, set.values);
   halves<gq::bfloat16>(all, set.values);

@@ -14,5 +14,5 @@ extern leaf_set const all;
 
 int main() {
   constexpr globalq::kernel::isa::leaf_set own = globalq::kernel::host::detail::make_set();
-  std::printf("%d\n", own.int8.sum.add == globalq::kernel::isa::avx512::all.int8.sum.add);
+  std::printf("%d\n", own.int8.adding[0].add == globalq::kernel::isa::avx512::all.int8.adding[0].add);
 }

@@ -5,6 +5,7 @@
 
 #include "globalq/kernel/reduction.hpp"
 
+#include "globalq/kernel/block_statistic.hpp"
 #include "globalq/kernel/stream.hpp"
 #include "globalq/kernel/stream_reduction.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <globalq/globalq.hpp>
 #include <globalq/operator/operators.hpp>
+#include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

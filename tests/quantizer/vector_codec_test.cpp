@@ -5,6 +5,7 @@
 #include "tests/support/compositions.hpp"
 
 #include <globalq/operator/vector_codec.hpp>
+#include <globalq/policies.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,6 +11,7 @@
 #include "tests/support/values.hpp"
 
 #include <globalq/globalq.hpp>
+#include <globalq/policies.hpp>
 #include <globalq/transport/staged.hpp>
 
 #include <gmock/gmock.h>

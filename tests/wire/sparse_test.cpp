@@ -51,7 +51,7 @@ TEST(Sparse, the_shorter_of_positions_and_bits_is_taken) {
   }
 }
 
-#if GLOBALQ_AVX512_VBMI2
+#if GLOBALQ_AVX512 && defined(__AVX512VBMI2__)
 template <class Int>
 void expect_twins() {
   using portable = gq::wire::detail::portable_compaction;

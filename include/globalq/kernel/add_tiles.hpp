@@ -4,9 +4,12 @@
 /// @brief kernel: `reduce::exponential` on one-byte codes of whole random tiles, with AVX2 or AVX-512 instructions.
 
 #include "../reduce/exponential.hpp"
-#include "isa/exponential_avx2.hpp"
-#include "isa/exponential_avx512.hpp"
 #include "words.hpp"
+#if GLOBALQ_AVX512
+#include "isa/exponential_avx512.hpp"
+#elif GLOBALQ_AVX2
+#include "isa/exponential_avx2.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 

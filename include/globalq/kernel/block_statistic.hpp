@@ -4,8 +4,10 @@
 /// @brief kernel: the statistic of a block of a vector.
 
 #include "../norm/statistic.hpp"
-#include "isa/magnitudes_avx512.hpp"
 #include "load_store.hpp"
+#if GLOBALQ_AVX512
+#include "isa/magnitudes_avx512.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 

@@ -7,8 +7,11 @@
 /// is written for float32 only. The number of compiled kernels therefore does not depend on the number of types.
 
 #include "../core/dtype.hpp"
+#if GLOBALQ_AVX512
 #include "isa/halves_avx512.hpp"
+#elif GLOBALQ_AVX2 && defined(__F16C__)
 #include "isa/halves_f16c.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 
@@ -42,7 +45,7 @@ struct from_half {
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_halves<Half>(in, count, factor, out);
   }
-#elif GLOBALQ_F16C
+#elif GLOBALQ_AVX2 && defined(__F16C__)
   static constexpr bool converts = std::is_same_v<Half, float16>;
   static void convert(std::uint16_t const* in, int count, float factor, float* out) {
     widen_float16(in, count, factor, out);
@@ -140,7 +143,7 @@ struct to_half {
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {
     return round_to_halves<Half, Add>(in, count, scale, out);
   }
-#elif GLOBALQ_F16C
+#elif GLOBALQ_AVX2 && defined(__F16C__)
   static constexpr bool converts = std::is_same_v<Half, float16>;
   template <bool Add>
   static std::uint32_t convert(float const* in, int count, store_scale const& scale, std::uint16_t* out) {

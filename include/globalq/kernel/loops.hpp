@@ -8,8 +8,10 @@
 
 #include "../core/concepts.hpp"
 #include "detail/table.hpp"
-#include "isa/table_avx512.hpp"
 #include "load_store.hpp"
+#if GLOBALQ_AVX512
+#include "isa/table_avx512.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 

@@ -4,7 +4,7 @@
 /// @brief kernel: statistics of a whole vector or of its buckets, merged along the same fixed tree on every backend.
 
 #include "executor.hpp"
-#include "host/leaves.hpp"
+#include "host/value_leaves.hpp"
 
 #include <algorithm>
 #include <span>

@@ -4,8 +4,11 @@
 /// @brief kernel: computes the random words of tiles; random/stream.hpp defines them.
 
 #include "../random/stream.hpp"
-#include "isa/words_avx2.hpp"
+#if GLOBALQ_AVX512
 #include "isa/words_avx512.hpp"
+#elif GLOBALQ_AVX2
+#include "isa/words_avx2.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel {
 

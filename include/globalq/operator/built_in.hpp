@@ -1,76 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// @file
-/// @brief operator: the built-in policies whose leaves (kernel/host/leaves.hpp) are in the library globalq::compiled.
+/// @brief operator: the compositions and codes that the library globalq::compiled makes.
 
 #include "../core/detail/compiled.hpp"
-#include "../kernel/host/leaves.hpp"
-#include "../levels/exponential.hpp"
-#include "../levels/table.hpp"
-#include "../levels/uniform.hpp"
-#include "../reduce/exponential.hpp"
-#include "../reduce/reduce.hpp"
-#include "../rounding/stochastic.hpp"
+#include "../kernel/host/built_in.hpp"
 #include "../wire/integer.hpp"
-#include "../wire/packed.hpp"
+#include "detail/operator_codec.hpp"
+#include "detail/resolve.hpp"
 
-// Calls leaf(result, function, template arguments) for all leaves of levels on codes of a type.
-#define GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, code_type)                                             \
-  leaf(coding_leaves<code_type>, coding_of, levels, rounding::stochastic, code_type, false)              \
-      leaf(coding_leaves<code_type>, coding_of, levels, rounding::detail::shared_draw, code_type, false) \
-          leaf(level_leaves<code_type>, decoding_of, levels, code_type)
-#define GLOBALQ_LEAVES_OF_LEVELS(leaf, levels)                                                              \
-  leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::stochastic, std::int8_t, true)              \
-      leaf(coding_leaves<std::int8_t>, coding_of, levels, rounding::detail::shared_draw, std::int8_t, true) \
-          GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int8_t)                                            \
-              GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int16_t)                                       \
-                  GLOBALQ_LEAVES_OF_CODE_TYPE(leaf, levels, std::int32_t)
-#define GLOBALQ_LEAVES_OF_CODE_TYPES(leaf)                                                    \
-  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<>)                                  \
-      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<1>)                             \
-          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<2>)                         \
-              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<3>)                     \
-                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<4>)                 \
-                      leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<5>)             \
-                          leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<6>)         \
-                              leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<7>)     \
-                                  leaf(wire_leaves<std::int8_t>, packing_of, wire::packed<8>) \
-                                      GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int8_t)         \
-                                          GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int16_t)    \
-                                              GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, std::int32_t)
-#define GLOBALQ_LEAVES_OF_ANY_LEVELS(leaf, code_type)                           \
-  leaf(reduce_leaves<code_type>, adding_of, reduce::sum, code_type)             \
-      leaf(reduce_leaves<code_type>, adding_of, reduce::exponential, code_type) \
-          leaf(integer_leaves<code_type>, integers_of, code_type)
+#include <memory>
 
-// Calls composition(levels, rounding, wire) for all compositions with these levels.
-#define GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding)                                   \
-  composition(levels, rounding, wire::int8) composition(levels, rounding, wire::int16)                      \
-      composition(levels, rounding, wire::int32) composition(levels, rounding, wire::packed<>)              \
-          composition(levels, rounding, wire::packed<1>) composition(levels, rounding, wire::packed<2>)     \
-              composition(levels, rounding, wire::packed<3>) composition(levels, rounding, wire::packed<4>) \
-                  composition(levels, rounding, wire::packed<5>)                                            \
-                      composition(levels, rounding, wire::packed<6>)                                        \
-                          composition(levels, rounding, wire::packed<7>)                                    \
-                              composition(levels, rounding, wire::packed<8>)
-#define GLOBALQ_BUILT_IN_COMPOSITIONS(composition, levels)                      \
-  GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::stochastic) \
-  GLOBALQ_BUILT_IN_COMPOSITIONS_WITH(composition, levels, rounding::detail::shared_draw)
+namespace GLOBALQ_ABI::detail {
 
-// Calls code(block code) for all built-in block codes.
-#define GLOBALQ_BUILT_IN_CODES(code)                                                              \
-  code(wire::elias<std::int8_t>) code(wire::elias<std::int16_t>) code(wire::huffman<std::int8_t>) \
-      code(wire::huffman<std::int16_t>) code(wire::sparse<std::int8_t>) code(wire::sparse<std::int16_t>)
+using built_in_levels = kernel::host::built_in_levels;
+using built_in_roundings = kernel::host::built_in_roundings;
+/// Codes of any width, and in integers.
+#define GLOBALQ_BUILT_IN_TYPE(...) , __VA_ARGS__
+using built_in_wires = kernel::host::policy_list<void, wire::int8, wire::int16,
+                                                 wire::int32 GLOBALQ_BUILT_IN_WIDTHS(GLOBALQ_BUILT_IN_TYPE)>;
+#undef GLOBALQ_BUILT_IN_TYPE
+
+/// The place of a composition in the lists; of none if a number is -1.
+struct composition_place {
+  int levels, rounding, wire;
+  constexpr bool built_in() const { return levels >= 0 && rounding >= 0 && wire >= 0; }
+};
+template <class Levels, class Rounding, class Wire>
+inline constexpr composition_place place_of{
+    built_in_levels::place<Levels>(), built_in_roundings::place<Rounding>(), built_in_wires::place<Wire>()};
+template <class Code>
+inline constexpr int place_of_code =
+    kernel::host::built_in_codes<typename Code::code_type>::template place<Code>();
 
 #if defined(GLOBALQ_COMPILED)
-namespace GLOBALQ_ABI::kernel::host {
-#define GLOBALQ_DECLARE_LEAF(result, function, ...) \
-  template <>                                       \
-  result function<__VA_ARGS__>();
-GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::uniform<>)
-GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::exponential<>)
-GLOBALQ_LEAVES_OF_LEVELS(GLOBALQ_DECLARE_LEAF, levels::detail::level_table)
-GLOBALQ_LEAVES_OF_CODE_TYPES(GLOBALQ_DECLARE_LEAF)
-#undef GLOBALQ_DECLARE_LEAF
-}  // namespace GLOBALQ_ABI::kernel::host
+/// The codec of a built-in composition; pointers to its policies.
+std::unique_ptr<operator_codec> make_built_in(composition_place which, void const* levels,
+                                              void const* rounding, void const* wire,
+                                              operator_facts const& facts, method how,
+                                              kernel::host_executor const& on);
+/// The codec of a built-in block code, around that with an integer wire.
+/// @param place  of the code in the list of its code type, which has @p code_bytes
+std::unique_ptr<operator_codec> make_built_in_code(int place, std::size_t code_bytes,
+                                                   std::unique_ptr<operator_codec> inner, void const* code,
+                                                   operator_facts const& facts, resolution const& r,
+                                                   kernel::host_executor const& on);
 #endif
+
+}  // namespace GLOBALQ_ABI::detail

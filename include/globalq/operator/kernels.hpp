@@ -3,8 +3,9 @@
 /// @file
 /// @brief operator: templates by which a program controls where kernels are compiled.
 
+#include "../kernel/executor.hpp"
 #include "built_in.hpp"
-#include "detail/host_policies.hpp"
+#include "detail/composition.hpp"
 #if !defined(GLOBALQ_COMPILED)
 #include "detail/composed_codec.hpp"
 #endif
@@ -45,19 +46,20 @@ template <class Levels, class Rounding, WireFormat Wire>
 std::unique_ptr<detail::operator_codec> host_kernels<Levels, Rounding, Wire>::make(
     Levels const& levels, Rounding const& rounding, Wire const& wire, detail::operator_facts const& facts,
     method how, kernel::host_executor const& on) {
-  return detail::compose(levels, rounding, wire, facts, how, on);
-}
-
 #if defined(GLOBALQ_COMPILED)
-#define GLOBALQ_DECLARE_COMPOSITION(levels, rounding, wire)                               \
-  template <>                                                                             \
-  std::unique_ptr<detail::operator_codec> host_kernels<levels, rounding, wire>::make(     \
-      levels const&, rounding const&, wire const&, detail::operator_facts const&, method, \
-      kernel::host_executor const&);
-GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::uniform<>)
-GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::exponential<>)
-GLOBALQ_BUILT_IN_COMPOSITIONS(GLOBALQ_DECLARE_COMPOSITION, levels::detail::level_table)
-#undef GLOBALQ_DECLARE_COMPOSITION
+  constexpr auto place = detail::place_of<Levels, Rounding, Wire>;
+  if constexpr (place.built_in())
+    return detail::make_built_in(place, &levels, &rounding, &wire, facts, how, on);
+  else
 #endif
+  {
+    constexpr bool has_loops = requires { compose(levels, rounding, wire, facts, how, on); };
+    static_assert(
+        has_loops,
+        "globalq: the compiled library has no loops for levels, a rounding or a wire format of your own; "
+        "include globalq/policies.hpp");
+    if constexpr (has_loops) return compose(levels, rounding, wire, facts, how, on);
+  }
+}
 
 }  // namespace GLOBALQ_ABI

@@ -4,10 +4,6 @@
 /// @brief kernel: a block code, and packing in fixed width, that call their loops through pointers.
 
 #include "../../wire/coded.hpp"
-#include "../../wire/elias.hpp"
-#include "../../wire/huffman.hpp"
-#include "../../wire/sparse.hpp"
-#include "../isa/set.hpp"
 #include "leaves.hpp"
 
 namespace GLOBALQ_ABI::kernel::host {
@@ -17,10 +13,7 @@ template <class Code>
 code_leaves<typename Code::code_type> code_of() {
 #if defined(GLOBALQ_COMPILED)
   using code_type = typename Code::code_type;
-  isa::integer_set<code_type> const& chosen = isa::chosen_integers<code_type>();
-  if constexpr (std::is_same_v<Code, wire::elias<code_type>>) return chosen.elias;
-  if constexpr (std::is_same_v<Code, wire::huffman<code_type>>) return chosen.huffman;
-  if constexpr (std::is_same_v<Code, wire::sparse<code_type>>) return chosen.sparse;
+  return isa::chosen_integers<code_type>().codes[built_in_codes<code_type>::template place<Code>()];
 #else
   return detail::make_code_leaves<Code>();
 #endif

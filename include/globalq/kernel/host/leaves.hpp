@@ -7,9 +7,12 @@
 /// These are the leaves of a composition (../leaf.hpp): those of levels with a rounding, of levels, and of a wire
 /// format.
 
-#include "../../core/detail/compiled.hpp"
-#include "../../rounding/shared_draw.hpp"
+#include "built_in.hpp"
 #include "make_leaves.hpp"
+#include "value_leaves.hpp"
+#if defined(GLOBALQ_COMPILED)
+#include "../isa/set.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel::host {
 
@@ -66,38 +69,62 @@ constexpr std::uint32_t most_code() {
 
 }  // namespace detail
 
-// The leaves of policies. Those of built-in policies may be precompiled: see operator/built_in.hpp.
+// The leaves of policies. A library has those of built-in policies, for the instruction set that it chose.
 
 /// @tparam Nibbles  whether the wire may have four bits per code
 /// @tparam Most     upper bound of the codes
 template <class Levels, class Rounding, class Int, bool Nibbles, std::uint32_t Most = detail::any_code>
 coding_leaves<Int> coding_of() {
-  return detail::make_coding_of<Levels, Rounding, Int, Nibbles, Most>();
+#if defined(GLOBALQ_COMPILED)
+  constexpr int of_levels = built_in_levels::place<Levels>(), with = built_in_roundings::place<Rounding>();
+  if constexpr (of_levels >= 0 && with >= 0) {
+    coding_leaves<Int> leaf = isa::chosen_integers<Int>().coding[of_levels][with];
+    // these loops write the bytes of wire::packed; another wire of four bits may have other ones
+    if constexpr (!Nibbles)
+      for (auto& loop : leaf.nibbles_of_tiles) loop = nullptr;
+    return leaf;
+  } else
+#endif
+    return detail::make_coding_of<Levels, Rounding, Int, Nibbles, Most>();
 }
 template <class Levels, class Int>
 level_leaves<Int> decoding_of() {
-  return detail::make_decoding_of<Levels, Int>();
+#if defined(GLOBALQ_COMPILED)
+  constexpr int of_levels = built_in_levels::place<Levels>();
+  if constexpr (of_levels >= 0)
+    return isa::chosen_integers<Int>().decoding[of_levels];
+  else
+#endif
+    return detail::make_decoding_of<Levels, Int>();
 }
 template <class Wire>
 wire_leaves<typename Wire::code_type> packing_of() {
-  return detail::make_packing_of<Wire>();
+#if defined(GLOBALQ_COMPILED)
+  constexpr int width = built_in_widths::place<Wire>();
+  if constexpr (width >= 0)
+    return isa::chosen().leaves().packed[width];
+  else
+#endif
+    return detail::make_packing_of<Wire>();
 }
 template <class Op, class Int>
 reduce_leaves<Int> adding_of() {
-  return detail::make_adding_of<Op, Int>();
+#if defined(GLOBALQ_COMPILED)
+  constexpr int op = built_in_reduces::place<Op>();
+  if constexpr (op >= 0)
+    return isa::chosen_integers<Int>().adding[op];
+  else
+#endif
+    return detail::make_adding_of<Op, Int>();
 }
 template <class Int>
 integer_leaves<Int> integers_of() {
-  return detail::make_integer_leaves<Int>();
-}
 #if defined(GLOBALQ_COMPILED)
-value_leaves const& leaves_of_values();
+  return isa::chosen_integers<Int>().any;
 #else
-inline value_leaves const& leaves_of_values() {
-  static constexpr value_leaves all = detail::make_value_leaves();
-  return all;
-}
+  return detail::make_integer_leaves<Int>();
 #endif
+}
 
 /// A composition without its types. It cannot be copied or moved, because bodies point to it.
 template <class Int>

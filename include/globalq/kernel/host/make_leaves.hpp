@@ -5,10 +5,12 @@
 
 #include "../add_tiles.hpp"
 #include "../block_statistic.hpp"
-#include "../isa/codes_avx512.hpp"
-#include "../isa/scales_avx512.hpp"
 #include "../leaf.hpp"
 #include "../loops.hpp"
+#if GLOBALQ_AVX512
+#include "../isa/codes_avx512.hpp"
+#include "../isa/scales_avx512.hpp"
+#endif
 
 namespace GLOBALQ_ABI::kernel::host {
 
@@ -52,6 +54,7 @@ std::uint32_t decode(void const* levels, Int const* codes, decoded_run const* ru
   return top;
 }
 
+#if GLOBALQ_AVX512
 template <class Levels, class Rounding, class Value, std::uint32_t Most, bool Nibbles>
 void tiles(void const* levels, void const* rounding, void const* values, float const* gain,
            random::stream const& s, std::uint64_t tile, int count, void* out, [[maybe_unused]] int origin,
@@ -66,6 +69,7 @@ void tiles(void const* levels, void const* rounding, void const* values, float c
   codes_of_tiles<Most>(as<Levels>(levels), as<Rounding>(rounding), static_cast<Value const*>(values), gain, s,
                        tile, count, target, ahead);
 }
+#endif
 
 /// The bound for all wire formats: loops for tiles produce codes of one byte.
 inline constexpr std::uint32_t any_code = 127;
@@ -75,6 +79,7 @@ template <class Levels, class Rounding, class Int, bool Nibbles, std::uint32_t M
 constexpr coding_leaves<Int> make_coding_of() {
   coding_leaves<Int> l{};
   l.encode = encode<Levels, Rounding, Int>;
+#if GLOBALQ_AVX512
   if constexpr (kernel::detail::has_codes_of_tiles<Levels, Rounding, Int>) {
     constexpr auto f32 = static_cast<int>(dtype::float32), f16 = static_cast<int>(dtype::float16),
                    b16 = static_cast<int>(dtype::bfloat16);
@@ -87,6 +92,7 @@ constexpr coding_leaves<Int> make_coding_of() {
       l.nibbles_of_tiles[b16] = tiles<Levels, Rounding, bfloat16, Most, true>;
     }
   }
+#endif
   return l;
 }
 
@@ -159,6 +165,7 @@ struct of_values {
   }
   static bool scales(const_vector x, std::uint64_t first, std::uint64_t bucket, float extent, void* words,
                      float* gain) {
+#if GLOBALQ_AVX512
     switch (x.type) {
       case dtype::float64:
         return false;
@@ -172,6 +179,10 @@ struct of_values {
         return kernel::detail::scales_of_piece(static_cast<float const*>(x.data) + first, bucket, extent,
                                                words, gain);
     }
+#else
+    (void)x, (void)first, (void)bucket, (void)extent, (void)words, (void)gain;
+    return false;
+#endif
   }
 };
 

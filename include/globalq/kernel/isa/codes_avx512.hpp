@@ -19,29 +19,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if !GLOBALQ_AVX512
-
-namespace GLOBALQ_ABI::kernel::detail {
-
-/// Whether codes_of_tiles() exists.
-template <class Levels, class Rounding, class Int>
-inline constexpr bool has_codes_of_tiles = false;
-
-template <class Out>
-struct no_output {
-  Out* out;
-  int origin = 0;
-};
-using as_bytes = no_output<std::int8_t>;
-using as_nibbles = no_output<std::uint8_t>;
-
-template <class Levels, class Rounding, class Value, class Out>
-void codes_of_tiles(Levels const&, Rounding const&, Value const*, float const*, random::stream const&,
-                    std::uint64_t, int, Out, std::size_t);  // declared only
-
-}  // namespace GLOBALQ_ABI::kernel::detail
-
-#else
+#if GLOBALQ_AVX512
 
 namespace GLOBALQ_ABI::rounding {
 struct stochastic;

@@ -10,7 +10,6 @@
 #include "../../core/dtype.hpp"
 
 #if GLOBALQ_AVX2 && defined(__F16C__)
-#define GLOBALQ_F16C 1
 
 #include <immintrin.h>
 
@@ -78,6 +77,4 @@ inline std::uint32_t round_to_float16(float const* in, int count, store_scale co
 
 }  // namespace GLOBALQ_ABI::kernel::detail
 
-#else
-#define GLOBALQ_F16C 0
 #endif

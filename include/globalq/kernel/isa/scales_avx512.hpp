@@ -7,16 +7,9 @@
 
 #include <cstdint>
 
+#if GLOBALQ_AVX512
+
 namespace GLOBALQ_ABI::kernel::detail {
-
-#if !GLOBALQ_AVX512
-
-template <class Value>
-bool scales_of_piece(Value const*, std::uint64_t, float, void*, float*) {
-  return false;
-}
-
-#else
 
 /// Computes the scales of the buckets of 1,024 values by their maximum norm, and the gains, with eight divisions at a
 /// time.
@@ -55,6 +48,6 @@ inline bool scales_of_piece(Value const* x, std::uint64_t bucket, float extent, 
   return true;
 }
 
-#endif
-
 }  // namespace GLOBALQ_ABI::kernel::detail
+
+#endif

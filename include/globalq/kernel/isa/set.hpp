@@ -4,24 +4,29 @@
 /// @brief kernel: the leaves of built-in policies for an instruction set, and the set that a library uses.
 
 #include "../../core/detail/compiled.hpp"
+#include "../built_in.hpp"
 #include "../leaf.hpp"
 
+#include <array>
 #include <span>
 
 namespace GLOBALQ_ABI::kernel::isa {
 
-/// The levels, and the words of the rounding, that a leaf is for.
-enum class level_kind { uniform, exponential, table };
-enum class word_kind { per_coordinate, shared };
+/// One entry for each built-in policy, in the order of the list.
+inline constexpr std::size_t schemes = GLOBALQ_BUILT_IN_COUNT(GLOBALQ_BUILT_IN_LEVELS),
+                             roundings = GLOBALQ_BUILT_IN_COUNT(GLOBALQ_BUILT_IN_ROUNDINGS),
+                             reduces = GLOBALQ_BUILT_IN_COUNT(GLOBALQ_BUILT_IN_REDUCES),
+                             widths = GLOBALQ_BUILT_IN_COUNT(GLOBALQ_BUILT_IN_WIDTHS),
+                             block_codes = GLOBALQ_BUILT_IN_COUNT(GLOBALQ_BUILT_IN_CODES);
 
 /// The leaves for a code type.
 template <class Int>
 struct integer_set {
-  coding_leaves<Int> coding[3][2];  ///< by level_kind and word_kind
-  level_leaves<Int> decoding[3];    ///< by level_kind
-  reduce_leaves<Int> sum, exponential;
+  std::array<std::array<coding_leaves<Int>, roundings>, schemes> coding;
+  std::array<level_leaves<Int>, schemes> decoding;
+  std::array<reduce_leaves<Int>, reduces> adding;
   integer_leaves<Int> any;
-  code_leaves<Int> elias, huffman, sparse;  ///< null for codes of 32 bits
+  std::array<code_leaves<Int>, block_codes> codes;  ///< null for codes of 32 bits
 };
 
 /// All leaves of built-in policies.
@@ -29,7 +34,7 @@ struct leaf_set {
   integer_set<std::int8_t> int8;
   integer_set<std::int16_t> int16;
   integer_set<std::int32_t> int32;
-  wire_leaves<std::int8_t> packed[9];  ///< by bits; 0: given at run time
+  std::array<wire_leaves<std::int8_t>, widths> packed;  ///< by bits; 0: given at run time
   value_leaves values;
 };
 

@@ -18,7 +18,7 @@
 
 namespace GLOBALQ_ABI::detail {
 
-/// Encodes and decodes the body of a frame; the library's specializations call leaves.
+/// Encodes and decodes the body of a frame; in a library those of built-in codes call leaves.
 template <wire::BlockCode Code>
 struct coded_body {
   using type = wire::coded<Code>;
@@ -148,5 +148,13 @@ class coded_codec final : public operator_codec {
   std::vector<source> sources_;  ///< the sources expanded last
   bool verified_ = false;        ///< verify() expanded the sources of the next finish() or add_decoded()
 };
+
+/// @param inner  the codec with an integer wire
+template <wire::BlockCode Code>
+std::unique_ptr<operator_codec> make_coded(std::unique_ptr<operator_codec> inner, Code const& code,
+                                           operator_facts const& facts, resolution const& r,
+                                           kernel::host_executor const& on) {
+  return std::make_unique<coded_codec<Code>>(std::move(inner), code, facts, r, on);
+}
 
 }  // namespace GLOBALQ_ABI::detail

@@ -212,3 +212,11 @@ std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<Int>
 }
 
 }  // namespace GLOBALQ_ABI::detail
+
+/// Defines the codec of a code type, in one source of a library, outside all namespaces.
+#define GLOBALQ_DEFINE_CODE_TYPE(code_type)                                                         \
+  namespace GLOBALQ_ABI::detail {                                                                   \
+  template std::unique_ptr<operator_codec> make_composed(std::unique_ptr<host_policies<code_type>>, \
+                                                         operator_facts const&, method,             \
+                                                         kernel::host_executor const&);             \
+  }

@@ -66,7 +66,8 @@ std::unique_ptr<operator_codec> compose(Levels const& levels, Rounding const& ro
 
 /// The same with a user-defined reduce operator.
 template <class Reduce, class Levels, class Rounding, class Wire>
-std::unique_ptr<operator_codec> compose_own(Levels const& levels, Rounding const& rounding, Wire const& wire,
+std::unique_ptr<operator_codec> compose_own(std::type_identity<Reduce>, Levels const& levels,
+                                            Rounding const& rounding, Wire const& wire,
                                             operator_facts const& facts, resolution const& r,
                                             kernel::host_executor const& on) {
   using held = own_policies<Levels, Rounding, Wire, Reduce>;

@@ -6,7 +6,9 @@
 #include "../../core/detail/compiled.hpp"
 #include "../kernels.hpp"
 #include "../quantizer.hpp"
+#if !defined(GLOBALQ_COMPILED)
 #include "coded_codec.hpp"
+#endif
 #include "plain_codec.hpp"
 
 namespace GLOBALQ_ABI::detail {
@@ -25,25 +27,23 @@ L sized(L const& levels, resolution const& r) {
 
 /// @param inner  the codec with an integer wire
 template <wire::BlockCode W>
-std::unique_ptr<operator_codec> make_coded(std::unique_ptr<operator_codec> inner, W const& code,
-                                           operator_facts const& facts, resolution const& r,
-                                           kernel::host_executor const& on) {
-  return std::make_unique<coded_codec<W>>(std::move(inner), code, facts, r, on);
-}
-template <wire::BlockCode W>
 std::unique_ptr<operator_codec> coded(std::unique_ptr<operator_codec> inner, W const& code,
                                       operator_facts const& facts, resolution const& r,
                                       kernel::host_executor const& on) {
-  return make_coded(std::move(inner), code, facts, r, on);
-}
 #if defined(GLOBALQ_COMPILED)
-#define GLOBALQ_DECLARE_CODE(code)                                                                           \
-  template <>                                                                                                \
-  std::unique_ptr<operator_codec> coded(std::unique_ptr<operator_codec>, code const&, operator_facts const&, \
-                                        resolution const&, kernel::host_executor const&);
-GLOBALQ_BUILT_IN_CODES(GLOBALQ_DECLARE_CODE)
-#undef GLOBALQ_DECLARE_CODE
+  if constexpr (place_of_code<W> >= 0)
+    return make_built_in_code(place_of_code<W>, sizeof(typename W::code_type), std::move(inner), &code, facts,
+                              r, on);
+  else
 #endif
+  {
+    constexpr bool has_loops = requires { make_coded(std::move(inner), code, facts, r, on); };
+    static_assert(has_loops,
+                  "globalq: the compiled library has no loops for a block code of your own; include "
+                  "globalq/policies.hpp");
+    if constexpr (has_loops) return make_coded(std::move(inner), code, facts, r, on);
+  }
+}
 
 /// The policies of a codec, as kernel types; norm and the library's reduce methods are data.
 /// @tparam Reduce  a user-defined reduce operator, or void
@@ -73,7 +73,14 @@ std::unique_ptr<operator_codec> make_codec(coded_policies<L, R, W, Op> const& of
         host_kernels<L, R, integers>::make(sized(of.levels, r), of.rounding, integers{}, facts, r.how, on),
         of.wire, facts, r, on);
   } else if constexpr (!std::is_void_v<Op>) {
-    return compose_own<Op>(sized(of.levels, r), of.rounding, of.wire, facts, r, on);
+    constexpr bool has_loops = requires {
+      compose_own(std::type_identity<Op>{}, of.levels, of.rounding, of.wire, facts, r, on);
+    };
+    static_assert(has_loops,
+                  "globalq: the compiled library has no loops for a reduce operator of your own; include "
+                  "globalq/policies.hpp");
+    if constexpr (has_loops)
+      return compose_own(std::type_identity<Op>{}, sized(of.levels, r), of.rounding, of.wire, facts, r, on);
   } else {
     return host_kernels<L, R, W>::make(sized(of.levels, r), of.rounding, of.wire, facts, r.how, on);
   }

@@ -73,16 +73,22 @@ struct own_block {
   const_vector x;
 
   own_statistic operator()(std::uint64_t first, int count) const {
+    kernel::value_leaves const& leaf = kernel::host::leaves_of_values();
     own_statistic s;
     typename N::statistic found{};
     if (x.type == dtype::float64) {
       found = norm.measure(static_cast<double const*>(x.data) + first, count);
+    } else if (x.type == dtype::float32) {
+      found = norm.measure(static_cast<float const*>(x.data) + first, count);
     } else {
       float buffer[norm::block_values];
-      found = norm.measure(kernel::load<norm::block_values>(x, first, count, 0, buffer), count);
+      for (int at = 0; at < count; at += kernel::piece_values)
+        leaf.load(x, first + static_cast<std::uint64_t>(at), std::min(kernel::piece_values, count - at), 0,
+                  buffer + at);
+      found = norm.measure(buffer, count);
     }
     std::memcpy(s.bytes, &found, sizeof found);
-    s.max_bits = kernel::host::leaves_of_values().statistic(x, first, count, infinity).max_bits;
+    s.max_bits = leaf.statistic(x, first, count, infinity).max_bits;
     return s;
   }
 };

@@ -3,7 +3,7 @@
 /// @file
 /// @brief operator: float32 frames without quantization, as a baseline over the same schedules.
 
-#include "../../kernel/host/leaves.hpp"
+#include "../../kernel/host/value_leaves.hpp"
 #include "../../kernel/plain.hpp"
 #include "operator_codec.hpp"
 

@@ -3,6 +3,7 @@
 /// @file
 /// @brief learn: statistics as a few normals: mean, deviation and norm of sampled buckets.
 
+#include "../../kernel/load_store.hpp"
 #include "histogram.hpp"
 #include "truncated_normal.hpp"
 

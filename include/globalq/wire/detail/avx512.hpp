@@ -6,7 +6,6 @@
 #include "../../core/arithmetic.hpp"
 
 #if GLOBALQ_AVX512 && defined(__AVX512VBMI2__)
-#define GLOBALQ_AVX512_VBMI2 1
 
 #include <immintrin.h>
 
@@ -107,6 +106,4 @@ struct avx512_compaction {
 
 }  // namespace GLOBALQ_ABI::wire::detail
 
-#else
-#define GLOBALQ_AVX512_VBMI2 0
 #endif

@@ -4,7 +4,9 @@
 /// @brief wire: extracts the non-zeros of a block and their positions, and expands them again.
 
 #include "../block_code.hpp"
+#if GLOBALQ_AVX512 && defined(__AVX512VBMI2__)
 #include "avx512.hpp"
+#endif
 
 namespace GLOBALQ_ABI::wire::detail {
 
@@ -50,7 +52,7 @@ struct portable_compaction {
   }
 };
 
-#if GLOBALQ_AVX512_VBMI2
+#if GLOBALQ_AVX512 && defined(__AVX512VBMI2__)
 using compaction = avx512_compaction;
 #else
 using compaction = portable_compaction;
