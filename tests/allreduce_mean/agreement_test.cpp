@@ -33,7 +33,7 @@ namespace cp = globalq::baseline;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-namespace {
+namespace agreement_test {
 
 using endpoint = gq::transport::threads::endpoint;
 using vector = std::vector<float>;
@@ -826,4 +826,4 @@ TEST(Texts, that_arrive_without_an_end_or_with_control_characters_are_printed_wi
                 HasSubstr("in the seed (rank 0: 3, rank 1: " + std::string(256, '?') + "), nothing"));
 }
 
-}  // namespace
+}  // namespace agreement_test

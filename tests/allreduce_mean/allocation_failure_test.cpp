@@ -48,7 +48,7 @@
 
 namespace gq = globalq;
 
-namespace {
+namespace allocation_failure_test {
 
 using endpoint = gq::transport::threads::endpoint;
 using values = std::vector<float>;
@@ -742,4 +742,4 @@ TEST(LaterCalls, of_compressors_allocate_nothing) {
   expect_steady_feedback("int_sgd", [&](auto settings) { return c::int_sgd{model, {}, settings}; });
 }
 
-}  // namespace
+}  // namespace allocation_failure_test

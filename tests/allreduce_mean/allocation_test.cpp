@@ -16,7 +16,7 @@
 namespace gq = globalq;
 using support::composition;
 
-namespace {
+namespace allocation_test {
 
 template <class T, class Space>
 void expect_none(composition const& c, gq::any_quantizer const& op, int n, std::size_t d,
@@ -116,4 +116,4 @@ TEST(Allocation, shards_need_none_either_over_nodes_or_not) {
     }
 }
 
-}  // namespace
+}  // namespace allocation_test

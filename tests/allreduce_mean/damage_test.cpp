@@ -16,7 +16,7 @@
 namespace gq = globalq;
 using support::values;
 
-namespace {
+namespace damage_test {
 
 /// Threads whose messages arrive damaged now and then: bits in the first bytes, where headers are, or anywhere.
 struct damaging {
@@ -77,8 +77,6 @@ std::vector<gq::any_quantizer> operators() {
   };
 }
 
-}  // namespace
-
 TEST(Damage, ends_in_an_error_of_frames_or_transport_and_memory_goes_to_the_transport) {
   std::atomic<int> frames{0};
   for (int seed = 0; seed < 12; ++seed)
@@ -120,3 +118,5 @@ TEST(Damage, ends_in_an_error_of_frames_or_transport_and_memory_goes_to_the_tran
         }
   EXPECT_GT(frames, 50);
 }
+
+}  // namespace damage_test

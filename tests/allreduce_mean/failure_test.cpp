@@ -17,7 +17,7 @@
 namespace gq = globalq;
 using namespace support;
 
-namespace {
+namespace failure_test {
 
 struct stopwatch {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -596,4 +596,4 @@ TEST(Extremes, scales_from_the_smallest_to_the_largest_number_are_kept) {
   for (double scale : {3e38, 1.0, 1e-37, 1e-39}) run(gq::bfloat16(), scale);
 }
 
-}  // namespace
+}  // namespace failure_test

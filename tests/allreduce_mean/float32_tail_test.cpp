@@ -25,7 +25,7 @@ using support::same_bits;
 using support::values;
 using testing::HasSubstr;
 
-namespace {
+namespace float32_tail_test {
 
 constexpr std::uint64_t bucket = 100;
 
@@ -102,8 +102,6 @@ void expect_exact_tails(std::initializer_list<std::size_t> lengths, std::initial
         }
       }
 }
-
-}  // namespace
 
 TEST(Float32Tail, is_the_plain_mean_beside_the_operators_own_bits_on_every_schedule) {
   expect_exact_tails<float>({0, 1, 99, 100, 101, 1037, 6430}, {1, 2, 3, 4, 5});
@@ -332,3 +330,5 @@ TEST(Float32Tail, is_refused_with_a_remedy_where_it_cannot_go) {
     }
   });
 }
+
+}  // namespace float32_tail_test

@@ -20,7 +20,7 @@ using support::on_threads;
 using support::same_bits;
 using support::values;
 
-namespace {
+namespace group_test {
 
 std::vector<gq::any_quantizer> operators() {
   gq::rounding::stochastic const dice;
@@ -55,8 +55,6 @@ void average_group(Call& mean, vectors& x, std::uint64_t step) {
   for (auto& v : x) group.add(v);
   mean(group, step);
 }
-
-}  // namespace
 
 TEST(Group, has_the_bits_of_single_calls_where_every_worker_decodes_all_frames) {
   for (gq::any_quantizer const& op : operators())
@@ -349,3 +347,5 @@ TEST(Group, allocates_nothing_when_it_comes_again) {
     }
   });
 }
+
+}  // namespace group_test

@@ -14,7 +14,7 @@
 namespace gq = globalq;
 using support::composition;
 
-namespace {
+namespace headroom_test {
 
 TEST(Headroom, equal_maxima_never_vanish_on_one_to_sixteen_workers) {
   constexpr std::size_t d = 4096;
@@ -100,4 +100,4 @@ TEST(Headroom, without_it_equal_maxima_vanish) {
   EXPECT_NEAR(total / draws, 4.0, 6 * 2 / std::sqrt(static_cast<double>(draws)));
 }
 
-}  // namespace
+}  // namespace headroom_test

@@ -18,7 +18,7 @@
 namespace gq = globalq;
 using support::same_bits;
 
-namespace {
+namespace levels_change_test {
 
 constexpr std::size_t length = 3000;
 gq::levels::table const early{0, 0.25, 0.5, 1}, late{0, 0.0625, 0.375, 1};
@@ -50,8 +50,6 @@ void expect_as_if_made_with(Before const& before, After const& after, Wire wire,
     EXPECT_EQ(changed.plan(length).theta, fresh.plan(length).theta);
   });
 }
-
-}  // namespace
 
 TEST(LevelsChange, a_call_is_as_if_the_operator_had_been_made_with_the_new_levels) {
   for (char const* schedule : {"ring", "tree", "sra", "allgather"}) {
@@ -149,3 +147,5 @@ TEST(LevelsChange, streams_take_them_too) {
     EXPECT_TRUE(same_bits(x, y));
   });
 }
+
+}  // namespace levels_change_test

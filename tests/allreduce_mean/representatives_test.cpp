@@ -14,7 +14,7 @@
 
 namespace gq = globalq;
 
-namespace {
+namespace representatives_test {
 
 std::vector<gq::any_quantizer> representatives() {
   gq::rounding::stochastic const dice;
@@ -62,8 +62,6 @@ bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-}  // namespace
-
 TEST(Representatives, all_workers_hold_the_same_bits_on_every_schedule) {
   int cases = 0, refused = 0;
   for (gq::any_quantizer const& op : representatives())
@@ -98,3 +96,5 @@ TEST(Representatives, take_every_type_of_values) {
       }
     }
 }
+
+}  // namespace representatives_test

@@ -25,7 +25,7 @@ using support::on_threads;
 using support::splits;
 using testing::HasSubstr;
 
-namespace {
+namespace shards_nodes_test {
 
 gq::rounding::stochastic const dice;
 
@@ -70,8 +70,6 @@ traffic bytes_between(int n, Call const& call) {
   });
   return bytes;
 }
-
-}  // namespace
 
 TEST(ShardsOfNodes, have_the_bits_of_no_nodes_where_sums_are_exact) {
   for (int n = 1; n <= 9; ++n)
@@ -494,3 +492,5 @@ TEST(ShardsOfNodes, are_the_same_on_a_stream) {
                         gq::wire::packed<4>{}});
     });
 }
+
+}  // namespace shards_nodes_test

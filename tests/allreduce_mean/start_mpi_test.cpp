@@ -19,7 +19,7 @@ using support::same_bits;
 using support::values;
 using testing::HasSubstr;
 
-namespace {
+namespace start_mpi_test {
 
 auto quantized() {
   return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
@@ -34,8 +34,6 @@ std::string transport_failure(gq::started_call const& call) {
   }
   return "";
 }
-
-}  // namespace
 
 TEST(StartMpi, calls_give_the_bits_of_calls_that_are_waited_for) {
   gq::transport::mpi workers{MPI_COMM_WORLD};
@@ -75,3 +73,5 @@ TEST(StartMpi, a_dead_worker_is_an_error_of_all_others_by_the_deadline) {
   std::vector<float> x = values(3000, again.rank());
   EXPECT_NO_THROW(mean.start(x, 2).wait());
 }
+
+}  // namespace start_mpi_test

@@ -24,14 +24,12 @@ using support::on_threads;
 using support::same_bits;
 using support::values;
 
-namespace {
+namespace start_test {
 
 auto quantized() {
   return gq::quantizer{gq::norm::linf{.bucket = 128}, gq::levels::uniform<7>{}, gq::rounding::stochastic{},
                        gq::wire::packed<4>{}};
 }
-
-}  // namespace
 
 TEST(Start, calls_give_the_bits_of_calls_that_are_waited_for_whatever_their_timing) {
   for (int n : {1, 2, 3, 5})
@@ -324,3 +322,5 @@ TEST(Start, nothing_is_allocated_once_as_many_calls_were_under_way) {
   EXPECT_EQ(after, before);
 }
 #endif
+
+}  // namespace start_test

@@ -16,7 +16,7 @@
 namespace gq = globalq;
 using namespace support;
 
-namespace {
+namespace unbiased_test {
 
 /// Results of many steps: for each coordinate their mean and their mean square distance from a center.
 struct moments {
@@ -317,4 +317,4 @@ TEST(UnbiasedTop, values_as_large_as_the_norm_stay_unbiased) {
   }
 }
 
-}  // namespace
+}  // namespace unbiased_test

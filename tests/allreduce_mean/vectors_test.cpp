@@ -17,7 +17,7 @@
 
 namespace gq = globalq;
 
-namespace {
+namespace vectors_test {
 
 constexpr std::ptrdiff_t length = 1000;
 
@@ -167,4 +167,4 @@ TEST(Names, that_people_guess) {
   });
 }
 
-}  // namespace
+}  // namespace vectors_test

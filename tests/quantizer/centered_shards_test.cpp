@@ -20,7 +20,7 @@ namespace gq = globalq;
 using support::on_threads;
 using support::values;
 
-namespace {
+namespace centered_shards_test {
 
 auto const plain_op = gq::operators::qsdp<8>(128);
 gq::any_quantizer const op = gq::centered{plain_op};
@@ -228,4 +228,4 @@ TEST(CenteredShardsRules, disagreement_is_an_error_on_all_and_a_wrong_shard_on_i
   });
 }
 
-}  // namespace
+}  // namespace centered_shards_test

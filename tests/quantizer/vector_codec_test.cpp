@@ -17,7 +17,7 @@
 
 namespace gq = globalq;
 
-namespace {
+namespace vector_codec_test {
 
 /// Values k / 512 from a generator of integers: the same bits under every compiler.
 std::vector<float> values(std::size_t count, std::uint32_t seed = 1) {
@@ -84,8 +84,6 @@ struct twos_complement {
     return false;
   }
 };
-
-}  // namespace
 
 TEST(VectorCodec, four_bits_of_a_wire_of_ones_own_are_packed_by_it) {
   gq::vector_codec codec{
@@ -560,3 +558,5 @@ TEST(VectorCodec, strided_views_are_refused_and_contiguous_ones_taken) {
   auto const column = Kokkos::subview(grid, Kokkos::ALL, 2);
   EXPECT_THROW(codec.encode(column, {}, frame), gq::configuration_error);
 }
+
+}  // namespace vector_codec_test

@@ -21,7 +21,7 @@
 #include "suite.hpp"
 
 namespace globalq_test {
-namespace {
+namespace mpi_test {
 
 using gq::transport::mpi;
 using gq::transport::sharing;
@@ -342,5 +342,6 @@ TEST(Mpi, buffers_of_a_send_that_nobody_receives_live_on) {
   }
 }
 
-}  // namespace
+}  // namespace mpi_test
+
 }  // namespace globalq_test

@@ -20,7 +20,7 @@
 #include "tests/support/allocations.hpp"
 
 namespace globalq_test {
-namespace {
+namespace shared_memory_mpi_test {
 
 using gq::transport::shared_memory;
 using gq::transport::sharing;
@@ -287,5 +287,6 @@ TEST(SharedMemory, messages_allocate_nothing_after_the_first) {
   EXPECT_EQ(support::allocations.load(), before);
 }
 
-}  // namespace
+}  // namespace shared_memory_mpi_test
+
 }  // namespace globalq_test

@@ -25,7 +25,7 @@ using support::same_bits;
 using support::values;
 using testing::HasSubstr;
 
-namespace {
+namespace layered_mean_test {
 
 gq::rounding::stochastic const dice;
 
@@ -539,4 +539,4 @@ TEST(LayeredMean, allocates_nothing_when_it_comes_again) {
 }
 #endif
 
-}  // namespace
+}  // namespace layered_mean_test
