@@ -8,7 +8,9 @@
 #include <globalq/collective/allreduce_mean.hpp>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 namespace matrix {
@@ -45,15 +47,27 @@ inline std::vector<composition> const& product() {
 /// The operators of many compositions; one for those that differ in their schedule only.
 class operators {
  public:
-  gq::any_quantizer const& get(composition const& c) {
+  /// Null where there is none.
+  gq::any_quantizer const* find(composition const& c) {
     composition key = c;
     key.schedule.clear();
-    auto const at = made_.find(key.text());
-    return at != made_.end() ? at->second : made_.emplace(key.text(), make_operator(c)).first->second;
+    auto const [at, is_new] = made_.try_emplace(key.text());
+    if (is_new) {
+      try {
+        at->second.emplace(make_operator(c));
+      } catch (gq::configuration_error const&) {
+      }
+    }
+    return at->second ? &*at->second : nullptr;
+  }
+  gq::any_quantizer const& get(composition const& c) {
+    gq::any_quantizer const* const found = find(c);
+    if (found == nullptr) make_operator(c);  // throws
+    return *found;
   }
 
  private:
-  std::map<std::string, gq::any_quantizer> made_;
+  std::map<std::string, std::optional<gq::any_quantizer>> made_;
 };
 
 /// One run of one composition.
@@ -112,11 +126,8 @@ inline std::vector<trial> sample(std::vector<int> const& sizes, std::size_t stri
         index_of(names[6], c.schedule), t.workers,
         static_cast<int>(length),       static_cast<int>(t.kind),
         static_cast<int>(t.type),       static_cast<int>(t.offset)};
-    bool fits = false;
-    try {
-      fits = gq::plan_for(made.get(c), gq::schedule::any{c.schedule}, t.workers, 1).fits;
-    } catch (gq::configuration_error const&) {
-    }
+    gq::any_quantizer const* const op = made.find(c);
+    bool const fits = op != nullptr && gq::plan_for(*op, gq::schedule::any{c.schedule}, t.workers, 1).fits;
     if (!fits) continue;
     if (seen.add(choice) > 0 || k % stride == 0) list.push_back(t);
   }

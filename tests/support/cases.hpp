@@ -17,9 +17,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace support {
@@ -162,22 +160,32 @@ bool same_bytes(A const& a, B const& b) {
 
 // ---- pairwise sampling
 
-/// Counts which pairs of choices have been seen together.
+/// Counts which pairs of choices have been seen together, of at most 16 factors with 16 choices each.
 class pair_cover {
  public:
   /// @param choice  one index a factor
   /// @returns       how many pairs are new
-  int add(std::vector<int> const& choice) {
-    int fresh = 0;
-    for (std::size_t a = 0; a < choice.size(); ++a)
-      for (std::size_t b = a + 1; b < choice.size(); ++b)
-        fresh += seen_.emplace(std::tuple{a, choice[a], b, choice[b]}, 0).second ? 1 : 0;
-    return fresh;
+  std::size_t add(std::vector<int> const& choice) {
+    std::size_t const before = size_;
+    for (std::size_t b = 0; b < choice.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a) {
+        auto const pair =
+            seen_.begin() + static_cast<std::ptrdiff_t>(most * most * place(b, choice) + place(a, choice));
+        size_ += *pair ? 0 : 1;
+        *pair = true;
+      }
+    return size_ - before;
   }
-  std::size_t size() const { return seen_.size(); }
+  std::size_t size() const { return size_; }
 
  private:
-  std::map<std::tuple<std::size_t, int, std::size_t, int>, int> seen_;
+  static constexpr std::size_t most = 16;
+  static std::size_t place(std::size_t factor, std::vector<int> const& choice) {
+    return most * factor + static_cast<std::size_t>(choice[factor]);
+  }
+
+  std::vector<bool> seen_ = std::vector<bool>(most * most * most * most);
+  std::size_t size_ = 0;
 };
 
 /// The z that C normal variables stay within, but for one chance in 10^6.
