@@ -32,6 +32,7 @@ set(GLOBALQ_TEST_COUNTS ${PROJECT_BINARY_DIR}/Testing/counts)
 
 set(test_environment
     OMP_PROC_BIND=false
+    GLOBALQ_TESTS_IN_FULL=${GLOBALQ_TESTS_IN_FULL} # matrix_test then runs every composition
     ${GLOBALQ_MPI_ENVIRONMENT})
 set(test_launcher "")
 if(GLOBALQ_SANITIZER STREQUAL "address")
